@@ -1,7 +1,9 @@
-"""Compiles the C sources of the trace engine into one shared library while a wheel is built, also an editable one.
+"""Compiles the C sources of the trace engine into one shared library while a wheel is built, also
+an editable one.
 
-The compiler is Zig's C compiler from PyPI (`ziglang`, a build requirement), so nobody needs one of their own. Where it
-cannot run, the wheel is built without the library and says so: the readers then take their slower Python lane.
+The compiler is Zig's C compiler from PyPI (`ziglang`, a build requirement), so nobody needs one of
+their own. Where it cannot run, the wheel is built without the library and says so: the readers then
+take their slower Python lane.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = "analysis/traces/native"
 FOLDER = "_faultline_native"
-"""Where the library lies in site-packages. Not beside the sources: an editable wheel may come out of a cache, and the
-library has to come with it."""
+"""Where the library lies in site-packages. Not beside the sources: an editable wheel may come out
+of a cache, and the library has to come with it."""
 GLIBC = "2.17"
 FLAGS = (
     "-shared",
@@ -56,7 +58,9 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
             compile_library(Path(self.root), library, triple, self._folder)
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", None) or error
-            self.app.display_warning(f"the trace library was not built, reading will be slower: {said}")
+            self.app.display_warning(
+                f"the trace library was not built, reading will be slower: {said}"
+            )
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
@@ -69,7 +73,8 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def target() -> tuple[str, str, str] | None:
-    """Zig's target, the wheel's platform tag and the library's suffix for this machine; None where unknown."""
+    """Zig's target, the wheel's platform tag and the library's suffix for this machine; None where
+    unknown."""
     machine = platform.machine().lower()
     cpu = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     if cpu not in ("x86_64", "aarch64"):
@@ -86,9 +91,15 @@ def target() -> tuple[str, str, str] | None:
 
 
 def compile_library(
-    root: Path, library: Path, triple: str, caches: Path, flags: tuple[str, ...] = FLAGS, compiler: str = sys.executable
+    root: Path,
+    library: Path,
+    triple: str,
+    caches: Path,
+    flags: tuple[str, ...] = FLAGS,
+    compiler: str = sys.executable,
 ) -> None:
-    """Compile all C sources into `library`. Raises CalledProcessError with the compiler's words in `stderr`."""
+    """Compile all C sources into `library`. Raises CalledProcessError with the compiler's words in
+    `stderr`."""
     sources = sorted(str(file) for file in (root / SOURCES).glob("*.c"))
     subprocess.run(
         [compiler, "-m", "ziglang", "cc", *flags, "-target", triple, *sources, "-o", str(library)],
@@ -96,5 +107,9 @@ def compile_library(
         capture_output=True,
         text=True,
         timeout=COMPILE_SECONDS,
-        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(caches / "zig"), "ZIG_LOCAL_CACHE_DIR": str(caches / "zig")},
+        env={
+            **os.environ,
+            "ZIG_GLOBAL_CACHE_DIR": str(caches / "zig"),
+            "ZIG_LOCAL_CACHE_DIR": str(caches / "zig"),
+        },
     )

@@ -34,7 +34,8 @@ ABOUT_THE_ALERT = EXPLAIN_THE_ALERT | {STOPPED, RECOVERED}
 
 
 def diagnose(case: Case) -> Diagnosis:
-    """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table cannot be read."""
+    """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table
+    cannot be read."""
     facts = [*metric_shifts(case), *span_shifts(case), *logged_findings(case), *flow_breaks(case)]
     facts += training_findings(case)
     facts += run_states(case)
@@ -70,10 +71,18 @@ def diagnose(case: Case) -> Diagnosis:
 
 def number_findings(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, strongest first, with ids F1, F2, ... Ties are broken by what they say."""
-    ordered = sorted(findings, key=lambda f: (-f.strength, f.kind, f.subject, f.signal or "", f.sentence))
+    ordered = sorted(
+        findings, key=lambda f: (-f.strength, f.kind, f.subject, f.signal or "", f.sentence)
+    )
     return [f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(ordered, start=1)]
 
 
-def _kept(findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact) -> tuple[Finding, ...]:
+def _kept(
+    findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact
+) -> tuple[Finding, ...]:
     cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
-    return tuple(f for n, f in enumerate(findings) if n < MAX_FINDINGS or f.id in cited or f.kind in ABOUT_THE_ALERT)
+    return tuple(
+        f
+        for n, f in enumerate(findings)
+        if n < MAX_FINDINGS or f.id in cited or f.kind in ABOUT_THE_ALERT
+    )

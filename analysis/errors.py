@@ -13,14 +13,18 @@ from typing import Any
 
 
 class FaultlineError(Exception):
-    """Any failure that Faultline explains to its user in one line. Pickled, it crosses processes and restarts."""
+    """Any failure that Faultline explains to its user in one line. Pickled, it crosses processes
+    and restarts."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
-def _rebuilt(family: type[FaultlineError], args: tuple[Any, ...], values: dict[str, Any]) -> FaultlineError:
-    """The families' own parameters are not `args`, which is all that Exception would give back to them."""
+def _rebuilt(
+    family: type[FaultlineError], args: tuple[Any, ...], values: dict[str, Any]
+) -> FaultlineError:
+    """The families' own parameters are not `args`, which is all that Exception would give back to
+    them."""
     error = family.__new__(family, *args)
     error.__dict__.update(values)
     return error
@@ -36,7 +40,8 @@ class SettingsError(FaultlineError):
 
 
 class EvidenceError(FaultlineError):
-    """A file of a case, or a trace, cannot be read. `where` is a row (1-based) or byte offset, in words."""
+    """A file of a case, or a trace, cannot be read. `where` is a row (1-based) or byte offset, in
+    words."""
 
     def __init__(self, file: str, problem: str, where: str | None = None) -> None:
         super().__init__(f"{file}{', ' + where if where else ''}: {problem}")
@@ -49,7 +54,13 @@ class ConnectorError(FaultlineError):
     """A vendor's answer was an error, late, too large or not understood."""
 
     def __init__(
-        self, vendor: str, call: str, problem: str, *, status: int | None = None, retryable: bool = False
+        self,
+        vendor: str,
+        call: str,
+        problem: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
     ) -> None:
         code = f" (HTTP {status})" if status is not None else ""
         super().__init__(f"{vendor} {call}: {problem}{code}")
@@ -61,7 +72,8 @@ class ConnectorError(FaultlineError):
 
 
 class BudgetExceeded(FaultlineError):
-    """A limit of time, size, tokens or money was reached. `what` names it, `limit` says how much."""
+    """A limit of time, size, tokens or money was reached. `what` names it, `limit` says how
+    much."""
 
     def __init__(self, what: str, limit: str) -> None:
         super().__init__(f"{what} limit of {limit} reached")

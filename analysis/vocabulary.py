@@ -21,7 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-EvidenceKind = Literal["metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"]
+EvidenceKind = Literal[
+    "metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"
+]
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
 
 
@@ -98,9 +100,14 @@ class Alert(Frozen):
 
     @property
     def fingerprint(self) -> str:
-        """Stable identity of what is alerting (16 hex digits), equal for each repeat of the same alert."""
+        """Stable identity of what is alerting (16 hex digits), equal for each repeat of the same
+        alert."""
         given = self.labels.get("fingerprint") or self.labels.get("incident_key")
-        parts = [self.source, given] if given else [self.source, self.title, self.service or "", self.signal or ""]
+        parts = (
+            [self.source, given]
+            if given
+            else [self.source, self.title, self.service or "", self.signal or ""]
+        )
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -117,7 +124,8 @@ def same_host(one: str, other: str) -> bool:
 
 
 class JobIdentity(Frozen):
-    """The training job that an alert is about: who it is, where it runs, and where it leaves its files."""
+    """The training job that an alert is about: who it is, where it runs, and where it leaves its
+    files."""
 
     name: str
     run: str | None = None
@@ -153,7 +161,8 @@ class JobIdentity(Frozen):
 
 
 class AddedQuery(Frozen):
-    """A query that an operator's runbook adds to what a connector asks by itself. `by` says who asks for it."""
+    """A query that an operator's runbook adds to what a connector asks by itself. `by` says who
+    asks for it."""
 
     connector: str
     signal: str
@@ -169,7 +178,8 @@ class LogWords(Frozen):
 
 
 class Scope(Frozen):
-    """Where and when to look. Baselines for logs and spans are given only where they differ from `baseline`."""
+    """Where and when to look. Baselines for logs and spans are given only where they differ from
+    `baseline`."""
 
     incident: Window
     baseline: tuple[Window, ...] = ()
@@ -186,7 +196,8 @@ class Scope(Frozen):
 
     @property
     def logs_before(self) -> tuple[Window, ...]:
-        """The baseline of what is told in events: the same hours of earlier days are for metrics alone."""
+        """The baseline of what is told in events: the same hours of earlier days are for metrics
+        alone."""
         return self.baseline if self.baseline_logs is None else self.baseline_logs
 
     @property
@@ -231,9 +242,10 @@ class Gap(Frozen):
 class Finding(Frozen):
     """One fact established by code.
 
-    `effect` is the size in `effect_unit` ("x" is a ratio of incident to baseline); `strength` in [0, 1] says how far
-    it stands out from the baseline's own noise. `numbers` holds every number that `sentence` quotes, by name.
-    `series` names the rows a chart of this finding shows, e.g. {"table": "metrics", "service": ..., "signal": ...}.
+    `effect` is the size in `effect_unit` ("x" is a ratio of incident to baseline); `strength` in
+    [0, 1] says how far it stands out from the baseline's own noise. `numbers` holds every number
+    that `sentence` quotes, by name. `series` names the rows a chart of this finding shows, e.g.
+    {"table": "metrics", "service": ..., "signal": ...}.
     """
 
     id: str
@@ -262,7 +274,8 @@ class Verdict(StrEnum):
 
 
 class Cause(Frozen):
-    """A ranked explanation. `change` is the id of the change to blame, `next_step` what the engineer should do."""
+    """A ranked explanation. `change` is the id of the change to blame, `next_step` what the
+    engineer should do."""
 
     rank: int = Field(ge=1)
     subject: str
@@ -288,7 +301,8 @@ class Impact(Frozen):
 
 
 class NextQuery(Frozen):
-    """What to ask for next, and what each of the first two causes predicts. `text` says all of it in a sentence."""
+    """What to ask for next, and what each of the first two causes predicts. `text` says all of it
+    in a sentence."""
 
     text: str
     kind: EvidenceKind
@@ -331,7 +345,8 @@ class Guidance(Frozen):
 
 
 class ModelUse(Frozen):
-    """What asking a language model took, whether or not its words stand. Tokens as the server counted them."""
+    """What asking a language model took, whether or not its words stand. Tokens as the server
+    counted them."""
 
     name: str
     rounds: int = 0
@@ -351,7 +366,8 @@ class ModelUse(Frozen):
 
 
 class Report(Frozen):
-    """The worded answer. `written_by` is "built-in" or the model's name; `dropped` tells what the guard removed."""
+    """The worded answer. `written_by` is "built-in" or the model's name; `dropped` tells what the
+    guard removed."""
 
     headline: str
     claims: tuple[Claim, ...]

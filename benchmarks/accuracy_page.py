@@ -2,9 +2,10 @@
 
     python benchmarks/accuracy_page.py CASES [--only systems,faults,...] [--workers 2]
 
-Tables: systems, faults, verdicts, confidence, carried-over, failures (one run of `faultline eval`), ablation (one run
-for each hidden table), and what three other scripts print: baselines (`diagnosis_baselines.py`), sensitivity
-(`weight_sensitivity.py`), calibration (`confidence_calibration.py`). The text between them is written by hand.
+Tables: systems, faults, verdicts, confidence, carried-over, failures (one run of `faultline eval`),
+ablation (one run for each hidden table), and what three other scripts print: baselines
+(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`), calibration
+(`confidence_calibration.py`). The text between them is written by hand.
 """
 
 from __future__ import annotations
@@ -49,10 +50,14 @@ PRINTED = {
 ALL = (*FROM_GRADES, "ablation", *PRINTED)
 
 
-def ablated(folders: Sequence[Path], full: Sequence[Grade], hidden: Sequence[str], workers: int | None) -> list[Grade]:
+def ablated(
+    folders: Sequence[Path], full: Sequence[Grade], hidden: Sequence[str], workers: int | None
+) -> list[Grade]:
     """The grades without those tables; a case that has none of them is as it was."""
     smaller = [folder for folder in folders if has_tables(folder, hidden)]
-    changed = {grade.case: grade for grade in evaluate_folders(smaller, without=hidden, workers=workers)}
+    changed = {
+        grade.case: grade for grade in evaluate_folders(smaller, without=hidden, workers=workers)
+    }
     return [changed.get(grade.case, grade) for grade in full]
 
 
@@ -66,8 +71,11 @@ def printed_by(script: str, cases: Path, workers: int | None) -> str:
 
 
 def main() -> None:
-    """Measure what was asked for and write the page; each table is stored as soon as it is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what was asked for and write the page; each table is stored as soon as it is
+    there."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", type=Path)
     parser.add_argument("--only", default=",".join(ALL))
     parser.add_argument("--workers", type=int, default=None)
@@ -88,7 +96,10 @@ def main() -> None:
                 store(name, FROM_GRADES[name](grades))
         if "ablation" in wanted:
             folders = case_folders(options.cases)
-            without = {" and ".join(hidden): ablated(folders, grades, hidden, options.workers) for hidden in HIDDEN}
+            without = {
+                " and ".join(hidden): ablated(folders, grades, hidden, options.workers)
+                for hidden in HIDDEN
+            }
             store("ablation", page_tables.ablation(grades, without))
     for name in wanted:
         if name in PRINTED:

@@ -1,11 +1,12 @@
-"""How fast are webhooks acknowledged while investigations run, and how many investigations per second get answered?
+"""How fast are webhooks acknowledged while investigations run, and how many investigations per
+second get answered?
 
     python benchmarks/acknowledgement.py [--rate 200] [--seconds 15] [--engine sqlite|postgresql]
 
-The real bot (web process and niced worker) on this machine, Slack and PagerDuty on loopback, each alert an incident of
-its own, three of ten webhooks sent twice. Prints the acknowledgement's p50, p99 and maximum under an open-loop load,
-and the rate at which a batch of alerts is answered in both places. Figures depend on the machine: compare runs on one
-machine.
+The real bot (web process and niced worker) on this machine, Slack and PagerDuty on loopback, each
+alert an incident of its own, three of ten webhooks sent twice. Prints the acknowledgement's p50,
+p99 and maximum under an open-loop load, and the rate at which a batch of alerts is answered in both
+places. Figures depend on the machine: compare runs on one machine.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Load:
 
 
 async def _load(port: int, rate: int, seconds: float) -> Load:
-    """Raw sockets, prepared requests: the generator must cost little, as it shares the machine with the bot."""
+    """Raw sockets, prepared requests: the generator must cost little, as it shares the machine with
+    the bot."""
     requests = [_request(f"L{_incident(n):06d}") for n in range(int(rate * seconds))]
     latencies: list[float] = []
     refused = 0
@@ -92,7 +94,9 @@ def _request(incident: str) -> bytes:
         base="https://acme.example",
     )
     body, headers = signed_webhook(SECRET, {**event, "id": incident}, delivery=incident)
-    lines = [f"{name}: {value}" for name, value in {**headers, "content-length": str(len(body))}.items()]
+    lines = [
+        f"{name}: {value}" for name, value in {**headers, "content-length": str(len(body))}.items()
+    ]
     head = "\r\n".join(["POST /webhooks/pagerduty HTTP/1.1", "host: 127.0.0.1", *lines])
     return head.encode() + b"\r\n\r\n" + body
 
@@ -136,12 +140,17 @@ def throughput(story: Story, *, notes: bool) -> None:
         story.wait_for(lambda: len(story.pagerduty.notes) >= BATCH, within_s=300, what="all noted")
     took = time.perf_counter() - began
     where = "Slack and PagerDuty, within its limit of 10 reads/s" if notes else "Slack"
-    print(f"throughput: {BATCH} alerts investigated and answered in {where}: {took:.1f} s, {BATCH / took:.1f}/s")
+    print(
+        f"throughput: {BATCH} alerts investigated and answered in {where}: {took:.1f} s, "
+        f"{BATCH / took:.1f}/s"
+    )
 
 
 def main() -> None:
     """Run both on a fresh bot each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--only", choices=PARTS)

@@ -1,9 +1,11 @@
-"""The other methods' side of `diagnosis_baselines.py`, run by a Python that has them: a JSON line per case and method.
+"""The other methods' side of `diagnosis_baselines.py`, run by a Python that has them: a JSON line
+per case and method.
 
     python benchmarks/baselines_side.py FOLDER
 
-FOLDER holds `<case>.metrics.npz` (values: rows x series, the first `baseline` rows are the baseline; services: of each
-series) and `<case>.spans.npz` (baseline, service, operation, duration_us), as `diagnosis_baselines.py` writes them.
+FOLDER holds `<case>.metrics.npz` (values: rows x series, the first `baseline` rows are the
+baseline; services: of each series) and `<case>.spans.npz` (baseline, service, operation,
+duration_us), as `diagnosis_baselines.py` writes them.
 """
 
 from __future__ import annotations
@@ -27,20 +29,25 @@ import pandas as pd
 warnings.filterwarnings("ignore")
 
 FAR = 10**15
-"""Microseconds: spans of the two windows lie on both sides of time 0, far enough for their durations."""
+"""Microseconds: spans of the two windows lie on both sides of time 0, far enough for their
+durations."""
 
 
 def _without_package_imports(package: str) -> None:
-    """On Python 3.11 the package RCAEval.e2e imports every method's dependencies; the methods used here need none."""
+    """On Python 3.11 the package RCAEval.e2e imports every method's dependencies; the methods used
+    here need none."""
     found = importlib.util.find_spec(package.partition(".")[0])
     if found is not None and found.submodule_search_locations:
         stand_in = types.ModuleType(package)
-        stand_in.__path__ = [str(Path(found.submodule_search_locations[0], *package.split(".")[1:]))]
+        stand_in.__path__ = [
+            str(Path(found.submodule_search_locations[0], *package.split(".")[1:]))
+        ]
         sys.modules[package] = stand_in
 
 
 def metric_method(module: str, name: str) -> Callable[[Path, str], list[str]] | None:
-    """A method that takes one table of metrics and the time of the fault; None where it is not installed."""
+    """A method that takes one table of metrics and the time of the fault; None where it is not
+    installed."""
     try:
         method = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
@@ -53,7 +60,8 @@ def metric_method(module: str, name: str) -> Callable[[Path, str], list[str]] | 
         # as the methods' own scripts do before they call them (phamquiluan/RCAEval, main.py)
         table = table.replace([np.inf, -np.inf], np.nan).ffill().fillna(0)
         table.insert(0, "time", np.arange(len(table)))
-        # RCAEval's leaves the column of times in unless a data set is named; fse-baro ignores the name
+        # RCAEval's leaves the column of times in unless a data set is named; fse-baro ignores the
+        # name
         found = method(table, inject_time=int(packed["baseline"]), dataset="cases")["ranks"]
         return [services[int(series[1:])] for series in found]
 
@@ -61,7 +69,8 @@ def metric_method(module: str, name: str) -> Callable[[Path, str], list[str]] | 
 
 
 def span_method(module: str, name: str) -> Callable[[Path, str], list[str]] | None:
-    """A method that takes one table of spans; spans of operations that the baseline lacks are left out, as it fails."""
+    """A method that takes one table of spans; spans of operations that the baseline lacks are left
+    out, as it fails."""
     try:
         method = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
@@ -71,7 +80,9 @@ def span_method(module: str, name: str) -> Callable[[Path, str], list[str]] | No
         packed = np.load(folder / f"{case}.spans.npz")
         if not len(packed["service"]):
             return []
-        names = {f"s{n}": service for n, service in enumerate(np.unique(packed["service"]).tolist())}
+        names = {
+            f"s{n}": service for n, service in enumerate(np.unique(packed["service"]).tolist())
+        }
         numbers = {service: short for short, service in names.items()}
         table = pd.DataFrame(
             {
@@ -111,11 +122,18 @@ def main() -> None:
         for case in cases:
             began = time.process_time()
             ranked, failed = _quietly(method, folder, case)
-            row: dict[str, Any] = {"method": name, "case": case, "cpu_s": time.process_time() - began, "failed": failed}
+            row: dict[str, Any] = {
+                "method": name,
+                "case": case,
+                "cpu_s": time.process_time() - began,
+                "failed": failed,
+            }
             print(json.dumps(row | {"services": list(dict.fromkeys(ranked))[:5]}), flush=True)
 
 
-def _quietly(method: Callable[[Path, str], list[str]], folder: Path, case: str) -> tuple[list[str], str | None]:
+def _quietly(
+    method: Callable[[Path, str], list[str]], folder: Path, case: str
+) -> tuple[list[str], str | None]:
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         try:
             return method(folder, case), None

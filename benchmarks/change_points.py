@@ -1,11 +1,13 @@
-"""Change points on simulated series: this project's comparison with the baseline beside the library `ruptures`.
+"""Change points on simulated series: this project's comparison with the baseline beside the library
+`ruptures`.
 
     python benchmarks/change_points.py [--series 200]
 
-The library is measured where it is installed (`pip install ruptures`); the project does not need it. Each line: the
-share of healthy series in which something is found, and for steps of 5 and 10 sigmas the share found with the onset
-within one point of the truth; then points per CPU second. The library knows no baseline: it is given both windows, each
-series scaled by its noise, and the last change that it finds is its onset. Penalties are those of BIC for one change.
+The library is measured where it is installed (`pip install ruptures`); the project does not need
+it. Each line: the share of healthy series in which something is found, and for steps of 5 and 10
+sigmas the share found with the onset within one point of the truth; then points per CPU second. The
+library knows no baseline: it is given both windows, each series scaled by its noise, and the last
+change that it finds is its onset. Penalties are those of BIC for one change.
 """
 
 from __future__ import annotations
@@ -30,7 +32,16 @@ from analysis.metrics.series import Block
 from analysis.metrics.shift_statistics import Floats, Ints, describe
 from tests.analysis.simulated_series import KINDS, LAYOUTS, Fault, Layout
 
-KINDS_MEASURED = ("gaussian", "lognormal", "poisson", "autocorrelated", "student", "bursty", "diurnal", "gaps")
+KINDS_MEASURED = (
+    "gaussian",
+    "lognormal",
+    "poisson",
+    "autocorrelated",
+    "student",
+    "bursty",
+    "diurnal",
+    "gaps",
+)
 STRONG = 4.0
 """Sigmas from which the comparison's departure counts as found: weaker ones speak little."""
 Method = Callable[[Floats, Layout], Ints]
@@ -44,7 +55,12 @@ def by_comparison(values: Floats, layout: Layout) -> Ints:
     cut = layout.before
     block = Block(
         keys=pl.DataFrame(
-            {"service": ["s"] * rows, "signal": ["x"] * rows, "unit": [""] * rows, "labels": [""] * rows}
+            {
+                "service": ["s"] * rows,
+                "signal": ["x"] * rows,
+                "unit": [""] * rows,
+                "labels": [""] * rows,
+            }
         ),
         before_times=times[:, :cut],
         before=values[:, :cut],
@@ -55,7 +71,9 @@ def by_comparison(values: Floats, layout: Layout) -> Ints:
         recent_ns=0,
     )
     found = compare(block)
-    kept = found.departed & (found.sigmas >= STRONG) & (found.quiet_share <= 0.05) & ~found.seen_before
+    kept = (
+        found.departed & (found.sigmas >= STRONG) & (found.quiet_share <= 0.05) & ~found.seen_before
+    )
     kept &= found.points > 2
     onsets: Ints = np.where(kept, found.onset_ns // (layout.step_s * 1_000_000_000), -1)
     return onsets
@@ -80,7 +98,8 @@ def by_ruptures(make: Callable[[Any], Any]) -> Method:
 
 
 def simulated(kind: str, layout: Layout, count: int, sigmas: float) -> tuple[Floats, Ints]:
-    """Series of one kind with a step somewhere in the incident window, and the column of each step."""
+    """Series of one kind with a step somewhere in the incident window, and the column of each
+    step."""
     rows, onsets = [], []
     for n in range(count):
         random = np.random.default_rng(n)
@@ -92,7 +111,9 @@ def simulated(kind: str, layout: Layout, count: int, sigmas: float) -> tuple[Flo
     return np.array(rows), np.array(onsets)
 
 
-def measured(method: Method, layout: Layout, count: int) -> dict[str, tuple[float, float, float, float]]:
+def measured(
+    method: Method, layout: Layout, count: int
+) -> dict[str, tuple[float, float, float, float]]:
     """By kind: false alarms, found within a point at 5 and at 10 sigmas, points per CPU second."""
     out = {}
     for kind in KINDS_MEASURED:
@@ -100,7 +121,9 @@ def measured(method: Method, layout: Layout, count: int) -> dict[str, tuple[floa
         for sigmas in (0.0, 5.0, 10.0):
             values, onsets = simulated(kind, layout, count, sigmas)
             found = method(values, layout)
-            shares.append(float(np.mean(found >= 0 if sigmas == 0 else np.abs(found - onsets) <= 1)))
+            shares.append(
+                float(np.mean(found >= 0 if sigmas == 0 else np.abs(found - onsets) <= 1))
+            )
         spent = _spent(method, layout, count, kind)
         out[kind] = (shares[0], shares[1], shares[2], count * layout.points / spent)
     return out
@@ -121,9 +144,15 @@ def main() -> None:
     given = parser.parse_args()
     methods: dict[str, Method] = {"comparison with the baseline": by_comparison}
     if importlib.util.find_spec("ruptures"):
-        methods["ruptures KernelCPD linear"] = by_ruptures(lambda r: r.KernelCPD(kernel="linear", min_size=3))
-        methods["ruptures BinSeg l2"] = by_ruptures(lambda r: r.Binseg(model="l2", min_size=3, jump=1))
-        methods["ruptures KernelCPD rbf"] = by_ruptures(lambda r: r.KernelCPD(kernel="rbf", min_size=3))
+        methods["ruptures KernelCPD linear"] = by_ruptures(
+            lambda r: r.KernelCPD(kernel="linear", min_size=3)
+        )
+        methods["ruptures BinSeg l2"] = by_ruptures(
+            lambda r: r.Binseg(model="l2", min_size=3, jump=1)
+        )
+        methods["ruptures KernelCPD rbf"] = by_ruptures(
+            lambda r: r.KernelCPD(kernel="rbf", min_size=3)
+        )
     for name, method in methods.items():
         table = measured(method, LAYOUTS[given.layout], given.series)
         mean = tuple(float(v) for v in np.mean(list(table.values()), axis=0))

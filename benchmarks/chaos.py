@@ -1,20 +1,23 @@
-"""Is anything lost, doubled or stuck while everything around the bot breaks? Does what is well wait for what is not?
+"""Is anything lost, doubled or stuck while everything around the bot breaks? Does what is well wait
+for what is not?
 
     python benchmarks/chaos.py [--engine sqlite|postgresql|both] [--kills 100] [--alerts 120] [--minutes 8] [--seed 1]
                                [--only turmoil|paths] [--report FILE]
 
-`turmoil`: the real bot as processes (SQLite: web process with its own worker; PostgreSQL: two web processes and two
-workers), Slack, PagerDuty and sources of evidence on loopback behind TLS. Signed alerts of four sources come in all the
-while; processes are killed at moments of chance and before and after each post; the database is locked, stopped,
-paused and cut, disks are full, each vendor is slow, wrong, rate-limited, gone or its certificate ended, clocks jump.
-Then everything heals, and the senders' books, the store and what stands at the vendors must agree: each alert that was
+`turmoil`: the real bot as processes (SQLite: web process with its own worker; PostgreSQL: two web
+processes and two workers), Slack, PagerDuty and sources of evidence on loopback behind TLS. Signed
+alerts of four sources come in all the while; processes are killed at moments of chance and before
+and after each post; the database is locked, stopped, paused and cut, disks are full, each vendor is
+slow, wrong, rate-limited, gone or its certificate ended, clocks jump. Then everything heals, and
+the senders' books, the store and what stands at the vendors must agree: each alert that was
 acknowledged has one answer or one explanation in each wanted place.
 
-`paths`: the time to answer of investigations that do not need what is sick, beside the same while all is well.
+`paths`: the time to answer of investigations that do not need what is sick, beside the same while
+all is well.
 
-Ends with 1 when anything is not as it must be. What is broken when comes from `--seed`; what the processes do just
-then does not.
-"""
+Ends with 1 when anything is not as it must be. What is broken when comes from `--seed`; what the
+processes do just then does not.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -37,7 +40,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchmarks.turmoil.databases import Fault
-from benchmarks.turmoil.faults import Breakage, Breaker, Happened, Killer, jumping_clocks, sick_vendors
+from benchmarks.turmoil.faults import (
+    Breakage,
+    Breaker,
+    Happened,
+    Killer,
+    jumping_clocks,
+    sick_vendors,
+)
 from benchmarks.turmoil.paths import measure_paths
 from benchmarks.turmoil.proof import everything, outside, prove, story, unsettled
 from benchmarks.turmoil.report import Ran, path_lines, ran_lines
@@ -45,13 +55,22 @@ from benchmarks.turmoil.senders import Senders, Shape
 from benchmarks.turmoil.world import ENGINES, STORMY, EngineName, World, running_world
 
 SETTLE_S = 420.0
-"""After the last fault everything must stand within this: a place that was sick is tried again after 1, 2, 4 ... s, at
-most as long again as it was sick, and a store that was away likewise."""
+"""After the last fault everything must stand within this: a place that was sick is tried again
+after 1, 2, 4 ... s, at most as long again as it was sick, and a store that was away likewise."""
 QUIET_S = 15.0
-"""Then so long nothing more may come: longer than a claim on a post, after which a second one would be made."""
+"""Then so long nothing more may come: longer than a claim on a post, after which a second one would
+be made."""
 SHAPES = (
     *(Shape.PLAIN,) * 8,
-    *(Shape.TWICE, Shape.REPLAYED, Shape.BETWEEN, Shape.ENDED_FIRST, Shape.STORM, Shape.FORGED, Shape.MISSHAPEN),
+    *(
+        Shape.TWICE,
+        Shape.REPLAYED,
+        Shape.BETWEEN,
+        Shape.ENDED_FIRST,
+        Shape.STORM,
+        Shape.FORGED,
+        Shape.MISSHAPEN,
+    ),
 )
 STORM = 8
 """Alerts of one storm."""
@@ -82,8 +101,13 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         breakages = breakages_of(world, happened, seed) if plan.faults else []
         stop, last = threading.Event(), 60 * plan.minutes
         traffics = {"slack": world.slack.traffic, "pagerduty": world.pagerduty.traffic}
-        killer, breaker = Killer(world.fleet, traffics, happened, seed), Breaker(breakages, happened, seed)
-        hands = [threading.Thread(target=killer.run, args=(plan.kills, 0.9 * last, stop), daemon=True)]
+        killer, breaker = (
+            Killer(world.fleet, traffics, happened, seed),
+            Breaker(breakages, happened, seed),
+        )
+        hands = [
+            threading.Thread(target=killer.run, args=(plan.kills, 0.9 * last, stop), daemon=True)
+        ]
         if breakages:
             hands.append(threading.Thread(target=breaker.run, args=(stop,), daemon=True))
         for hand in hands:
@@ -100,7 +124,9 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         senders.finish(plan.settle_s)
         recovered = _settle(world, healed, plan)
         found = everything(world.store)
-        books = prove(senders.sent, found, outside(world.slack, world.pagerduty, [one.id for one in found]))
+        books = prove(
+            senders.sent, found, outside(world.slack, world.pagerduty, [one.id for one in found])
+        )
         for one in books.concerned:
             books.concerned[one] = story(one, senders.sent, world.store, happened.story)
         unmet = [one.name for one in breakages if not happened.counts[one.name]]
@@ -156,17 +182,26 @@ def _stream(senders: Senders, plan: Plan, seed: str, until: float) -> None:
         time.sleep(max(0.0, began + (until - began) * 0.85 * nth / len(shapes) - time.monotonic()))
         for _ in range(STORM if shape is Shape.STORM else 1):
             number += 1
-            service = dice.choice(STORMY) if shape is Shape.STORM else f"shop-{number % 24}" if number % 5 == 0 else ""
+            service = (
+                dice.choice(STORMY)
+                if shape is Shape.STORM
+                else f"shop-{number % 24}"
+                if number % 5 == 0
+                else ""
+            )
             senders.send(number, shape, service=service)
 
 
 def _settle(world: World, healed: float, plan: Plan) -> float:
-    """Seconds from the healing to the last answer, or to the end of patience; then a while of quiet."""
+    """Seconds from the healing to the last answer, or to the end of patience; then a while of
+    quiet."""
     settled = time.monotonic()
     while time.monotonic() < healed + plan.settle_s:
         with contextlib.suppress(SQLAlchemyError):
             found = everything(world.store)
-            if not unsettled(found, outside(world.slack, world.pagerduty, [one.id for one in found])):
+            if not unsettled(
+                found, outside(world.slack, world.pagerduty, [one.id for one in found])
+            ):
                 break
             settled = time.monotonic()
         time.sleep(1.0)
@@ -176,15 +211,23 @@ def _settle(world: World, healed: float, plan: Plan) -> float:
 
 def main() -> None:
     """Run what was asked for; print and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--alerts", type=int, default=120, help="for each engine; a storm is several")
+    parser.add_argument(
+        "--alerts", type=int, default=120, help="for each engine; a storm is several"
+    )
     parser.add_argument("--kills", type=int, default=100, help="for each engine")
     parser.add_argument("--minutes", type=float, default=8, help="of breaking, for each engine")
     parser.add_argument("--only", choices=["turmoil", "paths"])
-    parser.add_argument("--report", type=Path, help="write the report as Markdown to this file as well")
-    parser.add_argument("--keep", type=Path, help="work below this directory, and leave logs and databases there")
+    parser.add_argument(
+        "--report", type=Path, help="write the report as Markdown to this file as well"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="work below this directory, and leave logs and databases there"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     engines = ENGINES if options.engine == "both" else (options.engine,)

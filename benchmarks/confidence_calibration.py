@@ -2,11 +2,12 @@
 
     python benchmarks/confidence_calibration.py CASES [--variants 8] [--seed 1]
 
-The answers to labelled cases are mostly right, and say nothing about wrong ones. So each case is also answered with
-part of its evidence taken away: without tables, with a share of the rows, with a third of the services unseen, with the
-windows moved. Whether the first cause names the labelled subject is fitted by a logistic model of the facts in
-`analysis.ranking.confidence.Standing`. Prints the coefficients to put there, the expected calibration error (ten bins) of all
-answers, of the whole cases alone, and of each system when it is left out of the fit.
+The answers to labelled cases are mostly right, and say nothing about wrong ones. So each case is
+also answered with part of its evidence taken away: without tables, with a share of the rows, with a
+third of the services unseen, with the windows moved. Whether the first cause names the labelled
+subject is fitted by a logistic model of the facts in `analysis.ranking.confidence.Standing`. Prints
+the coefficients to put there, the expected calibration error (ten bins) of all answers, of the
+whole cases alone, and of each system when it is left out of the fit.
 """
 
 from __future__ import annotations
@@ -70,19 +71,27 @@ def variants(case: Case, count: int, chance: random.Random) -> Iterator[Case]:
             share = chance.choice([0.1, 0.25, 0.5])
             for name in ("logs", "spans"):
                 tables[name] = tables[name].sample(fraction=share, seed=chance.randrange(2**30))
-            tables["metrics"] = tables["metrics"].filter(pl.col("time").rank("dense") % chance.choice([1, 2, 3]) == 0)
+            tables["metrics"] = tables["metrics"].filter(
+                pl.col("time").rank("dense") % chance.choice([1, 2, 3]) == 0
+            )
         elif kind == 2:
             services = sorted(set(tables["metrics"]["service"].drop_nulls()))
             unseen = chance.sample(services, k=len(services) // 3)
             for name in ("metrics", "logs", "spans"):
                 tables[name] = tables[name].filter(~pl.col("service").is_in(unseen))
         else:
-            tables = tables | {t: tables[t].clear() for t in ("logs", "spans") if chance.random() < 0.5}
+            tables = tables | {
+                t: tables[t].clear() for t in ("logs", "spans") if chance.random() < 0.5
+            }
             moved = timedelta(seconds=chance.choice([-60, 60, 120]))
             window = case.scope.incident
             end = max(window.end + moved, window.start + moved + timedelta(seconds=60))
             scope = case.scope.model_copy(
-                update={"incident": window.model_copy(update={"start": window.start + moved, "end": end})}
+                update={
+                    "incident": window.model_copy(
+                        update={"start": window.start + moved, "end": end}
+                    )
+                }
             )
             yield _with_tables(replace(case, scope=scope), tables)
             continue
@@ -113,16 +122,21 @@ def answers(folder: Path, count: int, seed: int) -> list[Answer]:
         seen.clear()
         causes = diagnose(one).causes
         if causes and seen:
-            found.append(Answer(system_of(folder.name), n == 0, seen[-1], causes[0].subject == label.subject))
+            found.append(
+                Answer(system_of(folder.name), n == 0, seen[-1], causes[0].subject == label.subject)
+            )
     return found
 
 
 def fit(found: Sequence[Answer]) -> np.ndarray:
-    """Coefficients of the logistic model by Newton's method, with a small ridge; systems weigh the same."""
+    """Coefficients of the logistic model by Newton's method, with a small ridge; systems weigh the
+    same."""
     x = np.array([a.facts for a in found])
     y = np.array([float(a.right) for a in found])
     sizes = {s: sum(a.system == s for a in found) for s in {a.system for a in found}}
-    w = np.array([len(found) / len(sizes) / sizes[a.system] * (WHOLE if a.whole else 1.0) for a in found])
+    w = np.array(
+        [len(found) / len(sizes) / sizes[a.system] * (WHOLE if a.whole else 1.0) for a in found]
+    )
     beta = np.zeros(x.shape[1])
     ridge = np.diag([0.0] + [RIDGE] * (x.shape[1] - 1))
     for _ in range(50):
@@ -142,19 +156,27 @@ def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:
     """Expected calibration error over ten bins of equal width (Naeini et al. 2015)."""
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
     return float(
-        sum(abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins))
+        sum(
+            abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
+            for b in np.unique(bins)
+        )
     )
 
 
 def report(name: str, found: Sequence[Answer], beta: np.ndarray) -> None:
     """One line."""
     sure, right = said(found, beta), np.array([a.right for a in found])
-    print(f"{name:34s} {len(found):6d} {right.mean():7.2f} {sure.mean():10.2f} {calibration_error(sure, right):8.3f}")
+    print(
+        f"{name:34s} {len(found):6d} {right.mean():7.2f} {sure.mean():10.2f} "
+        f"{calibration_error(sure, right):8.3f}"
+    )
 
 
 def main() -> None:
     """Read the arguments, answer, fit, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", type=Path)
     parser.add_argument("--variants", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
@@ -162,7 +184,9 @@ def main() -> None:
     given = parser.parse_args()
     folders = list(case_folders(given.cases))
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
-        each = pool.map(answers, folders, [given.variants] * len(folders), [given.seed] * len(folders))
+        each = pool.map(
+            answers, folders, [given.variants] * len(folders), [given.seed] * len(folders)
+        )
         found = [a for some in each for a in some]
     beta = fit(found)
     names = ("INTERCEPT", "LEAD", "SHARE", "VICTIMS")

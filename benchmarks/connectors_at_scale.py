@@ -1,12 +1,14 @@
-"""Many investigations ask every vendor at once: are the limits kept, and how far is it from the ideal schedule?
+"""Many investigations ask every vendor at once: are the limits kept, and how far is it from the
+ideal schedule?
 
     python benchmarks/connectors_at_scale.py [--investigations 200] [--latency-ms 300] [--only github,loki]
 
-Each vendor is its stand-in of the tests on loopback, in a process of its own; it answers after the latency. What comes
-faster, or more at once, than the connector's limits allow is counted. The ideal schedule of a vendor is the longer of
-(requests - burst) / rate + latency and requests * latency / concurrency; all vendors are asked side by side, so the
-longest counts. The last line gives the wall time as a multiple of it.
-"""
+Each vendor is its stand-in of the tests on loopback, in a process of its own; it answers after the
+latency. What comes faster, or more at once, than the connector's limits allow is counted. The ideal
+schedule of a vendor is the longer of (requests - burst) / rate + latency and requests * latency /
+concurrency; all vendors are asked side by side, so the longest counts. The last line gives the wall
+time as a multiple of it.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ class Vendor:
         self.exceeded += max(0, self.most_inside - sum(one.concurrency for one in limits))
 
     def ideal_s(self) -> float:
-        """The shortest time in which so many requests can be made within the limits: that of the slowest server."""
+        """The shortest time in which so many requests can be made within the limits: that of the
+        slowest server."""
         return max((self._ideal_of(pace) for pace in paces_of(self.name)), default=0.0)
 
     def _ideal_of(self, pace: Pace) -> float:
@@ -116,7 +119,13 @@ def stand_in_process(name: str, latency_s: float, pipe: Connection) -> None:
 
 async def ask(connectors: list[Connector], investigations: int) -> tuple[int, int]:
     """All connectors for all investigations at once; items brought, and gaps."""
-    alert = Alert(source="pagerduty", id=INCIDENT, title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    alert = Alert(
+        source="pagerduty",
+        id=INCIDENT,
+        title="Checkout is slow",
+        started_at=ALERT_AT,
+        service="checkout",
+    )
     with tempfile.TemporaryDirectory() as scratch:
 
         async def one(number: int, connector: Connector) -> tuple[int, int]:
@@ -137,13 +146,19 @@ async def ask(connectors: list[Connector], investigations: int) -> tuple[int, in
 
 def main() -> None:
     """Run it and print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--investigations", type=int, default=200)
     options.add_argument("--latency-ms", type=float, default=300)
     options.add_argument("--only", default="")
     given = options.parse_args()
     set_start_method("spawn")
-    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     names = given.only.split(",") if given.only else [n for n in CONNECTORS if n != "recorded"]
     vendors = [Vendor(name, given.latency_ms / 1000) for name in names]
     tables: dict[str, dict[str, object]] = {}
@@ -168,10 +183,13 @@ def main() -> None:
     ideal = max(vendor.ideal_s() for vendor in vendors)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"{given.investigations} investigations: {items} items, {gaps} gaps; memory {before >> 10} -> {after >> 10} MiB"
+        f"{given.investigations} investigations: {items} items, {gaps} gaps; memory "
+        f"{before >> 10} -> {after >> 10} MiB"
     )
     exceeded = sum(vendor.exceeded for vendor in vendors)
-    print(f"limits exceeded: {exceeded}; wall {wall:.1f} s, ideal {ideal:.1f} s: {wall / ideal:.2f}x")
+    print(
+        f"limits exceeded: {exceeded}; wall {wall:.1f} s, ideal {ideal:.1f} s: {wall / ideal:.2f}x"
+    )
     sys.stdout.flush()
     os._exit(0)
 

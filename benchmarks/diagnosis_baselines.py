@@ -1,19 +1,24 @@
-"""How much more often is the cause found than by published methods, on the same cases in the same run?
+"""How much more often is the cause found than by published methods, on the same cases in the same
+run?
 
     python benchmarks/diagnosis_baselines.py CASES [--only train-ticket] [--workers 2]
 
-BARO and N-Sigma as `fse-baro` on PyPI has them, and BARO and TraceRCA as `RCAEval` has them, in an environment of their
-own under `.tools/`, which the first run makes. What they are given:
+BARO and N-Sigma as `fse-baro` on PyPI has them, and BARO and TraceRCA as `RCAEval` has them, in an
+environment of their own under `.tools/`, which the first run makes. What they are given:
 
-- metrics: one table with a row per moment and a column per series (service, signal, labels), the rows of the baseline
-  windows and then those of the incident, both the same that Faultline compares; gaps are filled as RCAEval's own script
-  does (forward, then zero). The moment of the fault is told to them. A service's place is that of its first series.
-- spans: those of the two windows, with service, operation and duration. A service's place is its first operation's.
+- metrics: one table with a row per moment and a column per series (service, signal, labels), the
+  rows of the baseline
+  windows and then those of the incident, both the same that Faultline compares; gaps are filled as
+  RCAEval's own script does (forward, then zero). The moment of the fault is told to them. A
+  service's place is that of its first series.
+- spans: those of the two windows, with service, operation and duration. A service's place is its
+  first operation's.
 
-Faultline is given the case folder as `faultline investigate` reads it, and not the moment of the fault. CPU seconds are
-the method's alone for the others, reading the folder and wording the answer included for Faultline. The ratios at the
-end are Faultline's figure over the best other method's, for CPU seconds the cheapest's. A method that answers nothing
-on a system (no spans, or none before the fault) has no row there.
+Faultline is given the case folder as `faultline investigate` reads it, and not the moment of the
+fault. CPU seconds are the method's alone for the others, reading the folder and wording the answer
+included for Faultline. The ratios at the end are Faultline's figure over the best other method's,
+for CPU seconds the cheapest's. A method that answers nothing on a system (no spans, or none before
+the fault) has no row there.
 """
 
 from __future__ import annotations
@@ -64,7 +69,12 @@ def baselines_python() -> str:
     if not (ENVIRONMENT / "ready").exists():
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
         uv = next(
-            (u for u in (str(ROOT / ".tools/uv/bin/uv"), shutil.which("uv") or "") if u and Path(u).exists()), None
+            (
+                u
+                for u in (str(ROOT / ".tools/uv/bin/uv"), shutil.which("uv") or "")
+                if u and Path(u).exists()
+            ),
+            None,
         )
         if uv is None:
             raise SystemExit("uv is needed: ./run test sets it up")
@@ -81,30 +91,46 @@ def pack(case: Case, folder: Path) -> None:
     """Write what the other methods are given."""
     windows = metric_windows(case)
     series = ["service", "signal", "labels"]
-    parts = [case.metrics.filter(rows) for rows in (windows.in_baseline("time"), windows.in_search("time"))]
+    parts = [
+        case.metrics.filter(rows)
+        for rows in (windows.in_baseline("time"), windows.in_search("time"))
+    ]
     wide = [_wide(part.drop_nulls("service"), series) for part in parts]
     both = pl.concat(wide, how="diagonal")
     columns = [c for c in both.columns if c != "time"]
     services = [json.loads(c)[0] for c in columns]
-    values = both.select(columns).cast(pl.Float64).to_numpy() if columns else np.zeros((both.height, 0))
-    np.savez(folder / f"{case.path.name}.metrics.npz", values=values, services=services, baseline=wide[0].height)
+    values = (
+        both.select(columns).cast(pl.Float64).to_numpy() if columns else np.zeros((both.height, 0))
+    )
+    np.savez(
+        folder / f"{case.path.name}.metrics.npz",
+        values=values,
+        services=services,
+        baseline=wide[0].height,
+    )
     _pack_spans(case, folder)
 
 
 def _wide(rows: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
     """One row per moment, one column per series, named by a JSON list of what the series is."""
     named = rows.with_columns(
-        pl.Series("series", [json.dumps(key) for key in rows.select(series).iter_rows()], dtype=pl.String)
+        pl.Series(
+            "series", [json.dumps(key) for key in rows.select(series).iter_rows()], dtype=pl.String
+        )
     )
     if not named.height:
         return named.select("time")
-    return named.pivot("series", index="time", values="value", aggregate_function="mean").sort("time")
+    return named.pivot("series", index="time", values="value", aggregate_function="mean").sort(
+        "time"
+    )
 
 
 def _pack_spans(case: Case, folder: Path) -> None:
     windows = span_windows(case)
     rows = case.spans.with_columns(windows.in_baseline("start").alias("before"))
-    rows = rows.filter(pl.col("before") | windows.in_search("start")).drop_nulls(["service", "duration_us"])
+    rows = rows.filter(pl.col("before") | windows.in_search("start")).drop_nulls(
+        ["service", "duration_us"]
+    )
     np.savez(
         folder / f"{case.path.name}.spans.npz",
         baseline=rows["before"].to_numpy(),
@@ -130,7 +156,9 @@ def others(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
             assert process.stdout is not None
             for line in process.stdout:
                 row = json.loads(line)
-                found[row["method"]].append(_graded(by_case[row["case"]], row["services"], row["cpu_s"]))
+                found[row["method"]].append(
+                    _graded(by_case[row["case"]], row["services"], row["cpu_s"])
+                )
                 if row["failed"]:
                     print(f"{row['method']} on {row['case']}: {row['failed']}", file=sys.stderr)
     return found
@@ -138,7 +166,9 @@ def others(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
 
 def _graded(ours: Grade, services: Sequence[str], cpu_s: float) -> Grade:
     rank = services.index(ours.subject) + 1 if ours.subject in services else None
-    return replace(ours, rank=rank, causes=tuple(services), cpu_s=cpu_s, confidence=None, right=None)
+    return replace(
+        ours, rank=rank, causes=tuple(services), cpu_s=cpu_s, confidence=None, right=None
+    )
 
 
 def print_table(system: str, rows: Sequence[Row]) -> None:
@@ -151,7 +181,10 @@ def print_table(system: str, rows: Sequence[Row]) -> None:
         print(f"  {row.method:<20} {accuracy} {f.cpu_s:7.3f}")
     mine, rest = rows[0].figures, [row.figures for row in rows[1:]]
     if rest:
-        pairs = [(getattr(mine, name) or 0.0, max(getattr(f, name) or 0.0 for f in rest)) for name in ACCURACIES]
+        pairs = [
+            (getattr(mine, name) or 0.0, max(getattr(f, name) or 0.0 for f in rest))
+            for name in ACCURACIES
+        ]
         cpu = mine.cpu_s / max(min(f.cpu_s for f in rest if (f.avg5 or 0.0) > 0), 1e-9)
         print(f"  {'ours / best other':<20} {' '.join(_ratio(a, b) for a, b in pairs)} {cpu:6.1f}x")
 
@@ -165,7 +198,9 @@ def _ratio(ours: float, best: float) -> str:
 
 def main() -> None:
     """Run everything and print a table per system."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", type=Path)
     parser.add_argument("--only", default="", help="systems, separated by commas")
     parser.add_argument("--workers", type=int, default=None)
@@ -175,7 +210,10 @@ def main() -> None:
     grades = [g for g in grades if not wanted or g.system in wanted]
     methods: dict[str, Iterable[Grade]] = {OURS: grades, **others(options.cases, grades)}
     for system in by_system(grades):
-        found = {name: [g for g in of_method if g.system == system] for name, of_method in methods.items()}
+        found = {
+            name: [g for g in of_method if g.system == system]
+            for name, of_method in methods.items()
+        }
         answered = {name: part for name, part in found.items() if any(g.causes for g in part)}
         print_table(system, [Row(name, figures(part)) for name, part in answered.items()])
 

@@ -1,10 +1,11 @@
-"""How often healthy series, investigated all the same, get a cause, and how well faulty ones are found and dated.
+"""How often healthy series, investigated all the same, get a cause, and how well faulty ones are
+found and dated.
 
     python benchmarks/false_alarms.py [--cases 100]
 
-A healthy case is forty seeded series of ten services and of fourteen kinds (tests/analysis/simulated_series.py). An
-alarm is the verdict `cause_found` or `recovered`; `recovered` because the alerting signal itself had a spike is right,
-and counted apart.
+A healthy case is forty seeded series of ten services and of fourteen kinds
+(tests/analysis/simulated_series.py). An alarm is the verdict `cause_found` or `recovered`;
+`recovered` because the alerting signal itself had a spike is right, and counted apart.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ import numpy as np
 from analysis.diagnosis import diagnose
 from analysis.metrics.shifts import metric_shifts
 from analysis.vocabulary import Finding, Verdict
-from tests.analysis.simulated_series import LAYOUTS, Fault, Layout, case_of, gaussian, healthy_case, rows, times
+from tests.analysis.simulated_series import (
+    LAYOUTS,
+    Fault,
+    Layout,
+    case_of,
+    gaussian,
+    healthy_case,
+    rows,
+    times,
+)
 
 NOISE = 10.0
 FAULTS: dict[str, Callable[[int], Fault]] = {
@@ -30,7 +40,9 @@ FAULTS: dict[str, Callable[[int], Fault]] = {
     "step of 10 sigmas": lambda begin: Fault(10, begin + 2),
     "5 sigmas, begun 5 points before the window": lambda begin: Fault(5, begin - 5),
     "10 sigmas, begun 5 points before the window": lambda begin: Fault(10, begin - 5),
-    "ramp to 10 sigmas over 20 points, begun 10 before": lambda begin: Fault(10, begin - 10, ramp=20),
+    "ramp to 10 sigmas over 20 points, begun 10 before": lambda begin: Fault(
+        10, begin - 10, ramp=20
+    ),
 }
 
 
@@ -49,7 +61,10 @@ def alarms(layout: Layout, cases: int) -> None:
             causes[found.causes[0].signal or found.causes[0].kind] += 1
     sure = sum(c >= 0.3 for c in confidences)
     blamed = ", ".join(f"{signal} {count}" for signal, count in causes.most_common(4))
-    print(f"  healthy: alarms {len(confidences) / cases:.3f}, with confidence 0.3 {sure / cases:.3f} ({blamed})")
+    print(
+        f"  healthy: alarms {len(confidences) / cases:.3f}, with confidence 0.3 "
+        f"{sure / cases:.3f} ({blamed})"
+    )
     print(f"  healthy, but the alerting signal had a spike: {own / cases:.3f}")
 
 
@@ -58,14 +73,22 @@ def detection(layout: Layout, count: int) -> None:
     for name, fault in FAULTS.items():
         given = fault(layout.before)
         tables = [
-            rows(layout, f"s{n}", "latency_ms", given.applied(gaussian(np.random.default_rng(n), layout), NOISE))
+            rows(
+                layout,
+                f"s{n}",
+                "latency_ms",
+                given.applied(gaussian(np.random.default_rng(n), layout), NOISE),
+            )
             for n in range(count)
         ]
         truth = times(layout)[given.onset]
         found = metric_shifts(case_of(layout, tables))
         errors = [_points_away(f, truth.timestamp(), layout) for f in found]
         near, strength = np.mean([e <= 1 for e in errors]), np.median([f.strength for f in found])
-        print(f"  {name}: found {len(found) / count:.2f}, onset within a point {near:.2f}, strength {strength:.2f}")
+        print(
+            f"  {name}: found {len(found) / count:.2f}, onset within a point {near:.2f}, strength "
+            f"{strength:.2f}"
+        )
 
 
 def _points_away(finding: Finding, truth: float, layout: Layout) -> float:
@@ -78,7 +101,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100)
     given = parser.parse_args()
     for name, layout in LAYOUTS.items():
-        print(f"{name}: {layout.before} + {layout.during} points, one in {layout.step_s} s", flush=True)
+        print(
+            f"{name}: {layout.before} + {layout.during} points, one in {layout.step_s} s",
+            flush=True,
+        )
         alarms(layout, given.cases)
         detection(layout, given.cases)
 

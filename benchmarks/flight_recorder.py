@@ -2,10 +2,11 @@
 
     python benchmarks/flight_recorder.py [--data ../shared/data/traces] [--torch-python PYTHON]
 
-Runs `torch.distributed.flight_recorder.fr_trace` (torchfrtrace) in a Python that has torch 2.8 or newer, once on the
-dumps as they are and once on copies in which gloo's nameless group is given its name and ranks, without which
-fr_trace stops with a KeyError. Without such a Python only ours is printed, and that is said. A tool's answer is every
-rank that it calls missing or a culprit; exact means that these are the ranks at which the fault was injected.
+Runs `torch.distributed.flight_recorder.fr_trace` (torchfrtrace) in a Python that has torch 2.8 or
+newer, once on the dumps as they are and once on copies in which gloo's nameless group is given its
+name and ranks, without which fr_trace stops with a KeyError. Without such a Python only ours is
+printed, and that is said. A tool's answer is every rank that it calls missing or a culprit; exact
+means that these are the ranks at which the fault was injected.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def dump_sets(data: Path) -> list[DumpSet]:
     for label in sorted(data.glob("generated/hang_*/label.json")):
         truth = frozenset(json.loads(label.read_text())["culprit_ranks"] or ())
         folders = sorted(p for p in label.parent.iterdir() if p.name.startswith("fr"))
-        found += [DumpSet(f"{label.parent.name}/{folder.name}", folder, truth) for folder in folders]
+        found += [
+            DumpSet(f"{label.parent.name}/{folder.name}", folder, truth) for folder in folders
+        ]
     return found
 
 
@@ -89,7 +92,13 @@ def fr_trace(python: str, dumps: DumpSet, *, repaired: bool) -> Answer:
             (Path(folder) / path.name).write_bytes(path.read_bytes())
         if repaired:
             _repair(Path(folder))
-        command = [python, "-m", "torch.distributed.flight_recorder.fr_trace", folder, "--allow-incomplete-ranks"]
+        command = [
+            python,
+            "-m",
+            "torch.distributed.flight_recorder.fr_trace",
+            folder,
+            "--allow-incomplete-ranks",
+        ]
         start = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         seconds = time.perf_counter() - start
@@ -107,7 +116,8 @@ def _states(output: str) -> str:
 
 
 def _repair(folder: Path) -> None:
-    """Give gloo's groups the names and ranks that entries and the other dumps tell; drop dumps that are empty."""
+    """Give gloo's groups the names and ranks that entries and the other dumps tell; drop dumps that
+    are empty."""
     read: dict[Path, dict[str, Any]] = {}
     members: dict[tuple[str, str], set[int]] = defaultdict(set)
     for path in sorted(folder.iterdir()):
@@ -137,35 +147,53 @@ def _ranks(text: str) -> frozenset[int]:
 def _has_fr_trace(python: str) -> bool:
     try:
         probe = "import torch.distributed.flight_recorder.fr_trace"
-        return subprocess.run([python, "-c", probe], capture_output=True, timeout=SECONDS, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [python, "-c", probe], capture_output=True, timeout=SECONDS, check=False
+            ).returncode
+            == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=DATA, help="folder of traces")
-    parser.add_argument("--torch-python", default=sys.executable, help="a Python with torch 2.8 or newer")
+    parser.add_argument(
+        "--torch-python", default=sys.executable, help="a Python with torch 2.8 or newer"
+    )
     options = parser.parse_args()
     sets = dump_sets(options.data)
     with_torch = _has_fr_trace(options.torch_python)
     tools = ["ours", *(["fr_trace", "fr_trace, names repaired"] if with_torch else [])]
     if not with_torch:
-        print(f"{options.torch_python} has no torch with fr_trace: only ours is shown (see --torch-python).")
+        print(
+            f"{options.torch_python} has no torch with fr_trace: only ours is shown (see "
+            f"--torch-python)."
+        )
     right = dict.fromkeys(tools, 0)
     print(ROW.format("dumps", "truth", "tool", "", "ranks it names", "what it says", "seconds"))
     for dumps in sets:
         answers = {"ours": ours(dumps)}
         if with_torch:
             answers["fr_trace"] = fr_trace(options.torch_python, dumps, repaired=False)
-            answers["fr_trace, names repaired"] = fr_trace(options.torch_python, dumps, repaired=True)
+            answers["fr_trace, names repaired"] = fr_trace(
+                options.torch_python, dumps, repaired=True
+            )
         for tool, answer in answers.items():
             exact = answer.ranks == dumps.truth
             right[tool] += exact
             named, truth = str(sorted(answer.ranks)), str(sorted(dumps.truth))
             verdict = "exact" if exact else "wrong"
-            print(ROW.format(dumps.name, truth, tool, verdict, named, answer.words, f"{answer.seconds:.2f}"))
+            print(
+                ROW.format(
+                    dumps.name, truth, tool, verdict, named, answer.words, f"{answer.seconds:.2f}"
+                )
+            )
     print("exact: " + ", ".join(f"{tool} {count} of {len(sets)}" for tool, count in right.items()))
     print("seconds: ours within a running process; fr_trace with the start of Python and torch")
 

@@ -1,6 +1,8 @@
-"""Log lines of many formats whose templates are known: for comparing how well template miners group them.
+"""Log lines of many formats whose templates are known: for comparing how well template miners group
+them.
 
-Each statement is written as programs write it; `{n}` and the like are its variables. A line's label is its statement.
+Each statement is written as programs write it; `{n}` and the like are its variables. A line's label
+is its statement.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ STATEMENTS = {
         "CRON[{n}]: ({user}) CMD (run-parts /etc/cron.hourly)",
     ),
     "java": (
-        "{time} INFO  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} created for customer {n}",
-        "{time} INFO  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} cancelled by customer {n}",
-        "{time} WARN  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} has no items, skipped",
-        "{time} ERROR [http-nio-8080-exec-{s}] c.s.p.PayClient : Payment {uuid} failed after {n} ms: {host} refuses",
-        "{time} DEBUG [main] c.z.h.HikariPool : HikariPool-{s} - Pool stats (total={s}, active={s}, idle={s})",
-        "{time} INFO  [main] o.s.b.StartupLogger : Started Application in {f} seconds (JVM running for {f})",
-        "{time} WARN  [kafka-{s}] o.a.k.c.NetworkClient : Connection to node {s} ({host}/{ip}:9092) failed",
-        "{time} INFO  [kafka-{s}] o.a.k.c.ConsumerCoordinator : Revoke previously assigned partitions [{n}, {n}, {n}]",
+        "{time} INFO  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} created for customer {n}",  # noqa: E501
+        "{time} INFO  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} cancelled by customer {n}",  # noqa: E501
+        "{time} WARN  [http-nio-8080-exec-{s}] c.s.o.OrderService : Order {uuid} has no items, skipped",  # noqa: E501
+        "{time} ERROR [http-nio-8080-exec-{s}] c.s.p.PayClient : Payment {uuid} failed after {n} ms: {host} refuses",  # noqa: E501
+        "{time} DEBUG [main] c.z.h.HikariPool : HikariPool-{s} - Pool stats (total={s}, active={s}, idle={s})",  # noqa: E501
+        "{time} INFO  [main] o.s.b.StartupLogger : Started Application in {f} seconds (JVM running for {f})",  # noqa: E501
+        "{time} WARN  [kafka-{s}] o.a.k.c.NetworkClient : Connection to node {s} ({host}/{ip}:9092) failed",  # noqa: E501
+        "{time} INFO  [kafka-{s}] o.a.k.c.ConsumerCoordinator : Revoke previously assigned partitions [{n}, {n}, {n}]",  # noqa: E501
     ),
     "go json": (
-        '{{"level":"info","ts":"{time}","msg":"request served","path":"/api/v1/orders/{n}","ms":{f}}}',
-        '{{"level":"error","ts":"{time}","msg":"cannot reach {host}:{n}: connection refused","attempt":{s}}}',
+        '{{"level":"info","ts":"{time}","msg":"request served","path":"/api/v1/orders/{n}","ms":{f}}}',  # noqa: E501
+        '{{"level":"error","ts":"{time}","msg":"cannot reach {host}:{n}: connection refused","attempt":{s}}}',  # noqa: E501
         '{{"level":"warn","ts":"{time}","msg":"retrying in {f}s","attempt":{s}}}',
         '{{"level":"info","ts":"{time}","msg":"cache miss for key cart:{uuid}"}}',
         '{{"level":"info","ts":"{time}","msg":"cache hit for key cart:{uuid}"}}',
@@ -45,20 +47,20 @@ STATEMENTS = {
         '{ip} - - [{clf}] "GET /cart/{n} HTTP/1.1" 200 {n} "-" "curl/8.1"',
         '{ip} - - [{clf}] "POST /checkout HTTP/1.1" 200 {n} "-" "curl/8.1"',
         '{ip} - - [{clf}] "DELETE /cart/{n} HTTP/1.1" 204 {s} "-" "curl/8.1"',
-        "{date} [error] {n}#{n}: *{n} upstream timed out (110: Connection timed out) while reading from {ip}:{n}",
-        "{date} [error] {n}#{n}: *{n} connect() failed (111: Connection refused) while connecting to {ip}:{n}",
-        "{date} [warn] {n}#{n}: *{n} a client request body is buffered to a temporary file /var/cache/{n}",
+        "{date} [error] {n}#{n}: *{n} upstream timed out (110: Connection timed out) while reading from {ip}:{n}",  # noqa: E501
+        "{date} [error] {n}#{n}: *{n} connect() failed (111: Connection refused) while connecting to {ip}:{n}",  # noqa: E501
+        "{date} [warn] {n}#{n}: *{n} a client request body is buffered to a temporary file /var/cache/{n}",  # noqa: E501
     ),
     "python": (
         "{time},{s} INFO worker.py:41 task shop.tasks.charge[{uuid}] received",
         "{time},{s} INFO worker.py:87 task shop.tasks.charge[{uuid}] succeeded in {f}s: None",
-        "{time},{s} ERROR worker.py:93 task shop.tasks.charge[{uuid}] raised unexpected: ValueError('{n}')",
+        "{time},{s} ERROR worker.py:93 task shop.tasks.charge[{uuid}] raised unexpected: ValueError('{n}')",  # noqa: E501
         "{time},{s} WARNING pool.py:12 connection pool is full, discarding connection: {host}",
         "{time},{s} INFO db.py:77 query took {f} ms: SELECT * FROM orders WHERE id = {n}",
         "{time},{s} INFO train.py:120 epoch {s} step {n} loss {f} lr {f}",
     ),
     "kubernetes": (
-        "I{n} {clock} {s} reconciler.go:224] operationExecutor.MountVolume started for volume {uuid}",
+        "I{n} {clock} {s} reconciler.go:224] operationExecutor.MountVolume started for volume {uuid}",  # noqa: E501
         "I{n} {clock} {s} kubelet.go:1932] SyncLoop (PLEG): pod {pod} event ContainerStarted {hex}",
         "I{n} {clock} {s} kubelet.go:1932] SyncLoop (PLEG): pod {pod} event ContainerDied {hex}",
         "E{n} {clock} {s} pod_workers.go:191] Error syncing pod {uuid}, skipping: CrashLoopBackOff",
@@ -69,20 +71,41 @@ STATEMENTS = {
         "Liveness probe failed: HTTP probe failed with statuscode: 503",
     ),
 }  # fmt: skip
-_USERS = ("root", "admin", "ann", "bob", "deploy", "git", "mail", "nobody", "oracle", "test", "ubuntu", "www")
-_HOSTS = tuple(f"{a}.{b}.internal" for a in ("db", "cache", "queue", "pay", "mail") for b in ("east", "west", "eu"))
+_USERS = (
+    "root",
+    "admin",
+    "ann",
+    "bob",
+    "deploy",
+    "git",
+    "mail",
+    "nobody",
+    "oracle",
+    "test",
+    "ubuntu",
+    "www",
+)
+_HOSTS = tuple(
+    f"{a}.{b}.internal"
+    for a in ("db", "cache", "queue", "pay", "mail")
+    for b in ("east", "west", "eu")
+)
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def labelled_lines(count: int, seed: int = 1) -> tuple[list[str], list[str]]:
-    """So many lines, and of each the statement that wrote it; frequent and rare statements as in real logs."""
+    """So many lines, and of each the statement that wrote it; frequent and rare statements as in
+    real logs."""
     chance = random.Random(seed)
     statements = [s for group in STATEMENTS.values() for s in group]
     chance.shuffle(statements)
     weights = [1.0 / (rank + 1) for rank in range(len(statements))]
     labels = chance.choices(statements, weights, k=count)
     values = _values(chance)
-    lines = [_SLOT.sub(lambda slot: values[slot[1]](), label).replace("{{", "{").replace("}}", "}") for label in labels]
+    lines = [
+        _SLOT.sub(lambda slot: values[slot[1]](), label).replace("{{", "{").replace("}}", "}")
+        for label in labels
+    ]
     return lines, labels
 
 

@@ -1,13 +1,15 @@
-"""Log templates beside drain3 in the same run: lines per second, grouping accuracy, and memory of a million lines.
+"""Log templates beside drain3 in the same run: lines per second, grouping accuracy, and memory of a
+million lines.
 
     python benchmarks/log_templates.py [--cases FOLDER] [--labelled FOLDER] [--lines 100000] [--million 1000000]
 
-Long lines are those of the case folders whose name begins with `train-ticket` (about 564 characters each), or made
-ones; short lines are made. drain3 gets its default configuration and the same lines in the same order; ours unwraps,
-masks, counts and groups them. Grouping accuracy is that of logparser (Zhu et al. 2019): a line is right when its group
-holds exactly the lines of its true template. `--labelled` is a folder with files `*_structured*.csv` that have columns
-Content and EventId, as loghub has. drain3 is installed in `.tools/drain3` the first time.
-"""
+Long lines are those of the case folders whose name begins with `train-ticket` (about 564 characters
+each), or made ones; short lines are made. drain3 gets its default configuration and the same lines
+in the same order; ours unwraps, masks, counts and groups them. Grouping accuracy is that of
+logparser (Zhu et al. 2019): a line is right when its group holds exactly the lines of its true
+template. `--labelled` is a folder with files `*_structured*.csv` that have columns Content and
+EventId, as loghub has. drain3 is installed in `.tools/drain3` the first time.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -74,7 +76,12 @@ def main() -> None:
     if given.labelled:
         for file in sorted(given.labelled.rglob("*_structured*.csv")):
             rows = pl.read_csv(file, infer_schema=False).select("Content", "EventId").fill_null("")
-            compare_grouping(python, file.name.split(".")[0], rows["Content"].to_list(), rows["EventId"].to_list())
+            compare_grouping(
+                python,
+                file.name.split(".")[0],
+                rows["Content"].to_list(),
+                rows["EventId"].to_list(),
+            )
     measure_memory(short, given.million)
 
 
@@ -108,7 +115,8 @@ def compare_speed(python: Path, name: str, lines: Sequence[str]) -> None:
     print(f"{name}: {len(lines)} lines of {mean:.0f} characters")
     for what, own, its in (("CPU second", cpu, its_cpu), ("second", wall, its_wall)):
         print(
-            f"  lines per {what}: ours {len(lines) / own:,.0f}, drain3 {len(lines) / its:,.0f}, {its / own:.1f} times"
+            f"  lines per {what}: ours {len(lines) / own:,.0f}, drain3 {len(lines) / its:,.0f}, "
+            f"{its / own:.1f} times"
         )
 
 
@@ -123,7 +131,11 @@ def timed(lines: Sequence[str]) -> tuple[float, float]:
 def frame(lines: Sequence[str], first: int = 0, services: int = 10) -> pl.DataFrame:
     """Rows of a case's logs table, one line per 20 ms."""
     at = [START + timedelta(milliseconds=20 * (first + i) % 7_200_000) for i in range(len(lines))]
-    rows = {"time": at, "service": [f"service-{i % services}" for i in range(len(lines))], "message": list(lines)}
+    rows = {
+        "time": at,
+        "service": [f"service-{i % services}" for i in range(len(lines))],
+        "message": list(lines),
+    }
     rows |= {name: [None] * len(lines) for name in LOGS.optional}
     return pl.DataFrame(rows, schema=LOGS.columns)
 
@@ -132,7 +144,9 @@ def run_drain3(python: Path, lines: Sequence[str]) -> tuple[float, float, list[i
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(list(lines), file)
         file.flush()
-        told = subprocess.run([python, "-c", _CHILD, file.name], check=True, capture_output=True, text=True)
+        told = subprocess.run(
+            [python, "-c", _CHILD, file.name], check=True, capture_output=True, text=True
+        )
     wall, cpu, groups = json.loads(told.stdout.splitlines()[-1])
     return wall, cpu, groups
 
@@ -156,21 +170,30 @@ def grouping_accuracy(labels: Sequence[str], groups: Sequence[int]) -> float:
     for label in labels:
         sizes[label] += 1
     right = sum(
-        n for label, n in sizes.items() if len(of_label[label]) == 1 and of_group[next(iter(of_label[label]))] == n
+        n
+        for label, n in sizes.items()
+        if len(of_label[label]) == 1 and of_group[next(iter(of_label[label]))] == n
     )
     return right / len(labels)
 
 
 def measure_memory(short: Sequence[str], count: int) -> None:
-    """Peak growth of resident memory while lines are streamed: usual ones, and ones that are all different."""
+    """Peak growth of resident memory while lines are streamed: usual ones, and ones that are all
+    different."""
     for name, different in (("usual lines", False), ("lines that are all different", True)):
         before = reset_peak()
         began = time.process_time()
         found = count_chunks(streamed(short, count, different), WINDOWS)
         seconds = time.process_time() - began
-        cut = int(found.filter(pl.col("masked") == OTHER).select(pl.col("n", "n_before").sum()).sum_horizontal().sum())
+        cut = int(
+            found.filter(pl.col("masked") == OTHER)
+            .select(pl.col("n", "n_before").sum())
+            .sum_horizontal()
+            .sum()
+        )
         print(
-            f"{count:,} {name} in chunks of {CHUNK:,}: memory grows by {peak() - before:.0f} MiB, {seconds:.1f} CPU s;"
+            f"{count:,} {name} in chunks of {CHUNK:,}: memory grows by {peak() - before:.0f} MiB, "
+            f"{seconds:.1f} CPU s;"
             f" {found.height:,} different masked lines are kept, {cut:,} lines only counted"
         )
 
@@ -181,7 +204,8 @@ def streamed(short: Sequence[str], count: int, different: bool) -> Iterator[pl.D
         lines = [short[i % len(short)] for i in range(first, min(count, first + CHUNK))]
         if different:
             lines = [
-                f"{letters[(first + i) // 1000 % 1000]} {letters[i % 1000]} {line}" for i, line in enumerate(lines)
+                f"{letters[(first + i) // 1000 % 1000]} {letters[i % 1000]} {line}"
+                for i, line in enumerate(lines)
             ]
         yield frame(lines, first)
 
@@ -193,7 +217,11 @@ def reset_peak() -> float:
 
 def peak() -> float:
     """The largest resident size since it was reset, MiB."""
-    line = next(s for s in Path(f"/proc/{os.getpid()}/status").read_text().splitlines() if s.startswith("VmHWM"))
+    line = next(
+        s
+        for s in Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
+        if s.startswith("VmHWM")
+    )
     return int(line.split()[1]) / 1024
 
 

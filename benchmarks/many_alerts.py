@@ -1,14 +1,16 @@
-"""A thousand alerts in ten seconds: are all answered, each once, how soon is the first message, how soon the answer?
+"""A thousand alerts in ten seconds: are all answered, each once, how soon is the first message, how
+soon the answer?
 
     python benchmarks/many_alerts.py [--alerts 1000] [--seconds 10] [--workers 1,2,4] [--mode apart|storm|urgent]
                                      [--slack-limit]
 
-The real web process and worker processes on a PostgreSQL server of their own; Slack and the sender of the signed
-webhooks are processes of their own. The alerts are of 40 services of four teams, answered in 20 channels; each is
-investigated on a small recorded case. `apart`: each alert is an incident of its own. `storm`: all are of one service,
-with storm control on. `urgent`: as `apart`, with one P1 in the midst. `--slack-limit`: Slack takes one message a second
-in each channel and answers 429 to more, as the real one may. Figures depend on the machine: compare runs on one.
-"""
+The real web process and worker processes on a PostgreSQL server of their own; Slack and the sender
+of the signed webhooks are processes of their own. The alerts are of 40 services of four teams,
+answered in 20 channels; each is investigated on a small recorded case. `apart`: each alert is an
+incident of its own. `storm`: all are of one service, with storm control on. `urgent`: as `apart`,
+with one P1 in the midst. `--slack-limit`: Slack takes one message a second in each channel and
+answers 429 to more, as the real one may. Figures depend on the machine: compare runs on one.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ SENT_AGAIN_S = 2.0
 
 
 class TimedSlack(LoopbackSlack):
-    """Keeps when the first message of each investigation and its answer arrived, in seconds since 1970."""
+    """Keeps when the first message of each investigation and its answer arrived, in seconds since
+    1970."""
 
     def __init__(self, *, limited: bool) -> None:
         super().__init__(channels=CHANNELS)
@@ -108,7 +111,8 @@ class Seen:
 
 
 def _slack(pipe: Connection, limited: bool) -> None:
-    """A process: says where it listens, then answers each question with what it has seen, until told to end."""
+    """A process: says where it listens, then answers each question with what it has seen, until
+    told to end."""
     slack = TimedSlack(limited=limited)
     url, stop = serve_in_thread(slack.app)
     pipe.send(f"{url}/api")
@@ -123,8 +127,8 @@ def _send(pipe: Connection, port: int, count: int, seconds: float, mode: str) ->
 
 @dataclass
 class Sent:
-    """When each incident was sent first, in seconds since 1970, how long until it was acknowledged, and how often one
-    was refused, and sent again as PagerDuty does."""
+    """When each incident was sent first, in seconds since 1970, how long until it was acknowledged,
+    and how often one was refused, and sent again as PagerDuty does."""
 
     at: dict[str, float] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
@@ -176,7 +180,10 @@ def _requests(count: int, mode: str) -> list[tuple[str, bytes]]:
         )
         event["data"]["priority"] = {"id": "P", "summary": "P1" if urgent else "P3"}
         body, headers = signed_webhook(SECRET, {**event, "id": incident}, delivery=incident)
-        lines = [f"{name}: {value}" for name, value in {**headers, "content-length": str(len(body))}.items()]
+        lines = [
+            f"{name}: {value}"
+            for name, value in {**headers, "content-length": str(len(body))}.items()
+        ]
         head = "\r\n".join(["POST /webhooks/pagerduty HTTP/1.1", "host: 127.0.0.1", *lines])
         found.append((incident, head.encode() + b"\r\n\r\n" + body))
     return found
@@ -244,16 +251,28 @@ def settle(
         if not sent_all and sender.poll():
             watched.sent, sent_all = sender.recv(), True
         state = queue_state(store)
-        watched.oldest_s, watched.waiting = max(watched.oldest_s, state.oldest_s), max(watched.waiting, state.waiting)
-        watched.peak_mb = [max(peak, memory_mb(p.pid)) for peak, p in zip(watched.peak_mb, own, strict=True)]
+        watched.oldest_s, watched.waiting = (
+            max(watched.oldest_s, state.oldest_s),
+            max(watched.waiting, state.waiting),
+        )
+        watched.peak_mb = [
+            max(peak, memory_mb(p.pid)) for peak, p in zip(watched.peak_mb, own, strict=True)
+        ]
         slack.send(True)
         seen = slack.recv()
-        if sent_all and len(seen.answered) >= store.count() and not state.waiting and not state.running:
+        if (
+            sent_all
+            and len(seen.answered) >= store.count()
+            and not state.waiting
+            and not state.running
+        ):
             break
     return seen, watched
 
 
-def report(options: argparse.Namespace, workers: int, store: Store, seen: Seen, watched: Watched) -> None:
+def report(
+    options: argparse.Namespace, workers: int, store: Store, seen: Seen, watched: Watched
+) -> None:
     """Print the figures."""
     sent, kept = watched.sent, store.latest(10_000)
     begun = {one.id: sent.at[one.reply_to.pagerduty_incident or ""] for one in kept}
@@ -261,19 +280,36 @@ def report(options: argparse.Namespace, workers: int, store: Store, seen: Seen, 
     answer = {i: seen.answered[i] - at for i, at in begun.items() if i in seen.answered}
     doubled = sum(count - 1 for count in seen.posted.values())
     took = max(seen.answered.values()) - min(begun.values())
-    print(f"\n{options.mode}, {workers} worker(s): {len(sent.at)} alerts in {options.seconds:g} s", end="")
+    print(
+        f"\n{options.mode}, {workers} worker(s): {len(sent.at)} alerts in {options.seconds:g} s",
+        end="",
+    )
     print(f", {sent.refused} refused and sent again")
-    print(f"  investigations {len(kept)}, done {store.count('done')}, failed {store.count('failed')}")
-    print(f"  answered in Slack {len(answer)}, lost {len(kept) - len(answer)}, doubled {doubled}", end="")
+    print(
+        f"  investigations {len(kept)}, done {store.count('done')}, failed {store.count('failed')}"
+    )
+    print(
+        f"  answered in Slack {len(answer)}, lost {len(kept) - len(answer)}, doubled {doubled}",
+        end="",
+    )
     print(f"; Slack answered 429 to {seen.refused}")
     print(f"  acknowledgement {spread(sent.latencies_ms, 'ms')}")
     print(f"  first message   {spread(list(first.values()), 's')}")
-    print(f"  answer          {spread(list(answer.values()), 's')}; {len(answer) / took:.1f} answers/s")
+    print(
+        f"  answer          {spread(list(answer.values()), 's')}; {len(answer) / took:.1f} "
+        f"answers/s"
+    )
     print(f"  queue: at most {watched.waiting} waited, the oldest for {watched.oldest_s:.0f} s")
-    print(f"  memory of each worker with its pool, peak: {', '.join(f'{mb:.0f} MB' for mb in watched.peak_mb)}")
+    print(
+        f"  memory of each worker with its pool, peak: "
+        f"{', '.join(f'{mb:.0f} MB' for mb in watched.peak_mb)}"
+    )
     urgent = next((one.id for one in kept if one.reply_to.pagerduty_incident == URGENT), None)
     if urgent is not None:
-        print(f"  the urgent one: first message after {first[urgent]:.1f} s, answer after {answer[urgent]:.1f} s")
+        print(
+            f"  the urgent one: first message after {first[urgent]:.1f} s, answer after "
+            f"{answer[urgent]:.1f} s"
+        )
     sys.stdout.flush()
 
 
@@ -286,14 +322,22 @@ def spread(values: list[float], unit: str) -> str:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, in MB; pages that they share count for each."""
+    """Resident memory of a process and its children, in MB; pages that they share count for
+    each."""
     total = 0.0
     for one in (pid, *children(pid)):
         try:
             status = Path(f"/proc/{one}/status").read_text()
         except OSError:
             continue
-        total += next((int(line.split()[1]) / 1000 for line in status.splitlines() if line.startswith("VmRSS")), 0.0)
+        total += next(
+            (
+                int(line.split()[1]) / 1000
+                for line in status.splitlines()
+                if line.startswith("VmRSS")
+            ),
+            0.0,
+        )
     return total
 
 
@@ -301,7 +345,9 @@ def children(pid: int) -> list[int]:
     """Its children and theirs."""
     try:
         found = [
-            int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()
+            int(c)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for c in (task / "children").read_text().split()
         ]
     except OSError:
         return []
@@ -312,7 +358,9 @@ def children(pid: int) -> list[int]:
 def process(target: Any, *arguments: Any) -> Iterator[Connection]:
     """A process of its own, and our end of its pipe."""
     ours, theirs = multiprocessing.Pipe()
-    started = multiprocessing.get_context("spawn").Process(target=target, args=(theirs, *arguments), daemon=True)
+    started = multiprocessing.get_context("spawn").Process(
+        target=target, args=(theirs, *arguments), daemon=True
+    )
     started.start()
     try:
         yield ours
@@ -324,7 +372,9 @@ def process(target: Any, *arguments: Any) -> Iterator[Connection]:
 @contextmanager
 def worker(bot: BotProcess, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One `faultline worker`."""
-    started = subprocess.Popen([sys.executable, "-m", "bot.cli.main", "worker"], env=bot.environ, cwd=directory)
+    started = subprocess.Popen(
+        [sys.executable, "-m", "bot.cli.main", "worker"], env=bot.environ, cwd=directory
+    )
     try:
         yield started
     finally:
@@ -334,7 +384,9 @@ def worker(bot: BotProcess, directory: Path) -> Iterator[subprocess.Popen[bytes]
 
 def main() -> None:
     """Run with each number of workers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--alerts", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--workers", default="1")
@@ -343,7 +395,10 @@ def main() -> None:
     parser.add_argument("--niceness", type=int, default=10)
     options = parser.parse_args()
     load = f"load average {os.getloadavg()[0]:.1f} before the start"
-    print(f"{os.cpu_count()} cores for all of it: web process, workers, PostgreSQL, Slack and the sender; {load}")
+    print(
+        f"{os.cpu_count()} cores for all of it: web process, workers, PostgreSQL, Slack and the "
+        f"sender; {load}"
+    )
     for workers in options.workers.split(","):
         run(options, int(workers))
 

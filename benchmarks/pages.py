@@ -1,4 +1,5 @@
-"""How fast the pages are made: the list over 50,000 investigations, and an investigation with very much in its case.
+"""How fast the pages are made: the list over 50,000 investigations, and an investigation with very
+much in its case.
 
 python benchmarks/pages.py    prints medians on the server, without a browser, and kilobytes as sent
 """
@@ -23,7 +24,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analysis.case.folder import write_json
 from analysis.case.tables import write_table
-from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Impact, Report, Scope, Verdict, Window
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Claim,
+    Diagnosis,
+    Finding,
+    Impact,
+    Report,
+    Scope,
+    Verdict,
+    Window,
+)
 from bot.settings import Settings
 from bot.store.connect import connect, migrate
 from bot.store.models import InvestigationRow, LabelRow
@@ -43,7 +55,8 @@ LISTS = {
     "judged wrong": "/?judged=wrong",
     "rare combination": "/?service=service-7&status=failed&confidence=90-100",
     "nothing matches": "/?service=nobody&verdict=recovered",
-    "one old day": f"/?from={NOW - timedelta(days=300):%Y-%m-%d}&to={NOW - timedelta(days=300):%Y-%m-%d}",
+    "one old day": f"/"
+    f"?from={NOW - timedelta(days=300):%Y-%m-%d}&to={NOW - timedelta(days=300):%Y-%m-%d}",
     "accuracy": "/accuracy",
     "health": "/health",
 }
@@ -76,7 +89,13 @@ def fill(store: Store) -> str:
             }
         )
     labels = [
-        {"investigation_id": row["id"], "is_right": rnd.random() < 0.7, "cause": "", "who": "", "at": NOW}
+        {
+            "investigation_id": row["id"],
+            "is_right": rnd.random() < 0.7,
+            "cause": "",
+            "who": "",
+            "at": NOW,
+        }
         for row in rows[:: INVESTIGATIONS // JUDGED]
     ]
     with store.engine.begin() as connection:
@@ -93,26 +112,49 @@ def large_case(folder: Path) -> Alert:
     incident = Window(start=NOW - timedelta(minutes=30), end=NOW + timedelta(minutes=5))
     before = Window(start=NOW - timedelta(minutes=150), end=incident.start)
     write_json(folder / "alert.json", alert)
-    write_json(folder / "scope.json", Scope(incident=incident, baseline=(before,), services=SERVICES[:20]))
+    write_json(
+        folder / "scope.json", Scope(incident=incident, baseline=(before,), services=SERVICES[:20])
+    )
     times = [before.start + timedelta(seconds=155 * 60 * n / LOG_LINES) for n in range(LOG_LINES)]
     lines = [f"ERROR pool of {n % 50} exhausted after {n} ms, {'x' * 80}" for n in range(LOG_LINES)]
-    logs = {"time": times, "service": [SERVICES[n % 20] for n in range(LOG_LINES)], "message": lines}
+    logs = {
+        "time": times,
+        "service": [SERVICES[n % 20] for n in range(LOG_LINES)],
+        "message": lines,
+    }
     levels = ["ERROR" if n % 9 == 0 else "INFO" for n in range(LOG_LINES)]
     write_table(folder, "logs", pl.DataFrame(logs).with_columns(pl.Series("level", levels)))
     write_table(folder, "spans", _spans(before.start))
-    changes = [(NOW - timedelta(minutes=n), SERVICES[n % 20], "deploy", f"v{n}", "a change") for n in range(CHANGES)]
+    changes = [
+        (NOW - timedelta(minutes=n), SERVICES[n % 20], "deploy", f"v{n}", "a change")
+        for n in range(CHANGES)
+    ]
     write_table(
-        folder, "changes", pl.DataFrame(changes, schema=["time", "service", "kind", "id", "title"], orient="row")
+        folder,
+        "changes",
+        pl.DataFrame(changes, schema=["time", "service", "kind", "id", "title"], orient="row"),
     )
     findings = tuple(_finding(n, rnd) for n in range(1, FINDINGS + 1))
     causes = tuple(
-        Cause(rank=n, subject=SERVICES[n], kind="bad_deploy", confidence=0.5, summary="x" * 200, findings=("F1", "F2"))
+        Cause(
+            rank=n,
+            subject=SERVICES[n],
+            kind="bad_deploy",
+            confidence=0.5,
+            summary="x" * 200,
+            findings=("F1", "F2"),
+        )
         for n in range(1, 11)
     )
     impact = Impact(sentence="Everything is slow.", services=SERVICES[:20], findings=("F3",))
-    diagnosis = Diagnosis(verdict=Verdict.CAUSE_FOUND, confidence=0.9, causes=causes, findings=findings, impact=impact)
+    diagnosis = Diagnosis(
+        verdict=Verdict.CAUSE_FOUND, confidence=0.9, causes=causes, findings=findings, impact=impact
+    )
     write_json(folder / "findings.json", diagnosis)
-    write_json(folder / "report.json", Report(headline="x" * 100, claims=(Claim(text="x" * 200, findings=("F1",)),)))
+    write_json(
+        folder / "report.json",
+        Report(headline="x" * 100, claims=(Claim(text="x" * 200, findings=("F1",)),)),
+    )
     return alert
 
 
@@ -122,7 +164,17 @@ def _spans(start: datetime) -> pl.DataFrame:
         trace, place = divmod(n, 100)
         parent = f"{trace}-{(place - 1) // 2}" if place else None
         at = start + timedelta(seconds=155 * 60 * trace * 100 / SPANS, microseconds=10 * place)
-        rows.append((f"t{trace}", f"{trace}-{place}", parent, SERVICES[place % 20], "call", at, 1e5 / (place + 1)))
+        rows.append(
+            (
+                f"t{trace}",
+                f"{trace}-{place}",
+                parent,
+                SERVICES[place % 20],
+                "call",
+                at,
+                1e5 / (place + 1),
+            )
+        )
     names = ["trace_id", "span_id", "parent_id", "service", "operation", "start", "duration_us"]
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
 
@@ -143,7 +195,10 @@ def _finding(n: int, rnd: random.Random) -> Finding:
         numbers={"before": 1, "after": 3, "ratio": 3},
         evidence=("E1",),
         series={"table": table, "service": service},
-        details={"template": "ERROR pool of <*> exhausted after <*> ms, <*>", "example": lines_of(n)},
+        details={
+            "template": "ERROR pool of <*> exhausted after <*> ms, <*>",
+            "example": lines_of(n),
+        },
     )
 
 
@@ -156,7 +211,9 @@ async def measured(app: Starlette, path: str) -> tuple[list[float], list[float],
     """Milliseconds of each time, those of the processor alone, and the bytes of the answer."""
     took, worked, size = [], [], 0
     transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60) as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1:8080", timeout=60
+    ) as client:
         for _ in range(TIMES):
             began, busy = time.perf_counter(), time.process_time()
             answer = await client.get(path)
@@ -174,7 +231,12 @@ def main() -> None:
         migrate(engine)
         store, cases = Store(engine), Path(scratch) / "cases"
         old = fill(store)
-        accepted = store.accept(large_case(cases / "large"), now=NOW + timedelta(minutes=5)).investigation_id or ""
+        accepted = (
+            store.accept(
+                large_case(cases / "large"), now=NOW + timedelta(minutes=5)
+            ).investigation_id
+            or ""
+        )
         (cases / "large").rename(cases / accepted)
         store.finish(accepted, "done", verdict="cause_found", confidence=0.9, headline="x" * 100)
 
@@ -186,11 +248,16 @@ def main() -> None:
         one = f"/investigations/{accepted}"
         pages = LISTS | {"deep page": f"/?after={old}", "investigation": one}
         pages |= {"finding: lines": f"{one}/findings/F1", "finding: spans": f"{one}/findings/F2"}
-        print(f"{INVESTIGATIONS:,} investigations; {FINDINGS} findings, {LOG_LINES:,} lines, {SPANS:,} spans")
+        print(
+            f"{INVESTIGATIONS:,} investigations; {FINDINGS} findings, {LOG_LINES:,} lines, "
+            f"{SPANS:,} spans"
+        )
         for name, path in pages.items():
             took, worked, size = asyncio.run(measured(app, path))
             middle, busy = statistics.median(took), statistics.median(worked)
-            print(f"{name:18} {middle:8.1f} ms {busy:8.1f} ms of the processor {size / 1000:8.1f} kB")
+            print(
+                f"{name:18} {middle:8.1f} ms {busy:8.1f} ms of the processor {size / 1000:8.1f} kB"
+            )
 
 
 if __name__ == "__main__":

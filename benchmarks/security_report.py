@@ -1,12 +1,14 @@
-"""How much bad input was tried, and what came of it: `python -m benchmarks.security_report [--inputs N] [--seed S]`.
+"""How much bad input was tried, and what came of it: `python -m benchmarks.security_report
+[--inputs N] [--seed S]`.
 
-Every way in, every reader of foreign files, every place that shows foreign text, every page. A crash is an exception
-that is none of ours, an answer of 5xx, more than 10 s of processor time, or a GiB of memory for one input; a wrong
-accept is something taken without proof of its sender, a page shown to a stranger, or live mark-up. Inputs are
-made from the seed alone: a failure names its own, and `--only TARGET` runs one target. Exits with 1 where either
-count is not 0.
+Every way in, every reader of foreign files, every place that shows foreign text, every page. A
+crash is an exception that is none of ours, an answer of 5xx, more than 10 s of processor time, or a
+GiB of memory for one input; a wrong accept is something taken without proof of its sender, a page
+shown to a stranger, or live mark-up. Inputs are made from the seed alone: a failure names its own,
+and `--only TARGET` runs one target. Exits with 1 where either count is not 0.
 
-With `--schemathesis PROGRAM` its runner also reads docs/openapi.yaml and asks the pages over real HTTP.
+With `--schemathesis PROGRAM` its runner also reads docs/openapi.yaml and asks the pages over real
+HTTP.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def main() -> int:
     asked.add_argument("--seed", type=int, default=8)
     asked.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     asked.add_argument("--only", default="", help="targets whose names hold this")
-    asked.add_argument("--schemathesis", default="", help="its program, such as .tools/schemathesis/bin/schemathesis")
+    asked.add_argument(
+        "--schemathesis",
+        default="",
+        help="its program, such as .tools/schemathesis/bin/schemathesis",
+    )
     given = asked.parse_args()
     targets = [t for module in MODULES for t in module.targets() if given.only in t.name]
     began = time.monotonic()
@@ -49,11 +55,15 @@ def main() -> int:
     work = [(t.name, max(1, round(each * t.share)), given.seed) for t in targets]
     tallies = []
     context = get_context("spawn")
-    # not a multiprocessing.Pool: its daemons may have no children, and some pages work in processes of their own
+    # not a multiprocessing.Pool: its daemons may have no children, and some pages work in processes
+    # of their own
     with ProcessPoolExecutor(given.processes, context, initializer=_quiet) as pool:
         for done in as_completed([pool.submit(_one, one) for one in work]):
             tally = done.result()
-            said = f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} wrong accepts"
+            said = (
+                f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} "
+                f"wrong accepts"
+            )
             print(f"{tally.target}: {said}", file=sys.stderr, flush=True)
             tallies.append(tally)
     if given.schemathesis:
@@ -74,19 +84,40 @@ def _one(work: tuple[str, int, int]) -> Tally:
 
 
 def _schemathesis(program: str, seed: int) -> Tally:
-    """Its runner against the pages on loopback; the cases that it counts, and its failures of a server."""
+    """Its runner against the pages on loopback; the cases that it counts, and its failures of a
+    server."""
     tally = Tally("schemathesis on openapi.yaml")
     with tempfile.TemporaryDirectory() as folder, pages.site(Path(folder)) as (app, _):
-        http = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
+        http = uvicorn.Server(
+            uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+        )
         thread = threading.Thread(target=http.run, daemon=True)
         thread.start()
         while not http.started:
             time.sleep(0.05)
         port = http.servers[0].sockets[0].getsockname()[1]
         report = Path(folder) / "report.ndjson"
-        command = [program, "run", str(pages.DOCUMENT), "--url", f"http://127.0.0.1:{port}", "--seed", str(seed)]
-        command += ["--checks", "not_a_server_error,response_headers_conformance", "--max-examples", "25"]
-        command += ["--header", f"Authorization: Bearer {pages.TOKEN}", "--phases", "fuzzing,coverage"]
+        command = [
+            program,
+            "run",
+            str(pages.DOCUMENT),
+            "--url",
+            f"http://127.0.0.1:{port}",
+            "--seed",
+            str(seed),
+        ]
+        command += [
+            "--checks",
+            "not_a_server_error,response_headers_conformance",
+            "--max-examples",
+            "25",
+        ]
+        command += [
+            "--header",
+            f"Authorization: Bearer {pages.TOKEN}",
+            "--phases",
+            "fuzzing,coverage",
+        ]
         command += [
             "--exclude-path-regex",
             "/(webhooks|slack)/|/events$|/replay$|/login/",
@@ -94,7 +125,9 @@ def _schemathesis(program: str, seed: int) -> Tally:
             "none",
         ]
         command += ["--report", "ndjson", "--report-ndjson-path", str(report), "--no-color"]
-        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900, cwd=folder)
+        ran = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=900, cwd=folder
+        )
         _count(report, tally)
         if ran.returncode != 0:
             tally.failed(str(seed), ran.stdout[-1_500:] + ran.stderr[-300:])
@@ -109,7 +142,9 @@ def _count(report: Path, tally: Tally) -> None:
         return
     for line in report.read_text().splitlines():
         for event in json.loads(line).values():
-            recorded = event.get("recorder", {}).get("interactions", {}) if isinstance(event, dict) else {}
+            recorded = (
+                event.get("recorder", {}).get("interactions", {}) if isinstance(event, dict) else {}
+            )
             for one in recorded.values():
                 answer = (one.get("response") or {}).get("status_code", 0)
                 tally.inputs += 1
@@ -118,15 +153,26 @@ def _count(report: Path, tally: Tally) -> None:
 
 def _print(tallies: Sequence[Tally], seconds: float, seed: int) -> None:
     head = ("inputs", "accepted", "refused", "crashes", "wrong accepts", "slowest")
-    print(f"{'target':<30} {head[0]:>7} {head[1]:>9} {head[2]:>8} {head[3]:>8} {head[4]:>14} {head[5]:>9}")
+    print(
+        f"{'target':<30} {head[0]:>7} {head[1]:>9} {head[2]:>8} {head[3]:>8} {head[4]:>14} "
+        f"{head[5]:>9}"
+    )
     for one in sorted(tallies, key=lambda tally: tally.target):
         taken, refused = one.answers["accepted"], one.answers["refused"]
         print(
-            f"{one.target:<30} {one.inputs:>7,} {taken:>9,} {refused:>8,} {one.crashes:>8} {one.wrong_accepts:>14}"
+            f"{one.target:<30} {one.inputs:>7,} {taken:>9,} {refused:>8,} {one.crashes:>8} "
+            f"{one.wrong_accepts:>14}"
             f" {one.slowest_s:>7.2f} s"
         )
-    total = [sum(one.inputs for one in tallies), sum(t.crashes for t in tallies), sum(t.wrong_accepts for t in tallies)]
-    print(f"{total[0]:,} inputs, {total[1]} crashes, {total[2]} wrong accepts; seed {seed}, {seconds:.0f} s")
+    total = [
+        sum(one.inputs for one in tallies),
+        sum(t.crashes for t in tallies),
+        sum(t.wrong_accepts for t in tallies),
+    ]
+    print(
+        f"{total[0]:,} inputs, {total[1]} crashes, {total[2]} wrong accepts; seed {seed}, "
+        f"{seconds:.0f} s"
+    )
     for one in tallies:
         for failure in one.failures:
             print(failure, file=sys.stderr)

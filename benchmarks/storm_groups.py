@@ -1,13 +1,15 @@
-"""How well are alerts of one incident kept together, and how often is an incident hidden behind another?
+"""How well are alerts of one incident kept together, and how often is an incident hidden behind
+another?
 
     python benchmarks/storm_groups.py [--incidents 200] [--minutes 5]
 
-Simulated: a company of 60 services in four layers, each calling one to four of the layer below. An incident begins at
-one service and travels to its callers, each hop with seven chances in ten and after a minute on average; every service
-that suffers sends one to three alerts, each held back for up to three minutes by its rule. A second, unrelated
-incident begins at the same time or later at a service that neither calls nor is called by the first one's, and shares
-its labels. Printed: investigations per incident, the share of an incident's alerts that are in its largest one, and
-how many of the second incidents were hidden, that is have no investigation of their own.
+Simulated: a company of 60 services in four layers, each calling one to four of the layer below. An
+incident begins at one service and travels to its callers, each hop with seven chances in ten and
+after a minute on average; every service that suffers sends one to three alerts, each held back for
+up to three minutes by its rule. A second, unrelated incident begins at the same time or later at a
+service that neither calls nor is called by the first one's, and shares its labels. Printed:
+investigations per incident, the share of an incident's alerts that are in its largest one, and how
+many of the second incidents were hidden, that is have no investigation of their own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,13 @@ from bot.store.connect import connect, migrate
 from bot.store.store import Store
 
 LAYERS, WIDTH = 4, 15
-SIGNALS = ("error ratio is high", "p99 latency is high", "requests dropped", "saturation", "queue is growing")
+SIGNALS = (
+    "error ratio is high",
+    "p99 latency is high",
+    "requests dropped",
+    "saturation",
+    "queue is growing",
+)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Calls = dict[str, tuple[str, ...]]
 
@@ -62,15 +70,29 @@ def suffering(root: str, calls: Calls, dice: random.Random) -> dict[str, float]:
     return found
 
 
-def alerts_of(incident: str, root: str, calls: Calls, begin: datetime, dice: random.Random) -> list[Alert]:
+def alerts_of(
+    incident: str, root: str, calls: Calls, begin: datetime, dice: random.Random
+) -> list[Alert]:
     """The incident's alerts."""
     alerts = []
     for service, second in suffering(root, calls, dice).items():
         for signal in dice.sample(SIGNALS, dice.randint(1, 3)):
             at = begin + timedelta(seconds=second + dice.uniform(0, 180))
-            labels = {"incident": incident, "cluster": "eu-1", "fingerprint": f"{incident}{service}{signal}"}
+            labels = {
+                "incident": incident,
+                "cluster": "eu-1",
+                "fingerprint": f"{incident}{service}{signal}",
+            }
             title = f"{service}: {signal}"
-            alerts.append(Alert(source="alertmanager", title=title, service=service, started_at=at, labels=labels))
+            alerts.append(
+                Alert(
+                    source="alertmanager",
+                    title=title,
+                    service=service,
+                    started_at=at,
+                    labels=labels,
+                )
+            )
     return alerts
 
 
@@ -94,18 +116,25 @@ def _without_fsync(connection: sqlite3.Connection, _record: object) -> None:
 
 def main() -> None:
     """Play storms, print figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--incidents", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=5)
     asked = parser.parse_args()
-    print("second begins after | alerts | investigations each | in the largest | second hidden | ms per alert")
+    print(
+        "second begins after | alerts | investigations each | in the largest | second hidden | ms "
+        "per alert"
+    )
     for offset in (0, 3, 6, 10, 20, 40):
         dice = random.Random(offset)
         investigations = largest = alerts = hidden = sent = 0
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as directory:
             calls = company(dice)
-            services = {name: ServiceSettings(depends_on=callees) for name, callees in calls.items()}
+            services = {
+                name: ServiceSettings(depends_on=callees) for name, callees in calls.items()
+            }
             rules = AlertSettings(group_minutes=asked.minutes)
             engine = connect(f"sqlite:///{directory}/store.sqlite")
             migrate(engine)
@@ -117,7 +146,9 @@ def main() -> None:
                 one = dice.choice(list(calls))
                 other = dice.choice([name for name in calls if apart(one, name, calls)])
                 storm = alerts_of(f"{number}a", one, calls, begin, dice)
-                storm += alerts_of(f"{number}b", other, calls, begin + timedelta(minutes=offset), dice)
+                storm += alerts_of(
+                    f"{number}b", other, calls, begin + timedelta(minutes=offset), dice
+                )
                 first, second = (played_of for _, played_of in sorted(played(store, storm).items()))
                 investigations += len(first)
                 largest += max(first.values())
@@ -128,7 +159,8 @@ def main() -> None:
         ms = (time.perf_counter() - began) * 1000 / max(1, 4 * alerts)
         each, share = investigations / asked.incidents, largest / alerts
         print(
-            f"{offset:16} min | {alerts:6} | {each:19.2f} | {share:14.0%} | {hidden / asked.incidents:13.0%} | {ms:.1f}"
+            f"{offset:16} min | {alerts:6} | {each:19.2f} | {share:14.0%} | "
+            f"{hidden / asked.incidents:13.0%} | {ms:.1f}"
         )
 
 

@@ -1,10 +1,12 @@
-"""What watching costs: CPU of an investigation with metrics, traces, JSON logs and scrapes, and without any of them.
+"""What watching costs: CPU of an investigation with metrics, traces, JSON logs and scrapes, and
+without any of them.
 
     python benchmarks/telemetry_overhead.py [--alerts 40] [--rounds 3]
 
-The real bot on this machine, Slack, PagerDuty and an OpenTelemetry collector on loopback, both processes scraped once
-a second. CPU is that of web process, worker and the worker's own children, after one alert to warm them up. Runs with
-and without alternate; compare figures of one machine only.
+The real bot on this machine, Slack, PagerDuty and an OpenTelemetry collector on loopback, both
+processes scraped once a second. CPU is that of web process, worker and the worker's own children,
+after one alert to warm them up. Runs with and without alternate; compare figures of one machine
+only.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def cpu_s(pid: int) -> float:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS + sum(cpu_s(int(child)) for child in children)
+    return (int(fields[11]) + int(fields[12])) / TICKS + sum(
+        cpu_s(int(child)) for child in children
+    )
 
 
 def all_on(collector_url: str, web: int, worker: int) -> dict[str, str]:
@@ -78,23 +82,34 @@ def scraped(*ports: int) -> Iterator[None]:
 def measured(story: Story, alerts: int) -> float:
     """CPU seconds per investigation."""
     story.page_out("PWARM")
-    story.wait_for(lambda: len(story.answers()) == 1 and len(story.pagerduty.notes) == 1, within_s=WITHIN_S)
+    story.wait_for(
+        lambda: len(story.answers()) == 1 and len(story.pagerduty.notes) == 1, within_s=WITHIN_S
+    )
     before = cpu_s(story.bot.pid)
     for number in range(alerts):
         story.page_out(f"P{number:05d}", f"checkout p99 latency above {900 + number} ms")
     done = alerts + 1
-    story.wait_for(lambda: len(story.answers()) == done and len(story.pagerduty.notes) == done, within_s=WITHIN_S)
+    story.wait_for(
+        lambda: len(story.answers()) == done and len(story.pagerduty.notes) == done,
+        within_s=WITHIN_S,
+    )
     return (cpu_s(story.bot.pid) - before) / alerts
 
 
 def run(alerts: int, *, on: bool) -> float:
     """One bot from start to end."""
-    with tempfile.TemporaryDirectory(prefix="faultline-overhead-") as folder, collecting() as collector:
+    with (
+        tempfile.TemporaryDirectory(prefix="faultline-overhead-") as folder,
+        collecting() as collector,
+    ):
         directory, web, worker = Path(folder), free_port(), free_port()
         case = write_small_case(directory / "case")
         environ = all_on(collector.url, web, worker) if on else {}
         log = directory / "log"
-        with bot_story(directory, case, "sqlite", log=log, **environ) as story, scraped(*([web, worker] if on else [])):
+        with (
+            bot_story(directory, case, "sqlite", log=log, **environ) as story,
+            scraped(*([web, worker] if on else [])),
+        ):
             return measured(story, alerts)
 
 
@@ -109,11 +124,15 @@ def main() -> None:
         for on in (False, True) if number % 2 == 0 else (True, False):
             found[on].append(run(given.alerts, on=on))
             print(
-                f"{'watched' if on else 'not watched':12} {1000 * found[on][-1]:7.0f} ms CPU per investigation",
+                f"{'watched' if on else 'not watched':12} {1000 * found[on][-1]:7.0f} ms CPU per "
+                f"investigation",
                 flush=True,
             )
     off, on_ = (statistics.median(found[on]) for on in (False, True))
-    print(f"median: {1000 * off:.0f} ms without, {1000 * on_:.0f} ms with; {100 * (on_ / off - 1):+.1f} %")
+    print(
+        f"median: {1000 * off:.0f} ms without, {1000 * on_:.0f} ms with; "
+        f"{100 * (on_ / off - 1):+.1f} %"
+    )
 
 
 if __name__ == "__main__":

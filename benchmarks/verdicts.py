@@ -1,11 +1,12 @@
 """How often the verdict is right, on simulated cases whose truth is known.
 
-Healthy cases of several kinds of noise, flapping monitors and mis-set thresholds among them; faulty ones, from which
-evidence is taken away step by step; and recovered ones.
+Healthy cases of several kinds of noise, flapping monitors and mis-set thresholds among them; faulty
+ones, from which evidence is taken away step by step; and recovered ones.
 
     python -m benchmarks.verdicts [--cases 20] [--seed 0]
 
-Prints one row per kind of case: how often each verdict was given, the share that is right, and the mean confidence.
+Prints one row per kind of case: how often each verdict was given, the share that is right, and the
+mean confidence.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ CHAIN = ("web", "cart", "api", "db", "search", "mail")
 """web calls cart and search, cart calls api, api calls db; mail is called by cart."""
 CALLS = (("web", "cart"), ("web", "search"), ("cart", "api"), ("api", "db"), ("cart", "mail"))
 MINUTES = np.arange(-BEFORE, AFTER + 1)
-COLUMNS = (Verdict.CAUSE_FOUND, Verdict.RECOVERED, Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE)
+COLUMNS = (
+    Verdict.CAUSE_FOUND,
+    Verdict.RECOVERED,
+    Verdict.NO_ACTIVE_INCIDENT,
+    Verdict.INSUFFICIENT_EVIDENCE,
+)
 Noise = Callable[[Generator], np.ndarray]
 """A series around 1 with that kind of noise."""
 
@@ -50,7 +56,8 @@ def bursty(rng: Generator) -> np.ndarray:
 
 
 def wandering(rng: Generator) -> np.ndarray:
-    """Each point depends on the one before (AR(1), 0.8): stretches of minutes lie above or below."""
+    """Each point depends on the one before (AR(1), 0.8): stretches of minutes lie above or
+    below."""
     values = np.zeros(len(MINUTES))
     for n, step in enumerate(0.03 * rng.standard_normal(len(MINUTES))):
         values[n] = 0.8 * values[n - 1] + step if n else step
@@ -60,7 +67,9 @@ def wandering(rng: Generator) -> np.ndarray:
 def daily(rng: Generator) -> np.ndarray:
     """A slow swing of a quarter of the level, as of an afternoon."""
     phase = rng.uniform(0, 2 * np.pi)
-    return (1 + 0.25 * np.sin(2 * np.pi * MINUTES / 1440 + phase)) * (1 + 0.05 * rng.standard_normal(len(MINUTES)))
+    return (1 + 0.25 * np.sin(2 * np.pi * MINUTES / 1440 + phase)) * (
+        1 + 0.05 * rng.standard_normal(len(MINUTES))
+    )
 
 
 def hourly(rng: Generator) -> np.ndarray:
@@ -77,7 +86,9 @@ class Simulated:
     """One case to write: rows of tables by name, the alert's fields, gaps."""
 
     rng: Generator
-    alert: dict[str, Any] = field(default_factory=lambda: {"service": "web", "signal": "latency_p99"})
+    alert: dict[str, Any] = field(
+        default_factory=lambda: {"service": "web", "signal": "latency_p99"}
+    )
     metrics: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     logs: list[tuple[int, str, str, str]] = field(default_factory=list)
     monitors: list[tuple[float, str]] = field(default_factory=list)
@@ -86,25 +97,40 @@ class Simulated:
 
     def write(self, folder: Path) -> None:
         """The case folder."""
-        write_json(folder / "alert.json", Alert(source="simulated", title="web alerts", started_at=ALERT, **self.alert))
-        windows = [(ALERT - timedelta(minutes=BEFORE), ALERT), (ALERT, ALERT + timedelta(minutes=AFTER))]
+        write_json(
+            folder / "alert.json",
+            Alert(source="simulated", title="web alerts", started_at=ALERT, **self.alert),
+        )
+        windows = [
+            (ALERT - timedelta(minutes=BEFORE), ALERT),
+            (ALERT, ALERT + timedelta(minutes=AFTER)),
+        ]
         baseline, incident = (Window(start=a, end=b) for a, b in windows)
         write_json(folder / "scope.json", Scope(incident=incident, baseline=(baseline,)))
         times = [ALERT + timedelta(minutes=int(m)) for m in MINUTES]
         rows = [
-            (t, s, n, float(v)) for (s, n), series in self.metrics.items() for t, v in zip(times, series, strict=True)
+            (t, s, n, float(v))
+            for (s, n), series in self.metrics.items()
+            for t, v in zip(times, series, strict=True)
         ]
         if rows:
             schema = ["time", "service", "signal", "value"]
             write_table(folder, "metrics", pl.DataFrame(rows, schema=schema, orient="row"))
         if self.logs:
-            lines = [(ALERT + timedelta(minutes=m), s, text, level) for m, s, text, level in self.logs]
+            lines = [
+                (ALERT + timedelta(minutes=m), s, text, level) for m, s, text, level in self.logs
+            ]
             schema = ["time", "service", "message", "level"]
             write_table(folder, "logs", pl.DataFrame(lines, schema=schema, orient="row"))
         if self.topology:
-            write_table(folder, "topology", pl.DataFrame(CALLS, schema=["caller", "callee"], orient="row"))
+            write_table(
+                folder, "topology", pl.DataFrame(CALLS, schema=["caller", "callee"], orient="row")
+            )
         if self.monitors:
-            states = [("web alerts", "web", state, ALERT + timedelta(minutes=m)) for m, state in self.monitors]
+            states = [
+                ("web alerts", "web", state, ALERT + timedelta(minutes=m))
+                for m, state in self.monitors
+            ]
             schema = ["monitor", "service", "state", "since"]
             write_table(folder, "monitors", pl.DataFrame(states, schema=schema, orient="row"))
         write_evidence(folder, [], self.gaps) if self.gaps else None
@@ -122,7 +148,9 @@ def healthy(rng: Generator, noise: str) -> Simulated:
         )
         case.metrics[service, "request_rate"] = rate
         case.metrics[service, "error_ratio"] = rng.poisson(0.001 * 60 * rate) / (60 * rate)
-        case.logs += [(int(m), service, f"handled {rng.integers(900)} requests", "INFO") for m in MINUTES]
+        case.logs += [
+            (int(m), service, f"handled {rng.integers(900)} requests", "INFO") for m in MINUTES
+        ]
     case.alert = {"service": "web", "signal": str(rng.choice(["latency_p99", "error_ratio"]))}
     return case
 
@@ -135,12 +163,16 @@ def faulty(rng: Generator, noise: str, until: int = AFTER + 1) -> Simulated:
     case.metrics["db", "cpu_percent"] = np.where(out, 97.0, case.metrics["db", "cpu_percent"])
     for service, times in (("db", 12), ("api", 8), ("cart", 6), ("web", 5)):
         case.metrics[service, "latency_p99"] *= np.where(out, times, 1)
-    case.logs += [(int(m), "db", "too many connections: pool of 100 is used up", "ERROR") for m in MINUTES[out]]
+    case.logs += [
+        (int(m), "db", "too many connections: pool of 100 is used up", "ERROR")
+        for m in MINUTES[out]
+    ]
     return case
 
 
 def diluted(rng: Generator) -> Simulated:
-    """A tenth of what api answers fails; web's availability falls by what of its traffic comes there: 0.4 %."""
+    """A tenth of what api answers fails; web's availability falls by what of its traffic comes
+    there: 0.4 %."""
     case = healthy(rng, "gaussian")
     case.alert = {"service": "web", "signal": "availability"}
     for service, share in (("web", 0.004), ("cart", 0.02), ("api", 0.1)):
@@ -170,8 +202,9 @@ def flapping(rng: Generator) -> Simulated:
 
 
 def without(rng: Generator, step: int) -> Simulated:
-    """The fault with less and less to see: 0 all, then without logs, topology, the culprit's metrics, all but web's
-    latency, web's metrics, and all metrics, each of the last two with a gap."""
+    """The fault with less and less to see: 0 all, then without logs, topology, the culprit's
+    metrics, all but web's latency, web's metrics, and all metrics, each of the last two with a
+    gap."""
     case = faulty(rng, "gaussian")
     if step >= 1:
         case.logs = []
@@ -183,7 +216,15 @@ def without(rng: Generator, step: int) -> Simulated:
     if step >= 5:
         quiet = healthy(rng, "gaussian").metrics
         case.metrics = {k: v for k, v in quiet.items() if k[0] == "mail"} if step == 5 else {}
-        case.gaps = [Gap(id="G1", kind="metrics", source="prometheus", query="web", reason="no answer within 20 s")]
+        case.gaps = [
+            Gap(
+                id="G1",
+                kind="metrics",
+                source="prometheus",
+                query="web",
+                reason="no answer within 20 s",
+            )
+        ]
     return case
 
 
@@ -198,8 +239,15 @@ class Kind:
 
 def kinds() -> Iterator[Kind]:
     """All kinds, the healthy ones first."""
-    calm, cause, unknown = (frozenset({v}) for v in (
-        Verdict.NO_ACTIVE_INCIDENT, Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE))  # fmt: skip
+    calm, cause, unknown = (
+        frozenset({v})
+        for v in (
+            # Fmt: skip.
+            Verdict.NO_ACTIVE_INCIDENT,
+            Verdict.CAUSE_FOUND,
+            Verdict.INSUFFICIENT_EVIDENCE,
+        )
+    )
     for noise in NOISES:
         yield Kind(f"healthy, {noise}", lambda rng, noise=noise: healthy(rng, noise), calm)  # type: ignore[misc]
     yield Kind("healthy, threshold mis-set", mis_set, calm)
@@ -226,7 +274,10 @@ def diagnosed(case: Simulated) -> Diagnosis:
 
 def table(cases: int, seed: int) -> Iterator[str]:
     """The rows, one per kind of case, then the sums."""
-    yield f"{'kind of case':32} {'right':>6}  {'cause':>5} {'recov':>5} {'none':>5} {'insuf':>5}  confidence"
+    yield (
+        f"{'kind of case':32} {'right':>6}  {'cause':>5} {'recov':>5} {'none':>5} {'insuf':>5}  "
+        f"confidence"
+    )
     by_truth: dict[str, list[bool]] = {}
     for number, kind in enumerate(kinds()):
         rng = np.random.default_rng([seed, number])
@@ -235,14 +286,19 @@ def table(cases: int, seed: int) -> Iterator[str]:
         by_truth.setdefault(kind.name.split(",")[0], []).extend(right)
         given = Counter(d.verdict for d in found)
         counts = " ".join(f"{given[v]:5d}" for v in COLUMNS)
-        yield f"{kind.name:32} {np.mean(right):6.0%}  {counts}  {np.mean([d.confidence for d in found]):.2f}"
+        yield (
+            f"{kind.name:32} {np.mean(right):6.0%}  {counts}  "
+            f"{np.mean([d.confidence for d in found]):.2f}"
+        )
     for truth, right in by_truth.items():
         yield f"{'all ' + truth:32} {np.mean(right):6.0%}  of {len(right)}"
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

@@ -1,13 +1,16 @@
-"""Does the accuracy rest on the exact weights? Each one is multiplied at random, and the cases are graded again.
+"""Does the accuracy rest on the exact weights? Each one is multiplied at random, and the cases are
+graded again.
 
     python benchmarks/weight_sensitivity.py CASES [--draws 30] [--seed 1] [--modules explanations,victims,...] [--each]
 
-Every weight and threshold of the modules that turn findings into causes (each number or table of numbers in capitals
-at the top of `analysis/<module>.py`) is multiplied by a factor drawn log-uniformly from 0.5 to 2, all at once and
-independently; what is at most 1 stays at most 1. Kinds of trouble that only training jobs have are left alone. Prints
-for each system AC@1 as it is, and its mean, 5th percentile and least over the draws. `--each` halves and doubles one
-constant at a time, and names those that move a case. Analyzers run once per case; only what follows them is repeated.
-"""
+Every weight and threshold of the modules that turn findings into causes (each number or table of
+numbers in capitals at the top of `analysis/<module>.py`) is multiplied by a factor drawn
+log-uniformly from 0.5 to 2, all at once and independently; what is at most 1 stays at most 1. Kinds
+of trouble that only training jobs have are left alone. Prints for each system AC@1 as it is, and
+its mean, 5th percentile and least over the draws. `--each` halves and doubles one constant at a
+time, and names those that move a case. Analyzers run once per case; only what follows them is
+repeated.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ Factors = dict[tuple[str, str, str], float]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: its system, the place of the true subject for each set of factors (None: not among the causes)."""
+    """One case: its system, the place of the true subject for each set of factors (None: not among
+    the causes)."""
 
     system: str
     ranks: tuple[int | None, ...]
@@ -110,7 +114,9 @@ def case_outcome(folder: Path, sets: Sequence[Factors]) -> Outcome | None:
             return None
         case = read_case(folder)
         with _analyzers_run_once():
-            return Outcome(system_of(folder.name), tuple(_rank(case, label.subject, f) for f in sets))
+            return Outcome(
+                system_of(folder.name), tuple(_rank(case, label.subject, f) for f in sets)
+            )
     except FaultlineError as error:
         print(f"{folder.name}: {error}", file=sys.stderr)
         return None
@@ -124,7 +130,8 @@ def _rank(case: Case, subject: str, factors: Factors) -> int | None:
 
 @contextmanager
 def _analyzers_run_once() -> Iterator[None]:
-    """An analyzer is what `diagnosis` calls with nothing but the case; for one case its answer is kept."""
+    """An analyzer is what `diagnosis` calls with nothing but the case; for one case its answer is
+    kept."""
     analyzers = {
         name: f
         for name, f in vars(diagnosis).items()
@@ -142,7 +149,9 @@ def _analyzers_run_once() -> Iterator[None]:
             setattr(diagnosis, name, analyzer)
 
 
-def _kept(name: str, analyzer: Callable[[Case], Any], kept: dict[str, Any]) -> Callable[[Case], Any]:
+def _kept(
+    name: str, analyzer: Callable[[Case], Any], kept: dict[str, Any]
+) -> Callable[[Case], Any]:
     def answer(case: Case) -> Any:
         if name not in kept:
             kept[name] = analyzer(case)
@@ -158,7 +167,8 @@ def _is_number(value: object) -> bool:
 def _is_elsewhere(module: ModuleType, constant: str) -> bool:
     """Whether the module only imports it."""
     return not any(
-        line.startswith((f"{constant} ", f"{constant}:", f"{constant},")) or f", {constant}" in line.partition(" = ")[0]
+        line.startswith((f"{constant} ", f"{constant}:", f"{constant},"))
+        or f", {constant}" in line.partition(" = ")[0]
         for line in inspect.getsource(module).splitlines()
         if " = " in line
     )
@@ -171,11 +181,24 @@ def _times(value: float, factor: float) -> float:
 
 def print_spread(found: dict[str, list[Outcome]]) -> None:
     """One row per system: AC@1 as it is and over the draws."""
-    print(f"\n{'':<20} {'n':>4} {'AC@1':>6} {'mean':>6} {'5 %':>6} {'least':>6} {'AC@3':>6} {'mean':>6}")
+    print(
+        f"\n{'':<20} {'n':>4} {'AC@1':>6} {'mean':>6} {'5 %':>6} {'least':>6} {'AC@3':>6} "
+        f"{'mean':>6}"
+    )
     for system, outcomes in sorted(found.items()):
-        first, third = (np.array([[r is not None and r <= k for r in o.ranks] for o in outcomes]) for k in (1, 3))
+        first, third = (
+            np.array([[r is not None and r <= k for r in o.ranks] for o in outcomes])
+            for k in (1, 3)
+        )
         at_1, at_3 = first.mean(axis=0), third.mean(axis=0)
-        spread = [at_1[0], at_1[1:].mean(), np.percentile(at_1[1:], 5), at_1[1:].min(), at_3[0], at_3[1:].mean()]
+        spread = [
+            at_1[0],
+            at_1[1:].mean(),
+            np.percentile(at_1[1:], 5),
+            at_1[1:].min(),
+            at_3[0],
+            at_3[1:].mean(),
+        ]
         print(f"{system:<20} {len(outcomes):>4} " + " ".join(f"{v:6.2f}" for v in spread))
 
 
@@ -190,12 +213,16 @@ def print_movers(found: dict[str, list[Outcome]], sets: Sequence[Factors]) -> No
         if any(moved.values()):
             (module, name, key), factor = next(iter(factors.items()))
             what = f"{module}.{name}{f'[{key}]' if key else ''} x{factor:g}"
-            print(f"  {what:<46} " + ", ".join(f"{system} {n:+d}" for system, n in moved.items() if n))
+            print(
+                f"  {what:<46} " + ", ".join(f"{system} {n:+d}" for system, n in moved.items() if n)
+            )
 
 
 def main() -> None:
     """Grade all cases with all sets of factors and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", type=Path)
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
@@ -208,7 +235,9 @@ def main() -> None:
     print(f"{len(weights)} constants of {options.modules}, {len(sets) - 1} sets of factors")
     folders = case_folders(options.cases)
     found: dict[str, list[Outcome]] = defaultdict(list)
-    with ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        options.workers, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
         for outcome in pool.map(case_outcome, folders, [sets] * len(folders)):
             if outcome is not None:
                 found[outcome.system].append(outcome)

@@ -1,7 +1,8 @@
-"""Alertmanager: the alerts that are active, which of them are silenced or inhibited, and the silences.
+"""Alertmanager: the alerts that are active, which of them are silenced or inhibited, and the
+silences.
 
-API v2 (prometheus/alertmanager, api/v2/openapi.yaml), of Alertmanager 0.16 and later. It knows what is active now, and
-nothing of the past.
+API v2 (prometheus/alertmanager, api/v2/openapi.yaml), of Alertmanager 0.16 and later. It knows what
+is active now, and nothing of the past.
 """
 
 from __future__ import annotations
@@ -96,7 +97,11 @@ class ActiveAlert(msgspec.Struct):
             return "inhibited"
         if self.status.mutedBy:
             return "muted"
-        return "firing" if self.status.state in ("active", "unprocessed") else short(self.status.state, 20) or "firing"
+        return (
+            "firing"
+            if self.status.state in ("active", "unprocessed")
+            else short(self.status.state, 20) or "firing"
+        )
 
 
 class Matcher(msgspec.Struct):
@@ -125,7 +130,8 @@ class Silence(msgspec.Struct):
 
 
 class AlertmanagerConnector:
-    """Active alerts as monitors, silences as their details. `service_labels`: labels that may name a service."""
+    """Active alerts as monitors, silences as their details. `service_labels`: labels that may name
+    a service."""
 
     name = "alertmanager"
     kinds: tuple[EvidenceKind, ...] = ("monitors",)
@@ -147,17 +153,23 @@ class AlertmanagerConnector:
         self.limits = limits
         for label in self._labels:
             if not label.replace("_", "a").isalnum() or not label.isascii():
-                raise SettingsError("alertmanager.service_labels", f"{label[:80]!r} is not the name of a label")
+                raise SettingsError(
+                    "alertmanager.service_labels", f"{label[:80]!r} is not the name of a label"
+                )
 
     async def collect(self, request: Request) -> Collected:
-        """Alerts and silences as they are now. A call that fails becomes a gap, the other stands."""
+        """Alerts and silences as they are now. A call that fails becomes a gap, the other
+        stands."""
         brought = Brought()
         async with self._http.open() as session:
-            await asyncio.gather(self._alerts(session, brought, request), self._silences(session, brought, request))
+            await asyncio.gather(
+                self._alerts(session, brought, request), self._silences(session, brought, request)
+            )
         return brought.collected()
 
     async def check(self) -> Check:
-        """Reachable and allowed? Alertmanager itself has no permissions: who reaches it can also silence alerts."""
+        """Reachable and allowed? Alertmanager itself has no permissions: who reaches it can also
+        silence alerts."""
         try:
             async with self._http.open() as session:
                 status = await session.get("/api/v2/status", type=_Status)
@@ -167,7 +179,9 @@ class AlertmanagerConnector:
         version = short(status.versionInfo.version, 40)
         line = f"Alertmanager {version} at {self._http.base_url}: alerts and silences can be read"
         line += f", {len(alerts)} alerts are active; only GET is sent"
-        return Check(self.name, True, f"{line}; warning: Alertmanager has no read-only access of its own")
+        return Check(
+            self.name, True, f"{line}; warning: Alertmanager has no read-only access of its own"
+        )
 
     async def _alerts(self, session: HttpSession, brought: Brought, request: Request) -> None:
         every = f"{ALERTS}?active=true&silenced=true&inhibited=true"
@@ -178,14 +192,26 @@ class AlertmanagerConnector:
         ranked.sort(key=lambda one: not self._concerns(one, request))
         kept = ranked[:MOST_ALERTS]
         rows = [row for one in kept if (row := self._row(one)) is not None]
-        cut = f"{len(ranked) - len(kept)} of {len(ranked)} active alerts left out" if len(ranked) > len(kept) else None
-        details = {short(one.labels.get("alertname", "alert"), 80): _said(one) for one in reversed(kept[:20])}
+        cut = (
+            f"{len(ranked) - len(kept)} of {len(ranked)} active alerts left out"
+            if len(ranked) > len(kept)
+            else None
+        )
+        details = {
+            short(one.labels.get("alertname", "alert"), 80): _said(one)
+            for one in reversed(kept[:20])
+        }
         link = f"{self._page}/#/alerts"
         count = brought.add("monitors", rows)
-        brought.items.append(Item("monitors", every, whole(request.scope), link, rows=count, cut=cut, details=details))
+        brought.items.append(
+            Item(
+                "monitors", every, whole(request.scope), link, rows=count, cut=cut, details=details
+            )
+        )
 
     async def _found(self, session: HttpSession, request: Request) -> list[ActiveAlert]:
-        """All alerts; where they are too large to be read, those of the services in scope and of the alert's name."""
+        """All alerts; where they are too large to be read, those of the services in scope and of
+        the alert's name."""
         flags = [("active", "true"), ("silenced", "true"), ("inhibited", "true")]
         try:
             return await session.get(ALERTS, flags, type=list[ActiveAlert])
@@ -196,7 +222,9 @@ class AlertmanagerConnector:
         found: dict[str, ActiveAlert] = {}
         async with self._http.open(session.deadline) as again:
             for text in filters:
-                for one in await again.get(ALERTS, [*flags, ("filter", text)], type=list[ActiveAlert]):
+                for one in await again.get(
+                    ALERTS, [*flags, ("filter", text)], type=list[ActiveAlert]
+                ):
                     found[one.fingerprint] = one
         return list(found.values())
 
@@ -209,7 +237,9 @@ class AlertmanagerConnector:
 
     def _concerns(self, one: ActiveAlert, request: Request) -> bool:
         services, _ = in_scope(request, MOST_SERVICES)
-        return self._service(one.labels) in services or one.labels.get("alertname") == _name_of(request.alert)
+        return self._service(one.labels) in services or one.labels.get("alertname") == _name_of(
+            request.alert
+        )
 
     def _row(self, one: ActiveAlert) -> tuple[Any, ...] | None:
         since = time_of(one.startsAt)
@@ -228,22 +258,44 @@ class AlertmanagerConnector:
         active = [one for one in found or () if one.status.state == "active"]
         if not active:
             return
-        concerned = sorted(active, key=lambda one: not self._silences_one(one, request))[:MOST_SILENCES]
+        concerned = sorted(active, key=lambda one: not self._silences_one(one, request))[
+            :MOST_SILENCES
+        ]
         rows = []
         for one in concerned:
             since, service = time_of(one.startsAt), self._silenced(one)
             if since is not None and service is not None:
-                rows.append((f"silence {short(one.id, 60)}", service, "silenced", since, self._silence_link(one)))
+                rows.append(
+                    (
+                        f"silence {short(one.id, 60)}",
+                        service,
+                        "silenced",
+                        since,
+                        self._silence_link(one),
+                    )
+                )
         details = {f"silence {short(one.id, 60)}": _silence_said(one) for one in concerned}
-        cut = f"{len(active) - MOST_SILENCES} more left out" if len(active) > MOST_SILENCES else None
+        cut = (
+            f"{len(active) - MOST_SILENCES} more left out" if len(active) > MOST_SILENCES else None
+        )
         count, link = brought.add("monitors", rows), f"{self._page}/#/silences"
         brought.items.append(
-            Item("monitors", SILENCES, whole(request.scope), link, rows=count, cut=cut, details=details)
+            Item(
+                "monitors",
+                SILENCES,
+                whole(request.scope),
+                link,
+                rows=count,
+                cut=cut,
+                details=details,
+            )
         )
 
     def _silences_one(self, one: Silence, request: Request) -> bool:
         services, _ = in_scope(request, MOST_SERVICES)
-        return self._silenced(one) in services or any(m.value == _name_of(request.alert) for m in one.matchers)
+        return self._silenced(one) in services or any(
+            m.value == _name_of(request.alert) for m in one.matchers
+        )
 
     def _silenced(self, one: Silence) -> str | None:
         """The service that a silence names in so many words."""
@@ -272,7 +324,9 @@ def _said(one: ActiveAlert) -> str:
 
 def _silence_said(one: Silence) -> str:
     matchers = ", ".join(m.text for m in one.matchers[:20])
-    return short(f"{matchers}; {one.startsAt} to {one.endsAt}; by {one.createdBy}: {one.comment}", 600)
+    return short(
+        f"{matchers}; {one.startsAt} to {one.endsAt}; by {one.createdBy}: {one.comment}", 600
+    )
 
 
 class _Version(msgspec.Struct):

@@ -1,7 +1,7 @@
 """What every connector is: a read-only source that answers a request with tables, files and gaps.
 
-`collect_one` is the only way a connector is called: it holds the deadline, the size cap, the masking of secrets, and
-the one broad `except` that turns a failure into a recorded gap.
+`collect_one` is the only way a connector is called: it holds the deadline, the size cap, the
+masking of secrets, and the one broad `except` that turns a failure into a recorded gap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: evidence for this alert in this scope. Trace files are written below `files`."""
+    """What is asked: evidence for this alert in this scope. Trace files are written below
+    `files`."""
 
     alert: Alert
     scope: Scope
@@ -41,7 +42,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of evidence before it has an id. `file` is relative to the request's `files` folder."""
+    """One item of evidence before it has an id. `file` is relative to the request's `files`
+    folder."""
 
     kind: EvidenceKind
     query: str
@@ -52,7 +54,8 @@ class Item:
     bytes: int | None = None
     cut: str | None = None
     source: str | None = None
-    """Whose evidence it is, where that is not the connector: a recorded item keeps its own source."""
+    """Whose evidence it is, where that is not the connector: a recorded item keeps its own
+    source."""
     details: Mapping[str, str] = field(default_factory=dict)
     """What the vendor says beyond the tables, as text: an alert's body, past incidents. Hostile."""
 
@@ -70,7 +73,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a connector brought: tables by name (see `analysis.case.tables`), items and what is missing."""
+    """What a connector brought: tables by name (see `analysis.case.tables`), items and what is
+    missing."""
 
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
@@ -109,14 +113,20 @@ class Connector(Protocol):
 
 
 async def collect_one(connector: Connector, request: Request) -> Collected:
-    """Collect under the connector's limits; a failure becomes a gap for each kind it would have brought."""
+    """Collect under the connector's limits; a failure becomes a gap for each kind it would have
+    brought."""
     within, begun = f"{connector.limits.deadline_s:g} s", False
     try:
-        async with asyncio.timeout(connector.limits.deadline_s), collecting(connector.name, connector.limits):
+        async with (
+            asyncio.timeout(connector.limits.deadline_s),
+            collecting(connector.name, connector.limits),
+        ):
             begun = True
             collected = await connector.collect(request)
     except TimeoutError:
-        return _nothing(connector, f"no answer within {within}" if begun else f"busy with others for {within}")
+        return _nothing(
+            connector, f"no answer within {within}" if begun else f"busy with others for {within}"
+        )
     except FaultlineError as error:
         return _nothing(connector, str(error))
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
@@ -125,7 +135,9 @@ async def collect_one(connector: Connector, request: Request) -> Collected:
 
 
 def _nothing(connector: Connector, reason: str) -> Collected:
-    return Collected(missing=tuple(Missing(kind, connector.name, reason) for kind in connector.kinds))
+    return Collected(
+        missing=tuple(Missing(kind, connector.name, reason) for kind in connector.kinds)
+    )
 
 
 def _within_limits(collected: Collected, limits: Limits) -> Collected:
@@ -141,9 +153,12 @@ def _within_limits(collected: Collected, limits: Limits) -> Collected:
 
 
 def _without_secrets(collected: Collected) -> Collected:
-    """Logs, diffs, attributes and details as they may be stored: secrets that their texts hold are masked."""
+    """Logs, diffs, attributes and details as they may be stored: secrets that their texts hold are
+    masked."""
     tables = {name: _masked(table, TEXTS.get(name, ())) for name, table in collected.tables.items()}
-    items = tuple(replace(i, details={k: masked(v) for k, v in i.details.items()}) for i in collected.items)
+    items = tuple(
+        replace(i, details={k: masked(v) for k, v in i.details.items()}) for i in collected.items
+    )
     return Collected(tables, items, collected.missing)
 
 

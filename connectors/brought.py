@@ -1,4 +1,5 @@
-"""What the calls of one collection brought, put together as they come: rows by table, items, and what is missing."""
+"""What the calls of one collection brought, put together as they come: rows by table, items, and
+what is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Brought:
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """Rows of a table in its canonical order of columns, times in ns since 1970. Says how many."""
+        """Rows of a table in its canonical order of columns, times in ns since 1970. Says how
+        many."""
         own = self.rows.setdefault(table, [])
         before = len(own)
         own.extend(rows)
@@ -52,12 +54,18 @@ class Brought:
 
     def collected(self) -> Collected:
         """All of it, each row once."""
-        return Collected({n: _table(n, rows) for n, rows in self.rows.items()}, tuple(self.items), tuple(self.missing))
+        return Collected(
+            {n: _table(n, rows) for n, rows in self.rows.items()},
+            tuple(self.items),
+            tuple(self.missing),
+        )
 
 
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     columns = SCHEMAS[name].columns
-    raw: dict[str, pl.DataType] = {c: pl.Int64() if c in _TIMES else dtype for c, dtype in columns.items()}
+    raw: dict[str, pl.DataType] = {
+        c: pl.Int64() if c in _TIMES else dtype for c, dtype in columns.items()
+    }
     table = pl.DataFrame(list(dict.fromkeys(rows)), schema=raw, orient="row")
     return table.with_columns(pl.col(c).cast(columns[c]) for c in _TIMES if c in columns)
 
@@ -68,7 +76,8 @@ def nanoseconds(at: datetime) -> int:
 
 
 def ns_of(value: Any, unit: int = 1) -> int | None:
-    """A whole number, or its digits as text, of units of so many ns, as ns since 1970; None where it is no time."""
+    """A whole number, or its digits as text, of units of so many ns, as ns since 1970; None where
+    it is no time."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -77,7 +86,8 @@ def ns_of(value: Any, unit: int = 1) -> int | None:
 
 
 def time_of(text: Any) -> int | None:
-    """A time as RFC 3339 has it, in ns since 1970; None where it is none. Digits beyond microseconds are dropped."""
+    """A time as RFC 3339 has it, in ns since 1970; None where it is none. Digits beyond
+    microseconds are dropped."""
     if not isinstance(text, str) or len(text) > 40:
         return None
     try:
@@ -116,7 +126,8 @@ def sampled_windows(scope: Scope) -> tuple[Window, ...]:
 
 
 def parts(window: Window, count: int) -> list[Window]:
-    """The window in equal parts: what is asked of each shows all of it, though servers give the latest first."""
+    """The window in equal parts: what is asked of each shows all of it, though servers give the
+    latest first."""
     length = (window.end - window.start) / count
     starts = [window.start + n * length for n in range(count)]
     return [Window(start=a, end=b) for a, b in zip(starts, (*starts[1:], window.end), strict=True)]

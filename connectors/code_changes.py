@@ -1,7 +1,9 @@
-"""What a code host tells, mapped to rows of changes: rollouts of a revision, and the merges and commits they carried.
+"""What a code host tells, mapped to rows of changes: rollouts of a revision, and the merges and
+commits they carried.
 
-Whatever host it came from, a change that a rollout is known to carry stands in the table at the time it reached its
-environment; one whose rollout is not known stands at the time it was merged. All text is hostile.
+Whatever host it came from, a change that a rollout is known to carry stands in the table at the
+time it reached its environment; one whose rollout is not known stands at the time it was merged.
+All text is hostile.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from analysis.vocabulary import ChangeKind
 from connectors.http import short
 
 PATCH_LENGTH, DIFF_LENGTH, DIFFS_LENGTH = 6_000, 30_000, 1_000_000
-"""Characters of diff kept of one file, of one change and of all: a page of code, what a person would read, a book."""
+"""Characters of diff kept of one file, of one change and of all: a page of code, what a person
+would read, a book."""
 LINE_LENGTH = 400
 MOST_PATHS = 300
 """Paths kept of one change; GitHub's comparison names so many."""
@@ -29,31 +32,39 @@ MOST_SERVICES = 10
 TITLE_LENGTH = 200
 
 MIGRATION_PATHS = re.compile(
-    r"(^|/)db/(migrate|changelog)/|(^|/)migrations?/|(^|/)alembic/versions/|(^|/)[VUR][\d._]*__[^/]+\.sql$"
+    r"(^|/)db/(migrate|changelog)/|(^|/)migrations?/|(^|/)alembic/versions/|(^|/)[VUR][\d._]*__[^/"
+    r"]+\.sql$"
     r"|(^|/)\d+_[^/]+\.(up|down)\.sql$",
     re.I,
 )
-"""Where Rails (guides.rubyonrails.org/active_record_migrations), Liquibase (docs.liquibase.com), Django and Prisma
-(docs.djangoproject.com/en/stable/topics/migrations, prisma.io/docs), Alembic (alembic.sqlalchemy.org), Flyway
-(documentation.red-gate.com/flyway, migration naming) and golang-migrate (its MIGRATIONS.md) keep migrations."""
+"""Where Rails (guides.rubyonrails.org/active_record_migrations), Liquibase (docs.liquibase.com),
+Django and Prisma (docs.djangoproject.com/en/stable/topics/migrations, prisma.io/docs), Alembic
+(alembic.sqlalchemy.org), Flyway (documentation.red-gate.com/flyway, migration naming) and
+golang-migrate (its MIGRATIONS.md) keep migrations."""
 FLAG_PATHS = re.compile(
-    r"(^|/)(feature[_-]?(flags?|toggles?)|flags|toggles)(/|\.(ya?ml|json|toml)$)|\.(goff|flagd)\.(ya?ml|json)$"
+    r"(^|/)(feature[_-]?(flags?|toggles?)|flags|toggles)(/|\.(ya?ml|json|toml)$)|\.(goff|flagd)\."
+    r"(ya?ml|json)$"
     r"|(^|/)flag-config\.(ya?ml|json|toml)$",
     re.I,
 )
-"""Where flags live in files: GitLab's config/feature_flags (docs.gitlab.com/development/feature_flags), GO Feature
-Flag (gofeatureflag.org/docs) and flagd (flagd.dev)."""
+"""Where flags live in files: GitLab's config/feature_flags
+(docs.gitlab.com/development/feature_flags), GO Feature Flag (gofeatureflag.org/docs) and flagd
+(flagd.dev)."""
 CONFIG_PATHS = re.compile(
-    r"(^|/)(conf(ig)?|settings|env(ironment)?s?|k8s|kubernetes|helm|charts?|manifests|overlays|terraform|infra|ansible)"
+    r"(^|/)(conf(ig)?|settings|env(ironment)?s?|k8s|kubernetes|helm|charts?|manifests|overlays"
+    r"|terraform|infra|ansible)"
     r"/([^/]+/)*[^/]+\.(ya?ml|json|toml|ini|conf|cfg|properties|hcl|env)$"
-    r"|(^|/)values([.-][^/]*)?\.ya?ml$|(^|/)(application|bootstrap)([.-][^/]*)?\.(ya?ml|properties)$"
-    r"|(^|/)appsettings(\.[^/]*)?\.json$|(^|/)kustomization\.ya?ml$|(^|/)(docker-)?compose[^/]*\.ya?ml$"
+    r"|(^|/)values([.-][^/]*)?\.ya?ml$|(^|/)(application|bootstrap)([.-][^/]*)?\.(ya?ml"
+    r"|properties)$"
+    r"|(^|/)appsettings(\.[^/]*)?\.json$|(^|/)kustomization\.ya?ml$|(^|/)(docker-)?compose[^/"
+    r"]*\.ya?ml$"
     r"|(^|/)\.env[^/]*$|\.(tf|tfvars)$",
     re.I,
 )
-"""Files of settings: Helm values (helm.sh/docs), Spring Boot and ASP.NET Core (their "externalized configuration" and
-"configuration" pages), Kustomize (kubectl.docs.kubernetes.io), Compose (docs.docker.com), Terraform
-(developer.hashicorp.com/terraform/language/files), and folders named for it."""
+"""Files of settings: Helm values (helm.sh/docs), Spring Boot and ASP.NET Core (their "externalized
+configuration" and "configuration" pages), Kustomize (kubectl.docs.kubernetes.io), Compose
+(docs.docker.com), Terraform (developer.hashicorp.com/terraform/language/files), and folders named
+for it."""
 SECRET_PATHS = re.compile(
     r"(^|/)(\.env[^/]*|\.netrc|\.npmrc|\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials[^/]*)$"
     r"|\.(pem|key|p12|pfx|jks|keystore|kdbx)$",
@@ -67,7 +78,8 @@ _KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file of a change. `patch` is its hunks as a unified diff, None where the host gives none."""
+    """One file of a change. `patch` is its hunks as a unified diff, None where the host gives
+    none."""
 
     path: str
     patch: str | None = None
@@ -88,7 +100,8 @@ class Commit:
 
 @dataclass(frozen=True)
 class CodeChange:
-    """A merge, or a commit nobody proposed. `shas` are the commits by which it is known on its branch."""
+    """A merge, or a commit nobody proposed. `shas` are the commits by which it is known on its
+    branch."""
 
     id: str
     title: str
@@ -130,7 +143,8 @@ class Comparison:
     more_commits: int = 0
     more_paths: bool = False
     goes_back: int | None = None
-    """Commits that the newer rollout took out again: it went back to an earlier revision. 0: unknown how many."""
+    """Commits that the newer rollout took out again: it went back to an earlier revision. 0:
+    unknown how many."""
 
 
 @dataclass
@@ -150,7 +164,8 @@ class DiffBudget:
 
 @dataclass
 class ChangeRows:
-    """Rows of the changes table, one per change, service and kind; of equal ones the earliest stands."""
+    """Rows of the changes table, one per change, service and kind; of equal ones the earliest
+    stands."""
 
     services: Sequence[str]
     rows: dict[tuple[str, str | None, ChangeKind], dict[str, object]] = field(default_factory=dict)
@@ -178,7 +193,8 @@ class ChangeRows:
             title = f"{title} ({'failed' if rollout.state == 'failed' else 'still running'})"
         paths = carries.paths if carries else ()
         more = None if carries and carries.more_paths else 0
-        self._add(rollout.revision, "deploy", rollout.at, title, rollout.author, rollout.link, paths, None, more,
+        self._add(rollout.revision, "deploy", rollout.at, title, rollout.author, rollout.link,
+            paths, None, more,
                   rollout.environment)  # fmt: skip
 
     def table(self) -> pl.DataFrame:
@@ -206,7 +222,8 @@ class ChangeRows:
             if known is None or at < known["time"]:  # type: ignore[operator]
                 self.rows[change_id, service, kind] = {
                     "time": at, "service": service, "kind": kind, "id": short(change_id, 100),
-                    "title": short(title, TITLE_LENGTH), "author": short(author, 100) if author else None,
+                    "title": short(title, TITLE_LENGTH), "author": short(author,
+                    100) if author else None,
                     "link": link, "files": json.dumps(shown) if shown else None, "diff": diff,
                 }  # fmt: skip
 
@@ -214,11 +231,14 @@ class ChangeRows:
         """Of the services kept in one repository those that the change names, else all of them."""
         if len(self.services) <= 1:
             return self.services or [None]
-        return [s for s in self.services if touches(text, s)][:MOST_SERVICES] or self.services[:MOST_SERVICES]
+        return [s for s in self.services if touches(text, s)][:MOST_SERVICES] or self.services[
+            :MOST_SERVICES
+        ]
 
 
 def utc(at: datetime) -> datetime:
-    """A host's time as UTC, within what a table of nanoseconds holds: a commit may claim any date."""
+    """A host's time as UTC, within what a table of nanoseconds holds: a commit may claim any
+    date."""
     try:
         moment = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except OverflowError:
@@ -227,7 +247,8 @@ def utc(at: datetime) -> datetime:
 
 
 def kind_of(paths: Iterable[str]) -> ChangeKind | None:
-    """The kind that paths alone tell: a migration is one in any company, flags and settings only among themselves."""
+    """The kind that paths alone tell: a migration is one in any company, flags and settings only
+    among themselves."""
     telling = [p for p in paths if not ChangeText("", (p,), (), ()).harmless]
     if any(MIGRATION_PATHS.search(p) for p in telling):
         return "migration"
@@ -237,7 +258,8 @@ def kind_of(paths: Iterable[str]) -> ChangeKind | None:
 
 
 def listed_paths(paths: Sequence[str], more: int | None = 0) -> list[str]:
-    """Paths that can change behaviour first; what is left out is an entry, so that nobody takes the rest for all."""
+    """Paths that can change behaviour first; what is left out is an entry, so that nobody takes the
+    rest for all."""
     ordered = sorted(dict.fromkeys(short(p, 300) for p in paths if p), key=_harmless)
     left_out = max(0, len(ordered) - MOST_PATHS)
     if more is None:
@@ -259,7 +281,9 @@ def diff_of(files: Sequence[FileChange], budget: DiffBudget) -> str | None:
             continue
         patch, whole = _shortened(file, room)
         budget.shortened += not whole
-        text = f"--- a/{short(file.before or file.path, 300)}\n+++ b/{short(file.path, 300)}\n{patch}"
+        text = (
+            f"--- a/{short(file.before or file.path, 300)}\n+++ b/{short(file.path, 300)}\n{patch}"
+        )
         parts.append(text)
         length += len(text)
         budget.left -= len(text)
@@ -272,7 +296,8 @@ def within(change: CodeChange, files: Sequence[FileChange], more: int | None) ->
 
 
 def _shortened(file: FileChange, room: int) -> tuple[str, bool]:
-    """So much of the patch as has room, and whether that is all. Lines of private keys are taken out."""
+    """So much of the patch as has room, and whether that is all. Lines of private keys are taken
+    out."""
     if SECRET_PATHS.search(file.path):
         return " (not taken: the file is one that holds secrets)", True
     lines: list[str] = []

@@ -1,4 +1,5 @@
-"""What the connectors of code hosts share: which repositories are read for an alert, and the code at a revision."""
+"""What the connectors of code hosts share: which repositories are read for an alert, and the code
+at a revision."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ from connectors.code_lines import CodeLines, frames_of, safe_path
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 
-DEPLOYS = re.compile(r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I)
+DEPLOYS = re.compile(
+    r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I
+)
 """Names of pipelines that deploy, as the starter workflows of GitHub and GitLab have them."""
-ELSEWHERE = re.compile(r"(^|[-_/ .])(stag(e|ing)|p?review|dev(elopment)?|test|qa|sandbox)($|[-_/ .])", re.I)
+ELSEWHERE = re.compile(
+    r"(^|[-_/ .])(stag(e|ing)|p?review|dev(elopment)?|test|qa|sandbox)($|[-_/ .])", re.I
+)
 """Environments that no customer sees."""
 _REVISION = re.compile(r"[0-9A-Za-z][\w./@+-]{0,200}")
 
@@ -36,7 +41,8 @@ _REVISION = re.compile(r"[0-9A-Za-z][\w./@+-]{0,200}")
 class CodeConnector(ABC):
     """Changes and code of the repositories of services.
 
-    `services`: repositories by our name of a service; `jobs`: the service that runs a training job, by the job's name.
+    `services`: repositories by our name of a service; `jobs`: the service that runs a training job,
+    by the job's name.
     """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
@@ -79,45 +85,72 @@ class CodeConnector(ABC):
         """Which repositories can be read, and can they be written to?"""
 
     async def collect(self, request: Request) -> Collected:
-        """What was rolled out and merged around the incident. A call that fails is a gap, the others stand."""
+        """What was rolled out and merged around the incident. A call that fails is a gap, the
+        others stand."""
         names = self.repositories_for(request)
         if not names:
             said = f"no service in scope has a {self.setting} in the settings"
-            return Collected(missing=(Missing(KIND, "repositories of the services in scope", said),))
+            return Collected(
+                missing=(Missing(KIND, "repositories of the services in scope", said),)
+            )
         read, left_out = names[:MOST_REPOSITORIES], names[MOST_REPOSITORIES:]
         diffs = DiffBudget()
         async with self._open() as session:
             readings = await asyncio.gather(
                 *(
-                    read_repository(self._repository(session, n), self._services_of(n, request), request, diffs)
+                    read_repository(
+                        self._repository(session, n), self._services_of(n, request), request, diffs
+                    )
                     for n in read
                 )
             )
             lost = await self._read_code(readings, request.alert)
         found = collected(readings)
         if left_out:
-            lost.append(Missing(KIND, ", ".join(left_out[:10]), f"{len(left_out)} more repositories were left out"))
+            lost.append(
+                Missing(
+                    KIND,
+                    ", ".join(left_out[:10]),
+                    f"{len(left_out)} more repositories were left out",
+                )
+            )
         return Collected(found.tables, found.items, (*found.missing, *lost))
 
-    async def code_at(self, repository: str, revision: str, path: str, line: int) -> CodeLines | None:
-        """The lines around `path:line` (from 1) of a repository of the settings; None where it has no such file.
+    async def code_at(
+        self, repository: str, revision: str, path: str, line: int
+    ) -> CodeLines | None:
+        """The lines around `path:line` (from 1) of a repository of the settings; None where it has
+        no such file.
 
         Raises ConnectorError, also for a path that leads out of the repository; BudgetExceeded.
         """
         safe = safe_path(path)
         if repository not in self.repositories:
-            raise ConnectorError(self.name, "code", "the repository is none of those in the settings")
+            raise ConnectorError(
+                self.name, "code", "the repository is none of those in the settings"
+            )
         if safe is None or not _REVISION.fullmatch(revision) or ".." in revision:
-            raise ConnectorError(self.name, "code", "the path or the revision is not one of a repository")
+            raise ConnectorError(
+                self.name, "code", "the path or the revision is not one of a repository"
+            )
         async with self._open() as session:
             return await code_at(self._repository(session, repository), revision, safe, line)
 
     def repositories_for(self, request: Request) -> list[str]:
-        """Those that the alert itself names, then those of the services in scope; without a scope, all."""
-        said = " ".join([*request.alert.labels.values(), *(link.url for link in request.alert.links)])[:32_768]
-        named = [r for r in self.repositories if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", said)]
+        """Those that the alert itself names, then those of the services in scope; without a scope,
+        all."""
+        said = " ".join(
+            [*request.alert.labels.values(), *(link.url for link in request.alert.links)]
+        )[:32_768]
+        named = [
+            r for r in self.repositories if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", said)
+        ]
         scope = request.scope
-        services = [s for s in (*scope.services, request.alert.service, self._jobs.get(scope.job or "")) if s]
+        services = [
+            s
+            for s in (*scope.services, request.alert.service, self._jobs.get(scope.job or ""))
+            if s
+        ]
         wanted = [r for s in (services or self._services) for r in self._services.get(s, ())]
         return list(dict.fromkeys([*named, *wanted]))
 
@@ -128,7 +161,8 @@ class CodeConnector(ABC):
         return bool(said) or bool(PRODUCTION.search(environment))
 
     def _services_of(self, repository: str, request: Request) -> tuple[str, ...]:
-        """The services kept in a repository, those in scope where there are any, else the training job in scope."""
+        """The services kept in a repository, those in scope where there are any, else the training
+        job in scope."""
         kept = [s for s, names in self._services.items() if repository in names]
         job = request.scope.job
         named = tuple(s for s in request.scope.services if s in kept)
@@ -142,5 +176,7 @@ class CodeConnector(ABC):
         if brought:
             return []
         first = frames[0]
-        said = "none of the files that the alert's stack trace names was found in these repositories"
+        said = (
+            "none of the files that the alert's stack trace names was found in these repositories"
+        )
         return [Missing(KIND, f"code at {first.path}:{first.line}", said)]

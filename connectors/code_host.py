@@ -1,8 +1,8 @@
-"""From repositories to evidence, whatever hosts the code: what was rolled out around the incident, what it carried, and
-the code that a stack trace names.
+"""From repositories to evidence, whatever hosts the code: what was rolled out around the incident,
+what it carried, and the code that a stack trace names.
 
-Of a repository its deployments count; where it has none, the pipelines that deploy; where it has none of those, its
-releases; and where nothing says what was rolled out, what was merged.
+Of a repository its deployments count; where it has none, the pipelines that deploy; where it has
+none of those, its releases; and where nothing says what was rolled out, what was merged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from typing import Generic, Protocol, TypeVar
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Collected, Item, Missing, Request
-from connectors.code_changes import ChangeRows, CodeChange, Commit, Comparison, DiffBudget, FileChange, Rollout, within
+from connectors.code_changes import (
+    ChangeRows,
+    CodeChange,
+    Commit,
+    Comparison,
+    DiffBudget,
+    FileChange,
+    Rollout,
+    within,
+)
 from connectors.code_lines import CodeLines, Frame, candidates, excerpt, touched
 from connectors.http import short
 
@@ -29,7 +38,8 @@ SKEW = timedelta(minutes=1)
 """Clocks of a vendor and of ours may differ so much."""
 MOST_REPOSITORIES = 5
 MOST_COMPARED, MOST_CHANGES, MOST_LOOKED_UP = 4, 30, 10
-"""Of one repository: rollouts compared with the one before, changes whose files are read, merges looked up."""
+"""Of one repository: rollouts compared with the one before, changes whose files are read, merges
+looked up."""
 MOST_LINES = 3
 """Places of a stack trace whose code is brought."""
 MOST_LISTED = 20
@@ -38,7 +48,8 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """What one list of a host holds: `query` replays it, `link` shows it to a person, `cut` says what is not in it."""
+    """What one list of a host holds: `query` replays it, `link` shows it to a person, `cut` says
+    what is not in it."""
 
     values: tuple[T, ...]
     query: str
@@ -60,7 +71,8 @@ class Run:
 
 
 class Repository(Protocol):
-    """One repository at its host, readable for one collection. Every call raises ConnectorError, BudgetExceeded."""
+    """One repository at its host, readable for one collection. Every call raises ConnectorError,
+    BudgetExceeded."""
 
     @property
     def name(self) -> str: ...
@@ -91,7 +103,8 @@ class Reading:
     """The revision that was in production when the alert came."""
 
     async def tried(self, what: str, call: Awaitable[T]) -> T | None:
-        """The call's answer, or a gap. A credential that is not accepted fails the connector as a whole."""
+        """The call's answer, or a gap. A credential that is not accepted fails the connector as a
+        whole."""
         try:
             return await call
         except ConnectorError as error:
@@ -109,17 +122,28 @@ class Reading:
     def item(self, found: Found[T], rows: int, details: dict[str, str] | None = None) -> None:
         """Record what was read."""
         self.items.append(
-            Item(KIND, found.query, self.window, found.link, rows=rows, cut=found.cut, details=details or {})
+            Item(
+                KIND,
+                found.query,
+                self.window,
+                found.link,
+                rows=rows,
+                cut=found.cut,
+                details=details or {},
+            )
         )
 
 
 async def read_repository(
     repository: Repository, services: Sequence[str], request: Request, diffs: DiffBudget
 ) -> Reading:
-    """Everything of one repository around the incident, its rollouts and changes as rows for these services."""
+    """Everything of one repository around the incident, its rollouts and changes as rows for these
+    services."""
     scope = request.scope
     window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
-    reading = Reading(repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at)
+    reading = Reading(
+        repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at
+    )
     branch = await reading.tried("the repository", repository.default_branch())
     if branch is None:
         return reading
@@ -139,7 +163,10 @@ async def read_repository(
         ids = {s for change, _ in changes for s in change.shas}
         waiting = [c for c in merged.values if not c.shas & ids]
         said = {
-            short(c.id, 60): f"merged {c.at:%Y-%m-%d %H:%M} UTC, not known to be deployed: {c.title}" for c in waiting
+            short(
+                c.id, 60
+            ): f"merged {c.at:%Y-%m-%d %H:%M} UTC, not known to be deployed: {c.title}"
+            for c in waiting
         }
         reading.item(merged, len(merged.values), dict(list(said.items())[:MOST_LISTED]))
     await _add_changes(reading, changes)
@@ -180,51 +207,80 @@ def collected(readings: Sequence[Reading]) -> Collected:
         for key, row in reading.rows.rows.items():
             rows.rows.setdefault(key, row)
     items = tuple(item for reading in readings for item in reading.items)
-    return Collected({"changes": rows.table()}, items, tuple(m for reading in readings for m in reading.missing))
+    return Collected(
+        {"changes": rows.table()}, items, tuple(m for reading in readings for m in reading.missing)
+    )
 
 
 def _tell_runs(reading: Reading, runs: Found[Run] | None) -> None:
     if runs is not None:
         failed = [r for r in runs.values if r.failed]
-        said = {f"{r.at:%Y-%m-%d %H:%M} {short(r.name, 80)}": f"failed at {r.revision[:12]}" for r in failed}
+        said = {
+            f"{r.at:%Y-%m-%d %H:%M} {short(r.name, 80)}": f"failed at {r.revision[:12]}"
+            for r in failed
+        }
         reading.item(runs, len(runs.values), dict(list(said.items())[:MOST_LISTED]))
 
 
 def _chosen(
-    reading: Reading, deployments: Found[Rollout] | None, runs: Found[Run] | None, releases: Found[Rollout] | None
+    reading: Reading,
+    deployments: Found[Rollout] | None,
+    runs: Found[Run] | None,
+    releases: Found[Rollout] | None,
 ) -> tuple[Rollout, ...]:
-    """The rollouts that count, the newest first. Those to production alone, where some are to production."""
+    """The rollouts that count, the newest first. Those to production alone, where some are to
+    production."""
     deploying = tuple(r.rollout for r in runs.values if r.rollout) if runs else ()
-    ways = [deployments.values if deployments else (), deploying, releases.values if releases else ()]
+    ways = [
+        deployments.values if deployments else (),
+        deploying,
+        releases.values if releases else (),
+    ]
     recent = (way for way in ways if any(r.at >= reading.window.start for r in way))
     chosen = next(recent, ways[0])
     chosen = tuple(r for r in chosen if r.production) or chosen
     for found in (deployments, releases):
         if found is not None:
-            said = {f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}" for r in found.values}
+            said = {
+                f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}"
+                for r in found.values
+            }
             reading.item(found, len(found.values), dict(list(said.items())[:MOST_LISTED]))
     chosen = tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
-    reading.revision = next((r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None)
+    reading.revision = next(
+        (r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None
+    )
     return chosen
 
 
 async def _carried(
     reading: Reading, chosen: Sequence[Rollout], merged: Sequence[CodeChange]
 ) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, Comparison | None]]]:
-    """The changes that the rollouts in the window carried; and the rollouts with what lies before each."""
+    """The changes that the rollouts in the window carried; and the rollouts with what lies before
+    each."""
     inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
     pairs = [(r, _before(r, chosen)) for r in inside]
     asked = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
     answers = await asyncio.gather(
-        *(reading.tried("what was deployed", reading.repository.compare(b.revision, r.revision)) for r, b in asked)
+        *(
+            reading.tried("what was deployed", reading.repository.compare(b.revision, r.revision))
+            for r, b in asked
+        )
     )
-    compared = {id(r): found for (r, _), found in zip(asked, answers, strict=True) if found is not None}
+    compared = {
+        id(r): found for (r, _), found in zip(asked, answers, strict=True) if found is not None
+    }
     for rollout, before in pairs:
         if before is None and rollout.reached:
-            reading.gap(f"what {rollout.revision[:12]} carried", "no earlier deployment is known to compare it with")
+            reading.gap(
+                f"what {rollout.revision[:12]} carried",
+                "no earlier deployment is known to compare it with",
+            )
     left_out = sum(1 for _, before in pairs if before is not None) - len(asked)
     if left_out:
-        reading.gap("what was deployed", f"{left_out} earlier deployments in the window were not compared")
+        reading.gap(
+            "what was deployed", f"{left_out} earlier deployments in the window were not compared"
+        )
     changes: list[tuple[CodeChange, Rollout | None]] = []
     rollouts: list[tuple[Rollout, Comparison | None]] = []
     for rollout in inside:
@@ -241,14 +297,19 @@ async def _carried(
 
 def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:
     """The last rollout to the same environment before this one, of another revision."""
-    earlier = (r for r in rollouts if r.at < rollout.at and r.environment == rollout.environment and r.reached)
+    earlier = (
+        r
+        for r in rollouts
+        if r.at < rollout.at and r.environment == rollout.environment and r.reached
+    )
     return next((r for r in earlier if r.revision != rollout.revision), None)
 
 
 async def _changes_of(
     reading: Reading, rollout: Rollout, between: Comparison, merged: Sequence[CodeChange]
 ) -> list[CodeChange]:
-    """The merges and the commits nobody proposed that lie between two rollouts, the newest first."""
+    """The merges and the commits nobody proposed that lie between two rollouts, the newest
+    first."""
     by_sha = {sha: change for change in merged for sha in change.shas}
     found: list[CodeChange] = []
     unknown: list[Commit] = []
@@ -259,18 +320,24 @@ async def _changes_of(
         else:
             unknown.append(commit)
     looked_up = await asyncio.gather(
-        *(reading.tried(f"merge of {c.sha[:12]}", reading.repository.change_of(c)) for c in unknown[:MOST_LOOKED_UP])
+        *(
+            reading.tried(f"merge of {c.sha[:12]}", reading.repository.change_of(c))
+            for c in unknown[:MOST_LOOKED_UP]
+        )
     )
     found += [change for change in looked_up if change is not None]
     if between.more_commits or len(unknown) > MOST_LOOKED_UP:
         left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKED_UP)
-        reading.gap(f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out")
+        reading.gap(
+            f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out"
+        )
     unique = {change.number or change.id: change for change in reversed(found)}
     return sorted(unique.values(), key=lambda c: c.at, reverse=True)
 
 
 def first_parents(commits: Sequence[Commit], head: str) -> list[Commit]:
-    """The line of commits that the branch itself took, newest first; all where the head or the parents are unknown."""
+    """The line of commits that the branch itself took, newest first; all where the head or the
+    parents are unknown."""
     by_sha = {c.sha: c for c in commits}
     at = by_sha.get(head)
     if at is None or not all(c.parents for c in commits):
@@ -282,21 +349,37 @@ def first_parents(commits: Sequence[Commit], head: str) -> list[Commit]:
     return line
 
 
-async def _add_changes(reading: Reading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]) -> None:
-    """Each change's row, with its files where they can be had; of several rollouts that carried it the first counts."""
-    earliest = {change.id: (change, rollout) for change, rollout in sorted(carried_by, key=_when, reverse=True)}
+async def _add_changes(
+    reading: Reading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]
+) -> None:
+    """Each change's row, with its files where they can be had; of several rollouts that carried it
+    the first counts."""
+    earliest = {
+        change.id: (change, rollout)
+        for change, rollout in sorted(carried_by, key=_when, reverse=True)
+    }
     changes = sorted(earliest.values(), key=_when, reverse=True)
     read = changes[:MOST_CHANGES]
     if len(changes) > MOST_CHANGES:
-        reading.gap("files of changes", f"the files of {len(changes) - MOST_CHANGES} more changes were not asked for")
+        reading.gap(
+            "files of changes",
+            f"the files of {len(changes) - MOST_CHANGES} more changes were not asked for",
+        )
     answers = await asyncio.gather(
-        *(reading.tried(f"files of {change.id[:12]}", reading.repository.files_of(change)) for change, _ in read)
+        *(
+            reading.tried(f"files of {change.id[:12]}", reading.repository.files_of(change))
+            for change, _ in read
+        )
     )
     files = {change.id: found for (change, _), found in zip(read, answers, strict=True)}
     before = (reading.rows.diffs.shortened, reading.rows.diffs.left_out)
     for change, carried in changes:
         found = files.get(change.id)
-        known = within(change, found.values, None if found.cut else 0) if found else within(change, (), 0)
+        known = (
+            within(change, found.values, None if found.cut else 0)
+            if found
+            else within(change, (), 0)
+        )
         reading.files[change.id] = frozenset(f.path for f in known.files)
         reading.rows.add_change(known, carried)
     if read:
@@ -308,13 +391,19 @@ def _when(carried: tuple[CodeChange, Rollout | None]) -> tuple[datetime, datetim
     return rollout.at if rollout else change.at, change.at
 
 
-def _tell_files(reading: Reading, answers: Sequence[Found[FileChange]], before: tuple[int, int]) -> None:
+def _tell_files(
+    reading: Reading, answers: Sequence[Found[FileChange]], before: tuple[int, int]
+) -> None:
     diffs = reading.rows.diffs
-    cut = DiffBudget(shortened=diffs.shortened - before[0], left_out=diffs.left_out - before[1]).said()
+    cut = DiffBudget(
+        shortened=diffs.shortened - before[0], left_out=diffs.left_out - before[1]
+    ).said()
     cuts = [c for c in (cut, *sorted({a.cut for a in answers if a.cut})) if c]
     for number, answer in enumerate(answers):
         said = "; ".join(cuts) or None if number == 0 else None
-        reading.items.append(Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=said))
+        reading.items.append(
+            Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=said)
+        )
 
 
 async def _lines_of(reading: Reading, frame: Frame) -> CodeLines | None:
@@ -328,8 +417,12 @@ async def _lines_of(reading: Reading, frame: Frame) -> CodeLines | None:
 
 
 def _code_item(reading: Reading, frame: Frame, lines: CodeLines) -> Item:
-    by = touched([Frame(lines.path, frame.line)], reading.files).get(f"{lines.path}:{frame.line}", [])
-    revision = lines.revision if reading.revision else "the default branch, for no deployment is known"
+    by = touched([Frame(lines.path, frame.line)], reading.files).get(
+        f"{lines.path}:{frame.line}", []
+    )
+    revision = (
+        lines.revision if reading.revision else "the default branch, for no deployment is known"
+    )
     details = {
         "repository": lines.repository,
         "path": lines.path,

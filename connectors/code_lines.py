@@ -1,6 +1,8 @@
-"""The lines of code that an alert's stack trace names: frames from text, and an excerpt of a file around a line.
+"""The lines of code that an alert's stack trace names: frames from text, and an excerpt of a file
+around a line.
 
-A path from an alert is hostile: one that leads out of the repository, or to a file that holds secrets, is refused.
+A path from an alert is hostile: one that leads out of the repository, or to a file that holds
+secrets, is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ AROUND = 10
 LINE_LENGTH = 200
 MOST_PATH, MOST_SEGMENTS, MOST_PROBES = 400, 32, 6
 LARGEST_FILE = 1024 * 1024
-"""Bytes; GitHub's contents API gives no content of a larger file (docs.github.com/rest/repos/contents)."""
+"""Bytes; GitHub's contents API gives no content of a larger file
+(docs.github.com/rest/repos/contents)."""
 
 _PYTHON = re.compile(r'File "([^"\n]{1,300})", line (\d{1,7})')
 _DOTNET = re.compile(r"(?<= in )([^\s:][^\n:]{0,300}|[A-Za-z]:\\[^\n:]{1,300}):line (\d{1,7})")
@@ -28,14 +31,17 @@ _JVM = re.compile(
     r"\(([A-Za-z_]\w{0,100}\.(?:java|kt|scala|groovy)):(\d{1,7})\)"
 )
 _PLACE = re.compile(r"(?<![\w@.+~/\\-])(?:[A-Za-z]:)?([\w@.+~/\\-]{1,300}):(\d{1,7})(?!\d)")
-"""Tracebacks of Python (docs.python.org/3/library/traceback), .NET and the JVM; `file:line` of most others."""
+"""Tracebacks of Python (docs.python.org/3/library/traceback), .NET and the JVM; `file:line` of most
+others."""
 _CODE = re.compile(
-    r"\.(py|pyx|go|rs|rb|js|jsx|ts|tsx|mjs|cjs|vue|java|kt|kts|scala|groovy|clj|cs|fs|vb|php|ex|exs|erl|swift|m|mm|dart|lua"
+    r"\.(py|pyx|go|rs|rb|js|jsx|ts|tsx|mjs|cjs|vue|java|kt|kts|scala|groovy|clj|cs|fs|vb|php|ex"
+    r"|exs|erl|swift|m|mm|dart|lua"
     r"|pl|c|h|cc|cpp|cxx|hpp|cu|cuh|sql|sh)$",
     re.I,
 )
 _LIBRARIES = re.compile(
-    r"(^|/)(site-packages|dist-packages|node_modules|vendor|third_party|gems|\.cargo|\.m2|rustc)/|/go/pkg/mod/|/usr/(local/)?"
+    r"(^|/)(site-packages|dist-packages|node_modules|vendor|third_party|gems|\.cargo|\.m2|rustc)/"
+    r"|/go/pkg/mod/|/usr/(local/)?"
     r"(lib|go)/|^(internal|node:)",
 )
 """Where other people's code is installed; its lines are in nobody's own repository."""
@@ -53,7 +59,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class CodeLines:
-    """Lines of a file at a revision. `text` numbers them and marks the one asked for; `link` opens it."""
+    """Lines of a file at a revision. `text` numbers them and marks the one asked for; `link` opens
+    it."""
 
     repository: str
     revision: str
@@ -67,14 +74,24 @@ def safe_path(path: str) -> str | None:
     """The path relative to a repository's root, or None where it leads elsewhere or is no path."""
     if not path or len(path) > MOST_PATH or not path.isprintable():
         return None
-    parts = [p for p in re.sub(r"^[A-Za-z]:", "", path).replace("\\", "/").split("/") if p not in ("", ".")]
-    if not parts or ".." in parts or len(parts) > MOST_SEGMENTS or SECRET_PATHS.search("/".join(parts)):
+    parts = [
+        p
+        for p in re.sub(r"^[A-Za-z]:", "", path).replace("\\", "/").split("/")
+        if p not in ("", ".")
+    ]
+    if (
+        not parts
+        or ".." in parts
+        or len(parts) > MOST_SEGMENTS
+        or SECRET_PATHS.search("/".join(parts))
+    ):
         return None
     return "/".join(parts)
 
 
 def frames_of(alert: Alert) -> list[Frame]:
-    """The frames that the alert's title, summary and labels name, the innermost first, without those of libraries."""
+    """The frames that the alert's title, summary and labels name, the innermost first, without
+    those of libraries."""
     text = "\n".join([alert.title, alert.summary or "", *alert.labels.values()])[:MOST_TEXT]
     python = [(m[1], m[2]) for m in _PYTHON.finditer(text)][::-1]
     found = [*python, *((m[1], m[2]) for m in _DOTNET.finditer(text))]
@@ -90,7 +107,8 @@ def frames_of(alert: Alert) -> list[Frame]:
 
 
 def candidates(path: str, known: Collection[str]) -> list[str]:
-    """Where in a repository the file may lie, the likeliest first: among the paths known, else the path's own ends."""
+    """Where in a repository the file may lie, the likeliest first: among the paths known, else the
+    path's own ends."""
     likely = [k for k in known if same_file(path, k)]
     parts = path.split("/")
     ends = ["/".join(parts[n:]) for n in range(max(0, len(parts) - MOST_PROBES), len(parts))]
@@ -104,11 +122,17 @@ def same_file(frame: str, path: str) -> bool:
     return frame == path or frame.endswith("/" + path) or path.endswith("/" + frame)
 
 
-def touched(frames: Iterable[Frame], files_by_change: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+def touched(
+    frames: Iterable[Frame], files_by_change: Mapping[str, Collection[str]]
+) -> dict[str, list[str]]:
     """By frame (`path:line`) the changes that touch its file."""
     found: dict[str, list[str]] = {}
     for frame in frames:
-        ids = [i for i, files in files_by_change.items() if any(same_file(frame.path, f) for f in files)]
+        ids = [
+            i
+            for i, files in files_by_change.items()
+            if any(same_file(frame.path, f) for f in files)
+        ]
         if ids:
             found[f"{frame.path}:{frame.line}"] = ids
     return found
@@ -124,7 +148,9 @@ def excerpt(content: bytes, line: int) -> str:
     first, last = max(1, line - AROUND), min(len(lines), line + AROUND)
     shown = []
     for number in range(first, last + 1):
-        text = "".join(c if c.isprintable() else " " for c in lines[number - 1].replace("\t", "    "))
+        text = "".join(
+            c if c.isprintable() else " " for c in lines[number - 1].replace("\t", "    ")
+        )
         shown.append(f"{'>' if number == line else ' '}{number:>6}  {text[:LINE_LENGTH]}".rstrip())
     return "\n".join(shown)
 
@@ -135,5 +161,7 @@ def _jvm_path(qualified: str, file: str) -> str:
 
 
 def _root_fits(root: str, path: str) -> bool:
-    ending = {"java": ".java", "kotlin": ".kt", "scala": ".scala", "groovy": ".groovy"}[root.split("/")[2]]
+    ending = {"java": ".java", "kotlin": ".kt", "scala": ".scala", "groovy": ".groovy"}[
+        root.split("/")[2]
+    ]
     return path.endswith(ending)

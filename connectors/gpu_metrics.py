@@ -1,15 +1,19 @@
-"""Which metric of which exporter is which GPU signal: dcgm-exporter, Dynolog, node_exporter, Datadog's `dcgm` check.
+"""Which metric of which exporter is which GPU signal: dcgm-exporter, Dynolog, node_exporter,
+Datadog's `dcgm` check.
 
 Prometheus names:
-- dcgm-exporter, etc/default-counters.csv and etc/dcp-metrics-included.csv: the metric is the DCGM field's name. Fields
-  were renamed in DCGM 3.3 (clock throttle to clock event reasons) and 4.6 (aliases, go-dcgm's legacy fields); lower
-  case are etc/1.x-compatibility-metrics.csv.
-- Dynolog's own Prometheus page (PrometheusLogger.cpp) has processor and network metrics only; its GPU metrics leave by
-  OTLP (OtlpMetricsLogger.cpp), and come to Prometheus through a collector, which may add the unit to the name.
+- dcgm-exporter, etc/default-counters.csv and etc/dcp-metrics-included.csv: the metric is the DCGM
+  field's name. Fields
+  were renamed in DCGM 3.3 (clock throttle to clock event reasons) and 4.6 (aliases, go-dcgm's
+  legacy fields); lower case are etc/1.x-compatibility-metrics.csv.
+- Dynolog's own Prometheus page (PrometheusLogger.cpp) has processor and network metrics only; its
+  GPU metrics leave by
+  OTLP (OtlpMetricsLogger.cpp), and come to Prometheus through a collector, which may add the unit
+  to the name.
 - node_exporter, collector/infiniband_linux.go and netclass_linux.go.
 
-Datadog names: integrations-core, dcgm/datadog_checks/dcgm/metrics.py and dcgm/metadata.csv; Datadog's `count` metrics
-are increases per interval, unlike the counters of Prometheus.
+Datadog names: integrations-core, dcgm/datadog_checks/dcgm/metrics.py and dcgm/metadata.csv;
+Datadog's `count` metrics are increases per interval, unlike the counters of Prometheus.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ MIB = 1_048_576
 
 @dataclass(frozen=True)
 class Names:
-    """The metrics of one kind of exporter that are one signal, all in one unit; `scale` turns it into the signal's.
+    """The metrics of one kind of exporter that are one signal, all in one unit; `scale` turns it
+    into the signal's.
 
-    `how` joins the series of one GPU: labels that do not tell GPUs apart (a link, an error's text) are dropped.
+    `how` joins the series of one GPU: labels that do not tell GPUs apart (a link, an error's text)
+    are dropped.
     """
 
     signal: str
@@ -40,7 +46,8 @@ _LEGACY = "dcgm_"
 
 
 def _dcgm(signal: str, *fields: str, scale: float = 1.0, how: str = "max") -> Names:
-    """Fields are given without `DCGM_FI_`; a name in lower case is a whole name of dcgm-exporter 1.x."""
+    """Fields are given without `DCGM_FI_`; a name in lower case is a whole name of dcgm-exporter
+    1.x."""
     names = tuple(field if field.startswith(_LEGACY) else f"DCGM_FI_{field}" for field in fields)
     return Names(signal, names, scale, how)
 
@@ -77,7 +84,12 @@ PROMETHEUS: tuple[Names, ...] = (
         "dcgm_nvlink_data_crc_error_count_total",
         how="sum",
     ),
-    _dcgm(gs.PCIE_REPLAYS, "DEV_PCIE_REPLAY_COUNTER", "DEV_PCIE_REPLAY_TOTAL", "dcgm_pcie_replay_counter"),
+    _dcgm(
+        gs.PCIE_REPLAYS,
+        "DEV_PCIE_REPLAY_COUNTER",
+        "DEV_PCIE_REPLAY_TOTAL",
+        "dcgm_pcie_replay_counter",
+    ),
     _dcgm(gs.TEMPERATURE, "DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS", "dcgm_gpu_temp"),
     _dcgm(gs.MEMORY_TEMPERATURE, "DEV_MEMORY_TEMP", "DEV_MEMORY_TEMP_CELSIUS", "dcgm_memory_temp"),
     _dcgm(gs.SLOWDOWN_TEMPERATURE, "DEV_SLOWDOWN_TEMP", how="min"),
@@ -87,7 +99,12 @@ PROMETHEUS: tuple[Names, ...] = (
     Names(gs.UTILIZATION, ("gpu_device_utilization", "gpu_device_utilization_ratio"), scale=100),
     _dcgm(gs.SM_ACTIVE, "PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "dcgm_fi_prof_sm_active"),
     Names(gs.SM_ACTIVE, ("sm_active_ratio", "sm_active_ratio_ratio")),
-    _dcgm(gs.TENSOR_ACTIVE, "PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "dcgm_fi_prof_pipe_tensor_active"),
+    _dcgm(
+        gs.TENSOR_ACTIVE,
+        "PROF_PIPE_TENSOR_ACTIVE",
+        "PROF_TENSOR_UTIL_RATIO",
+        "dcgm_fi_prof_pipe_tensor_active",
+    ),
     Names(gs.TENSOR_ACTIVE, ("tensorcore_active", "tensorcore_active_ratio")),
     _dcgm(gs.MEMORY_USED, "DEV_FB_USED", "dcgm_fb_used", scale=MIB),
     Names(gs.IB_LINK_DOWNED, ("node_infiniband_link_downed_total",)),
@@ -100,8 +117,9 @@ PROMETHEUS: tuple[Names, ...] = (
         matcher=r'device=~"e(n|th).*|ib.*|hsn.*|roce.*|rdma.*"',
     ),
 )
-"""In order of preference: a signal's rows come from the first exporter that has any. `gpu_sm_active` and
-`gpu_tensor_active` are ratios of 0 to 1. The matcher of network interfaces leaves out what has no cable."""
+"""In order of preference: a signal's rows come from the first exporter that has any.
+`gpu_sm_active` and `gpu_tensor_active` are ratios of 0 to 1. The matcher of network interfaces
+leaves out what has no cable."""
 
 DATADOG: Mapping[str, tuple[str, ...]] = {
     gs.SM_CLOCK: ("dcgm.sm_clock",),
@@ -119,13 +137,23 @@ DATADOG: Mapping[str, tuple[str, ...]] = {
     gs.TENSOR_ACTIVE: ("dcgm.pipe.tensor_active",),
     gs.MEMORY_USED: ("dcgm.frame_buffer.used",),
 }
-"""By signal. The check maps no ECC and no NVLink error counters; `frame_buffer.used` is in MiB (see DATADOG_SCALE)."""
+"""By signal. The check maps no ECC and no NVLink error counters; `frame_buffer.used` is in MiB (see
+DATADOG_SCALE)."""
 DATADOG_SCALE: Mapping[str, float] = {gs.MEMORY_USED: MIB}
 DATADOG_INCREASES = frozenset({gs.ROWS_REMAPPED, gs.PCIE_REPLAYS})
 """Signals that Datadog has as increases: their rows must be summed up before they are counters."""
 
 LABELS: Mapping[str, tuple[str, ...]] = {
-    "host": ("Hostname", "hostname", "host_name", "node", "kubernetes_node", "nodename", "host", "instance"),
+    "host": (
+        "Hostname",
+        "hostname",
+        "host_name",
+        "node",
+        "kubernetes_node",
+        "nodename",
+        "host",
+        "instance",
+    ),
     "gpu": ("gpu", "gpu_id", "hw_id"),
     "mig": ("GPU_I_ID",),
     "uuid": ("UUID", "gpu_uuid", "uuid"),
@@ -136,13 +164,20 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "xid": ("xid",),
     "port": ("port",),
 }
-"""Labels that say whose a series is, by what they are called in a case; of several the first that is set counts.
+"""Labels that say whose a series is, by what they are called in a case; of several the first that
+is set counts.
 
-dcgm-exporter writes `Hostname` and `UUID` for a GPU, `hostname` and `gpu_uuid` for a link (rendermetrics); `exported_`
-stands before labels that clash with Prometheus's own, which then name the exporter's pod. On hosts `device` is a
-network device."""
-EXPORTER_PODS = ("dcgm-exporter", "nvidia-dcgm-exporter", "gpu-operator-node-exporter", "node-exporter")
-"""A "host" that begins so is the exporter's own pod; another label names the machine (dcgm-exporter issue 188)."""
+dcgm-exporter writes `Hostname` and `UUID` for a GPU, `hostname` and `gpu_uuid` for a link
+(rendermetrics); `exported_` stands before labels that clash with Prometheus's own, which then name
+the exporter's pod. On hosts `device` is a network device."""
+EXPORTER_PODS = (
+    "dcgm-exporter",
+    "nvidia-dcgm-exporter",
+    "gpu-operator-node-exporter",
+    "node-exporter",
+)
+"""A "host" that begins so is the exporter's own pod; another label names the machine (dcgm-exporter
+issue 188)."""
 
 
 def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]:
@@ -162,4 +197,8 @@ def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]
 def _machine(value: str) -> str:
     """The host of `host:port`; a bare v6 address stays."""
     host, _, port = value.rpartition(":")
-    return host.strip("[]") if host and port.isdigit() and (":" not in host or host.startswith("[")) else value
+    return (
+        host.strip("[]")
+        if host and port.isdigit() and (":" not in host or host.startswith("["))
+        else value
+    )

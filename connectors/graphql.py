@@ -1,8 +1,9 @@
-"""GraphQL for connectors: fixed query documents and nothing else, over the same pace, deadline and byte budget.
+"""GraphQL for connectors: fixed query documents and nothing else, over the same pace, deadline and
+byte budget.
 
-GraphQL needs POST, and with POST a server would also take mutations. So a document is a constant that is checked when
-it is made (one query, no other operation), values travel as variables, and the HTTP client refuses every request that
-is not POST to the one address with one of these documents.
+GraphQL needs POST, and with POST a server would also take mutations. So a document is a constant
+that is checked when it is made (one query, no other operation), values travel as variables, and the
+HTTP client refuses every request that is not POST to the one address with one of these documents.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ T = TypeVar("T")
 
 _QUERY = re.compile(r"query [A-Z][A-Za-z]{0,60}\b")
 _OTHER_OPERATION = re.compile(r"\b(?:mutation|subscription)\b|[\"'#@]|\bquery\b", re.I)
-"""Besides other operations: strings, comments and directives, so that nothing can hide in a document."""
+"""Besides other operations: strings, comments and directives, so that nothing can hide in a
+document."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,14 @@ class GraphQLReads:
         try:
             body = msgspec.json.decode(request.content, type=_Body)
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise ConnectorError(self.vendor, request.method, "a connector sends its own queries only") from error
+            raise ConnectorError(
+                self.vendor, request.method, "a connector sends its own queries only"
+            ) from error
         known = request.method == "POST" and str(request.url) == self.base_url + self._path
         if not known or body.query not in self._texts:
-            raise ConnectorError(self.vendor, request.method, "a connector sends its own queries only")
+            raise ConnectorError(
+                self.vendor, request.method, "a connector sends its own queries only"
+            )
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,7 +133,9 @@ class GraphQLSession(HttpSession):
         self._path = path
         self._wait_until = 0.0
 
-    async def get(self, path: str, params: list[tuple[str, str]] | None = None, *, type: type[T]) -> T:
+    async def get(
+        self, path: str, params: list[tuple[str, str]] | None = None, *, type: type[T]
+    ) -> T:
         """Refused: there is nothing but queries here."""
         raise ConnectorError(self._vendor, path, "a connector sends its own queries only")
 
@@ -135,7 +143,9 @@ class GraphQLSession(HttpSession):
         """The data of the answer, decoded as `type`. Raises ConnectorError, BudgetExceeded."""
         pause = self._wait_until - time.monotonic()
         if pause > self.deadline.remaining:
-            raise ConnectorError(self._vendor, query.name, "the rate limit is used up", status=429, retryable=True)
+            raise ConnectorError(
+                self._vendor, query.name, "the rate limit is used up", status=429, retryable=True
+            )
         await asyncio.sleep(max(0.0, pause))
         body = msgspec.json.encode(_Body(query.text, dict(variables))).decode()
         answer = await self._answer(query.name, [("body", body)])
@@ -147,13 +157,21 @@ class GraphQLSession(HttpSession):
             found = msgspec.json.decode(answer.body, type=_Answer)
             if found.errors:
                 said = short(found.errors[0].message) or "no reason given"
-                raise ConnectorError(self._vendor, query.name, f"the query was not answered: {said}")
-            require(bytes(found.data) != b"null", self._vendor, query.name, "the answer holds no data")
+                raise ConnectorError(
+                    self._vendor, query.name, f"the query was not answered: {said}"
+                )
+            require(
+                bytes(found.data) != b"null", self._vendor, query.name, "the answer holds no data"
+            )
             return msgspec.json.decode(found.data, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             problem = f"the answer is not understood: {short(str(error))}"
             raise ConnectorError(self._vendor, query.name, problem) from error
 
-    def _stream(self, path: str, params: list[tuple[str, str]]) -> AbstractAsyncContextManager[httpx.Response]:
+    def _stream(
+        self, path: str, params: list[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[httpx.Response]:
         headers = {"Content-Type": "application/json"}
-        return self._client.stream("POST", self._base_url + self._path, content=params[0][1], headers=headers)
+        return self._client.stream(
+            "POST", self._base_url + self._path, content=params[0][1], headers=headers
+        )

@@ -1,10 +1,12 @@
-"""The one way to fetch an address that somebody else wrote: from hosts that the settings name, and only outward.
+"""The one way to fetch an address that somebody else wrote: from hosts that the settings name, and
+only outward.
 
-Every address, and each one that a redirect leads to, passes the same checks: https (plain http where the settings say
-so for that host), a host and port of the allow-list, and every IP address that the host's name has now is public or of
-a network that the settings open. The connection goes to the very address that was checked, so that a name which changes
-its mind between the check and the connection (DNS rebinding) gains nothing; the certificate is still the host's.
-No cookies, no credentials, no proxy of the environment.
+Every address, and each one that a redirect leads to, passes the same checks: https (plain http
+where the settings say so for that host), a host and port of the allow-list, and every IP address
+that the host's name has now is public or of a network that the settings open. The connection goes
+to the very address that was checked, so that a name which changes its mind between the check and
+the connection (DNS rebinding) gains nothing; the certificate is still the host's. No cookies, no
+credentials, no proxy of the environment.
 """
 
 from __future__ import annotations
@@ -40,15 +42,19 @@ NEVER: tuple[Network, ...] = tuple(
         ipaddress.ip_network,
         (
             "0.0.0.0/8",
-            "169.254.0.0/16",  # link-local; the metadata services of AWS, Azure, Google and others: 169.254.169.254
+            # Link-local; the metadata services of AWS, Azure, Google and others: 169.254.169.254.
+            "169.254.0.0/16",
             "192.0.0.0/24",  # IETF protocol assignments; Oracle's metadata service: 192.0.0.192
             "100.100.100.200/32",  # Alibaba's metadata service
             "168.63.129.16/32",  # Azure's host, a public address
             "224.0.0.0/4",
             "240.0.0.0/4",
-            "::/96",  # unspecified, loopback aside, and IPv4-compatible (RFC 4291 section 2.5.5.1, deprecated)
+            # Unspecified, loopback aside, and IPv4-compatible (RFC 4291 section 2.5.5.1,
+            # deprecated).
+            "::/96",
             "2001::/32",  # Teredo
-            "2002::/16",  # 6to4: bits 16 to 47 are an IPv4 address (RFC 3056; out of use by RFC 7526)
+            # 6to4: bits 16 to 47 are an IPv4 address (RFC 3056; out of use by RFC 7526).
+            "2002::/16",
             "64:ff9b:1::/48",  # local NAT64 (RFC 8215): what it leads to cannot be told
             "fd00:ec2::/32",  # AWS's services on IPv6
             "fe80::/10",
@@ -57,7 +63,8 @@ NEVER: tuple[Network, ...] = tuple(
         ),
     )
 )
-"""Not to be opened by any setting: places that answer with credentials, and addresses that hide another."""
+"""Not to be opened by any setting: places that answer with credentials, and addresses that hide
+another."""
 _LOOPBACK6 = ipaddress.ip_address("::1")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_][a-z0-9_-]{0,62})*")
 _ENTRY = re.compile(r"(?:(https?)://)?(\*\.)?([^:/\s*]+)(?::(\d{1,5}))?")
@@ -67,7 +74,8 @@ _URL = re.compile(r"(https?)://([^/?#\\@\s%]+)([/?][^\s\\]*)?(?:#.*)?", re.IGNOR
 
 @dataclass(frozen=True)
 class AllowedHost:
-    """One entry of an allow-list: a host, or with `*.` all names below it (not it itself), at one port."""
+    """One entry of an allow-list: a host, or with `*.` all names below it (not it itself), at one
+    port."""
 
     host: str
     below: bool = False
@@ -76,10 +84,13 @@ class AllowedHost:
 
     @classmethod
     def read(cls, entry: str, key: str) -> AllowedHost:
-        """`traces.example`, `*.traces.example`, `traces.example:8443` or `http://minio:9000`. Raises SettingsError."""
+        """`traces.example`, `*.traces.example`, `traces.example:8443` or `http://minio:9000`.
+        Raises SettingsError."""
         found = _ENTRY.fullmatch(entry.strip().lower())
         if found is None or not _HOST.fullmatch(found[3]):
-            raise SettingsError(key, f"{entry[:80]!r} is no host, such as traces.example or *.traces.example:8443")
+            raise SettingsError(
+                key, f"{entry[:80]!r} is no host, such as traces.example or *.traces.example:8443"
+            )
         scheme = found[1] or "https"
         port = int(found[4]) if found[4] else 443 if scheme == "https" else 80
         if not 0 < port < 65_536:
@@ -91,7 +102,9 @@ class AllowedHost:
         """As the settings write it."""
         host = f"*.{self.host}" if self.below else self.host
         usual = 443 if self.scheme == "https" else 80
-        return f"{'' if self.scheme == 'https' else 'http://'}{host}{'' if self.port == usual else f':{self.port}'}"
+        scheme = "" if self.scheme == "https" else "http://"
+        port = "" if self.port == usual else f":{self.port}"
+        return f"{scheme}{host}{port}"
 
     def allows(self, target: Target) -> bool:
         """Whether this entry opens the target."""
@@ -117,12 +130,17 @@ class Target:
     def authority(self) -> str:
         """Host, and the port where it is not the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
+        return (
+            host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
+        )
 
 
 def read_target(url: str) -> Target:
-    """Take an address apart. Raises ValueError with the reason for anything that two readers could read differently."""
-    found = _URL.fullmatch(url) if len(url) <= MAX_URL and url.isascii() and url.isprintable() else None
+    """Take an address apart. Raises ValueError with the reason for anything that two readers could
+    read differently."""
+    found = (
+        _URL.fullmatch(url) if len(url) <= MAX_URL and url.isascii() and url.isprintable() else None
+    )
     if found is None:
         raise ValueError("is no plain https address")
     scheme, authority, path = found[1].lower(), found[2].lower(), found[3] or "/"
@@ -139,11 +157,14 @@ def read_target(url: str) -> Target:
 
 
 def why_not(address: Address, networks: Sequence[Network]) -> str | None:
-    """Why an IP address may not be connected to; None when it may. `networks`: private ones that are open."""
+    """Why an IP address may not be connected to; None when it may. `networks`: private ones that
+    are open."""
     inner = _inner(address)
     if inner is not None:
         return why_not(inner, networks)
-    if address != _LOOPBACK6 and any(address in network for network in NEVER if network.version == address.version):
+    if address != _LOOPBACK6 and any(
+        address in network for network in NEVER if network.version == address.version
+    ):
         return "an address of the machine's own surroundings"
     if any(address in network for network in networks if network.version == address.version):
         return None
@@ -169,7 +190,8 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Guard:
-    """What may be fetched: the allow-list, private networks that are open, and how names are resolved."""
+    """What may be fetched: the allow-list, private networks that are open, and how names are
+    resolved."""
 
     vendor: str
     hosts: Sequence[AllowedHost]
@@ -178,23 +200,31 @@ class Guard:
     verify: ssl.SSLContext | bool = field(default=True, repr=False)
 
     def target(self, url: str) -> Target:
-        """The address, if its host is one of the allow-list. Raises ConnectorError saying why not."""
+        """The address, if its host is one of the allow-list. Raises ConnectorError saying why
+        not."""
         try:
             target = read_target(url)
         except ValueError as error:
             raise self._refused(url, str(error)) from None
         if not any(entry.allows(target) for entry in self.hosts):
-            raise self._refused(url, f"{target.scheme}://{target.authority} is not among the allowed hosts")
+            raise self._refused(
+                url, f"{target.scheme}://{target.authority} is not among the allowed hosts"
+            )
         return target
 
     async def address(self, target: Target) -> str:
-        """An address of the host that may be connected to; every address that it has must be one."""
+        """An address of the host that may be connected to; every address that it has must be
+        one."""
         try:
             async with asyncio.timeout(RESOLVE_S):
                 found = await self.resolve(target.host, target.port)
-            addresses = [ipaddress.ip_address(one.partition("%")[0]) for one in dict.fromkeys(found)]
+            addresses = [
+                ipaddress.ip_address(one.partition("%")[0]) for one in dict.fromkeys(found)
+            ]
         except (OSError, TimeoutError, UnicodeError, ValueError) as error:
-            raise self._refused(target.url, f"{target.host} has no address ({type(error).__name__})") from error
+            raise self._refused(
+                target.url, f"{target.host} has no address ({type(error).__name__})"
+            ) from error
         if not addresses:
             raise self._refused(target.url, f"{target.host} has no address")
         for address in addresses:
@@ -204,7 +234,8 @@ class Guard:
 
     @asynccontextmanager
     async def open(self, url: str, deadline: Deadline) -> AsyncIterator[Opened]:
-        """The answer at an address, redirects followed under the same checks. Raises ConnectorError, BudgetExceeded."""
+        """The answer at an address, redirects followed under the same checks. Raises
+        ConnectorError, BudgetExceeded."""
         timeout = httpx.Timeout(READ_S, connect=CONNECT_S)
         async with httpx.AsyncClient(
             timeout=timeout, follow_redirects=False, trust_env=False, verify=self.verify
@@ -232,7 +263,9 @@ class Guard:
         except TimeoutError:
             raise deadline.exceeded() from None
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, UnicodeError) as error:
-            raise self._refused(target.url, f"no answer ({type(error).__name__})", retryable=True) from error
+            raise self._refused(
+                target.url, f"no answer ({type(error).__name__})", retryable=True
+            ) from error
 
     def _next(self, response: httpx.Response, target: Target) -> str:
         """Where a redirect leads: a whole address, or a path of the same host."""
@@ -247,10 +280,16 @@ class Guard:
             raise self._refused(target.url, problem_of(status), status=status)
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", ""):
-            raise self._refused(target.url, f"answered in an encoding that was not asked for: {short(encoding, 40)}")
+            raise self._refused(
+                target.url, f"answered in an encoding that was not asked for: {short(encoding, 40)}"
+            )
 
-    def _refused(self, url: str, problem: str, *, status: int | None = None, retryable: bool = False) -> ConnectorError:
-        return ConnectorError(self.vendor, without_query(url), problem, status=status, retryable=retryable)
+    def _refused(
+        self, url: str, problem: str, *, status: int | None = None, retryable: bool = False
+    ) -> ConnectorError:
+        return ConnectorError(
+            self.vendor, without_query(url), problem, status=status, retryable=retryable
+        )
 
 
 @dataclass(frozen=True)
@@ -282,19 +321,29 @@ class Opened:
             raise deadline.exceeded() from None
         except httpx.HTTPError as error:
             said = f"broke off after {got:,} bytes ({type(error).__name__})"
-            raise ConnectorError(self.vendor, without_query(self.target.url), said, retryable=True) from error
+            raise ConnectorError(
+                self.vendor, without_query(self.target.url), said, retryable=True
+            ) from error
 
 
 def without_query(url: str) -> str:
-    """An address as it may be shown: what stands in the query is often a signature that opens the file."""
+    """An address as it may be shown: what stands in the query is often a signature that opens the
+    file."""
     return short(re.split(r"[?#]", url, maxsplit=1)[0], 300)
 
 
 def _pinned(client: httpx.AsyncClient, target: Target, address: str) -> httpx.Request:
     """The request to that very address; name, certificate and Host header stay the host's own."""
     where = httpx.URL(target.url).copy_with(host=address)
-    headers = {"host": target.authority, "accept": "*/*", "accept-encoding": "identity", "user-agent": "faultline"}
-    return client.build_request("GET", where, headers=headers, extensions={"sni_hostname": target.host})
+    headers = {
+        "host": target.authority,
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "user-agent": "faultline",
+    }
+    return client.build_request(
+        "GET", where, headers=headers, extensions={"sni_hostname": target.host}
+    )
 
 
 def _split_port(authority: str) -> tuple[str, str]:

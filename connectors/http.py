@@ -1,6 +1,7 @@
 """HTTP for connectors: GET and nothing else, under a pace, a deadline and a byte budget.
 
-Redirects are not followed, payloads are never logged. Every failure is a ConnectorError or BudgetExceeded.
+Redirects are not followed, payloads are never logged. Every failure is a ConnectorError or
+BudgetExceeded.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request is made at most, and the first pause where the vendor names none (it then doubles)."""
+    """How often a request is made at most, and the first pause where the vendor names none (it then
+    doubles)."""
 
     attempts: int = 3
     pause_s: float = 0.5
@@ -58,7 +60,8 @@ class Answer:
 
 
 class ReadOnlyHttp:
-    """A vendor's HTTP API, of which only GET can be asked. One per connector; `open` gives one per collection."""
+    """A vendor's HTTP API, of which only GET can be asked. One per connector; `open` gives one per
+    collection."""
 
     def __init__(
         self,
@@ -122,15 +125,20 @@ class HttpSession:
         self._retries = retries
         self.deadline = deadline
 
-    async def get(self, path: str, params: list[tuple[str, str]] | None = None, *, type: type[T]) -> T:
-        """The answer to GET `path`, decoded from JSON as `type`. Raises ConnectorError, BudgetExceeded."""
+    async def get(
+        self, path: str, params: list[tuple[str, str]] | None = None, *, type: type[T]
+    ) -> T:
+        """The answer to GET `path`, decoded from JSON as `type`. Raises ConnectorError,
+        BudgetExceeded."""
         answer = await self._answer(path, params or [])
         if answer.status >= 400:
             raise self._refused(path, answer)
         try:
             return msgspec.json.decode(answer.body, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ConnectorError(self._vendor, path, f"the answer is not understood: {short(str(error))}") from error
+            raise ConnectorError(
+                self._vendor, path, f"the answer is not understood: {short(str(error))}"
+            ) from error
 
     async def _answer(self, path: str, params: list[tuple[str, str]]) -> Answer:
         for attempt in range(1, self._retries.attempts + 1):
@@ -173,21 +181,30 @@ class HttpSession:
                 raise self.deadline.exceeded() from None
             except httpx.TimeoutException as error:
                 self._pace.breaker.note(failed=True)
-                raise ConnectorError(self._vendor, path, "no answer in time", retryable=True) from error
+                raise ConnectorError(
+                    self._vendor, path, "no answer in time", retryable=True
+                ) from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 self._pace.breaker.note(failed=True)
                 problem = f"no answer ({type(error).__name__})"
                 raise ConnectorError(self._vendor, path, problem, retryable=True) from error
 
-    def _stream(self, path: str, params: list[tuple[str, str]]) -> AbstractAsyncContextManager[httpx.Response]:
-        return self._client.stream("GET", self._base_url + path, params=httpx.QueryParams(tuple(params)))
+    def _stream(
+        self, path: str, params: list[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        return self._client.stream(
+            "GET", self._base_url + path, params=httpx.QueryParams(tuple(params))
+        )
 
     async def _read(self, path: str, response: httpx.Response) -> bytes:
-        """Read and unpack chunk by chunk, so that neither a long answer nor a gzip bomb takes more than the budget."""
+        """Read and unpack chunk by chunk, so that neither a long answer nor a gzip bomb takes more
+        than the budget."""
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
             raise ConnectorError(
-                self._vendor, path, f"answered in an encoding that was not asked for: {short(encoding)}"
+                self._vendor,
+                path,
+                f"answered in an encoding that was not asked for: {short(encoding)}",
             )
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
         error_limit = ERROR_BODY if response.status_code >= 400 else None
@@ -200,15 +217,21 @@ class HttpSession:
                 if error_limit and len(body) > error_limit:
                     break
         except zlib.error as error:
-            raise ConnectorError(self._vendor, path, "the answer's compression is broken") from error
+            raise ConnectorError(
+                self._vendor, path, "the answer's compression is broken"
+            ) from error
         if unpack and not unpack.eof and not error_limit:
-            raise ConnectorError(self._vendor, path, "the answer ends in the middle", retryable=True)
+            raise ConnectorError(
+                self._vendor, path, "the answer ends in the middle", retryable=True
+            )
         return bytes(body)
 
     def _refused(self, path: str, answer: Answer) -> ConnectorError:
         said = _said(answer)
         problem = problem_of(answer.status) + (f": {said}" if said else "")
-        return ConnectorError(self._vendor, path, problem, status=answer.status, retryable=answer.status in RETRYABLE)
+        return ConnectorError(
+            self._vendor, path, problem, status=answer.status, retryable=answer.status in RETRYABLE
+        )
 
 
 _WORDS = {
@@ -229,12 +252,15 @@ def problem_of(status: int) -> str:
 
 
 def plain_url(url: str, vendor: str) -> str:
-    """The base URL without a trailing slash. Raises SettingsError when it carries credentials, a query or no host."""
+    """The base URL without a trailing slash. Raises SettingsError when it carries credentials, a
+    query or no host."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingsError(f"{vendor}.url", "must be a URL like https://host/path")
     if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"{vendor}.url", "must not carry a user name or password; use the token")
+        raise SettingsError(
+            f"{vendor}.url", "must not carry a user name or password; use the token"
+        )
     if parts.query or parts.fragment:
         raise SettingsError(f"{vendor}.url", "must not carry a query or fragment")
     return url.rstrip("/")
@@ -243,10 +269,14 @@ def plain_url(url: str, vendor: str) -> str:
 def retry_after(headers: Mapping[str, str], otherwise: float) -> float:
     """Seconds the vendor asks to wait (RFC 9110 section 10.2.3: seconds or a date), or `otherwise`.
 
-    Without Retry-After, the seconds of RateLimit-Reset where the limit is used up (docs.wandb.ai; IETF draft), or the
-    moment that Sentry names (docs.sentry.io, "Rate Limits": UTC epoch seconds).
+    Without Retry-After, the seconds of RateLimit-Reset where the limit is used up (docs.wandb.ai;
+    IETF draft), or the moment that Sentry names (docs.sentry.io, "Rate Limits": UTC epoch seconds).
     """
-    reset = headers.get("ratelimit-reset", "") if headers.get("ratelimit-remaining", "0").strip() == "0" else ""
+    reset = (
+        headers.get("ratelimit-reset", "")
+        if headers.get("ratelimit-remaining", "0").strip() == "0"
+        else ""
+    )
     text = headers.get("retry-after", reset).strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
@@ -264,7 +294,8 @@ def retry_after(headers: Mapping[str, str], otherwise: float) -> float:
 
 
 def short(text: str, limit: int = 160) -> str:
-    """Text of a vendor, made fit for one line of a report: printable characters only, and not many."""
+    """Text of a vendor, made fit for one line of a report: printable characters only, and not
+    many."""
     printable = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return printable if len(printable) <= limit else printable[: limit - 1] + "…"
 

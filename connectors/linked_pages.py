@@ -1,7 +1,9 @@
-"""GET in pages that follow one another by the Link header, under a rate limit whose end the vendor names as a moment.
+"""GET in pages that follow one another by the Link header, under a rate limit whose end the vendor
+names as a moment.
 
-Of a next link only the query is used: the path stays the one that was asked, so that no answer leads elsewhere.
-Link: RFC 8288. Rate limits: docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api and
+Of a next link only the query is used: the path stays the one that was asked, so that no answer
+leads elsewhere. Link: RFC 8288. Rate limits:
+docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api and
 docs.gitlab.com/administration/settings/user_and_ip_rate_limits.
 """
 
@@ -55,7 +57,8 @@ class RateLimit:
     until: float = field(default=0.0)
 
     def note(self, answer: Answer) -> float | None:
-        """Seconds to wait before the next request, where this answer says that the limit is used up."""
+        """Seconds to wait before the next request, where this answer says that the limit is used
+        up."""
         headers = answer.headers
         wait: float | None = None
         given = headers.get("retry-after", "").strip()
@@ -81,7 +84,8 @@ class LinkedHttp(ReadOnlyHttp):
     async def open(
         self, deadline: Deadline | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[LinkedSession]:
-        """A session with its own connections, deadline and byte budget; `headers` for this session alone."""
+        """A session with its own connections, deadline and byte budget; `headers` for this session
+        alone."""
         async with httpx.AsyncClient(
             headers={**self._headers, **(headers or {})},
             timeout=httpx.Timeout(self._timeouts.read_s, connect=self._timeouts.connect_s),
@@ -115,7 +119,9 @@ class LinkedSession(HttpSession):
         try:
             return Page(msgspec.json.decode(answer.body, type=type), answer.headers)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ConnectorError(self._vendor, path, f"the answer is not understood: {short(str(error))}") from error
+            raise ConnectorError(
+                self._vendor, path, f"the answer is not understood: {short(str(error))}"
+            ) from error
 
     async def pages(
         self, path: str, params: list[tuple[str, str]], *, type: type[list[T]], most_pages: int
@@ -159,12 +165,15 @@ def next_params(headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
 
 
 def _remaining(headers: Mapping[str, str]) -> int | None:
-    text = (headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining") or "").strip()
+    text = (
+        headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining") or ""
+    ).strip()
     return int(text[:9]) if text.isascii() and text.isdigit() else None
 
 
 def _reset(headers: Mapping[str, str]) -> float:
-    """Seconds until the limit's end, which is named in Unix time; counted from the vendor's own clock."""
+    """Seconds until the limit's end, which is named in Unix time; counted from the vendor's own
+    clock."""
     text = (headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or "").strip()
     if not (text.isascii() and text.isdigit()):
         return SECONDARY_S

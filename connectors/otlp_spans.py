@@ -1,7 +1,8 @@
 """Spans of OTLP's JSON as rows of the table `spans`, as Tempo and Jaeger's v3 API answer them.
 
-The format is opentelemetry.io/docs/specs/otlp (proto3 JSON, ids in hex); Tempo writes ids in base64, enumerations by
-name and, in its v1 API, `batches` for `resourceSpans` (grafana/tempo, pkg/tempopb).
+The format is opentelemetry.io/docs/specs/otlp (proto3 JSON, ids in hex); Tempo writes ids in
+base64, enumerations by name and, in its v1 API, `batches` for `resourceSpans` (grafana/tempo,
+pkg/tempopb).
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from connectors.http import short
 from connectors.service_names import ServiceNames
 
 KEPT = (
-    "http.request.method", "http.method", "http.route", "http.target", "url.path", "url.full", "http.url",
-    "http.response.status_code", "http.status_code", "rpc.service", "rpc.method", "rpc.grpc.status_code",
-    "db.system", "db.system.name", "db.namespace", "db.operation.name", "db.query.text", "db.statement",
-    "messaging.system", "messaging.destination.name", "server.address", "net.peer.name", "peer.service",
+    "http.request.method", "http.method", "http.route", "http.target", "url.path", "url.full",
+    "http.url",
+    "http.response.status_code", "http.status_code", "rpc.service", "rpc.method",
+    "rpc.grpc.status_code",
+    "db.system", "db.system.name", "db.namespace", "db.operation.name", "db.query.text",
+    "db.statement",
+    "messaging.system", "messaging.destination.name", "server.address", "net.peer.name",
+    "peer.service",
     "error.type", "exception.type", "exception.message", "otel.status_description",
 )  # fmt: skip
-"""Attributes of spans worth keeping (opentelemetry.io/docs/specs/semconv, current and former names)."""
+"""Attributes of spans worth keeping (opentelemetry.io/docs/specs/semconv, current and former
+names)."""
 OF_RESOURCE = (
-    "service.version", "deployment.environment.name", "deployment.environment", "host.name", "k8s.pod.name",
+    "service.version", "deployment.environment.name", "deployment.environment", "host.name",
+    "k8s.pod.name",
     "k8s.namespace.name", "k8s.node.name", "cloud.availability_zone", "cloud.region",
 )  # fmt: skip
 """Attributes of the process that sent the span."""
@@ -78,7 +85,8 @@ class Resource(msgspec.Struct):
 
 
 class ResourceSpans(msgspec.Struct):
-    """Spans of one process; `instrumentationLibrarySpans` is what older senders call `scopeSpans`."""
+    """Spans of one process; `instrumentationLibrarySpans` is what older senders call
+    `scopeSpans`."""
 
     resource: Resource | None = None
     scopeSpans: list[ScopeSpans] | None = None
@@ -129,11 +137,22 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> Row | None:
     operation = short(span.name or "", 200) or "unknown"
     us = max(0, end - start) / 1000
     parent = hex_id(span.parentSpanId or "", 8) or None
-    return trace_id, span_id, parent, service, operation, start, us, "error" if failed else "ok", attributes(kept)
+    return (
+        trace_id,
+        span_id,
+        parent,
+        service,
+        operation,
+        start,
+        us,
+        "error" if failed else "ok",
+        attributes(kept),
+    )
 
 
 def hex_id(given: str, length: int) -> str:
-    """An id of so many bytes in hex, read from hex or from base64; empty where it is neither, or all zeros."""
+    """An id of so many bytes in hex, read from hex or from base64; empty where it is neither, or
+    all zeros."""
     if given.endswith("="):  # 8 and 16 bytes in base64 always end so
         try:
             raw = base64.b64decode(given, validate=True) if len(given) <= 64 else b""
@@ -156,7 +175,9 @@ def texts(values: list[KeyValue] | None) -> dict[str, str]:
     """Attributes with simple values, as text."""
     found = {}
     for one in values or ():
-        value = next((v for v in (one.value or {}).values() if isinstance(v, (str, int, float, bool))), None)
+        value = next(
+            (v for v in (one.value or {}).values() if isinstance(v, (str, int, float, bool))), None
+        )
         if value is not None:
             found[one.key] = str(value)
     return found

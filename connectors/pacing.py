@@ -1,6 +1,7 @@
 """How fast, how many at once and how long a vendor may be asked.
 
-A pace is shared by all connectors of a process that speak to the same server, from any thread or event loop.
+A pace is shared by all connectors of a process that speak to the same server, from any thread or
+event loop.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from connectors.limits import Limits
 from connectors.watching import Asked, not_asked, watched
 
 BURST_S = 0.5
-"""So many seconds' requests may come at once. A vendor that counts by the second sees them and, a moment late, those
-from before: together no more than a second's."""
+"""So many seconds' requests may come at once. A vendor that counts by the second sees them and, a
+moment late, those from before: together no more than a second's."""
 NEARLY = 1e-9
 STANDSTILL_S = 0.25
 """Who wakes so much later than planned was kept waiting by the process or the machine."""
 RESERVE_S = 2.0
-"""Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived before time is up."""
+"""Kept back of a connector's deadline (a quarter of it at most), to hand over what has arrived
+before time is up."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class ByteBudget:
 class TokenBucket:
     """At most `rate` requests a second on average, and `burst` of them at once.
 
-    A token is taken in the moment in which it is used: one that was promised before a pause of this process would be
-    used together with those that came during the pause.
+    A token is taken in the moment in which it is used: one that was promised before a pause of this
+    process would be used together with those that came during the pause.
     """
 
     def __init__(self, rate: float, burst: int) -> None:
@@ -98,8 +100,8 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def stood_still(self, since: float, until: float) -> None:
-        """This process did nothing for that time (monotonic seconds): what it had sent before may not have left it yet,
-        so the time earns no tokens."""
+        """This process did nothing for that time (monotonic seconds): what it had sent before may
+        not have left it yet, so the time earns no tokens."""
         with self._lock:
             lost = until - max(since, self._stood_until)
             if until - since > STANDSTILL_S and lost > 0:
@@ -120,7 +122,8 @@ class TokenBucket:
 
 
 class Slots:
-    """At most `count` requests at once; those who wait are served in the order in which they came."""
+    """At most `count` requests at once; those who wait are served in the order in which they
+    came."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -128,7 +131,8 @@ class Slots:
         self._lock = threading.Lock()
 
     def claim(self) -> Future[None]:
-        """A slot, or the promise of one. Hand it back with `release`, whether or not it was granted."""
+        """A slot, or the promise of one. Hand it back with `release`, whether or not it was
+        granted."""
         slot: Future[None] = Future()
         with self._lock:
             if self._free > 0:
@@ -153,14 +157,17 @@ class Slots:
 
 FAILURES_TO_OPEN = 5
 OPEN_S = 20.0
-"""So many requests in a row without an answer, and the server is left alone for so long, then asked once: every
-investigation would wait for its own timeouts otherwise (Nygard, Release It!, "Circuit Breaker")."""
+"""So many requests in a row without an answer, and the server is left alone for so long, then asked
+once: every investigation would wait for its own timeouts otherwise (Nygard, Release It!, "Circuit
+Breaker")."""
 
 
 class Breaker:
     """Counts requests that got no answer, or an answer that says the server is broken."""
 
-    def __init__(self, vendor: str, server: str, failures: int = FAILURES_TO_OPEN, open_s: float = OPEN_S) -> None:
+    def __init__(
+        self, vendor: str, server: str, failures: int = FAILURES_TO_OPEN, open_s: float = OPEN_S
+    ) -> None:
         self._vendor = vendor
         self._server = server
         self._most = failures
@@ -170,7 +177,8 @@ class Breaker:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raise ConnectorError while the server is left alone. The first who asks after that is the one that tries."""
+        """Raise ConnectorError while the server is left alone. The first who asks after that is the
+        one that tries."""
         with self._lock:
             left = self._closed_at - time.monotonic()
             if self._failures >= self._most and left > 0:
@@ -187,7 +195,8 @@ class Breaker:
             return self._failures >= self._most and self._closed_at > time.monotonic()
 
     def note(self, *, failed: bool) -> None:
-        """Whether a request failed: no answer in time, a broken connection, a 5xx. A refusal is an answer."""
+        """Whether a request failed: no answer in time, a broken connection, a 5xx. A refusal is an
+        answer."""
         with self._lock:
             self._failures = self._failures + 1 if failed else 0
             if failed:
@@ -203,13 +212,16 @@ class Pace:
         self.turns = 0
         """Taken so far."""
         self.breaker = Breaker(vendor, server)
-        self._bucket = TokenBucket(limits.requests_per_s, max(1, round(limits.requests_per_s * BURST_S)))
+        self._bucket = TokenBucket(
+            limits.requests_per_s, max(1, round(limits.requests_per_s * BURST_S))
+        )
         self._slots = Slots(limits.concurrency)
 
     @asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[Asked]:
-        """Wait for a turn; what the server answers may be noted on what is given. Raises BudgetExceeded when it would
-        come after the deadline, ConnectorError while the server is left alone."""
+        """Wait for a turn; what the server answers may be noted on what is given. Raises
+        BudgetExceeded when it would come after the deadline, ConnectorError while the server is
+        left alone."""
         asked, slot = Asked(self.vendor), self._claimed()
         try:
             try:
@@ -272,15 +284,17 @@ class Pace:
 
 COLLECTIONS_PER_REQUEST = 2
 LEAST_COLLECTIONS = 4
-"""So many collections of one connector run at once for each request that it may have under way, and at least these:
-enough that no turn is left unused. More would each hold what they have so far in memory, and all end late."""
+"""So many collections of one connector run at once for each request that it may have under way, and
+at least these: enough that no turn is left unused. More would each hold what they have so far in
+memory, and all end late."""
 
 _collections: dict[str, Slots] = {}
 
 
 @asynccontextmanager
 async def collecting(connector: str, limits: Limits) -> AsyncIterator[None]:
-    """Wait until this connector may collect for one more investigation, in the order in which they came."""
+    """Wait until this connector may collect for one more investigation, in the order in which they
+    came."""
     most = max(LEAST_COLLECTIONS, COLLECTIONS_PER_REQUEST * limits.concurrency)
     with _paces_lock:
         slots = _collections.setdefault(connector, Slots(most))
@@ -297,7 +311,8 @@ _paces_lock = threading.Lock()
 
 
 def pace_of(vendor: str, server: str, limits: Limits) -> Pace:
-    """The pace shared by everybody in this process who asks that vendor's server; the first one's limits hold."""
+    """The pace shared by everybody in this process who asks that vendor's server; the first one's
+    limits hold."""
     with _paces_lock:
         return _paces.setdefault((vendor, server), Pace(limits, vendor, server))
 

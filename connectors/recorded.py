@@ -1,4 +1,5 @@
-"""A recorded case as the source of evidence: for the demo, and for trying things out. Nothing is sent anywhere.
+"""A recorded case as the source of evidence: for the demo, and for trying things out. Nothing is
+sent anywhere.
 
 The recorded evidence keeps its own source, query and link. label.json is never read.
 """
@@ -48,7 +49,15 @@ class RecordedConnector:
     """Brings all tables, evidence, gaps and trace files of one case folder, whatever is asked."""
 
     name = "recorded"
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes", "topology", "monitors", "traces")
+    kinds: tuple[EvidenceKind, ...] = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+        "traces",
+    )
 
     def __init__(self, case: Path, *, limits: Limits = LIMITS) -> None:
         self._case = case
@@ -59,7 +68,8 @@ class RecordedConnector:
         return read_case(self._case).alert
 
     def scope(self) -> Scope:
-        """The recorded windows: the times of a recorded case are not moved. Raises EvidenceError."""
+        """The recorded windows: the times of a recorded case are not moved. Raises
+        EvidenceError."""
         return read_case(self._case).scope
 
     async def collect(self, request: Request) -> Collected:
@@ -88,7 +98,12 @@ class RecordedConnector:
                 tables[name] = table
         copied = dict(_copied(case, files))
         unreadable = {m.kind for m in missing}
-        items = [i for e in case.evidence for i in _items(e, tables, copied) if i.kind not in unreadable - set(tables)]
+        items = [
+            i
+            for e in case.evidence
+            for i in _items(e, tables, copied)
+            if i.kind not in unreadable - set(tables)
+        ]
         return Collected(tables, tuple(items), tuple(missing))
 
     def _summary(self) -> str:
@@ -96,11 +111,15 @@ class RecordedConnector:
         rows = {name: read_table(self._case, name).height for name in SCHEMAS}
         held = [f"{count:,} rows of {name}" for name, count in rows.items() if count]
         held += [f"{len(case.trace_files)} trace files"] if case.trace_files else []
-        return f"recorded case {self._case.name}: {', '.join(held) or 'an alert alone'}; nothing is sent anywhere"
+        return (
+            f"recorded case {self._case.name}: {', '.join(held) or 'an alert alone'}; nothing "
+            f"is sent anywhere"
+        )
 
 
 def _copied(case: Case, files: Path) -> Iterator[tuple[str, int]]:
-    """Copy the case's trace files below `files`; yields names there and sizes. Links that lead out stay behind."""
+    """Copy the case's trace files below `files`; yields names there and sizes. Links that lead out
+    stay behind."""
     root = (case.path / "traces").resolve()
     for path in case.trace_files:
         if not path.resolve().is_relative_to(root):
@@ -112,8 +131,11 @@ def _copied(case: Case, files: Path) -> Iterator[tuple[str, int]]:
         yield name.as_posix(), target.stat().st_size
 
 
-def _items(evidence: Evidence, tables: dict[str, pl.DataFrame], copied: dict[str, int]) -> Iterator[Item]:
-    """The recorded entry as an item; one that stands for the whole traces folder becomes an item per file."""
+def _items(
+    evidence: Evidence, tables: dict[str, pl.DataFrame], copied: dict[str, int]
+) -> Iterator[Item]:
+    """The recorded entry as an item; one that stands for the whole traces folder becomes an item
+    per file."""
     if evidence.kind == "traces":
         name = (evidence.file or "").removeprefix("traces").lstrip("/")
         wanted = [f for f in copied if f == name or f.startswith(f"{name}/") or not name]

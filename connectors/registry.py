@@ -1,7 +1,7 @@
 """All connectors: one line each. Adding one is one new file with a `build`, and one line here.
 
-A connector's module is imported when its section of the settings holds something: importing all of them takes longer
-than starting the bot with two.
+A connector's module is imported when its section of the settings holds something: importing all of
+them takes longer than starting the bot with two.
 """
 
 from __future__ import annotations

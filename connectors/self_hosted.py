@@ -1,4 +1,5 @@
-"""Headers of servers that one runs oneself: a token as bearer or as Basic password, and the tenant."""
+"""Headers of servers that one runs oneself: a token as bearer or as Basic password, and the
+tenant."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ import base64
 from pydantic import SecretStr
 
 
-def headers(token: SecretStr | None, username: str | None = None, tenant: str | None = None) -> dict[str, str]:
-    """The headers of every request. With a user name the token is the password of Basic authentication (RFC 7617)."""
+def headers(
+    token: SecretStr | None, username: str | None = None, tenant: str | None = None
+) -> dict[str, str]:
+    """The headers of every request. With a user name the token is the password of Basic
+    authentication (RFC 7617)."""
     made = {}
     if token is not None and username:
         given = f"{username}:{token.get_secret_value()}".encode()

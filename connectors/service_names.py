@@ -1,4 +1,5 @@
-"""What services are called by systems that know them by a label: our name, or one of its aliases in the catalogue."""
+"""What services are called by systems that know them by a label: our name, or one of its aliases in
+the catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ class ServiceNames:
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
         self._aliases = {ours: tuple(names) for ours, names in (aliases or {}).items()}
-        self._ours = {name.casefold(): ours for ours, names in self._aliases.items() for name in (*names, ours)}
+        self._ours = {
+            name.casefold(): ours
+            for ours, names in self._aliases.items()
+            for name in (*names, ours)
+        }
 
     @classmethod
     def of_catalogue(cls, services: Mapping[str, CatalogueEntry]) -> ServiceNames:
@@ -42,7 +47,8 @@ class ServiceNames:
 
 
 def in_scope(request: Request, most: int) -> tuple[list[str], int]:
-    """Our names of the services to ask about, the alert's own first, and how many more there are."""
+    """Our names of the services to ask about, the alert's own first, and how many more there
+    are."""
     named = [s for s in (request.alert.service, *request.scope.services) if s]
     wanted = list(dict.fromkeys(named))
     return wanted[:most], max(0, len(wanted) - most)

@@ -27,7 +27,8 @@ class Asked:
     waited_s: float = 0.0
     took_s: float = 0.0
     status: int | None = None
-    """What the server answered; None where it did not, or where the vendor's client does not say."""
+    """What the server answered; None where it did not, or where the vendor's client does not
+    say."""
     failed: bool = False
     not_asked: NotAsked | None = None
 
@@ -46,7 +47,8 @@ _watches: list[Watch] = []
 
 
 def watch(told: Watch) -> None:
-    """From now on tell `told` of every request of this process; it must be quick and must not raise."""
+    """From now on tell `told` of every request of this process; it must be quick and must not
+    raise."""
     if told not in _watches:
         _watches.append(told)
 

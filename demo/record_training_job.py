@@ -1,8 +1,9 @@
-"""Record a case folder from a real distributed training job: `python -m demo.record_training_job slow-rank`.
+"""Record a case folder from a real distributed training job: `python -m demo.record_training_job
+slow-rank`.
 
-The job runs four DDP ranks on this machine. After the baseline, `slow-rank` moves one rank's shard out of the node
-cache; `healthy-training` injects nothing and sets the alert's objective below what the job has always taken. Needs
-torch 2.13 (demo/README.md).
+The job runs four DDP ranks on this machine. After the baseline, `slow-rank` moves one rank's shard
+out of the node cache; `healthy-training` injects nothing and sets the alert's objective below what
+the job has always taken. Needs torch 2.13 (demo/README.md).
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from demo.recorded_case import SLOW_RANK, STORIES, Recording, Story, write_case
 from demo.training_job import LOG_EVERY, WORLD_SIZE, run_rank, shard_of
 
 STORE_LATENCY_S = 0.008
-"""What one GET from the object store takes at least; a same-region object store answers in 5-20 ms."""
+"""What one GET from the object store takes at least; a same-region object store answers in 5-20
+ms."""
 WARMUP_S, BASELINE_S, PROFILE_AFTER_S, END_AFTER_S = 15.0, 120.0, 35.0, 75.0
 ALERT_OVER_S = 15.0
 """The alert rule looks at the mean step time over so long."""
 OBJECTIVE_OF_BASELINE, MISTAKEN_OBJECTIVE_OF_BASELINE = 1.6, 0.8
-"""The step time objective as a multiple of the baseline's median; below 1 it fires on a healthy job."""
+"""The step time objective as a multiple of the baseline's median; below 1 it fires on a healthy
+job."""
 
 
 class ObjectStore(BaseHTTPRequestHandler):
@@ -116,11 +119,14 @@ def watch(run: Recording, since: int) -> None:
     if now - since >= ALERT_OVER_S * 1e9 and recent and fmean(recent) > run.objective_ms:
         run.alerted, run.observed_ms = now, round(fmean(recent), 1)
     if now - since > 120e9 and not run.alerted:
-        raise SystemExit("the alert rule did not fire within two minutes: record again on a quieter machine")
+        raise SystemExit(
+            "the alert rule did not fire within two minutes: record again on a quieter machine"
+        )
 
 
 def order(run: Recording, what: str) -> None:
-    """Tell the ranks at which step to act: far enough ahead that each has read the order by then."""
+    """Tell the ranks at which step to act: far enough ahead that each has read the order by
+    then."""
     latest = max(int(run.rows(rank)[-1]["step"]) for rank in range(WORLD_SIZE))
     file = run.folder / "plan.json"
     plan = json.loads(file.read_text()) if file.exists() else {}
@@ -155,7 +161,9 @@ def main() -> None:
     """Record one story into demo/cases/<name>."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("story", choices=sorted(STORIES))
-    parser.add_argument("--out", type=Path, help="case folder to write (default: demo/cases/<story>)")
+    parser.add_argument(
+        "--out", type=Path, help="case folder to write (default: demo/cases/<story>)"
+    )
     asked = parser.parse_args()
     out = asked.out or Path(__file__).parent / "cases" / asked.story
     record(STORIES[asked.story], out)

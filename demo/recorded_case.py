@@ -1,8 +1,8 @@
 """From what a recorded run measured to a case folder.
 
-Nothing is edited but names of this machine: host names become `trainer-0`, trace names lose their folder. The change
-list is part of the story: the entry that moves the shard (or the objective) bears the time at which the run did it;
-the others are invented company for it, at fixed offsets.
+Nothing is edited but names of this machine: host names become `trainer-0`, trace names lose their
+folder. The change list is part of the story: the entry that moves the shard (or the objective)
+bears the time at which the run did it; the others are invented company for it, at fixed offsets.
 """
 
 from __future__ import annotations
@@ -65,14 +65,20 @@ class Recording:
 STORIES = {
     s.name: s
     for s in (
-        Story("slow-rank", fault=True, change="cfg-4127", decoys=("cfg-4119", "deploy-882", "deploy-884", "flag-301")),
+        Story(
+            "slow-rank",
+            fault=True,
+            change="cfg-4127",
+            decoys=("cfg-4119", "deploy-882", "deploy-884", "flag-301"),
+        ),
         Story("healthy-training", fault=False, change="mon-77", decoys=("deploy-882", "flag-301")),
     )
 }
 
 
 def write_case(story: Story, run: Recording, out: Path) -> None:
-    """Write the whole case folder, replacing one that is there; refuse to leave this machine's names in it."""
+    """Write the whole case folder, replacing one that is there; refuse to leave this machine's
+    names in it."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     alert, scope = alert_of(run), scope_of(run)
@@ -111,7 +117,8 @@ def alert_of(run: Recording) -> Alert:
 
 
 def scope_of(run: Recording) -> Scope:
-    """The incident from shortly before the alert to the end of the recording, against all of the run before it."""
+    """The incident from shortly before the alert to the end of the recording, against all of the
+    run before it."""
     start = moment(run.alerted) - INCIDENT_BEFORE_ALERT
     return Scope(
         incident=Window(start=start, end=moment(run.ended)),
@@ -139,14 +146,20 @@ def metrics_of(run: Recording) -> pl.DataFrame:
             point(at, JOB, "loss", sum(r["loss"] for r in same_step) / WORLD_SIZE),
             point(at, JOB, "samples_per_s", WORLD_SIZE * BATCH_SIZE / step_ms * 1e3),
         ]
-    table = pl.DataFrame(rows).with_columns(pl.from_epoch("time", time_unit="ns").dt.replace_time_zone("UTC"))
+    table = pl.DataFrame(rows).with_columns(
+        pl.from_epoch("time", time_unit="ns").dt.replace_time_zone("UTC")
+    )
     return table.filter(pl.col("time") >= moment(run.baseline_from))
 
 
-def point(at: int, service: str, signal: str, value: float, rank: int | None = None) -> dict[str, Any]:
+def point(
+    at: int, service: str, signal: str, value: float, rank: int | None = None
+) -> dict[str, Any]:
     """One metric row, to four decimals."""
     unit = {"loss": "1", "samples_per_s": "1/s"}.get(signal, "ms")
-    labels = {"job_name": JOB} if rank is None else {"job_name": JOB, "rank": str(rank), "host": HOST}
+    labels = (
+        {"job_name": JOB} if rank is None else {"job_name": JOB, "rank": str(rank), "host": HOST}
+    )
     return {
         "time": at,
         "service": service,
@@ -194,7 +207,13 @@ def changes_of(story: Story, run: Recording) -> pl.DataFrame:
         ("cfg-4119", JOB, "config", -118, "Raise the checkpoint interval from 500 to 1000 steps"),
         ("deploy-882", "eval-ranker", "deploy", -104, "eval-ranker 2.14.0: new held-out set"),
         ("flag-301", "feature-store", "flag", -61, "Turn on compact encoding for 10 % of reads"),
-        ("deploy-884", "metrics-gateway", "deploy", 20, "metrics-gateway 1.9.3: drop unused labels"),
+        (
+            "deploy-884",
+            "metrics-gateway",
+            "deploy",
+            20,
+            "metrics-gateway 1.9.3: drop unused labels",
+        ),
     ]
     rows = [moved if story.fault else objective]
     for id_, service, kind, offset, title in company:
@@ -210,7 +229,8 @@ def topology() -> pl.DataFrame:
 
 
 def keep_trace(run: Recording, rank: int, folder: Path) -> Path:
-    """Copy one rank's profiler trace; only the host's name and the trace's own path are replaced."""
+    """Copy one rank's profiler trace; only the host's name and the trace's own path are
+    replaced."""
     folder.mkdir(exist_ok=True)
     name = f"rank{rank}.pt.trace.json.gz"
     text = gzip.decompress((run.folder / name).read_bytes()).decode()
@@ -220,7 +240,9 @@ def keep_trace(run: Recording, rank: int, folder: Path) -> Path:
     return folder / name
 
 
-def evidence_of(tables: dict[str, pl.DataFrame], traces: list[Path], scope: Scope) -> list[Evidence]:
+def evidence_of(
+    tables: dict[str, pl.DataFrame], traces: list[Path], scope: Scope
+) -> list[Evidence]:
     """One item per table, and one for the traces."""
     window = Window(start=scope.baseline[0].start, end=scope.incident.end)
     asked: list[tuple[EvidenceKind, str]] = [
@@ -243,14 +265,28 @@ def evidence_of(tables: dict[str, pl.DataFrame], traces: list[Path], scope: Scop
     ]
     size = sum(t.stat().st_size for t in traces)
     query = f"profiler traces of {JOB}, {PROFILED_STEPS} steps on each of {WORLD_SIZE} ranks"
-    return [*items, Evidence(id="E5", kind="traces", source="recorded", query=query, file="traces", bytes=size)]
+    return [
+        *items,
+        Evidence(id="E5", kind="traces", source="recorded", query=query, file="traces", bytes=size),
+    ]
 
 
 def label_of(story: Story) -> dict[str, Any]:
     """The truth, which no investigation reads."""
-    common = {"dataset": "demo", "origin": f"demo/{story.name}", "decoys": list(story.decoys), "system": "training"}
+    common = {
+        "dataset": "demo",
+        "origin": f"demo/{story.name}",
+        "decoys": list(story.decoys),
+        "system": "training",
+    }
     if not story.fault:
-        return {**common, "subject": None, "verdict": "no_active_incident", "change": "none", "fault": "none"}
+        return {
+            **common,
+            "subject": None,
+            "verdict": "no_active_incident",
+            "change": "none",
+            "fault": "none",
+        }
     return {
         **common,
         "subject": f"rank {SLOW_RANK}",
@@ -260,13 +296,15 @@ def label_of(story: Story) -> dict[str, Any]:
         "scope": "rank",
         "signals": ["data_ms"],
         "verdict": "cause_found",
-        "injected": f"shard-{SLOW_RANK} is read from an object store, one request per sample, and not from memory",
+        "injected": f"shard-{SLOW_RANK} is read from an object store, one request per sample, and "
+        f"not from memory",
         "fix": "put the shard back into the node cache",
     }
 
 
 def refuse_machine_names(out: Path) -> None:
-    """Fail, and remove the case, when anything in it names this machine, its user or its folders."""
+    """Fail, and remove the case, when anything in it names this machine, its user or its
+    folders."""
     names = [n.encode() for n in {socket.gethostname(), getpass.getuser()} if len(n) > 3]
     for file in (p for p in out.rglob("*") if p.is_file()):
         for content in contents_of(file):

@@ -1,7 +1,8 @@
-"""`faultline demo`: one recorded incident through the production path, on this machine, with no account and no key.
+"""`faultline demo`: one recorded incident through the production path, on this machine, with no
+account and no key.
 
-The bot runs as it does in production, as a process of its own. Slack and PagerDuty stand on loopback; the evidence
-comes from a recording of a real training job. Nothing else differs.
+The bot runs as it does in production, as a process of its own. Slack and PagerDuty stand on
+loopback; the evidence comes from a recording of a real training job. Nothing else differs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def run_demo(*, stay: bool, port: int = 0) -> int:
     with played(console, port=port) as incident:
         if stay:
             page = (incident.page, "bold cyan")
-            console.print(Text.assemble("The investigation's page: ", page, "   Ctrl-C ends the demo"))
+            console.print(
+                Text.assemble("The investigation's page: ", page, "   Ctrl-C ends the demo")
+            )
             _wait_for_interrupt()
     return 0
 
@@ -71,7 +74,10 @@ def run_demo(*, stay: bool, port: int = 0) -> int:
 def played(console: Console, *, port: int = 0) -> Iterator[Played]:
     """Start everything, fire the alert, show what happens; yields once the answer is there."""
     case = read_case(recorded_cases() / CASE)
-    with tempfile.TemporaryDirectory(prefix="faultline-demo-") as scratch, _vendors(case) as vendors:
+    with (
+        tempfile.TemporaryDirectory(prefix="faultline-demo-") as scratch,
+        _vendors(case) as vendors,
+    ):
         console.print(Text("Starting the bot on loopback ...", style="dim"))
         with BotProcess(Path(scratch), _settings(case, vendors), port=port) as bot:
             yield Played(vendors, _investigate(console, bot, vendors, case))
@@ -100,7 +106,10 @@ def _investigate(console: Console, bot: BotProcess, vendors: Vendors, case: Case
         raise FaultlineError(f"the bot refused its own webhook ({answer.status_code})")
     investigation = answer.json()["investigation_id"]
     console.print(
-        Text(f"  signed webhook acknowledged in {acknowledged * 1000:.0f} ms as {investigation}", style="dim")
+        Text(
+            f"  signed webhook acknowledged in {acknowledged * 1000:.0f} ms as {investigation}",
+            style="dim",
+        )
     )
     _show_progress(console, bot, investigation)
     _wait_for_replies(vendors)
@@ -136,7 +145,9 @@ def _server_sent_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, A
 def _wait_for_replies(vendors: Vendors) -> None:
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while time.monotonic() < deadline:
-        chart_shown = any(block.get("type") == "image" for post in vendors.slack.posts for block in post.blocks)
+        chart_shown = any(
+            block.get("type") == "image" for post in vendors.slack.posts for block in post.blocks
+        )
         if chart_shown and vendors.pagerduty.notes:
             return
         time.sleep(0.05)
@@ -146,16 +157,27 @@ def _wait_for_replies(vendors: Vendors) -> None:
 def _show_replies(console: Console, vendors: Vendors) -> None:
     post = vendors.slack.posts[0]
     message = SlackMessage(post.text, tuple(post.blocks))
-    console.print(Panel(to_terminal(message), title="Slack #incidents", title_align="left", border_style="cyan"))
+    console.print(
+        Panel(
+            to_terminal(message), title="Slack #incidents", title_align="left", border_style="cyan"
+        )
+    )
     note = Text(vendors.pagerduty.notes[0].content)
-    console.print(Panel(note, title=f"PagerDuty note on {INCIDENT}", title_align="left", border_style="green"))
+    console.print(
+        Panel(note, title=f"PagerDuty note on {INCIDENT}", title_align="left", border_style="green")
+    )
 
 
 @contextmanager
 def _vendors(case: Case) -> Iterator[Vendors]:
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     pagerduty = LoopbackPagerDuty()
-    alert = {"id": "A1", "type": "alert", "summary": case.alert.title, "body": {"details": dict(_details(case))}}
+    alert = {
+        "id": "A1",
+        "type": "alert",
+        "summary": case.alert.title,
+        "body": {"details": dict(_details(case))},
+    }
     pagerduty.open_incident(INCIDENT, case.alert.title, case.alert.service or "", alerts=[alert])
     slack_url, stop_slack = serve_in_thread(slack.app)
     pagerduty_url, stop_pagerduty = serve_in_thread(pagerduty.app)

@@ -1,7 +1,8 @@
 """The training job that the demo records: PyTorch DDP over gloo on CPU, one process per rank.
 
-Every rank trains on its own shard. Where a shard is read from is in `placement.json`, which the job reads again at
-every log interval: "node-cache" is this process's memory, "object-store" is one HTTP GET per sample.
+Every rank trains on its own shard. Where a shard is read from is in `placement.json`, which the job
+reads again at every log interval: "node-cache" is this process's memory, "object-store" is one HTTP
+GET per sample.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PHASES = ("data_ms", "forward_ms", "backward_ms", "optimizer_ms")
 
 def shard_of(rank: int) -> torch.Tensor:
     """The samples of one shard, (SHARD_SAMPLES, FEATURES) float32; the same bytes on every read."""
-    return torch.randn(SHARD_SAMPLES, FEATURES, generator=torch.Generator().manual_seed(1000 + rank))
+    return torch.randn(
+        SHARD_SAMPLES, FEATURES, generator=torch.Generator().manual_seed(1000 + rank)
+    )
 
 
 class Shard(IterableDataset[tuple[torch.Tensor, int]]):
@@ -58,7 +61,10 @@ class Shard(IterableDataset[tuple[torch.Tensor, int]]):
         while True:
             index = position % SHARD_SAMPLES
             mislabelled = torch.rand(1).item() < LABEL_NOISE
-            yield self._read(index), int(torch.randint(CLASSES, (1,))) if mislabelled else self._labels[index]
+            yield (
+                self._read(index),
+                int(torch.randint(CLASSES, (1,))) if mislabelled else self._labels[index],
+            )
             position += 1
 
     def _read(self, index: int) -> torch.Tensor:
@@ -68,7 +74,9 @@ class Shard(IterableDataset[tuple[torch.Tensor, int]]):
         started = time.perf_counter()
         with record_function("shard.read_object_store"):
             self._store.request("GET", f"/{self.name}/{index}")
-            sample = torch.frombuffer(bytearray(self._store.getresponse().read()), dtype=torch.float32)
+            sample = torch.frombuffer(
+                bytearray(self._store.getresponse().read()), dtype=torch.float32
+            )
         self.reads.append((time.perf_counter() - started) * 1e3)
         return sample
 
@@ -150,7 +158,10 @@ def _train(me: Rank, model: nn.Module, log: logging.Logger) -> None:
 
 
 def _one_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[list[torch.Tensor]], interval: Interval
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterator[list[torch.Tensor]],
+    interval: Interval,
 ) -> None:
     marks = [time.perf_counter()]
     inputs, labels = next(batches)
@@ -175,8 +186,15 @@ def _profiler(me: Rank, log: logging.Logger) -> profile:
         done.export_chrome_trace(str(me.folder / f"rank{me.rank}.pt.trace.json.gz"))
         log.info("profiler trace of %d steps written", PROFILED_STEPS)
 
-    schedule = torch.profiler.schedule(wait=0, warmup=PROFILER_WARMUP_STEPS, active=PROFILED_STEPS, repeat=1)
-    return profile(activities=[ProfilerActivity.CPU], schedule=schedule, on_trace_ready=keep, record_shapes=True)
+    schedule = torch.profiler.schedule(
+        wait=0, warmup=PROFILER_WARMUP_STEPS, active=PROFILED_STEPS, repeat=1
+    )
+    return profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule,
+        on_trace_ready=keep,
+        record_shapes=True,
+    )
 
 
 def _report(me: Rank, step: int, interval: Interval, shard: Shard, log: logging.Logger) -> None:
@@ -185,7 +203,9 @@ def _report(me: Rank, step: int, interval: Interval, shard: Shard, log: logging.
     with (me.folder / f"metrics_rank{me.rank}.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     if step % (4 * LOG_EVERY) == 0:
-        log.info("step: %d loss: %.4f step time: %.1f ms", step, means["loss"], means["step_time_ms"])
+        log.info(
+            "step: %d loss: %.4f step time: %.1f ms", step, means["loss"], means["step_time_ms"]
+        )
     if shard.reads:
         log.warning(
             "%s: %d samples not in the node cache, read from object store, mean %.1f ms each",
@@ -207,7 +227,11 @@ class _JsonLines(logging.Formatter):
     """One JSON object per line: time in ns since the epoch, level, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time_ns": int(record.created * 1e9), "level": record.levelname, "message": record.getMessage()}
+        line = {
+            "time_ns": int(record.created * 1e9),
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
         return json.dumps(line)
 
 

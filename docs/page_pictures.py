@@ -1,4 +1,5 @@
-"""Takes the documentation's pictures of the list, a finding and the accuracy page: made-up investigations, real pages.
+"""Takes the documentation's pictures of the list, a finding and the accuracy page: made-up
+investigations, real pages.
 
 python docs/page_pictures.py    needs chromium on PATH
 """
@@ -20,8 +21,16 @@ from tests.bot.web.serving import Server, Site, serving
 from tests.bot.web.traced_case import write_traced_case
 
 TOLD = (
-    ("checkout", "checkout p99 latency above 800 ms", "payment v412 shrank its database pool to 5 connections"),
-    ("search", "search error rate above 2 %", "search-index 7 lost its keys after the failover of its cache"),
+    (
+        "checkout",
+        "checkout p99 latency above 800 ms",
+        "payment v412 shrank its database pool to 5 connections",
+    ),
+    (
+        "search",
+        "search error rate above 2 %",
+        "search-index 7 lost its keys after the failover of its cache",
+    ),
     ("ledger", "ledger queue is growing", "ledger's disk was filled by debug logs since config-88"),
     (
         "pretrain-ranker",
@@ -34,13 +43,20 @@ VERDICTS = ("cause_found",) * 5 + ("recovered", "no_active_incident", "insuffici
 
 
 def fill(site: Site) -> str:
-    """Four months of investigations, two of three judged; gives the id of the one with a whole case."""
-    rnd, labels, now = random.Random(7), Labels(site.store.engine), datetime.now(UTC)  # noqa: S311  invented figures
+    """Four months of investigations, two of three judged; gives the id of the one with a whole
+    case."""
+    # Invented figures.
+    rnd, labels, now = random.Random(7), Labels(site.store.engine), datetime.now(UTC)  # noqa: S311
     for n in range(240):
         at = now - timedelta(hours=11 * n + rnd.random() * 9 + 1)
         service, title, headline = rnd.choice(TOLD)
         source = rnd.choice(("pagerduty", "datadog", "alertmanager"))
-        about = {"service": service, "title": title, "source": source, "labels": {"fingerprint": str(n)}}
+        about = {
+            "service": service,
+            "title": title,
+            "source": source,
+            "labels": {"fingerprint": str(n)},
+        }
         id_ = site.store.accept(ALERT.model_copy(update=about), now=at).investigation_id or ""
         verdict, confidence = rnd.choice(VERDICTS), round(min(0.97, rnd.gauss(0.75, 0.15)), 2)
         told = headline if verdict == "cause_found" else f"{service}: {verdict.replace('_', ' ')}"
@@ -48,11 +64,15 @@ def fill(site: Site) -> str:
         if n % 3:
             right = rnd.random() < confidence
             labels.write(
-                id_, right=right, cause="" if right else rnd.choice(("a change of DNS", "the database's disk", ""))
+                id_,
+                right=right,
+                cause="" if right else rnd.choice(("a change of DNS", "the database's disk", "")),
             )
     whole = site.investigate(ALERT)
     write_traced_case(site.cases / whole)
-    site.store.finish(whole, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    site.store.finish(
+        whole, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline
+    )
     return whole
 
 

@@ -42,7 +42,12 @@ FLAGS = [
 def photograph(url: str, name: str, width: int, height: int) -> None:
     """One PNG of a page."""
     with tempfile.TemporaryDirectory() as profile:
-        command = ["chromium", *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"]
+        command = [
+            "chromium",
+            *FLAGS,
+            f"--user-data-dir={profile}",
+            f"--window-size={width},{height}",
+        ]
         command += ["--virtual-time-budget=4000", f"--screenshot={IMAGES / name}", url]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
@@ -59,7 +64,9 @@ def trace_report(scratch: Path) -> tuple[JobReport, Path]:
 
 def terminal_page(report: JobReport) -> str:
     """The report as it stands on a terminal, as a page."""
-    console = Console(record=True, width=100, file=StringIO(), force_terminal=True, highlight=False, markup=False)
+    console = Console(
+        record=True, width=100, file=StringIO(), force_terminal=True, highlight=False, markup=False
+    )
     console.print("$ faultline trace traces/\n", style="dim")
     for part in report_parts(report, True, 100):
         console.print(part)

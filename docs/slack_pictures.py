@@ -1,4 +1,5 @@
-"""Takes the pictures of docs/slack.md: the recorded job's answer and what stands behind its buttons, from real blocks.
+"""Takes the pictures of docs/slack.md: the recorded job's answer and what stands behind its
+buttons, from real blocks.
 
 python docs/slack_pictures.py    needs chromium on PATH
 """
@@ -39,7 +40,13 @@ AT = datetime(2026, 11, 21, 5, 34, 49, tzinfo=UTC)
 HOST = "https://faultline.example.com"
 NAME = "20261121-053449-857a3c"
 CHART = "F000000001"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+]
 
 
 def photograph(html: str, name: str, width: int, height: int = 2400) -> None:
@@ -47,12 +54,19 @@ def photograph(html: str, name: str, width: int, height: int = 2400) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         page, shot = Path(scratch) / "page.html", Path(scratch) / "shot.png"
         page.write_text(html, encoding="utf-8")
-        command = ["chromium", *FLAGS, f"--user-data-dir={scratch}/profile", f"--window-size={width},{height}"]
+        command = [
+            "chromium",
+            *FLAGS,
+            f"--user-data-dir={scratch}/profile",
+            f"--window-size={width},{height}",
+        ]
         command += [f"--force-device-scale-factor={SCALE}", f"--screenshot={shot}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=300)
         with Image.open(shot) as taken:
             picture = taken.convert("RGB")
-    empty = Image.new("RGB", picture.size, picture.getpixel((picture.width - 1, picture.height - 1)))
+    empty = Image.new(
+        "RGB", picture.size, picture.getpixel((picture.width - 1, picture.height - 1))
+    )
     shown = ImageChops.difference(picture, empty).getbbox()
     bottom = min(picture.height, (shown[3] if shown else picture.height) + round(16 * SCALE))
     small = picture.crop((0, 0, picture.width, bottom)).quantize(
@@ -83,7 +97,9 @@ def an_investigation(replayed: Replayed, **more: object) -> Investigation:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def answer(replayed: Replayed, investigation: Investigation, standing: Standing, chart: str | None) -> SlackMessage:
+def answer(
+    replayed: Replayed, investigation: Investigation, standing: Standing, chart: str | None
+) -> SlackMessage:
     """The answer's message."""
     case = replayed.case
     page = f"{HOST}/investigations/{NAME}"
@@ -108,7 +124,10 @@ def storm(alert: Alert) -> tuple[GroupedAlert, ...]:
         ("Object store read latency above 50 ms: shard-2", "pretrain-ranker reads from it"),
         ("Checkpoint overdue: pretrain-ranker", "the same training job"),
         ("Ranker freshness SLO at risk", "ranker depends on pretrain-ranker"),
-        ("Training throughput below objective: pretrain-ranker-canary", "the same words, 40 s later"),
+        (
+            "Training throughput below objective: pretrain-ranker-canary",
+            "the same words, 40 s later",
+        ),
     )
     return tuple(
         GroupedAlert(alert.model_copy(update={"title": title}), f"{n:016x}", AT, why, repeats=n % 2)
@@ -126,7 +145,9 @@ def a_home(replayed: Replayed) -> Home:
         return replace(first, id=f"{at:%Y%m%d-%H%M%S}-0a1b2c", alert=alert, accepted_at=at, **more)  # type: ignore[arg-type]
 
     latest = [
-        earlier(-2, "checkout error ratio above 5 %", status="running", verdict=None, confidence=None),
+        earlier(
+            -2, "checkout error ratio above 5 %", status="running", verdict=None, confidence=None
+        ),
         first,
         earlier(95, "payments p99 latency above 800 ms", verdict="recovered", confidence=0.71),
         earlier(230, "disk of db-2 above 90 %", verdict="no_active_incident", confidence=0.64),
@@ -134,10 +155,19 @@ def a_home(replayed: Replayed) -> Home:
     ]
     said = Label(NAME, True, "", "ann (U0ANN)", AT)
     mute = Mute(
-        "f" * 16, "disk of db-2 above 90 %", AT, AT + timedelta(hours=8), "bob (U0BOB)", "being extended", 14, AT
+        "f" * 16,
+        "disk of db-2 above 90 %",
+        AT,
+        AT + timedelta(hours=8),
+        "bob (U0BOB)",
+        "being extended",
+        14,
+        AT,
     )
     names = ("store", "cases", "inbound", "prometheus", "kubernetes", "github", "replies", "model")
-    checks = [Check(n, True, "") for n in names] + [Check("loki", False, "cannot be reached (connection refused)")]
+    checks = [Check(n, True, "") for n in names] + [
+        Check("loki", False, "cannot be reached (connection refused)")
+    ]
     record = [RecordLevel(level=8, right=17, of=19), RecordLevel(level=6, right=7, of=10)]
     now = AT + timedelta(minutes=4)
     return Home(now, latest, {NAME: said}, 0, 1, checks, record, [mute], HOST)
@@ -150,9 +180,13 @@ def main() -> None:
     investigation = an_investigation(replayed)
     chart = decisive_chart(case, diagnosis)
     standing = Standing(note="send")
-    judged = Standing(label=Label(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update")
+    judged = Standing(
+        label=Label(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update"
+    )
     images = {CHART: chart} if chart else {}
-    photograph(to_html(answer(replayed, investigation, standing, CHART), images), "slack-answer.png", 720)
+    photograph(
+        to_html(answer(replayed, investigation, standing, CHART), images), "slack-answer.png", 720
+    )
     dark = to_html(answer(replayed, investigation, judged, CHART), images, dark=True)
     photograph(dark, "slack-answer-dark.png", 720)
     page = f"{HOST}/investigations/{NAME}"

@@ -18,10 +18,14 @@ def as_json(grades: Sequence[Grade], without: Sequence[str] = ()) -> dict[str, A
     return {
         "systems": {name: _figures(group) for name, group in systems.items()},
         "faults": {
-            name: {fault: _figures(part) for fault, part in by_fault(group).items()} for name, group in systems.items()
+            name: {fault: _figures(part) for fault, part in by_fault(group).items()}
+            for name, group in systems.items()
         },
         "overall": _figures(grades),
-        "reliability": {"answer": _bins(answer_pairs(grades)), "change": _bins(change_pairs(grades))},
+        "reliability": {
+            "answer": _bins(answer_pairs(grades)),
+            "change": _bins(change_pairs(grades)),
+        },
         "without": list(without),
         "cases": [_case(g) for g in grades],
     }

@@ -1,8 +1,9 @@
 """What all grades come to: accuracy by system and by fault, changes, calibration, cost.
 
-AC@k is the share of cases with a true subject among the first k causes; Avg@5 the mean of AC@1..5. Expected calibration
-error: answers in ten equal bins of the stated confidence, the mean distance of each bin's share of right answers from
-its mean confidence, weighted by size (Naeini et al., AAAI 2015).
+AC@k is the share of cases with a true subject among the first k causes; Avg@5 the mean of AC@1..5.
+Expected calibration error: answers in ten equal bins of the stated confidence, the mean distance of
+each bin's share of right answers from its mean confidence, weighted by size (Naeini et al., AAAI
+2015).
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ class Bin:
 
 @dataclass(frozen=True)
 class Figures:
-    """One group of cases. None where no case has what it is about; shares in [0, 1], times in CPU seconds.
+    """One group of cases. None where no case has what it is about; shares in [0, 1], times in CPU
+    seconds.
 
-    `n` cases have a true subject; `failed` of all have no answer. `decoys` counts cases whose first cause blames a
-    decoy, `decoys3` those that do in the first three. `ece` is about the answer, `ece_change` about the change named.
-    `ece_floor` is what a perfectly calibrated bot that states these confidences would show on so few cases.
+    `n` cases have a true subject; `failed` of all have no answer. `decoys` counts cases whose first
+    cause blames a decoy, `decoys3` those that do in the first three. `ece` is about the answer,
+    `ece_change` about the change named. `ece_floor` is what a perfectly calibrated bot that states
+    these confidences would show on so few cases.
     """
 
     cases: int
@@ -107,21 +110,33 @@ def by_fault(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
 
 def answer_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:
     """Stated confidence, and whether the answer was right."""
-    return [(g.confidence, g.right) for g in grades if g.confidence is not None and g.right is not None]
+    return [
+        (g.confidence, g.right) for g in grades if g.confidence is not None and g.right is not None
+    ]
 
 
 def change_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:
     """Stated confidence, and whether the change named (or "none") was right."""
-    return [(g.confidence, g.change_hit(1)) for g in grades if g.confidence is not None and g.culprit]
+    return [
+        (g.confidence, g.change_hit(1)) for g in grades if g.confidence is not None and g.culprit
+    ]
 
 
 def reliability(pairs: Sequence[tuple[float, bool]]) -> list[Bin]:
     """The bins that hold an answer, lowest first."""
     bins: dict[int, list[tuple[float, bool]]] = {}
     for confidence, right in pairs:
-        bins.setdefault(min(int(confidence * BINS + 1e-9), BINS - 1), []).append((confidence, right))
+        bins.setdefault(min(int(confidence * BINS + 1e-9), BINS - 1), []).append(
+            (confidence, right)
+        )
     return [
-        Bin(i / BINS, (i + 1) / BINS, len(b), sum(c for c, _ in b) / len(b), sum(r for _, r in b) / len(b))
+        Bin(
+            i / BINS,
+            (i + 1) / BINS,
+            len(b),
+            sum(c for c, _ in b) / len(b),
+            sum(r for _, r in b) / len(b),
+        )
         for i, b in sorted(bins.items())
     ]
 
@@ -134,13 +149,17 @@ def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
 
 
 def _calibrated_error(confidences: Sequence[float]) -> float | None:
-    """The mean error when each answer is right with just the probability it states: what chance alone gives."""
+    """The mean error when each answer is right with just the probability it states: what chance
+    alone gives."""
     if not confidences:
         return None
     stated = np.array(confidences)
     where = np.minimum((stated * BINS + 1e-9).astype(int), BINS - 1)
     right = np.random.default_rng(SEED).random((DRAWS, len(stated))) < stated
-    gaps = [np.abs((right[:, where == i] - stated[where == i]).sum(axis=1)) for i in sorted(set(where.tolist()))]
+    gaps = [
+        np.abs((right[:, where == i] - stated[where == i]).sum(axis=1))
+        for i in sorted(set(where.tolist()))
+    ]
     return float(np.sum(gaps, axis=0).mean() / len(stated))
 
 

@@ -1,9 +1,10 @@
 """One answer held against the truth.
 
-The place of the true subject among the causes gives AC@k, whatever the verdict. The *answer* is right when the verdict
-names a cause and the first cause is the true subject, or when the verdict is the label's own ("no active incident",
-"not enough evidence"): that is what the stated confidence is about. "No change is to blame" is decided by the first
-cause alone: further causes without a change are no second answer.
+The place of the true subject among the causes gives AC@k, whatever the verdict. The *answer* is
+right when the verdict names a cause and the first cause is the true subject, or when the verdict is
+the label's own ("no active incident", "not enough evidence"): that is what the stated confidence is
+about. "No change is to blame" is decided by the first cause alone: further causes without a change
+are no second answer.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ MAX_WHY = 400
 
 @dataclass(frozen=True)
 class Grade:
-    """One case: the truth, the answer, and what of it is right; None is what the label does not tell.
+    """One case: the truth, the answer, and what of it is right; None is what the label does not
+    tell.
 
-    `rank` is the place of the true subject among the causes, from 1; None when it is not among them.
+    `rank` is the place of the true subject among the causes, from 1; None when it is not among
+    them.
     """
 
     case: str
@@ -98,7 +101,9 @@ def grade(case: str, system: str, label: Label, diagnosis: Diagnosis, cpu_s: flo
         decoy_first=blamed[0] in decoys,
         cpu_s=cpu_s,
         answer_why=plain(causes[0].summary, MAX_WHY) if causes else "no cause is named",
-        truth_why=_for_the_truth(label.subject, diagnosis, causes) if label.subject and rank != 1 else "",
+        truth_why=_for_the_truth(label.subject, diagnosis, causes)
+        if label.subject and rank != 1
+        else "",
     )
 
 

@@ -1,4 +1,5 @@
-"""A case as it would be without some of its tables: a folder of links, so that nothing is copied."""
+"""A case as it would be without some of its tables: a folder of links, so that nothing is
+copied."""
 
 from __future__ import annotations
 
@@ -59,4 +60,6 @@ def _kept_evidence(text: bytes, hidden: Collection[str]) -> bytes:
         return text
     if not isinstance(entries, list):
         return text
-    return json.dumps([e for e in entries if not (isinstance(e, dict) and e.get("kind") in hidden)]).encode()
+    return json.dumps(
+        [e for e in entries if not (isinstance(e, dict) and e.get("kind") in hidden)]
+    ).encode()

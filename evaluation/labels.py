@@ -17,7 +17,8 @@ _SYSTEM = re.compile(r"(.+?)(?:[-_. ]\d+(?=[-_. ]|$)|(?<=[^\d])\d+$)")
 
 
 class Label(Frozen):
-    """What is known of a case; whatever is absent is not graded. `decoys` are changes that are not to blame."""
+    """What is known of a case; whatever is absent is not graded. `decoys` are changes that are not
+    to blame."""
 
     subject: str | None = None
     fault: str | None = None
@@ -35,7 +36,13 @@ class Label(Frozen):
         """The fault, in the label's own word, else whether a change is to blame."""
         if self.fault:
             return self.fault
-        return "unnamed" if not self.change else "no change" if self.change == NO_CHANGE else "a change"
+        return (
+            "unnamed"
+            if not self.change
+            else "no change"
+            if self.change == NO_CHANGE
+            else "a change"
+        )
 
 
 def read_label(folder: Path) -> Label | None:
@@ -47,12 +54,15 @@ def read_label(folder: Path) -> Label | None:
         return Label.model_validate(json.loads(file.read_bytes()))
     except ValidationError as error:
         first = error.errors()[0]
-        raise EvidenceError(file.name, f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from error
+        raise EvidenceError(
+            file.name, f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}"
+        ) from error
     except (ValueError, OSError, RecursionError) as error:
         raise EvidenceError(file.name, f"is not readable JSON ({error})") from error
 
 
 def system_of(name: str) -> str:
-    """The folder's name up to its number: "train-ticket-07" is of "train-ticket"; all of it without a number."""
+    """The folder's name up to its number: "train-ticket-07" is of "train-ticket"; all of it without
+    a number."""
     found = _SYSTEM.match(name)
     return found[1] if found else name

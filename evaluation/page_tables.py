@@ -1,6 +1,7 @@
 """The tables of docs/accuracy.md, as Markdown; and putting them into the page between their marks.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`: what lies between is replaced, all else is kept.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`: what lies between is replaced, all
+else is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from analysis.errors import EvidenceError
 from analysis.wording.phrases import plain
-from evaluation.figures import Figures, answer_pairs, by_fault, by_system, change_pairs, figures, reliability
+from evaluation.figures import (
+    Figures,
+    answer_pairs,
+    by_fault,
+    by_system,
+    change_pairs,
+    figures,
+    reliability,
+)
 from evaluation.grading import Grade
 from evaluation.terminal import bin_cells, shown
 from evaluation.transfer import leave_one_out
@@ -21,7 +30,8 @@ MAX_WHY = 220
 
 
 def fill(page: str, tables: Mapping[str, str]) -> str:
-    """The page with those tables in their places. Raises EvidenceError for one that has no place."""
+    """The page with those tables in their places. Raises EvidenceError for one that has no
+    place."""
     places = {name for _, name, _ in _PLACE.findall(page)}
     for name in tables:
         if name not in places:
@@ -37,12 +47,33 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def systems(grades: Sequence[Grade]) -> str:
     """Accuracy, changes, calibration and cost of each system."""
-    headings = ("system", "cases", "AC@1", "AC@3", "AC@5", "Avg@5", "change @1", "@3", "decoys", "answer right")
+    headings = (
+        "system",
+        "cases",
+        "AC@1",
+        "AC@3",
+        "AC@5",
+        "Avg@5",
+        "change @1",
+        "@3",
+        "decoys",
+        "answer right",
+    )
     rows = []
     for name, f in _groups(grades):
         changes = (shown(f.change1), shown(f.change3), _decoys(f))
         trust = (shown(f.answers_right), shown(f.ece), shown(f.ece_floor))
-        rows.append([_text(name), str(f.n), *_accuracy(f), *changes, *trust, shown(f.cpu_s), shown(f.cpu_max_s)])
+        rows.append(
+            [
+                _text(name),
+                str(f.n),
+                *_accuracy(f),
+                *changes,
+                *trust,
+                shown(f.cpu_s),
+                shown(f.cpu_max_s),
+            ]
+        )
     return table((*headings, "ECE", "ECE by chance", "CPU s", "most"), rows)
 
 
@@ -61,14 +92,19 @@ def ablation(full: Sequence[Grade], without: Mapping[str, Sequence[Grade]]) -> s
     """AC@1 and Avg@5 of each system with all tables, and what each hidden table takes away."""
     names = list(by_system(full))
     rows = [["all tables", *_ablation_cells(full, names)]]
-    rows += [[f"without {hidden}", *_ablation_cells(grades, names)] for hidden, grades in without.items()]
+    rows += [
+        [f"without {hidden}", *_ablation_cells(grades, names)] for hidden, grades in without.items()
+    ]
     return table(("", *(_text(name) for name in names), "change @1"), rows)
 
 
 def verdicts(grades: Sequence[Grade]) -> str:
     """How often each verdict was given."""
     kinds = sorted({str(g.verdict) for g in grades if g.verdict})
-    rows = [[_text(name), *(str(f.verdicts.get(kind, 0)) for kind in kinds)] for name, f in _groups(grades)]
+    rows = [
+        [_text(name), *(str(f.verdicts.get(kind, 0)) for kind in kinds)]
+        for name, f in _groups(grades)
+    ]
     return table(("system", *(kind.replace("_", " ") for kind in kinds)), rows)
 
 
@@ -89,7 +125,9 @@ def carried_over(grades: Sequence[Grade]) -> str:
         [_text(t.system), str(t.n), shown(t.stated), shown(t.from_others), shown(t.from_itself)]
         for t in leave_one_out(grades)
     ]
-    return table(("system", "answers", "ECE as stated", "refitted on the others", "refitted on itself"), rows)
+    return table(
+        ("system", "answers", "ECE as stated", "refitted on the others", "refitted on itself"), rows
+    )
 
 
 def failures(grades: Sequence[Grade]) -> str:
@@ -101,7 +139,9 @@ def failures(grades: Sequence[Grade]) -> str:
             lines += _wrong_answer(g)
         if wrong_change:
             said = _text(g.change or "-", 12) + (" (a decoy)" if g.decoy_first else "")
-            lines.append(f"- **{_text(g.case)}**, change: {said} instead of {_text(g.culprit or '', 12)}.")
+            lines.append(
+                f"- **{_text(g.case)}**, change: {said} instead of {_text(g.culprit or '', 12)}."
+            )
         if g.problem and g.subject:
             lines.append(f"- **{_text(g.case)}**: no answer, {_text(g.problem)}")
     return "\n".join(lines or ["None."]) + "\n"
@@ -134,7 +174,9 @@ def _decoys(f: Figures) -> str:
 
 def _ablation_cells(grades: Sequence[Grade], names: Sequence[str]) -> list[str]:
     groups = {name: figures(group) for name, group in by_system(grades).items()}
-    cells = [f"{shown(groups[n].ac1)} · {shown(groups[n].avg5)}" if n in groups else "-" for n in names]
+    cells = [
+        f"{shown(groups[n].ac1)} · {shown(groups[n].avg5)}" if n in groups else "-" for n in names
+    ]
     return [*cells, shown(figures(grades).change1)]
 
 

@@ -1,7 +1,8 @@
-"""All cases of a folder through the production analysis, on several cores; the order is that of their names.
+"""All cases of a folder through the production analysis, on several cores; the order is that of
+their names.
 
-A case that cannot be read, breaks the analysis or ends its process is reported and stops nothing. Where its label names
-a subject it counts as a wrong answer: an investigation would have had none.
+A case that cannot be read, breaks the analysis or ends its process is reported and stops nothing.
+Where its label names a subject it counts as a wrong answer: an investigation would have had none.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ NOTHING_TO_GRADE = "label.json names no subject, change or verdict: not graded"
 ENDED = "the process that analysed it ended"
 
 
-def evaluate(cases: Path, *, without: Sequence[str] = (), workers: int | None = None) -> list[Grade]:
-    """Grade every case folder in `cases`, or `cases` itself if it is one. Raises EvidenceError if there is none."""
+def evaluate(
+    cases: Path, *, without: Sequence[str] = (), workers: int | None = None
+) -> list[Grade]:
+    """Grade every case folder in `cases`, or `cases` itself if it is one. Raises EvidenceError if
+    there is none."""
     return evaluate_folders(case_folders(cases), without=without, workers=workers)
 
 
@@ -43,7 +47,8 @@ def evaluate_folders(
 ) -> list[Grade]:
     """Grade those case folders, in their order.
 
-    `one` grades a folder, `grade_folder` if not given; it must be importable by name, as processes are spawned.
+    `one` grades a folder, `grade_folder` if not given; it must be importable by name, as processes
+    are spawned.
     """
     one, hidden = one or grade_folder, tuple(without)
     workers = min(workers or _cores(), len(folders))
@@ -60,7 +65,10 @@ def case_folders(cases: Path) -> list[Path]:
         raise EvidenceError(str(cases), "no such directory")
     if (cases / "alert.json").exists():
         return [cases.resolve()]
-    folders = sorted((p for p in cases.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name)
+    folders = sorted(
+        (p for p in cases.iterdir() if p.is_dir() and not p.name.startswith(".")),
+        key=lambda p: p.name,
+    )
     if not folders:
         raise EvidenceError(str(cases), "holds no case folders")
     return folders
@@ -81,7 +89,9 @@ def grade_folder(folder: Path, hidden: Sequence[str] = ()) -> Grade:
         return _failed(name, system, label, str(error), time.process_time() - began)
     except Exception as error:
         log.debug("%s", name, exc_info=True)
-        return _failed(name, system, label, f"cannot be analysed ({type(error).__name__}: {error})"[:300])
+        return _failed(
+            name, system, label, f"cannot be analysed ({type(error).__name__}: {error})"[:300]
+        )
     if label is None or not label.gradable:
         problem = UNLABELLED if label is None else NOTHING_TO_GRADE
         return Grade(name, system, verdict=diagnosis.verdict, cpu_s=spent, problem=problem)
@@ -89,10 +99,14 @@ def grade_folder(folder: Path, hidden: Sequence[str] = ()) -> Grade:
 
 
 def _failed(name: str, system: str, label: Label | None, problem: str, cpu_s: float = 0.0) -> Grade:
-    return Grade(name, system, label.fault_class if label else "unnamed", label, cpu_s=cpu_s, problem=problem)
+    return Grade(
+        name, system, label.fault_class if label else "unnamed", label, cpu_s=cpu_s, problem=problem
+    )
 
 
-def _side_by_side(one: Grading, folders: Sequence[Path], hidden: Sequence[str], workers: int) -> list[Grade | None]:
+def _side_by_side(
+    one: Grading, folders: Sequence[Path], hidden: Sequence[str], workers: int
+) -> list[Grade | None]:
     """A grade per folder; None where a process ended before it had one."""
     with _pool(workers) as pool:
         waiting = [_submitted(pool, one, folder, hidden) for folder in folders]
@@ -117,7 +131,9 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_load_analyzers)
 
 
-def _submitted(pool: ProcessPoolExecutor, one: Grading, folder: Path, hidden: Sequence[str]) -> Future[Grade] | None:
+def _submitted(
+    pool: ProcessPoolExecutor, one: Grading, folder: Path, hidden: Sequence[str]
+) -> Future[Grade] | None:
     try:
         return pool.submit(one, folder, hidden)
     except BrokenProcessPool:

@@ -1,4 +1,5 @@
-"""The grades for a person: figures by system and fault, each case with its why, and how far confidence can be trusted.
+"""The grades for a person: figures by system and fault, each case with its why, and how far
+confidence can be trusted.
 
 Everything out of a case is foreign text: it is printed as text, never as markup, on one line.
 """
@@ -16,7 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.wording.phrases import plain
-from evaluation.figures import Bin, Figures, answer_pairs, by_fault, by_system, change_pairs, figures, reliability
+from evaluation.figures import (
+    Bin,
+    Figures,
+    answer_pairs,
+    by_fault,
+    by_system,
+    change_pairs,
+    figures,
+    reliability,
+)
 from evaluation.grading import Grade
 
 PIPED_WIDTH = 160
@@ -49,9 +59,17 @@ def _parts(grades: Sequence[Grade], without: Sequence[str]) -> list[RenderableTy
     if without:
         parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
     parts += [_figures_table(grades), Text(), *_cases(grades)]
-    parts += [Text("Confidence and answers that were right", style="bold"), _bins(answer_pairs(grades)), Text()]
+    parts += [
+        Text("Confidence and answers that were right", style="bold"),
+        _bins(answer_pairs(grades)),
+        Text(),
+    ]
     if change_pairs(grades):
-        parts += [Text("Confidence and changes that were right", style="bold"), _bins(change_pairs(grades)), Text()]
+        parts += [
+            Text("Confidence and changes that were right", style="bold"),
+            _bins(change_pairs(grades)),
+            Text(),
+        ]
     problems = [g for g in grades if g.problem]
     if problems:
         parts.append(Text("Without an answer, or not graded", style="bold yellow"))
@@ -98,15 +116,27 @@ def _cases(grades: Sequence[Grade]) -> list[RenderableType]:
     answered = [g for g in grades if g.verdict and g.label]
     if not answered:
         return []
-    table = _table("case", "true", "rank", "answered", "verdict", "conf", "change", "CPU s", numbers=False)
+    table = _table(
+        "case", "true", "rank", "answered", "verdict", "conf", "change", "CPU s", numbers=False
+    )
     for g in answered:
         style = {True: "green", False: "red", None: ""}[g.right]
         true = f"{plain(g.subject, 44)}" if g.subject else "-"
         first = plain(g.causes[0], 44) if g.causes else "-"
-        verdict = str(g.verdict) + (f" (is {g.label.verdict})" if g.label and g.verdict_right is False else "")
+        verdict = str(g.verdict) + (
+            f" (is {g.label.verdict})" if g.label and g.verdict_right is False else ""
+        )
         rank = str(g.rank) if g.rank else "-"
         table.add_row(
-            plain(g.case), true, rank, first, verdict, shown(g.confidence), _change(g), shown(g.cpu_s), style=style
+            plain(g.case),
+            true,
+            rank,
+            first,
+            verdict,
+            shown(g.confidence),
+            _change(g),
+            shown(g.cpu_s),
+            style=style,
         )
     wrong = [line for g in answered for line in _why(g)]
     return [table, Text(), *([Text("Why", style="bold"), *wrong, Text()] if wrong else [])]
@@ -117,7 +147,9 @@ def _change(g: Grade) -> str:
         return ""
     if g.change_hit(1):
         return f"{plain(g.change, 10)}"
-    return f"{plain(g.change, 10)}, true {plain(g.culprit, 10)}" + (", a decoy" if g.decoy_first else "")
+    return f"{plain(g.change, 10)}, true {plain(g.culprit, 10)}" + (
+        ", a decoy" if g.decoy_first else ""
+    )
 
 
 def _why(g: Grade) -> list[RenderableType]:
@@ -144,5 +176,7 @@ def bin_cells(b: Bin) -> list[str]:
 def _table(*headings: str, numbers: bool = True) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if numbers and place > 0 else "left", no_wrap=True)
+        table.add_column(
+            heading, justify="right" if numbers and place > 0 else "left", no_wrap=True
+        )
     return table

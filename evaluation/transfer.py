@@ -1,7 +1,9 @@
-"""Does the confidence carry over? It is refitted on all systems but one, and judged on the one left out.
+"""Does the confidence carry over? It is refitted on all systems but one, and judged on the one left
+out.
 
-The refit is Platt's (1999): the logit of being right is a line in the logit of the stated confidence, fitted by
-Newton's method with a small ridge, so that few answers, or none that are wrong, still give a line.
+The refit is Platt's (1999): the logit of being right is a line in the logit of the stated
+confidence, fitted by Newton's method with a small ridge, so that few answers, or none that are
+wrong, still give a line.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ Pairs = Sequence[tuple[float, bool]]
 
 @dataclass(frozen=True)
 class Transfer:
-    """Expected calibration error on one system: as stated, refitted on the others, refitted on itself."""
+    """Expected calibration error on one system: as stated, refitted on the others, refitted on
+    itself."""
 
     system: str
     n: int

@@ -1,4 +1,5 @@
-"""`faultline eval CASES --model`: the model words labelled cases, one after the other, as it would in an incident."""
+"""`faultline eval CASES --model`: the model words labelled cases, one after the other, as it would
+in an incident."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from evaluation.wording_grades import points
 
 @dataclass(frozen=True)
 class Worded:
-    """One case worded by the model. `points` is None where it is not graded, `built_in` those without the model."""
+    """One case worded by the model. `points` is None where it is not graded, `built_in` those
+    without the model."""
 
     case: str
     points: int | None = None
@@ -50,7 +52,9 @@ def run_wording(cases: Path, model: ModelSettings, *, json_: bool) -> None:
         raise SettingsError("model.name", "is not set, so there is no model to evaluate")
     found = asyncio.run(word_all(case_folders(cases), model))
     if json_:
-        sys.stdout.write(json.dumps({"model": model.name, **figures(found)}, indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            json.dumps({"model": model.name, **figures(found)}, indent=1, ensure_ascii=False) + "\n"
+        )
     else:
         _print(found, model.name)
 
@@ -133,8 +137,17 @@ def _print(worded: Sequence[Worded], name: str) -> None:
             console.print(Text(f"      removed: {plain(reason, 130)}", style="yellow"))
     total = figures(worded)
     by_points = ", ".join(f"{count} with {p}" for p, count in total["by_points"].items())
-    console.print(Text(f"{plain(name, 60)}: {total['points']} points of 100 on {total['graded']} cases ({by_points})"))
+    console.print(
+        Text(
+            f"{plain(name, 60)}: {total['points']} points of 100 on {total['graded']} cases "
+            f"({by_points})"
+        )
+    )
     console.print(Text(f"the built-in writer: {total['points_built_in']} points"))
-    cost = "not known: set model.price_per_million_input" if total["cost_usd"] is None else f"${total['cost_usd']:.4f}"
+    cost = (
+        "not known: set model.price_per_million_input"
+        if total["cost_usd"] is None
+        else f"${total['cost_usd']:.4f}"
+    )
     sentences = f"{total['sentences_kept']} sentences kept, {total['sentences_dropped']} dropped"
     console.print(Text(f"{sentences}; cost {cost}; p50 {total['p50_s']} s, p95 {total['p95_s']} s"))

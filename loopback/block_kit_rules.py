@@ -1,7 +1,7 @@
 """Slack's documented rules for blocks and views, as far as the bot uses them: what Slack refuses.
 
-https://docs.slack.dev/reference/block-kit and https://docs.slack.dev/reference/views; the same numbers stand in
-`slack_sdk.models.blocks`.
+https://docs.slack.dev/reference/block-kit and https://docs.slack.dev/reference/views; the same
+numbers stand in `slack_sdk.models.blocks`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ FILE_ID = re.compile(r"F[A-Z0-9]{8,}")
 RICH = {"rich_text_section", "rich_text_list", "rich_text_quote", "rich_text_preformatted"}
 
 
-def broken_rules(blocks: Sequence[Any], knows_file: KnowsFile, *, most: int = MAX_BLOCKS) -> list[str]:
-    """What is wrong, each with its JSON pointer as Slack says it; empty when the blocks are valid."""
+def broken_rules(
+    blocks: Sequence[Any], knows_file: KnowsFile, *, most: int = MAX_BLOCKS
+) -> list[str]:
+    """What is wrong, each with its JSON pointer as Slack says it; empty when the blocks are
+    valid."""
     found: list[str] = []
     if len(blocks) > most:
         found.append(f"no more than {most} items allowed [json-pointer:/blocks]")
@@ -48,7 +51,11 @@ def broken_rules(blocks: Sequence[Any], knows_file: KnowsFile, *, most: int = MA
         at = f"/blocks/{number}"
         kind = block.get("type") if isinstance(block, Mapping) else None
         rule = _RULES.get(str(kind))
-        found += list(rule(block, at, knows_file)) if rule else [f"unsupported block type [json-pointer:{at}/type]"]
+        found += (
+            list(rule(block, at, knows_file))
+            if rule
+            else [f"unsupported block type [json-pointer:{at}/type]"]
+        )
         if isinstance(block, Mapping) and "block_id" in block:
             found += list(_length(block["block_id"], MAX_ID, f"{at}/block_id"))
             if block["block_id"] in ids:
@@ -71,11 +78,17 @@ def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
             found.append("a view with an input must have a submit [json-pointer:/view/submit]")
     elif view.keys() & {"title", "submit", "close"}:
         found.append("additional properties are not allowed [json-pointer:/view]")
-    for name, limit in (("private_metadata", MAX_METADATA), ("callback_id", MAX_ID), ("external_id", MAX_ID)):
+    for name, limit in (
+        ("private_metadata", MAX_METADATA),
+        ("callback_id", MAX_ID),
+        ("external_id", MAX_ID),
+    ):
         if len(str(view.get(name, ""))) > limit:
             found.append(f"must be less than {limit + 1} characters [json-pointer:/view/{name}]")
     return found + [
-        f"unsupported block type [json-pointer:/blocks] {b['type']}" for b in blocks if _in_messages_only(b)
+        f"unsupported block type [json-pointer:/blocks] {b['type']}"
+        for b in blocks
+        if _in_messages_only(b)
     ]
 
 
@@ -149,7 +162,9 @@ def _image(block: Mapping[str, Any], at: str, knows_file: KnowsFile) -> Found:
     yield from _length(block.get("alt_text"), MAX_ALT_TEXT, f"{at}/alt_text")
     file_id = str(block.get("slack_file", {}).get("id", ""))
     if not FILE_ID.fullmatch(file_id):
-        yield f"input must match regex pattern: ^[F][A-Z0-9]{{8,}}$ [json-pointer:{at}/slack_file/id]"
+        yield (
+            f"input must match regex pattern: ^[F][A-Z0-9]{{8,}}$ [json-pointer:{at}/slack_file/id]"
+        )
     elif not knows_file(file_id):
         yield f"invalid slack file [json-pointer:{at}/slack_file]"
 

@@ -1,4 +1,5 @@
-"""Starts the real bot, `faultline serve`, as a process of its own, and speaks to it as PagerDuty does."""
+"""Starts the real bot, `faultline serve`, as a process of its own, and speaks to it as PagerDuty
+does."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ START_TIMEOUT_S = 300.0
 
 
 class BotProcess:
-    """`faultline serve` on a loopback port, with settings from `environ` and everything durable in `directory`.
+    """`faultline serve` on a loopback port, with settings from `environ` and everything durable in
+    `directory`.
 
     With `log` its standard error is added to that file.
     """
@@ -60,11 +62,15 @@ class BotProcess:
         """Start it and wait until it takes webhooks."""
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
-            self._process = subprocess.Popen(self._command, env=self._environ, cwd=self._directory, stderr=log)
+            self._process = subprocess.Popen(
+                self._command, env=self._environ, cwd=self._directory, stderr=log
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise FaultlineError(f"the bot ended with {self._process.returncode} while starting")
+                raise FaultlineError(
+                    f"the bot ended with {self._process.returncode} while starting"
+                )
             try:
                 if httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200:
                     return
@@ -139,7 +145,13 @@ def signed_webhook(
 
 
 def incident_event(
-    *, incident: str, title: str, service: str, at: datetime, kind: str = "incident.triggered", base: str
+    *,
+    incident: str,
+    title: str,
+    service: str,
+    at: datetime,
+    kind: str = "incident.triggered",
+    base: str,
 ) -> dict[str, Any]:
     """The `event` of a PagerDuty V3 webhook about one incident; `base` is the account's address."""
     return {
@@ -159,7 +171,12 @@ def incident_event(
             "incident_key": f"key-{incident}",
             "created_at": at.isoformat(),
             "title": title,
-            "service": {"id": "PSERVICE", "type": "service_reference", "summary": service, "html_url": None},
+            "service": {
+                "id": "PSERVICE",
+                "type": "service_reference",
+                "summary": service,
+                "html_url": None,
+            },
             "urgency": "high",
             "priority": None,
         },

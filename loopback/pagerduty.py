@@ -1,7 +1,9 @@
-"""PagerDuty on loopback: incidents, alerts, log entries, change events and notes of the REST API v2, everything kept.
+"""PagerDuty on loopback: incidents, alerts, log entries, change events and notes of the REST API
+v2, everything kept.
 
-Like PagerDuty it is not idempotent: each POST of a note stores one more. Paths and shapes follow PagerDuty's OpenAPI
-description (`listIncidentNotes`, `createIncidentNote`, `updateIncidentNote`, `listIncidentAlerts`, ...).
+Like PagerDuty it is not idempotent: each POST of a note stores one more. Paths and shapes follow
+PagerDuty's OpenAPI description (`listIncidentNotes`, `createIncidentNote`, `updateIncidentNote`,
+`listIncidentAlerts`, ...).
 """
 
 from __future__ import annotations
@@ -121,14 +123,34 @@ class LoopbackPagerDuty:
                 Route(one, self._handler("incident", self._incident)),
                 Route(f"{one}/alerts", self._handler("alerts", self._alerts)),
                 Route(f"{one}/log_entries", self._handler("log_entries", self._log_entries)),
-                Route(f"{one}/related_change_events", self._handler("related_change_events", self._changes)),
+                Route(
+                    f"{one}/related_change_events",
+                    self._handler("related_change_events", self._changes),
+                ),
                 Route(f"{one}/past_incidents", self._handler("past_incidents", self._past)),
-                Route(f"{one}/related_incidents", self._handler("related_incidents", self._related)),
-                Route("/services/{service_id}/change_events", self._handler("change_events", self._service_changes)),
+                Route(
+                    f"{one}/related_incidents", self._handler("related_incidents", self._related)
+                ),
+                Route(
+                    "/services/{service_id}/change_events",
+                    self._handler("change_events", self._service_changes),
+                ),
                 Route(f"{one}/notes", self._handler("list notes", self._notes), methods=["GET"]),
-                Route(f"{one}/notes", self._handler("create note", self._create_note), methods=["POST"]),
-                Route(f"{one}/custom_fields/values", self._handler("set fields", self._set_fields), methods=["PUT"]),
-                Route(f"{one}/notes/{{note_id}}", self._handler("update note", self._update_note), methods=["PUT"]),
+                Route(
+                    f"{one}/notes",
+                    self._handler("create note", self._create_note),
+                    methods=["POST"],
+                ),
+                Route(
+                    f"{one}/custom_fields/values",
+                    self._handler("set fields", self._set_fields),
+                    methods=["PUT"],
+                ),
+                Route(
+                    f"{one}/notes/{{note_id}}",
+                    self._handler("update note", self._update_note),
+                    methods=["PUT"],
+                ),
             ]
         )
 
@@ -137,14 +159,19 @@ class LoopbackPagerDuty:
         """All notes of all incidents, oldest first."""
         return sorted((n for i in self.incidents.values() for n in i.notes), key=lambda n: n.id)
 
-    def open_incident(self, incident_id: str, title: str, service: str, **more: Any) -> PagerDutyIncident:
-        """An incident that has just been triggered; `more` are further fields of `PagerDutyIncident`."""
+    def open_incident(
+        self, incident_id: str, title: str, service: str, **more: Any
+    ) -> PagerDutyIncident:
+        """An incident that has just been triggered; `more` are further fields of
+        `PagerDutyIncident`."""
         more.setdefault("created_at", _now())
         incident = PagerDutyIncident(incident_id, title, service, **more)
         self.incidents[incident_id] = incident
         return incident
 
-    def _handler(self, call: str, method: Callable[[Request, Json], tuple[int, Json]]) -> Callable[..., Any]:
+    def _handler(
+        self, call: str, method: Callable[[Request, Json], tuple[int, Json]]
+    ) -> Callable[..., Any]:
         async def handle(request: Request) -> Response:
             failure = await self.traffic.arrive(call)
             if failure is not None:
@@ -219,10 +246,18 @@ class LoopbackPagerDuty:
         incident, given = self._find(request), body.get("custom_fields")
         values = {f["name"]: f["value"] for f in given} if isinstance(given, list) else {}
         if not values or not self.fields.issuperset(values):
-            raise PagerDutyRefusal(400, 2001, "Invalid Input Provided", "Custom field does not exist")
+            raise PagerDutyRefusal(
+                400, 2001, "Invalid Input Provided", "Custom field does not exist"
+            )
         incident.custom_fields |= values
         held = [
-            {"id": f"PF{name}", "type": "field_value", "name": name, "display_name": name, "data_type": "string"}
+            {
+                "id": f"PF{name}",
+                "type": "field_value",
+                "name": name,
+                "display_name": name,
+                "data_type": "string",
+            }
             | {"field_type": "single_value", "value": value}
             for name, value in incident.custom_fields.items()
         ]
@@ -237,18 +272,28 @@ class LoopbackPagerDuty:
 
 def _content(request: Request, body: Json) -> str:
     if "@" not in request.headers.get("from", ""):
-        raise PagerDutyRefusal(400, 1008, "Requester User Not Found", "the From header must name a user")
+        raise PagerDutyRefusal(
+            400, 1008, "Requester User Not Found", "the From header must name a user"
+        )
     note = body.get("note")
     content = note.get("content") if isinstance(note, Mapping) else None
     if not isinstance(content, str) or not content or len(content) > MAX_NOTE:
-        raise PagerDutyRefusal(400, 2001, "Invalid Input Provided", "Content is missing or too long")
+        raise PagerDutyRefusal(
+            400, 2001, "Invalid Input Provided", "Content is missing or too long"
+        )
     return content
 
 
 def _paged(name: str, items: Sequence[Json], request: Request) -> dict[str, Any]:
     offset, limit = (int(request.query_params.get(k, d)) for k, d in (("offset", 0), ("limit", 25)))
     page = list(items[offset : offset + limit])
-    return {name: page, "offset": offset, "limit": limit, "more": offset + limit < len(items), "total": None}
+    return {
+        name: page,
+        "offset": offset,
+        "limit": limit,
+        "more": offset + limit < len(items),
+        "total": None,
+    }
 
 
 def _now() -> str:

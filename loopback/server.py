@@ -1,4 +1,5 @@
-"""What the vendors on loopback have in common: real HTTP on 127.0.0.1, counted calls, delays, failures and a hook."""
+"""What the vendors on loopback have in common: real HTTP on 127.0.0.1, counted calls, delays,
+failures and a hook."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ START_LIMIT_S = 10.0
 
 @dataclass(frozen=True)
 class Failure:
-    """One answer that a vendor gives instead of doing what it was asked; `call` None is whichever comes next."""
+    """One answer that a vendor gives instead of doing what it was asked; `call` None is whichever
+    comes next."""
 
     status: int
     call: str | None = None
@@ -34,8 +36,9 @@ class Failure:
 class Traffic:
     """How a vendor on loopback behaves, and what it has seen.
 
-    `hook(call, "before")` runs before a call changes anything, `hook(call, "after")` once it has and before it is
-    answered; both run on the server's thread, so that a test may kill a process exactly there.
+    `hook(call, "before")` runs before a call changes anything, `hook(call, "after")` once it has
+    and before it is answered; both run on the server's thread, so that a test may kill a process
+    exactly there.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
@@ -80,9 +83,13 @@ def serve_in_thread(app: Starlette, *, port: int = 0) -> tuple[str, Callable[[],
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="loopback", daemon=True)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="loopback", daemon=True
+    )
     thread.start()
     deadline = time.monotonic() + START_LIMIT_S
     while not server.started:

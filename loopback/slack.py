@@ -1,7 +1,7 @@
 """Slack on loopback: the Web API calls that the bot makes, with everything kept.
 
-Like Slack it is not idempotent: each chat.postMessage stores one more message. Use the URL of `serve_in_thread` plus
-`/api` as `slack.api_url`.
+Like Slack it is not idempotent: each chat.postMessage stores one more message. Use the URL of
+`serve_in_thread` plus `/api` as `slack.api_url`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class SlackedMessage:
 
     def as_json(self, *, with_metadata: bool) -> dict[str, Any]:
         """As Slack's methods give it."""
-        told: dict[str, Any] = {"type": "message", "ts": self.ts, "text": self.text, "user": self.user}
+        told: dict[str, Any] = {
+            "type": "message",
+            "ts": self.ts,
+            "text": self.text,
+            "user": self.user,
+        }
         if self.user == BOT_USER:
             told["bot_id"] = BOT_ID
         if self.blocks:
@@ -69,7 +74,8 @@ class SlackedMessage:
 
 @dataclass
 class SlackFile:
-    """One uploaded file. Blocks may show it after `refusals_left` more tries, as Slack works on it for a while."""
+    """One uploaded file. Blocks may show it after `refusals_left` more tries, as Slack works on it
+    for a while."""
 
     id: str
     name: str
@@ -82,9 +88,12 @@ class SlackFile:
 
 
 class LoopbackSlack:
-    """The workspace. `channels` maps ids to names; a channel that is not there is `channel_not_found`."""
+    """The workspace. `channels` maps ids to names; a channel that is not there is
+    `channel_not_found`."""
 
-    def __init__(self, *, channels: Mapping[str, str] | None = None, token: str | None = None) -> None:
+    def __init__(
+        self, *, channels: Mapping[str, str] | None = None, token: str | None = None
+    ) -> None:
         self.channels = dict(channels or {"C0INCIDENTS": "incidents"})
         self.token = token
         self.traffic = Traffic()
@@ -112,7 +121,9 @@ class LoopbackSlack:
         """What the bot has posted, oldest first."""
         return [m for m in self.messages if m.user == BOT_USER]
 
-    def say(self, channel: str, text: str, *, thread_ts: str | None = None, user: str = "U0ENGINEER") -> str:
+    def say(
+        self, channel: str, text: str, *, thread_ts: str | None = None, user: str = "U0ENGINEER"
+    ) -> str:
         """A message of somebody else; gives its ts."""
         message = SlackedMessage(channel, self._next_ts(), user, [(text, [])], thread_ts)
         self.messages.append(message)
@@ -122,7 +133,9 @@ class LoopbackSlack:
         call = request.path_params["call"]
         failure = await self.traffic.arrive(call)
         if failure is not None:
-            return JSONResponse({"ok": False, "error": failure.error}, failure.status, dict(failure.headers))
+            return JSONResponse(
+                {"ok": False, "error": failure.error}, failure.status, dict(failure.headers)
+            )
         try:
             arguments = await _arguments(request)
             self._authorise(request, arguments)
@@ -150,18 +163,30 @@ class LoopbackSlack:
         }
 
     def _authorise(self, request: Request, arguments: Arguments) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ") or arguments.get("token", "")
+        given = request.headers.get("authorization", "").removeprefix("Bearer ") or arguments.get(
+            "token", ""
+        )
         if not given:
             raise SlackRefusal("not_authed")
         if self.token is not None and given != self.token:
             raise SlackRefusal("invalid_auth")
 
     def _auth_test(self, _: Arguments, base_url: str) -> dict[str, Any]:
-        return {"url": base_url, "team": "loopback", "user": "faultline", "team_id": TEAM, "user_id": BOT_USER}
+        return {
+            "url": base_url,
+            "team": "loopback",
+            "user": "faultline",
+            "team_id": TEAM,
+            "user_id": BOT_USER,
+        }
 
     def _info(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments, must_be_in=False)
-        told = {"id": channel, "name": self.channels[channel], "is_member": channel not in self.not_in}
+        told = {
+            "id": channel,
+            "name": self.channels[channel],
+            "is_member": channel not in self.not_in,
+        }
         return {"channel": {**told, "is_private": channel in self.private}}
 
     def _post(self, arguments: Arguments, _: str) -> dict[str, Any]:
@@ -172,14 +197,22 @@ class LoopbackSlack:
         metadata = _decoded(arguments.get("metadata"))
         thread = arguments.get("thread_ts")
         with self._lock:
-            message = SlackedMessage(channel, self._next_ts(), BOT_USER, [(text, blocks)], thread, metadata)
+            message = SlackedMessage(
+                channel, self._next_ts(), BOT_USER, [(text, blocks)], thread, metadata
+            )
             self.messages.append(message)
-        return {"channel": channel, "ts": message.ts, "message": message.as_json(with_metadata=False)}
+        return {
+            "channel": channel,
+            "ts": message.ts,
+            "message": message.as_json(with_metadata=False),
+        }
 
     def _update(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel, text = self._channel(arguments), str(arguments.get("text") or "")
         blocks = self._blocks(arguments)
-        message = next((m for m in self.messages if m.channel == channel and m.ts == arguments.get("ts")), None)
+        message = next(
+            (m for m in self.messages if m.channel == channel and m.ts == arguments.get("ts")), None
+        )
         if message is None:
             raise SlackRefusal("message_not_found")
         if message.user != BOT_USER:
@@ -189,7 +222,12 @@ class LoopbackSlack:
         message.versions.append((text, blocks))
         if "metadata" in arguments:
             message.metadata = _decoded(arguments["metadata"])
-        return {"channel": channel, "ts": message.ts, "text": text, "message": message.as_json(with_metadata=False)}
+        return {
+            "channel": channel,
+            "ts": message.ts,
+            "text": text,
+            "message": message.as_json(with_metadata=False),
+        }
 
     def _ephemeral(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel, user = self._channel(arguments), str(arguments.get("user") or "")
@@ -207,7 +245,9 @@ class LoopbackSlack:
 
     def _replies(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel, parent = self._channel(arguments), arguments.get("ts")
-        thread = [m for m in self.messages if m.channel == channel and parent in (m.ts, m.thread_ts)]
+        thread = [
+            m for m in self.messages if m.channel == channel and parent in (m.ts, m.thread_ts)
+        ]
         if not any(m.ts == parent for m in thread):
             raise SlackRefusal("thread_not_found")
         return self._page(thread, arguments, parent=parent)
@@ -233,7 +273,9 @@ class LoopbackSlack:
             raise SlackRefusal("invalid_arguments")
         with self._lock:
             self._count += 1
-            file = SlackFile(f"F{self._count:09d}", name, length, refusals_left=self.new_file_refusals)
+            file = SlackFile(
+                f"F{self._count:09d}", name, length, refusals_left=self.new_file_refusals
+            )
             self.files[file.id] = file
         return {"upload_url": f"{base_url}upload/v1/{file.id}", "file_id": file.id}
 
@@ -268,14 +310,18 @@ class LoopbackSlack:
         shown = {"id": file.id, "name": file.name, "title": file.title}
         with self._lock:
             thread, ts = arguments.get("thread_ts"), self._next_ts()
-            self.messages.append(SlackedMessage(channel, ts, BOT_USER, [("", [])], thread, files=(shown,)))
+            self.messages.append(
+                SlackedMessage(channel, ts, BOT_USER, [("", [])], thread, files=(shown,))
+            )
 
     def _blocks(self, arguments: Arguments) -> list[Any]:
         blocks = _decoded(arguments.get("blocks")) or []
         broken = broken_rules(blocks, self._shows_file)
         if broken:
             lines = [f"[ERROR] {line}" for line in broken]
-            raise SlackRefusal("invalid_blocks", errors=broken, response_metadata={"messages": lines})
+            raise SlackRefusal(
+                "invalid_blocks", errors=broken, response_metadata={"messages": lines}
+            )
         if too_long(blocks):
             raise SlackRefusal("msg_blocks_too_long")
         return list(blocks)

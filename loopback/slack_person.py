@@ -1,6 +1,8 @@
-"""A person in Slack on loopback: clicks, fills in forms, opens the Home tab; the bot hears of it as Slack tells it.
+"""A person in Slack on loopback: clicks, fills in forms, opens the Home tab; the bot hears of it as
+Slack tells it.
 
-Payloads as in https://docs.slack.dev/reference/interaction-payloads, signed as Slack signs them, over real HTTP.
+Payloads as in https://docs.slack.dev/reference/interaction-payloads, signed as Slack signs them,
+over real HTTP.
 """
 
 from __future__ import annotations
@@ -47,15 +49,24 @@ class Person:
         times: int = 1,
         trigger_s: float = TRIGGER_S,
     ) -> httpx.Response:
-        """Press a button, or choose `option` of a menu; `times` says how often Slack delivers that one click."""
+        """Press a button, or choose `option` of a menu; `times` says how often Slack delivers that
+        one click."""
         block, element = _found(_blocks(shown), action, option)
-        done = {"action_id": action, "block_id": block.get("block_id", "b"), "type": element["type"]}
+        done = {
+            "action_id": action,
+            "block_id": block.get("block_id", "b"),
+            "type": element["type"],
+        }
         done["action_ts"] = f"{time.time():.3f}{next(_count):03d}"
         if element["type"] == "button":
             done |= {"text": element["text"], "value": element.get("value", "")}
         else:
             done["selected_option"] = next(o for o in element["options"] if o["value"] == option)
-        payload = {**self._payload("block_actions", trigger_s), **self._where(shown), "actions": [done]}
+        payload = {
+            **self._payload("block_actions", trigger_s),
+            **self._where(shown),
+            "actions": [done],
+        }
         for _ in range(times):
             self._interact(payload)
         return self.answers[-1]
@@ -67,14 +78,20 @@ class Person:
             element, said = block["element"], given.get(block["block_id"])
             values[block["block_id"]] = {element["action_id"]: _state(element, said)}
         shown = {**view.as_json(), "state": {"values": values}}
-        answer = self._interact({**self._payload("view_submission", TRIGGER_S), "view": shown, "response_urls": []})
-        if answer.status_code == 200 and "response_action" not in ((answer.text and answer.json()) or {}):
+        answer = self._interact(
+            {**self._payload("view_submission", TRIGGER_S), "view": shown, "response_urls": []}
+        )
+        if answer.status_code == 200 and "response_action" not in (
+            (answer.text and answer.json()) or {}
+        ):
             view.closed = True
         return answer
 
     def open_home(self) -> httpx.Response:
         """Open the app's Home tab."""
-        return self.event({"type": "app_home_opened", "user": self.id, "channel": f"D{self.id}", "tab": "home"})
+        return self.event(
+            {"type": "app_home_opened", "user": self.id, "channel": f"D{self.id}", "tab": "home"}
+        )
 
     def open_assistant(self, *, looking_at: str = "") -> tuple[str, str]:
         """Open the assistant's pane; gives its channel and thread."""
@@ -90,7 +107,14 @@ class Person:
         """A message in a direct message channel or in a channel."""
         ts = self.slack.say(channel, text, thread_ts=thread, user=self.id)
         kind = "im" if channel.startswith("D") else "channel"
-        message = {"type": "message", "user": self.id, "text": text, "ts": ts, "channel": channel, "channel_type": kind}
+        message = {
+            "type": "message",
+            "user": self.id,
+            "text": text,
+            "ts": ts,
+            "channel": channel,
+            "channel_type": kind,
+        }
         return self.event(message | ({"thread_ts": thread} if thread else {}))
 
     def event(self, event: Mapping[str, Any]) -> httpx.Response:
@@ -117,7 +141,9 @@ class Person:
             "x-slack-request-timestamp": stamp,
             "x-slack-signature": sign_slack(body, stamp, self.secret),
         }
-        self.answers.append(httpx.post(self.bot + path, content=body, headers=headers, timeout=ACK_S))
+        self.answers.append(
+            httpx.post(self.bot + path, content=body, headers=headers, timeout=ACK_S)
+        )
         return self.answers[-1]
 
     def _payload(self, kind: str, trigger_s: float) -> dict[str, Any]:
@@ -134,7 +160,12 @@ class Person:
     def _where(self, shown: SlackedMessage | SlackView) -> dict[str, Any]:
         if isinstance(shown, SlackView):
             return {"container": {"type": "view", "view_id": shown.id}, "view": shown.as_json()}
-        container = {"type": "message", "message_ts": shown.ts, "channel_id": shown.channel, "is_ephemeral": False}
+        container = {
+            "type": "message",
+            "message_ts": shown.ts,
+            "channel_id": shown.channel,
+            "is_ephemeral": False,
+        }
         return {
             "container": container | ({"thread_ts": shown.thread_ts} if shown.thread_ts else {}),
             "channel": {"id": shown.channel, "name": self.slack.channels.get(shown.channel, "")},
@@ -147,7 +178,11 @@ def actions_of(shown: SlackedMessage | SlackView) -> dict[str, list[str]]:
     """What can be clicked: the action ids, each with the values of its button or menu."""
     found: dict[str, list[str]] = {}
     for _, element in _elements(_blocks(shown)):
-        values = [o["value"] for o in element["options"]] if "options" in element else [element.get("value", "")]
+        values = (
+            [o["value"] for o in element["options"]]
+            if "options" in element
+            else [element.get("value", "")]
+        )
         found.setdefault(element["action_id"], []).extend(values)
     return found
 
@@ -164,7 +199,9 @@ def _elements(blocks: list[Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any
             yield block, element
 
 
-def _found(blocks: list[Any], action: str, option: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _found(
+    blocks: list[Any], action: str, option: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     for block, element in _elements(blocks):
         values = [o["value"] for o in element["options"]] if "options" in element else [option]
         if element["action_id"] == action and option in values:

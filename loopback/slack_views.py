@@ -1,4 +1,5 @@
-"""Modals, Home tabs, messages for one person alone, and the assistant's pane of Slack on loopback."""
+"""Modals, Home tabs, messages for one person alone, and the assistant's pane of Slack on
+loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Arguments = Mapping[str, Any]
 Answer = dict[str, Any]
 
 TRIGGER_S = 3.0
-"""A trigger may be exchanged for so long: https://docs.slack.dev/interactivity/handling-user-interaction"""
+"""A trigger may be exchanged for so long:
+https://docs.slack.dev/interactivity/handling-user-interaction"""
 MAX_PROMPTS = 4
 MAX_STACK = 3
 """A modal, and two pushed upon it."""
@@ -134,7 +136,9 @@ class SlackViews:
         broken = broken_view(view, self._knows_file)
         if broken:
             lines = [f"[ERROR] {line}" for line in broken]
-            raise SlackRefusal("invalid_arguments", errors=broken, response_metadata={"messages": lines})
+            raise SlackRefusal(
+                "invalid_arguments", errors=broken, response_metadata={"messages": lines}
+            )
         if view_too_large(view):
             raise SlackRefusal("view_too_large")
         return view
@@ -143,7 +147,9 @@ class SlackViews:
         view, user = self._valid(arguments, "modal"), self._exchange(arguments)
         with self._lock:
             self._count += 1
-            opened = self.views[f"V{self._count:09d}"] = SlackView(f"V{self._count:09d}", user, [view])
+            opened = self.views[f"V{self._count:09d}"] = SlackView(
+                f"V{self._count:09d}", user, [view]
+            )
         return {"view": opened.as_json()}
 
     def _push(self, arguments: Arguments, _: str) -> Answer:

@@ -21,7 +21,8 @@ class Prompt:
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """The prompt of that name. Raises FileNotFoundError, or ValueError when the file does not tell its version."""
+    """The prompt of that name. Raises FileNotFoundError, or ValueError when the file does not tell
+    its version."""
     content = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     first, _, rest = content.partition("\n")
     match = _FIRST_LINE.fullmatch(first.strip())

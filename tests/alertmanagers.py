@@ -19,11 +19,16 @@ from tests.debian_tools import debian_binary
 
 START_S = 60.0
 TEMPLATES = Path("/usr/share/prometheus/alertmanager")
-INHIBITED = "inhibit_rules:\n- {source_matchers: [severity=page], target_matchers: [severity=warn], equal: [service]}\n"
+INHIBITED = (
+    "inhibit_rules:\n- {source_matchers: [severity=page], target_matchers: "
+    "[severity=warn], equal: [service]}\n"
+)
 
 
 @contextmanager
-def running_alertmanager(folder: Path, webhook: str | None = None, token: str = "") -> Iterator[str]:
+def running_alertmanager(
+    folder: Path, webhook: str | None = None, token: str = ""
+) -> Iterator[str]:
     """Its address. Alerts go to the webhook at once, and again when they are over."""
     binary = _program(folder)
     port = free_port()
@@ -47,7 +52,8 @@ def running_alertmanager(folder: Path, webhook: str | None = None, token: str = 
 
 
 def _program(folder: Path) -> Path:
-    """Debian's program reads templates from a fixed place; where that is missing, a copy of it reads them here."""
+    """Debian's program reads templates from a fixed place; where that is missing, a copy of it
+    reads them here."""
     binary = debian_binary("prometheus-alertmanager", "usr/bin/prometheus-alertmanager")
     if TEMPLATES.is_dir():
         return binary
@@ -67,7 +73,9 @@ def _configuration(webhook: str | None, token: str) -> str:
             f"  webhook_configs:\n  - url: {webhook}\n    send_resolved: true\n"
             f"    http_config: {{authorization: {{credentials: {token}}}}}\n"
         )
-    route = "route: {receiver: faultline, group_by: [alertname], group_wait: 1s, group_interval: 1s}\n"
+    route = (
+        "route: {receiver: faultline, group_by: [alertname], group_wait: 1s, group_interval: 1s}\n"
+    )
     return route + receiver + INHIBITED
 
 

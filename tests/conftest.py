@@ -21,20 +21,24 @@ from bot.store.store import Store
 from tests.databases import bring_up_to_date, store_engine
 
 # what a machine is doing besides is no property of the code: no time limit per example
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole stories first: they take longest, and the last of them would keep one process busy alone at the end."""
+    """Whole stories first: they take longest, and the last of them would keep one process busy
+    alone at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/scenarios/"))
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The public data sets beside the project; a test that needs them skips where they are missing."""
+    """The public data sets beside the project; a test that needs them skips where they are
+    missing."""
     if not (SHARED / "data").is_dir():
         pytest.skip("the public data sets are not beside the project")
     return SHARED / "data"

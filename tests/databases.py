@@ -14,7 +14,8 @@ from bot.store.connect import connect, migrate
 
 
 def store_engine(url: str) -> Engine:
-    """The engine of an empty store with all its tables, in an SQLite file or a database of `postgres_url`."""
+    """The engine of an empty store with all its tables, in an SQLite file or a database of
+    `postgres_url`."""
     file = make_url(url).database
     if url.startswith("sqlite") and file and not Path(file).exists():
         shutil.copyfile(_migrated_file(), file)

@@ -1,4 +1,5 @@
-"""Real programs for tests, from Debian packages: nothing is installed, packages are unpacked below .tools/."""
+"""Real programs for tests, from Debian packages: nothing is installed, packages are unpacked below
+.tools/."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ TIMEOUT_S = 300
 
 
 def debian_binary(package: str, path_in_package: str) -> Path:
-    """The program on PATH, or unpacked from its Debian package; the test is skipped where neither can be had."""
+    """The program on PATH, or unpacked from its Debian package; the test is skipped where neither
+    can be had."""
     found = shutil.which(Path(path_in_package).name)
     if found:
         return Path(found)
@@ -39,7 +41,8 @@ def _cannot(reason: str) -> NoReturn:
 
 
 def _fetch(package: str) -> None:
-    """Download and unpack beside the final place, then rename, so that what is there is always whole."""
+    """Download and unpack beside the final place, then rename, so that what is there is always
+    whole."""
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
             _cannot(f"{package} is not on PATH and there is no {tool} to fetch it with")
@@ -57,7 +60,8 @@ def _fetch(package: str) -> None:
 
 
 def _with_own_lists(package: str, work: Path) -> bool:
-    """The same with package lists of our own, for machines whose lists are empty or may not be written."""
+    """The same with package lists of our own, for machines whose lists are empty or may not be
+    written."""
     state, cache = TOOLS / "apt" / "state", TOOLS / "apt" / "cache"
     for folder in (state / "lists" / "partial", cache / "archives" / "partial"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +70,9 @@ def _with_own_lists(package: str, work: Path) -> bool:
     options += ["-o", f"Dir::State::status={status}"] if status.exists() else []
     with (TOOLS / "apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _apt("update", options=options, cwd=work) and _apt("download", package, options=options, cwd=work)
+        return _apt("update", options=options, cwd=work) and _apt(
+            "download", package, options=options, cwd=work
+        )
 
 
 def _apt(*command: str, options: list[str], cwd: Path) -> bool:
@@ -75,6 +81,11 @@ def _apt(*command: str, options: list[str], cwd: Path) -> bool:
 
 def _run(command: list[str], cwd: Path) -> bool:
     try:
-        return subprocess.run(command, cwd=cwd, check=False, capture_output=True, timeout=TIMEOUT_S).returncode == 0
+        return (
+            subprocess.run(
+                command, cwd=cwd, check=False, capture_output=True, timeout=TIMEOUT_S
+            ).returncode
+            == 0
+        )
     except subprocess.TimeoutExpired:
         return False

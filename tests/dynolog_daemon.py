@@ -1,5 +1,5 @@
-"""A stand-in for the Dynolog daemon that speaks its two protocols: RPC over TCP, and libkineto's messages over a
-datagram socket. Loopback and this machine only."""
+"""A stand-in for the Dynolog daemon that speaks its two protocols: RPC over TCP, and libkineto's
+messages over a datagram socket. Loopback and this machine only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Process:
 
 @dataclass
 class DynologDaemon:
-    """Start with `with`. `folder`: where the datagram socket lies (KINETO_IPC_SOCKET_DIR of the job)."""
+    """Start with `with`. `folder`: where the datagram socket lies (KINETO_IPC_SOCKET_DIR of the
+    job)."""
 
     folder: Path | None = None
     processes: dict[int, Process] = field(default_factory=dict)

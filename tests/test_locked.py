@@ -1,4 +1,5 @@
-"""What the project depends on: pinned with hashes, imported somewhere, under licences that allow it."""
+"""What the project depends on: pinned with hashes, imported somewhere, under licences that allow
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ MODULES = {
 }
 """Distributions whose module has another name."""
 PERMISSIVE = re.compile(
-    r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|0BSD|HPND|Unlicense|CC0|MIT-CMU|BlueOak|PostgreSQL)\b",
+    r"\b(MIT|BSD|Apache|ISC|PSF|Python Software "
+    r"Foundation|Zlib|0BSD|HPND|Unlicense|CC0|MIT-CMU|BlueOak|PostgreSQL)\b",
     re.I,
 )
 WEAK_COPYLEFT = re.compile(r"\b(MPL|Mozilla Public|LGPL|Lesser General Public)", re.I)
@@ -55,14 +57,21 @@ def test_every_package_is_pinned_with_a_hash_for_each_file() -> None:
             if "editable" in package["source"] or "virtual" in package["source"]:
                 continue
             assert package["version"], name
-            files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+            files = [
+                *package.get("wheels", []),
+                *([package["sdist"]] if "sdist" in package else []),
+            ]
             assert files, f"{name} has no file"
             assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", file["hash"]) for file in files), name
 
 
 def test_every_direct_dependency_is_locked_and_imported_somewhere() -> None:
     sources = [p for room in ("analysis", "connectors", "bot") for p in (ROOT / room).rglob("*.py")]
-    imported = set(re.findall(r"^[ \t]*(?:from|import)[ \t]+(\w+)", "\n".join(p.read_text() for p in sources), re.M))
+    imported = set(
+        re.findall(
+            r"^[ \t]*(?:from|import)[ \t]+(\w+)", "\n".join(p.read_text() for p in sources), re.M
+        )
+    )
     for name in direct():
         assert name in locked(), name
         if name in LOADED_BY_NAME:
@@ -90,14 +99,28 @@ def test_what_is_installed_is_permissively_licensed() -> None:
         except PackageNotFoundError:  # for another platform or version of Python
             continue
         classified = [c for c in told.get_all("Classifier") or [] if c.startswith("License")]
-        said = " ".join([told.get("License-Expression") or "", *classified, (told.get("License") or "")[:2_000]])
-        kinds[name] = "permissive" if PERMISSIVE.search(said) else "weak" if WEAK_COPYLEFT.search(said) else said
-    unknown = {n: k for n, k in kinds.items() if k not in ("permissive", "weak") and n not in LICENCE_IN_ITS_FILES}
+        said = " ".join(
+            [told.get("License-Expression") or "", *classified, (told.get("License") or "")[:2_000]]
+        )
+        kinds[name] = (
+            "permissive"
+            if PERMISSIVE.search(said)
+            else "weak"
+            if WEAK_COPYLEFT.search(said)
+            else said
+        )
+    unknown = {
+        n: k
+        for n, k in kinds.items()
+        if k not in ("permissive", "weak") and n not in LICENCE_IN_ITS_FILES
+    }
     assert unknown == {}
     assert len(kinds) > 50, "the environment is not the project's"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the wheels of the lock are looked at for Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the wheels of the lock are looked at for Linux"
+)
 def test_the_lock_holds_what_the_project_asks_for_now() -> None:
     project = next(p for p in locked()["faultline"])
     assert {one["name"] for one in project["dependencies"]} == set(direct())

@@ -1,6 +1,7 @@
 """A Python that has PyTorch, which the project itself does not need.
 
-`./run test` installs the CPU build into `.tools/torch` where pip finds one; FAULTLINE_TORCH_PYTHON names another.
+`./run test` installs the CPU build into `.tools/torch` where pip finds one; FAULTLINE_TORCH_PYTHON
+names another.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ ROOT = Path(__file__).parents[1]
 
 @functools.cache
 def _found() -> str | None:
-    for python in (os.environ.get("FAULTLINE_TORCH_PYTHON", ""), str(ROOT / ".tools/torch/bin/python")):
+    for python in (
+        os.environ.get("FAULTLINE_TORCH_PYTHON", ""),
+        str(ROOT / ".tools/torch/bin/python"),
+    ):
         if python and Path(python).exists():
-            tried = subprocess.run([python, "-c", "import torch"], capture_output=True, timeout=100, check=False)
+            tried = subprocess.run(
+                [python, "-c", "import torch"], capture_output=True, timeout=100, check=False
+            )
             if tried.returncode == 0:
                 return python
     return None

@@ -1,4 +1,5 @@
-"""Runs the trace engine over the files of one job: each rank on its own (read, analyse, sum up), then all together."""
+"""Runs the trace engine over the files of one job: each rank on its own (read, analyse, sum up),
+then all together."""
 
 from __future__ import annotations
 
@@ -80,11 +81,17 @@ class JobResult:
 
 
 def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
-    """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it is."""
+    """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it
+    is."""
     found, names, traces = trace_files(sources)
     executions = found.of("execution_trace") if wanted.analyses else ()
     tasks = [
-        trace_task(file, RankTask(file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))))
+        trace_task(
+            file,
+            RankTask(
+                file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))
+            ),
+        )
         for n, file in enumerate(traces)
     ]
     results: list[RankResult] = []
@@ -115,13 +122,17 @@ class RankTask:
 
 
 def read_ranks(task: RankTask, say: Say) -> list[RankResult]:
-    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError when it is neither."""
+    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError
+    when it is neither."""
     traces = traces_in(task.path, task.order, _percent(task.path, say))
     return [_analysed(replace(trace, file=task.name), task, say) for trace in traces]
 
 
-def traces_in(path: Path, order: int, progress: Callable[[int], None] | None = None) -> list[TraceColumns]:
-    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for other files."""
+def traces_in(
+    path: Path, order: int, progress: Callable[[int], None] | None = None
+) -> list[TraceColumns]:
+    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for
+    other files."""
     try:
         head = first_block(path, 1024)
     except OSError as error:
@@ -147,7 +158,9 @@ def _analysed(trace: TraceColumns, task: RankTask, say: Say) -> RankResult:
         if (found := _guarded(partial(rows_of, name), name, shown, failed)) is not None:
             rows[name] = found
     if task.execution is not None:
-        correlated = _guarded(partial(_correlated, task.execution), "execution_trace", shown, failed)
+        correlated = _guarded(
+            partial(_correlated, task.execution), "execution_trace", shown, failed
+        )
         rows |= {"execution_trace": correlated} if correlated is not None else {}
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
@@ -169,7 +182,9 @@ def _percent(path: Path, say: Say) -> Callable[[int], None]:
     return advance
 
 
-def _guarded(function: Callable[[TraceColumns], T], name: str, trace: TraceColumns, failed: dict[str, str]) -> T | None:
+def _guarded(
+    function: Callable[[TraceColumns], T], name: str, trace: TraceColumns, failed: dict[str, str]
+) -> T | None:
     """One analysis; what it fails with is named in the report, and the others stand."""
     try:
         return function(trace)
@@ -191,14 +206,18 @@ def _beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path |
     return next((e.path for e in executions if e.rank is not None and e.rank == file.rank), None)
 
 
-def _timelines(found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]) -> dict[str, Rows]:
+def _timelines(
+    found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]
+) -> dict[str, Rows]:
     """Raw memory timelines by file; what cannot be read is added to `unread`."""
     timelines: dict[str, Rows] = {}
     for file in found.of("memory_timeline"):
         from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
 
         try:
-            timelines[names[file.path]] = category_rows(read_memory_timeline(file.path), TIMELINE_POINTS)
+            timelines[names[file.path]] = category_rows(
+                read_memory_timeline(file.path), TIMELINE_POINTS
+            )
         except EvidenceError as error:
             unread.append((names[file.path], error.problem))
     return timelines
@@ -211,7 +230,8 @@ def _charts(trace: TraceColumns) -> RankCharts:
 
 
 def only_step(trace: TraceColumns, number: int) -> TraceColumns:
-    """What began in the step, and what the device did for it: work on a stream belongs to the call that launched it."""
+    """What began in the step, and what the device did for it: work on a stream belongs to the call
+    that launched it."""
     steps = steps_of(trace).only({number})
     if not len(steps):
         return trace.select(np.zeros(len(trace), dtype=np.bool_))
@@ -223,14 +243,22 @@ def only_step(trace: TraceColumns, number: int) -> TraceColumns:
 def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[JobFile]]:
     """All files by what they are, what people call them, and the traces among them in order.
 
-    Traces are what looks like one, and what the user or its name says is one: reading then says what it is.
+    Traces are what looks like one, and what the user or its name says is one: reading then says
+    what it is.
     """
     ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
     names = {f.path: f.name for f in ordered}
     named = {f.path for f in ordered if f.named}
     found = sort_job_files([f.path for f in ordered])
-    unsure = [f for f in found.of("empty", "other") if f.path in named or _TRACE_NAME.search(names[f.path])]
-    traces = sorted((*found.of("profiler_trace", "nsight_sqlite"), *unsure), key=lambda f: _by_number(names[f.path]))
+    unsure = [
+        f
+        for f in found.of("empty", "other")
+        if f.path in named or _TRACE_NAME.search(names[f.path])
+    ]
+    traces = sorted(
+        (*found.of("profiler_trace", "nsight_sqlite"), *unsure),
+        key=lambda f: _by_number(names[f.path]),
+    )
     return found, names, traces
 
 
@@ -268,4 +296,7 @@ def _one_per_rank(results: Sequence[RankResult]) -> tuple[list[RankResult], list
 def _by_number(name: str) -> tuple[tuple[str, int], ...]:
     """rank2 before rank10."""
     parts = _DIGITS.split(name)
-    return tuple((text, int(digits[:18] or 0)) for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True))
+    return tuple(
+        (text, int(digits[:18] or 0))
+        for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True)
+    )

@@ -1,7 +1,8 @@
 """Archives of traces (.zip, .tar, .tar.gz, ...): their members as files below a scratch folder.
 
-Members are copied as a stream, under names that cannot leave the folder. What is left out is said: links, encrypted
-or broken members, members that unpack to far more than they hold (compression bombs), and what is over the budget.
+Members are copied as a stream, under names that cannot leave the folder. What is left out is said:
+links, encrypted or broken members, members that unpack to far more than they hold (compression
+bombs), and what is over the budget.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MAX_MEMBERS = 20_000
 BLOCK_BYTES = 1 << 20
 BOMB_BYTES, BOMB_RATIO = 64 << 20, 250
-"""A member that has unpacked to more than BOMB_BYTES and to more than BOMB_RATIO times its packed size is a bomb.
-Profiler traces pack to between 1/5 and 1/40; zeros to 1/1000."""
+"""A member that has unpacked to more than BOMB_BYTES and to more than BOMB_RATIO times its packed
+size is a bomb. Profiler traces pack to between 1/5 and 1/40; zeros to 1/1000."""
 ARCHIVE_BYTES, ARCHIVE_RATIO = 2 << 30, 60
-"""All members of one archive together may unpack to ARCHIVE_BYTES, or to ARCHIVE_RATIO times its size."""
+"""All members of one archive together may unpack to ARCHIVE_BYTES, or to ARCHIVE_RATIO times its
+size."""
 MAX_TAR_HEADER = 1 << 20
 """Longest name or set of attributes of a member; Python's reader takes any length into memory."""
 _PART = re.compile(r"[^A-Za-z0-9._=+@-]")
@@ -55,7 +57,8 @@ class Scratch:
     """How often a name came."""
 
     def copy(self, name: str, blocks: Iterator[bytes]) -> Path:
-        """Write a file; raises BudgetExceeded where it does not fit, and leaves nothing of it then."""
+        """Write a file; raises BudgetExceeded where it does not fit, and leaves nothing of it
+        then."""
         if self.files_left <= 0:
             raise BudgetExceeded("files", str(MAX_MEMBERS))
         target = self._free_name(name)
@@ -84,14 +87,16 @@ class Scratch:
 
 
 def safe_name(name: str) -> str:
-    """A relative path that stays where it is put, from any name: the last eight parts, of plain characters."""
+    """A relative path that stays where it is put, from any name: the last eight parts, of plain
+    characters."""
     parts = [_PART.sub("_", part)[-200:] for part in PurePosixPath(name.replace("\\", "/")).parts]
     kept = [part for part in parts if part not in ("", ".", "..", "_")][-8:]
     return "/".join(kept) or "file"
 
 
 def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, copy) of every file that can be had; `scratch.problems` says what could not.
+    """(name in the archive, copy) of every file that can be had; `scratch.problems` says what could
+    not.
 
     Raises EvidenceError when the archive cannot be read at all.
     """
@@ -104,7 +109,9 @@ def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
         for name, packed, opened in members:
             count += 1
             if count > MAX_MEMBERS:
-                scratch.problems.append((archive.name, f"has more than {MAX_MEMBERS:,} files: the rest is left out"))
+                scratch.problems.append(
+                    (archive.name, f"has more than {MAX_MEMBERS:,} files: the rest is left out")
+                )
                 return
             try:
                 with opened() as file:
@@ -121,7 +128,9 @@ def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
                 yield name, path
     except _BROKEN_ARCHIVE as error:
         if not count:
-            raise EvidenceError(archive.name, f"is not an archive that can be read ({_why(error)})") from error
+            raise EvidenceError(
+                archive.name, f"is not an archive that can be read ({_why(error)})"
+            ) from error
         scratch.problems.append((archive.name, f"ends early ({_why(error)})"))
 
 
@@ -150,7 +159,9 @@ def _no_bomb(file: IO[bytes], packed: int) -> Iterator[bytes]:
     while block := file.read(BLOCK_BYTES):
         got += len(block)
         if got > BOMB_BYTES and got > BOMB_RATIO * max(packed, 1):
-            raise ValueError(f"unpacks to more than {BOMB_RATIO} times its size: a compression bomb")
+            raise ValueError(
+                f"unpacks to more than {BOMB_RATIO} times its size: a compression bomb"
+            )
         yield block
 
 

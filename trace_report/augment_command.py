@@ -1,4 +1,5 @@
-"""`--counters FILE` and `--overlay FILE`: one rank's trace, written again with more drawn into it."""
+"""`--counters FILE` and `--overlay FILE`: one rank's trace, written again with more drawn into
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from trace_report.page_parts import visible
 
 
 def write_augmented(
-    result: JobResult, rank: int | None, step: int | None, counters: Path | None, overlay: Path | None
+    result: JobResult,
+    rank: int | None,
+    step: int | None,
+    counters: Path | None,
+    overlay: Path | None,
 ) -> None:
     """Write what is asked for of the one rank. Raises SettingsError where it is not clear which."""
     if counters is None and overlay is None:
@@ -43,4 +48,6 @@ def _chosen(result: JobResult, rank: int | None, option: str) -> RankResult:
 def _say(written: Written, file: Path) -> None:
     left = f", {written.left_out:,} left out" if written.left_out else ""
     name = visible(str(file), 300)
-    sys.stderr.write(f"faultline: wrote {name}: {written.events:,} events{left}, {written.added:,} added\n")
+    sys.stderr.write(
+        f"faultline: wrote {name}: {written.events:,} events{left}, {written.added:,} added\n"
+    )

@@ -1,4 +1,5 @@
-"""The commands `faultline trace PATH...` and `faultline trace diff BASE NEW`. Options and exit codes are stable."""
+"""The commands `faultline trace PATH...` and `faultline trace diff BASE NEW`. Options and exit
+codes are stable."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ DIFF = "diff"
 
 
 class _Trace(TyperGroup):
-    """`diff` as the first word is the command; anything else is a path or an option of the report."""
+    """`diff` as the first word is the command; anything else is a path or an option of the
+    report."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else ""
@@ -38,30 +40,49 @@ class Severity(StrEnum):
 
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH...", help="Files, folders, patterns, archives (.zip, .tar.gz) or s3://bucket/prefix."),
+    typer.Argument(
+        metavar="PATH...",
+        help="Files, folders, patterns, archives (.zip, .tar.gz) or s3://bucket/prefix.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Ranks read at once; one per core if not given.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Ranks read at once; one per core if not given.")
+]
 
 
-@trace_commands.command(REPORT, epilog="Two jobs compared: faultline trace diff BASE NEW [--fail-over 5%]")
+@trace_commands.command(
+    REPORT, epilog="Two jobs compared: faultline trace diff BASE NEW [--fail-over 5%]"
+)
 def report(
     paths: Paths,
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page with charts.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page with charts.")
+    ] = None,
     counters: Annotated[
-        Path | None, typer.Option("--counters", metavar="FILE", help="Write the trace with counter tracks.")
+        Path | None,
+        typer.Option("--counters", metavar="FILE", help="Write the trace with counter tracks."),
     ] = None,
     overlay: Annotated[
-        Path | None, typer.Option("--overlay", metavar="FILE", help="Write the trace with its critical path.")
+        Path | None,
+        typer.Option("--overlay", metavar="FILE", help="Write the trace with its critical path."),
     ] = None,
-    rank: Annotated[int | None, typer.Option("--rank", min=0, help="Analyses of this rank only.")] = None,
-    step: Annotated[int | None, typer.Option("--step", min=0, help="Analyses of this step only.")] = None,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=0, help="Analyses of this rank only.")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", min=0, help="Analyses of this step only.")
+    ] = None,
     analyses: Annotated[
-        str | None, typer.Option("--analyses", metavar="A,B", help="Only these analyses; see the documentation.")
+        str | None,
+        typer.Option(
+            "--analyses", metavar="A,B", help="Only these analyses; see the documentation."
+        ),
     ] = None,
     fail_on: Annotated[
-        Severity | None, typer.Option("--fail-on", help="Exit 1 when something as severe as this is wrong.")
+        Severity | None,
+        typer.Option("--fail-on", help="Exit 1 when something as severe as this is wrong."),
     ] = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
@@ -90,22 +111,33 @@ def report(
 
 @trace_commands.command(DIFF)
 def diff(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="The job as it was: as PATH of `faultline trace`.")],
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="The job as it was: as PATH of `faultline trace`.")
+    ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The job as it is.")],
     fail_over: Annotated[
-        str | None, typer.Option("--fail-over", metavar="5%", help="Exit 1 when the step grew by more than this.")
+        str | None,
+        typer.Option(
+            "--fail-over", metavar="5%", help="Exit 1 when the step grew by more than this."
+        ),
     ] = None,
     repeats: Annotated[
-        bool, typer.Option("--repeats", help="BASE and NEW hold several runs, one folder each: what differs is noise.")
+        bool,
+        typer.Option(
+            "--repeats",
+            help="BASE and NEW hold several runs, one folder each: what differs is noise.",
+        ),
     ] = False,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the comparison as Markdown.")
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", help="Write the comparison as Markdown."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """What grew from one job to another. Exit 0, 1 when it grew by more than --fail-over, 2 if one cannot be read."""
+    """What grew from one job to another. Exit 0, 1 when it grew by more than --fail-over, 2 if one
+    cannot be read."""
     from trace_report.diff_command import DiffOptions, run_diff
 
     options = DiffOptions(

@@ -11,7 +11,15 @@ from typing import Any
 
 from analysis.errors import EvidenceError, SettingsError
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.comparison.trace_diff import NameDifference, Side, TraceDiff, compared, diff_rows, joined, side_of
+from analysis.traces.comparison.trace_diff import (
+    NameDifference,
+    Side,
+    TraceDiff,
+    compared,
+    diff_rows,
+    joined,
+    side_of,
+)
 from analysis.traces.comparison.trace_regressions import (
     FAIL_OVER_PERCENT,
     Measure,
@@ -111,7 +119,8 @@ class _RankSide:
 
 
 def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
-    """All ranks of one job, or of its runs: the newest trace of each. Raises EvidenceError when none can be read."""
+    """All ranks of one job, or of its runs: the newest trace of each. Raises EvidenceError when
+    none can be read."""
     with opened([path]) as sources:
         _, names, files = trace_files(sources)
         tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
@@ -130,12 +139,15 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
     for file, why in problems[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
     if len(problems) > MAX_FAILURES:
-        sys.stderr.write(f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n")
+        sys.stderr.write(
+            f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n"
+        )
     return _joined(_runs(found) if options.repeats else [found])
 
 
 def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
-    """The traces of each run: those of one folder; without folders each rank's first, second, ... capture."""
+    """The traces of each run: those of one folder; without folders each rank's first, second, ...
+    capture."""
     if any("/" in side.file for side in found):
         folders: dict[str, list[_RankSide]] = {}
         for side in sorted(found, key=lambda s: s.file):
@@ -226,12 +238,17 @@ def _measure_line(m: Measure, fails: bool) -> str:
     divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
     change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
     note = "  grew" if fails else "  within noise" if 0 < abs(m.growth) <= m.noise else ""
-    return f"{m.name + ', ' + unit:<24} {m.control / divisor:>12,.2f} {m.test / divisor:>12,.2f} {change:>9} {note}"
+    return (
+        f"{m.name + ', ' + unit:<24} {m.control / divisor:>12,.2f} {m.test / divisor:>12,.2f} "
+        f"{change:>9} {note}"
+    )
 
 
 def _name_line(d: NameDifference, fails: bool) -> str:
     before, after = d.control.own_ns_median / 1e6, d.test.own_ns_median / 1e6
-    line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {'!' if fails else ' '} {d.name}"
+    line = (
+        f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {'!' if fails else ' '} {d.name}"
+    )
     return visible(line, WIDTH)
 
 

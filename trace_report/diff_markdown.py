@@ -1,4 +1,5 @@
-"""The comparison of two jobs as Markdown, for the summary of a pipeline. Names out of traces are inert in it."""
+"""The comparison of two jobs as Markdown, for the summary of a pipeline. Names out of traces are
+inert in it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ def _heading(found: Compared) -> str:
         return f"Nothing grew by more than {found.limit_percent:g} % and the noise"
     first = found.failing[0]
     by = f" by {first.measure.growth_percent:.1f} %" if first.measure.control else ""
-    name = first.measure.name.capitalize() if first.kind == "measure" else f"{first.kind.capitalize()} time"
+    name = (
+        first.measure.name.capitalize()
+        if first.kind == "measure"
+        else f"{first.kind.capitalize()} time"
+    )
     return f"{name} grew{by}"
 
 
@@ -55,7 +60,10 @@ def _measure_row(m: Measure, fails: bool) -> str:
     divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
     change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
     note = "**grew**" if fails else "within noise" if 0 < abs(m.growth) <= m.noise else ""
-    return f"| {m.name}, {unit} | {m.control / divisor:,.2f} | {m.test / divisor:,.2f} | {change} | {note} |"
+    return (
+        f"| {m.name}, {unit} | {m.control / divisor:,.2f} | {m.test / divisor:,.2f} | {change} "
+        f"| {note} |"
+    )
 
 
 def _name_row(d: NameDifference, fails: bool) -> str:
@@ -66,7 +74,8 @@ def _name_row(d: NameDifference, fails: bool) -> str:
 
 def _code(name: str) -> str:
     """A name as code in a cell: no markup, link, mention or further cell comes out of it."""
-    return f"`{visible(name, MAX_NAME).replace('`', chr(39)).replace('|', '¦').strip() or '(no name)'}`"
+    shown = visible(name, MAX_NAME).replace("`", "'").replace("|", "¦").strip()
+    return f"`{shown or '(no name)'}`"
 
 
 def _compared(side: Side) -> str:

@@ -12,7 +12,8 @@ MAX_ROWS = 1_000
 Rows = list[dict[str, Any]]
 
 ACROSS_RANKS: dict[str, str] = {
-    "steps_by_rank": "where each step of each rank goes, communication told apart into waiting and transfer",
+    "steps_by_rank": "where each step of each rank goes, communication told apart into waiting "
+    "and transfer",
     "blame": "how long the others wait for each rank",
     "collectives": "collectives by operation, group and size: waiting, transfer, bandwidth",
     "exposed_collectives": "collectives of each rank that no computation hides",
@@ -41,7 +42,9 @@ def _steps(compared: Comparison) -> Rows:
     rows = []
     for steps in compared.steps:
         lengths, numbers = steps.length.tolist(), steps.number.tolist()
-        columns = {f"{part.replace(' ', '_')}_ns": values.tolist() for part, values in steps.parts.items()}
+        columns = {
+            f"{part.replace(' ', '_')}_ns": values.tolist() for part, values in steps.parts.items()
+        }
         for i, (number, length) in enumerate(zip(numbers, lengths, strict=True)):
             own = {name: values[i] for name, values in columns.items()}
             rows.append({"rank": steps.rank, "step": number, "step_ns": length, **own})
@@ -82,7 +85,12 @@ def _exposed(compared: Comparison) -> Rows:
 
 def _slow_steps(compared: Comparison) -> Rows:
     return [
-        {"step": s.step, "median_ns": round(s.median_ns), "usual_ns": round(s.usual_ns), "ratio": round(s.ratio, 3)}
+        {
+            "step": s.step,
+            "median_ns": round(s.median_ns),
+            "usual_ns": round(s.usual_ns),
+            "ratio": round(s.ratio, 3),
+        }
         for s in compared.outlier_steps
     ]
 
@@ -113,4 +121,8 @@ def _speeds(compared: Comparison) -> Rows:
 
 
 def _cut(rows: Rows) -> Rows:
-    return rows if len(rows) <= MAX_ROWS else [*rows[: MAX_ROWS - 1], {"cut": len(rows) - MAX_ROWS + 1}]
+    return (
+        rows
+        if len(rows) <= MAX_ROWS
+        else [*rows[: MAX_ROWS - 1], {"cut": len(rows) - MAX_ROWS + 1}]
+    )

@@ -41,11 +41,13 @@ class JobReport:
     all_ranks: bool
     """Whether the analyses across ranks were asked for."""
     nothing_wrong: str
-    """The sentence for a job with which nothing is wrong, or nothing for certain; "" where something is."""
+    """The sentence for a job with which nothing is wrong, or nothing for certain; "" where
+    something is."""
 
     @property
     def verdict(self) -> str:
-        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble, or "nothing_wrong"."""
+        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble, or
+        "nothing_wrong"."""
         if any(d.severity != "info" for d in self.diagnoses):
             return "something_wrong"
         return "nothing_certain" if doubts(self.diagnoses) else "nothing_wrong"
@@ -56,7 +58,8 @@ class JobReport:
         return frozenset(rank for d in self.diagnoses if d.severity != "info" for rank in d.ranks)
 
     def shown(self) -> list[RankSummary]:
-        """The ranks that a chart has room for, by rank: those at fault, and as many others as fit."""
+        """The ranks that a chart has room for, by rank: those at fault, and as many others as
+        fit."""
         summaries = self.result.summaries
         by_need = sorted(summaries, key=lambda s: (s.rank not in self.blamed, s.rank))
         return sorted(by_need[:MAX_SHOWN], key=lambda s: s.rank)
@@ -69,7 +72,10 @@ class JobReport:
             return []
         worlds = [line.world_size for line in lines if line.world_size]
         of = f" of {max(worlds)}" if worlds else ""
-        facts = [f"{_count(len(lines), 'rank')}{of}", _count(max(line.steps for line in lines), "step")]
+        facts = [
+            f"{_count(len(lines), 'rank')}{of}",
+            _count(max(line.steps for line in lines), "step"),
+        ]
         timed = any(line.step_ms is not None for line in lines)
         facts.append(f"{self.job.step_ns / 1e6:,.1f} ms {'a step' if timed else 'in all'}")
         hosts = {line.host for line in lines if line.host}
@@ -82,7 +88,8 @@ class JobReport:
 
     @property
     def step_parts(self) -> dict[int, dict[str, float]]:
-        """Rank -> mean ms per step of each part, in the order of a stacked chart; of the window, without steps."""
+        """Rank -> mean ms per step of each part, in the order of a stacked chart; of the window,
+        without steps."""
         found = {}
         told = {s.rank: s for s in self.compared.steps} if self.compared else {}
         for summary in self.result.summaries:
@@ -194,7 +201,8 @@ def _summary(report: JobReport) -> dict[str, Any]:
     severities = Counter(d.severity for d in report.diagnoses)
     return {
         "verdict": report.verdict,
-        "statement": report.nothing_wrong or (report.diagnoses[0].statement if report.diagnoses else ""),
+        "statement": report.nothing_wrong
+        or (report.diagnoses[0].statement if report.diagnoses else ""),
         "ranks": len(lines),
         "world_size": max(worlds) if worlds else None,
         "hosts": sorted({line.host for line in lines if line.host}),
@@ -212,7 +220,9 @@ def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     ranks = report.result.ranks
     found = job_analyses(report.compared) if report.compared and report.all_ranks else {}
     for name in dict.fromkeys(name for r in ranks for name in r.rows):
-        found[name] = [{"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())]
+        found[name] = [
+            {"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())
+        ]
     for file, rows in report.result.timelines.items():
         found.setdefault("memory_by_category", []).extend({"file": file, **row} for row in rows)
     return dict(sorted(found.items()))

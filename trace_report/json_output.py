@@ -1,4 +1,5 @@
-"""The answer of `--json`: strict JSON (no NaN, no lone surrogates), the same bytes for the same input."""
+"""The answer of `--json`: strict JSON (no NaN, no lone surrogates), the same bytes for the same
+input."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_without_surrogates(str(key)): _without_surrogates(entry) for key, entry in value.items()}
+        return {
+            _without_surrogates(str(key)): _without_surrogates(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_without_surrogates(entry) for entry in value]
     return value

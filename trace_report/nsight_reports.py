@@ -1,7 +1,9 @@
-"""Reports of Nsight Systems (`.nsys-rep`) become SQLite exports: only NVIDIA's own `nsys` reads them.
+"""Reports of Nsight Systems (`.nsys-rep`) become SQLite exports: only NVIDIA's own `nsys` reads
+them.
 
-It runs without the environment of this process, in a folder that is removed, for a bounded time and on a bounded disk.
-Options: NVIDIA's Nsight Systems User Guide, "CLI Export Command Switch Options"; long options take their value after =.
+It runs without the environment of this process, in a folder that is removed, for a bounded time and
+on a bounded disk. Options: NVIDIA's Nsight Systems User Guide, "CLI Export Command Switch Options";
+long options take their value after =.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ def without_export(paths: Iterable[Path]) -> list[Path]:
     files = list(paths)
     have = set(files)
     beside = (".sqlite", ".sqlite3", ".sqlite.gz")
-    return [f for f in files if is_report(f) and not any(f.with_suffix(suffix) in have for suffix in beside)]
+    return [
+        f
+        for f in files
+        if is_report(f) and not any(f.with_suffix(suffix) in have for suffix in beside)
+    ]
 
 
 def export_command(report: str) -> str:
@@ -46,41 +52,68 @@ def export_command(report: str) -> str:
     name = report if report.startswith(("/", "./", "../")) else f"./{report}"
     output = str(Path(name).with_suffix(".sqlite"))
     output = output if output.startswith(("/", "../")) else f"./{output}"
-    words = ("nsys", "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}", name)
+    words = (
+        "nsys",
+        "export",
+        "--type=sqlite",
+        "--force-overwrite=true",
+        f"--output={output}",
+        name,
+    )
     return " ".join(shlex.quote(word) for word in words)
 
 
-def exported(report: Path, folder: Path, *, name: str, most_bytes: int, limit_s: float | None = None) -> Path:
-    """The SQLite export of a report, in a new folder below `folder`. `name` is what people call the report.
+def exported(
+    report: Path, folder: Path, *, name: str, most_bytes: int, limit_s: float | None = None
+) -> Path:
+    """The SQLite export of a report, in a new folder below `folder`. `name` is what people call the
+    report.
 
-    Raises EvidenceError, which says what to do, where there is no `nsys` or it fails, takes longer than `limit_s`
-    (EXPORT_SECONDS) or writes more than `most_bytes`.
+    Raises EvidenceError, which says what to do, where there is no `nsys` or it fails, takes longer
+    than `limit_s` (EXPORT_SECONDS) or writes more than `most_bytes`.
     """
     tool = shutil.which("nsys")
     if tool is None:
         raise EvidenceError(
-            name, f"only NVIDIA's nsys reads it, and it is not on PATH here; run: {export_command(name)}"
+            name,
+            f"only NVIDIA's nsys reads it, and it is not on PATH here; run: {export_command(name)}",
         )
     place = Path(tempfile.mkdtemp(prefix="nsys-", dir=folder))
     try:
         target = place / f"{report.stem}.sqlite"
         with tempfile.TemporaryDirectory(prefix="work-", dir=place) as work:
             why = _run(
-                os.path.abspath(tool), report.resolve(), target, Path(work), most_bytes, limit_s or EXPORT_SECONDS
+                os.path.abspath(tool),
+                report.resolve(),
+                target,
+                Path(work),
+                most_bytes,
+                limit_s or EXPORT_SECONDS,
             )
         if why is None and not _is_database(target):
             why = "wrote no SQLite file"
         if why is not None:
-            raise EvidenceError(name, f"nsys export {why}; run it where the report was made: {export_command(name)}")
+            raise EvidenceError(
+                name, f"nsys export {why}; run it where the report was made: {export_command(name)}"
+            )
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
     return target
 
 
-def _run(tool: str, report: Path, target: Path, work: Path, most_bytes: int, limit_s: float) -> str | None:
+def _run(
+    tool: str, report: Path, target: Path, work: Path, most_bytes: int, limit_s: float
+) -> str | None:
     """Why the export failed, or None. All that `nsys` writes lies below the target's folder."""
-    command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={target}", str(report)]
+    command = [
+        tool,
+        "export",
+        "--type=sqlite",
+        "--force-overwrite=true",
+        f"--output={target}",
+        str(report),
+    ]
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(work),
@@ -113,7 +146,9 @@ def _run(tool: str, report: Path, target: Path, work: Path, most_bytes: int, lim
     return why
 
 
-def _watched(process: subprocess.Popen[bytes], folder: Path, most_bytes: int, limit_s: float) -> str | None:
+def _watched(
+    process: subprocess.Popen[bytes], folder: Path, most_bytes: int, limit_s: float
+) -> str | None:
     ends = time.monotonic() + limit_s
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -151,5 +186,7 @@ def _last_line(said: Path) -> str:
             lines = file.read(_STDERR_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
-    spoken = [" ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in lines]
+    spoken = [
+        " ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in lines
+    ]
     return next((f" ({line[:MAX_SAID]})" for line in reversed(spoken) if line), "")

@@ -1,6 +1,8 @@
-"""The page of `--html`: one file without links to anything, read offline, under a policy that runs only its own code.
+"""The page of `--html`: one file without links to anything, read offline, under a policy that runs
+only its own code.
 
-The policy names the hashes of the page's style and scripts; nothing is loaded, and no text of a trace can become code.
+The policy names the hashes of the page's style and scripts; nothing is loaded, and no text of a
+trace can become code.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ WEB = HERE.parent / "web" / "static"
 def render(page: Page) -> str:
     """The page as HTML."""
     style = "\n".join(
-        _text(p) for p in (WEB / "app.css", WEB / "vendor/uplot-1.6.32.min.css", HERE / "static/page.css")
+        _text(p)
+        for p in (WEB / "app.css", WEB / "vendor/uplot-1.6.32.min.css", HERE / "static/page.css")
     )
     uplot, script = _text(WEB / "vendor/uplot-1.6.32.min.js"), _text(HERE / "static/page.js")
     policy = (
@@ -31,7 +34,9 @@ def render(page: Page) -> str:
     )
     template = _environment().get_template("page.html")
     mark = _text(WEB / "mark.svg")
-    return template.render(page=page, style=style, uplot=uplot, script=script, policy=policy, mark=mark)
+    return template.render(
+        page=page, style=style, uplot=uplot, script=script, policy=policy, mark=mark
+    )
 
 
 @cache
@@ -52,7 +57,9 @@ def _coded(text: str) -> Markup:
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return escape(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
+    )
 
 
 @cache

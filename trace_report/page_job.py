@@ -54,7 +54,11 @@ def ranks_section(report: JobReport) -> Section:
     """The table of ranks, the stacked step of each, the length of each step."""
     blocks = (
         Block("", table=ranks_table(report)),
-        Block("A step of each rank, by what it goes to", bars=step_bars(report), note=_bars_note(report)),
+        Block(
+            "A step of each rank, by what it goes to",
+            bars=step_bars(report),
+            note=_bars_note(report),
+        ),
         Block("Length of each step", curves=step_curves(report)),
     )
     return section_of("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
@@ -93,7 +97,9 @@ def ranks_table(report: JobReport) -> Table | None:
     ]
     kept = [i for i in range(len(columns)) if any(row[i].text not in ("–", "") for row in rows)]
     marked = frozenset(i for i, r in enumerate(report.lines) if r.rank in report.blamed)
-    return table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], marked=marked)
+    return table(
+        [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], marked=marked
+    )
 
 
 def step_bars(report: JobReport) -> Bars | None:
@@ -102,7 +108,9 @@ def step_bars(report: JobReport) -> Bars | None:
     parts = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
     if not parts:
         return None
-    used = [part for part in next(iter(parts.values())) if any(own[part] > 0 for own in parts.values())]
+    used = [
+        part for part in next(iter(parts.values())) if any(own[part] > 0 for own in parts.values())
+    ]
     rows = {f"rank {rank}": [own[part] for part in used] for rank, own in parts.items()}
     values = {label: f"{sum(row):,.1f} ms" for label, row in rows.items()}
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
@@ -121,11 +129,14 @@ def step_curves(report: JobReport) -> Curves | None:
         ms = dict(zip(s.steps.number.tolist(), lengths, strict=True))
         series.append((f"rank {s.rank}", tuple(ms.get(n) for n in numbers)))
     bold = frozenset(f"rank {rank}" for rank in report.blamed)
-    return Curves("steps", tuple(map(float, numbers)), "step", " ms", tuple(series), bold=bold, whole_x=True)
+    return Curves(
+        "steps", tuple(map(float, numbers)), "step", " ms", tuple(series), bold=bold, whole_x=True
+    )
 
 
 def communication_section(report: JobReport) -> Section:
-    """How much of each rank's communication computation hides; every collective, waiting apart from transfer."""
+    """How much of each rank's communication computation hides; every collective, waiting apart from
+    transfer."""
     rows, values = {}, {}
     for s in report.shown():
         device = s.time_on_device
@@ -136,18 +147,27 @@ def communication_section(report: JobReport) -> Section:
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
     bars = stacked({"hidden behind computation": 0, "exposed": 3}, rows, values, marked)
     blocks = (
-        Block("Overlap: communication of each rank", "Exposed communication makes the step longer.", bars=bars),
         Block(
-            "Collectives", _SPLIT[report.compared.collectives.by] if report.compared else "", table=_collectives(report)
+            "Overlap: communication of each rank",
+            "Exposed communication makes the step longer.",
+            bars=bars,
+        ),
+        Block(
+            "Collectives",
+            _SPLIT[report.compared.collectives.by] if report.compared else "",
+            table=_collectives(report),
         ),
     )
     return section_of("communication", "Communication", "", blocks)
 
 
 _SPLIT = {
-    "arrival": "Waiting ends when the last rank arrives; the rest is transfer. Bandwidths as nccl-tests counts them.",
-    "shortest duration": "The clocks do not agree: the shortest duration of a collective counts as its transfer.",
-    "duration": "One rank's trace cannot tell waiting from transfer: bandwidths are at least these.",
+    "arrival": "Waiting ends when the last rank arrives; the rest is transfer. Bandwidths as "
+    "nccl-tests counts them.",
+    "shortest duration": "The clocks do not agree: the shortest duration of a collective counts "
+    "as its transfer.",
+    "duration": "One rank's trace cannot tell waiting from transfer: bandwidths are at least "
+    "these.",
 }
 
 
@@ -167,7 +187,9 @@ def _collectives(report: JobReport) -> Table | None:
         Column("worst wait ms", hint="of the rank that waits longest, all calls"),
         Column("transfer ms", hint="all calls"),
         Column("median transfer ms"),
-        Column("bus GB/s", hint="comparable with the hardware's bandwidth whatever the number of ranks"),
+        Column(
+            "bus GB/s", hint="comparable with the hardware's bandwidth whatever the number of ranks"
+        ),
     )
     rows = [
         (
@@ -176,8 +198,14 @@ def _collectives(report: JobReport) -> Table | None:
             count_cell(r.ranks),
             number_cell(r.bytes / 1e6 if r.bytes else None, 2),
             count_cell(r.count),
-            ms_cell(r.wait if report.compared and report.compared.collectives.by != "duration" else None),
-            ms_cell(r.worst_wait if report.compared and report.compared.collectives.by != "duration" else None),
+            ms_cell(
+                r.wait if report.compared and report.compared.collectives.by != "duration" else None
+            ),
+            ms_cell(
+                r.worst_wait
+                if report.compared and report.compared.collectives.by != "duration"
+                else None
+            ),
             ms_cell(r.transfer),
             ms_cell(r.median_transfer),
             _bandwidth_cell(r),

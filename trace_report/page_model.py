@@ -1,4 +1,5 @@
-"""What the page shows, as values: sections of blocks, a panel per rank, diagnoses with their windows."""
+"""What the page shows, as values: sections of blocks, a panel per rank, diagnoses with their
+windows."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class EventView:
-    """An event that a person can open. `window` is the id of its window, or "" where there is none."""
+    """An event that a person can open. `window` is the id of its window, or "" where there is
+    none."""
 
     name: str
     where: str
@@ -100,4 +102,9 @@ class Page:
     def contents(self) -> tuple[tuple[str, str], ...]:
         """(anchor, heading) of the sections, for the line at the top."""
         rank = (("rank", "One rank"),) if self.panels else ()
-        return (("wrong", "Diagnosis"), *((s.key, s.heading) for s in self.sections), *rank, ("read", "Files"))
+        return (
+            ("wrong", "Diagnosis"),
+            *((s.key, s.heading) for s in self.sections),
+            *rank,
+            ("read", "Files"),
+        )

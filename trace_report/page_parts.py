@@ -1,6 +1,8 @@
-"""Parts of the page as values: tables whose columns sort, bars of parts, curves. Templates turn them into HTML.
+"""Parts of the page as values: tables whose columns sort, bars of parts, curves. Templates turn
+them into HTML.
 
-All text in them is foreign: the templates escape it, and data for scripts goes through `script_json`.
+All text in them is foreign: the templates escape it, and data for scripts goes through
+`script_json`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; `kind` is "n" for numbers, "name" for names out of the trace, "" for words."""
+    """A column's heading; `kind` is "n" for numbers, "name" for names out of the trace, "" for
+    words."""
 
     title: str
     kind: str = "n"
@@ -35,7 +38,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; `marked` are the rows to highlight; `total` says how many rows there were before it was cut."""
+    """Rows of cells; `marked` are the rows to highlight; `total` says how many rows there were
+    before it was cut."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -94,8 +98,17 @@ class Curves:
 
     def data(self) -> str:
         """For a <script type="application/json">."""
-        lines = [{"label": label, "values": values, "bold": label in self.bold} for label, values in self.series]
-        whole = {"x": self.x, "x_label": self.x_label, "unit": self.unit, "stepped": self.stepped, "series": lines}
+        lines = [
+            {"label": label, "values": values, "bold": label in self.bold}
+            for label, values in self.series
+        ]
+        whole = {
+            "x": self.x,
+            "x_label": self.x_label,
+            "unit": self.unit,
+            "stepped": self.stepped,
+            "series": lines,
+        }
         whole["whole"] = self.whole_x
         return script_json(whole)
 
@@ -107,18 +120,28 @@ def script_json(value: Any) -> str:
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, most: int = MAX_TABLE_ROWS, **options: Any
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    most: int = MAX_TABLE_ROWS,
+    **options: Any,
 ) -> Table | None:
     """A table of at most so many rows; None where there is nothing to show."""
     if not rows:
         return None
-    return Table(tuple(columns), tuple(tuple(row) for row in rows[:most]), total=len(rows), **options)
+    return Table(
+        tuple(columns), tuple(tuple(row) for row in rows[:most]), total=len(rows), **options
+    )
 
 
 def stacked(
-    parts: Mapping[str, int], rows: Mapping[str, Sequence[float]], values: Mapping[str, str], marked: frozenset[str]
+    parts: Mapping[str, int],
+    rows: Mapping[str, Sequence[float]],
+    values: Mapping[str, str],
+    marked: frozenset[str],
 ) -> Bars | None:
-    """One bar per row, its parts (name -> colour) one after the other; the longest row fills the track."""
+    """One bar per row, its parts (name -> colour) one after the other; the longest row fills the
+    track."""
     names = tuple(parts)
     longest = max((sum(row) for row in rows.values()), default=0)
     if longest <= 0:
@@ -129,7 +152,11 @@ def stacked(
         for part, amount in enumerate(row):
             width = 100 * amount / longest
             if width > 0:
-                segments.append(Segment(part, x, width, f"{names[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"))
+                segments.append(
+                    Segment(
+                        part, x, width, f"{names[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"
+                    )
+                )
             x += max(width, 0)
         bars.append(Bar(label, tuple(segments), values[label], label in marked))
     return Bars(names, tuple(bars), colours=tuple(parts.values()))
@@ -157,7 +184,10 @@ def ms_cell(ns: float | None) -> Cell:
     if ns is None or not math.isfinite(ns):
         return Cell("–")
     ms = ns / 1e6
-    return Cell(f"{ms:,.{0 if abs(ms) >= 1000 else 1 if abs(ms) >= 100 else 2 if abs(ms) >= 1 else 3}f}", float(ns))
+    return Cell(
+        f"{ms:,.{0 if abs(ms) >= 1000 else 1 if abs(ms) >= 100 else 2 if abs(ms) >= 1 else 3}f}",
+        float(ns),
+    )
 
 
 def visible(text: str, limit: int) -> str:

@@ -7,7 +7,17 @@ from typing import Any
 from trace_report.analysis_run import RankResult
 from trace_report.job_report import JobReport
 from trace_report.page_model import Block, Panel
-from trace_report.page_parts import Bar, Bars, Column, Curves, Segment, Table, ms_cell, table, text_cell
+from trace_report.page_parts import (
+    Bar,
+    Bars,
+    Column,
+    Curves,
+    Segment,
+    Table,
+    ms_cell,
+    table,
+    text_cell,
+)
 from trace_report.rank_charts import DrawnCurves, PathStrip
 from trace_report.registry import ANALYSES, BESIDE
 from trace_report.rows_table import rows_table
@@ -59,8 +69,12 @@ ON_DEVICE = frozenset({"temporal", "device_use", "idle"})
 
 def panels(report: JobReport) -> tuple[Panel, ...]:
     """Panels of the ranks that a diagnosis names, then of the others, as many as the page holds."""
-    ranks = sorted(report.result.ranks, key=lambda r: (r.summary.rank not in report.blamed, r.summary.rank))
-    found = [Panel(r.summary.rank, f"rank {r.summary.rank}", _blocks(r)) for r in ranks[:MAX_PANELS]]
+    ranks = sorted(
+        report.result.ranks, key=lambda r: (r.summary.rank not in report.blamed, r.summary.rank)
+    )
+    found = [
+        Panel(r.summary.rank, f"rank {r.summary.rank}", _blocks(r)) for r in ranks[:MAX_PANELS]
+    ]
     return tuple(panel for panel in found if panel.blocks)
 
 
@@ -70,7 +84,11 @@ def _blocks(result: RankResult) -> tuple[Block, ...]:
     blocks = [_path_block(charts.path)] if charts and charts.path else []
     if charts and charts.queue:
         blocks.append(
-            Block("Launch queue", "Work launched and not yet begun.", curves=_curves(f"queue{rank}", charts.queue))
+            Block(
+                "Launch queue",
+                "Work launched and not yet begun.",
+                curves=_curves(f"queue{rank}", charts.queue),
+            )
         )
     if charts and charts.memory:
         blocks.append(Block("Memory", curves=_curves(f"memory{rank}", charts.memory)))
@@ -80,7 +98,9 @@ def _blocks(result: RankResult) -> tuple[Block, ...]:
             continue
         rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
-        blocks.append(Block(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True))
+        blocks.append(
+            Block(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True)
+        )
     return tuple(block for block in blocks if block)
 
 
@@ -105,10 +125,13 @@ def _path_block(path: PathStrip) -> Block:
     )
     parts = tuple(f"{PATH_PARTS[b][0]} {times[b]:,.1f} ms" for b in bounds)
     colours = tuple(PATH_PARTS[b][1] for b in bounds)
-    strip = Bars(parts, (Bar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours)
+    strip = Bars(
+        parts, (Bar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours
+    )
     axis = tuple(f"{path.length_ms * quarter / 4:,.1f} ms" for quarter in range(5))
     lead = (
-        f"The chain of work that {path.window} had to wait for: making anything else faster does not make it shorter."
+        f"The chain of work that {path.window} had to wait for: making anything else faster "
+        f"does not make it shorter."
     )
     return Block("Critical path", lead, strip=strip, axis=axis)
 
@@ -120,9 +143,17 @@ def _curves(key: str, drawn: DrawnCurves) -> Curves:
 def _idle_table(result: RankResult) -> Table | None:
     idle, start = result.summary.idle, result.summary.start_ns
     places = sorted(range(len(idle)), key=lambda i: int(idle.start[i] - idle.end[i]))[:20]
-    columns = (Column("ms"), Column("at ms", hint="from the start of the trace"), Column("the host meanwhile", "name"))
+    columns = (
+        Column("ms"),
+        Column("at ms", hint="from the start of the trace"),
+        Column("the host meanwhile", "name"),
+    )
     rows = [
-        (ms_cell(int(idle.end[i] - idle.start[i])), ms_cell(int(idle.start[i]) - start), text_cell(idle.host[i] or ""))
+        (
+            ms_cell(int(idle.end[i] - idle.start[i])),
+            ms_cell(int(idle.start[i]) - start),
+            text_cell(idle.host[i] or ""),
+        )
         for i in places
     ]
     return table(columns, rows)

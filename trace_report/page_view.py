@@ -32,7 +32,8 @@ def page_of(report: JobReport, windows: Windows) -> Page:
         ranks_left_out=f"{left} more ranks: --rank N" if left else "",
         files=_files_table(report),
         left_out=tuple(_left_out(report))[:MAX_LEFT_OUT],
-        colophon=f"faultline {_version()}, from {len(report.result.files.files):,} files; loads nothing.",
+        colophon=f"faultline {_version()}, from {len(report.result.files.files):,} files; loads "
+        f"nothing.",
         windows=windows.embedded,
     )
 
@@ -58,11 +59,17 @@ def _verdict(report: JobReport) -> tuple[str, str]:
         return "critical", "fault"
     if "warning" in severities:
         return "warning", "open"
-    return ("nothing certain", "open") if report.verdict == "nothing_certain" else ("nothing wrong", "well")
+    return (
+        ("nothing certain", "open")
+        if report.verdict == "nothing_certain"
+        else ("nothing wrong", "well")
+    )
 
 
 def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
-    numbers = tuple((visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items())
+    numbers = tuple(
+        (visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items()
+    )
     return DiagnosisView(
         rule=visible(d.rule, 60),
         severity=d.severity,
@@ -77,7 +84,10 @@ def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
 
 def _event_view(e: EventReference, windows: Windows) -> EventView:
     step = f", step {e.step}" if e.step is not None else ""
-    where = f"rank {e.rank}{step}, {ms_cell(e.duration_ns).text} ms long, event {e.event:,} of {visible(e.file, 120)}"
+    where = (
+        f"rank {e.rank}{step}, {ms_cell(e.duration_ns).text} ms long, event {e.event:,} of "
+        f"{visible(e.file, 120)}"
+    )
     return EventView(
         name=visible(e.name, 200),
         where=where,
@@ -107,7 +117,13 @@ def _files_table(report: JobReport) -> Table | None:
     ]
     used = {s.file for s in report.result.summaries}
     rows += [
-        (text_cell(name), count_cell(f.rank), text_cell(f.kind.replace("_", " ")), count_cell(None), text_cell(""))
+        (
+            text_cell(name),
+            count_cell(f.rank),
+            text_cell(f.kind.replace("_", " ")),
+            count_cell(None),
+            text_cell(""),
+        )
         for f in report.result.files.files
         if (name := report.result.names[f.path]) not in used
     ]
@@ -119,7 +135,10 @@ def _left_out(report: JobReport) -> list[tuple[str, str]]:
     found = [(entry["file"], entry["why"]) for entry in dropped["files"]]
     found += [(file, "is an older capture of the same rank") for file in dropped["older_captures"]]
     found += [(f"{count:,} files", why) for why, count in dropped["not_looked_at"].items()]
-    found += [(f"{entry['analysis']} of rank {entry['rank']}", entry["why"]) for entry in dropped["analyses"]]
+    found += [
+        (f"{entry['analysis']} of rank {entry['rank']}", entry["why"])
+        for entry in dropped["analyses"]
+    ]
     return [(visible(what, 200), visible(why, 300)) for what, why in found]
 
 

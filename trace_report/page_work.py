@@ -59,7 +59,8 @@ def idle_section(report: JobReport) -> Section:
 
 
 def idle_bars(report: JobReport) -> Bars | None:
-    """Idle time of each rank's streams: the host was late, one kernel waits for the next, or something else."""
+    """Idle time of each rank's streams: the host was late, one kernel waits for the next, or
+    something else."""
     chosen = {s.rank for s in report.shown()}
     rows, values = {}, {}
     for result in report.result.ranks:
@@ -76,10 +77,21 @@ def memory_section(report: JobReport) -> Section:
     """Raw memory timelines: bytes by category."""
     blocks = []
     for number, (file, rows) in enumerate(report.result.timelines.items()):
-        keys = [k for k in rows[0] if k.endswith("_bytes") and any(row[k] for row in rows)] if rows else []
-        series = [(k.removesuffix("_bytes").replace("_", " "), tuple(float(row[k]) for row in rows)) for k in keys]
+        keys = (
+            [k for k in rows[0] if k.endswith("_bytes") and any(row[k] for row in rows)]
+            if rows
+            else []
+        )
+        series = [
+            (k.removesuffix("_bytes").replace("_", " "), tuple(float(row[k]) for row in rows))
+            for k in keys
+        ]
         x = tuple((row["ts_ns"] - rows[0]["ts_ns"]) / 1e6 for row in rows)
-        curves = Curves(f"timeline{number}", x, "ms", "B", tuple(series), stepped=True) if series else None
+        curves = (
+            Curves(f"timeline{number}", x, "ms", "B", tuple(series), stepped=True)
+            if series
+            else None
+        )
         blocks.append(Block(text_cell(file).text, curves=curves))
     return section_of("memory", "Memory by category", "", blocks)
 
@@ -92,7 +104,14 @@ def kernels_section(report: JobReport) -> Section:
     bars = tuple(
         Bar(
             text_cell(k.name).text,
-            (Segment(0, 0.0, 100 * k.total / longest, f"{k.count:,} calls, median {k.median / 1e3:,.1f} µs"),),
+            (
+                Segment(
+                    0,
+                    0.0,
+                    100 * k.total / longest,
+                    f"{k.count:,} calls, median {k.median / 1e3:,.1f} µs",
+                ),
+            ),
             f"{k.total / 1e6:,.1f} ms  {100 * k.total / whole:.1f} %",
         )
         for k in kernels[:MAX_BARS]
@@ -114,7 +133,10 @@ def kernels_section(report: JobReport) -> Section:
         Block("All", table=table(columns[: 8 if many else 6], rows, filter=len(rows) > 12)),
     )
     return section_of(
-        "kernels", "Kernels", "Computation on the device, all ranks; a kernel is its name and launch shape.", blocks
+        "kernels",
+        "Kernels",
+        "Computation on the device, all ranks; a kernel is its name and launch shape.",
+        blocks,
     )
 
 
@@ -125,12 +147,21 @@ def operators_section(report: JobReport) -> Section:
     operators = operator_lines(report.result.summaries)[:MAX_BARS]
     longest = operators[0][1] if operators else 0
     bars = tuple(
-        Bar(text_cell(name).text, (Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms"),), f"{ns / 1e6:,.2f} ms")
+        Bar(
+            text_cell(name).text,
+            (Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms"),),
+            f"{ns / 1e6:,.2f} ms",
+        )
         for name, ns in operators
         if longest > 0
     )
     lead = "Own time on the host per step, mean over ranks."
-    return section_of("operators", "Operators", lead, (Block("", bars=Bars(("time",), bars, True) if bars else None),))
+    return section_of(
+        "operators",
+        "Operators",
+        lead,
+        (Block("", bars=Bars(("time",), bars, True) if bars else None),),
+    )
 
 
 def _kernel_cells(k: KernelLine, whole: int) -> tuple[Cell, ...]:

@@ -1,7 +1,8 @@
-"""Windows of the traces around the events that diagnoses point to, embedded in the page for Perfetto.
+"""Windows of the traces around the events that diagnoses point to, embedded in the page for
+Perfetto.
 
-The page hands a window to https://ui.perfetto.dev by postMessage after a click; nothing is uploaded.
-https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
+The page hands a window to https://ui.perfetto.dev by postMessage after a click; nothing is
+uploaded. https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
 """
 
 from __future__ import annotations
@@ -52,8 +53,13 @@ class _Crop:
 
 
 def windows_of(report: JobReport, jobs: int | None) -> Windows:
-    """The windows that fit, those of each diagnosis's clearest event first. Each file is read once more."""
-    paths = {r.summary.file: r.path for r in report.result.ranks if r.path.suffix.lower() in (".json", ".gz")}
+    """The windows that fit, those of each diagnosis's clearest event first. Each file is read once
+    more."""
+    paths = {
+        r.summary.file: r.path
+        for r in report.result.ranks
+        if r.path.suffix.lower() in (".json", ".gz")
+    }
     wanted = [e for e in _by_importance(report) if e.file in paths][:MAX_EVENTS]
     by_file: dict[str, list[EventReference]] = defaultdict(list)
     for event in wanted:
@@ -73,7 +79,9 @@ def _by_importance(report: JobReport) -> list[EventReference]:
 
 
 def _task(path: Path, file: str, events: Sequence[EventReference]) -> Task[_Crop]:
-    return Task(_Crop(path, tuple(events)), file, path.stat().st_size, path.name.lower().endswith(".gz"))
+    return Task(
+        _Crop(path, tuple(events)), file, path.stat().st_size, path.name.lower().endswith(".gz")
+    )
 
 
 def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
@@ -89,7 +97,9 @@ def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
     return found
 
 
-def _embedded(wanted: Sequence[tuple[str, int]], packed: Mapping[tuple[str, int], bytes]) -> Windows:
+def _embedded(
+    wanted: Sequence[tuple[str, int]], packed: Mapping[tuple[str, int], bytes]
+) -> Windows:
     embedded: dict[str, str] = {}
     by_event: dict[tuple[str, int], str] = {}
     left = MAX_BYTES

@@ -1,4 +1,5 @@
-"""What the page draws of one rank, thinned to what a screen can show: critical path, launch queue, memory."""
+"""What the page draws of one rank, thinned to what a screen can show: critical path, launch queue,
+memory."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MAX_LINES = 6
 
 @dataclass(frozen=True)
 class PathStrip:
-    """The critical path over time: pieces (from, to, bound) in ms from its start, one after the other."""
+    """The critical path over time: pieces (from, to, bound) in ms from its start, one after the
+    other."""
 
     window: str
     pieces: tuple[tuple[float, float, str], ...]
@@ -32,7 +34,8 @@ class PathStrip:
 
 @dataclass(frozen=True)
 class DrawnCurves:
-    """Lines over time: `x` in ms from the start of the trace, `series` of (label, values), and the values' unit."""
+    """Lines over time: `x` in ms from the start of the trace, `series` of (label, values), and the
+    values' unit."""
 
     x: tuple[float, ...]
     unit: str
@@ -50,29 +53,42 @@ class RankCharts:
 
 def rank_charts(trace: TraceColumns) -> RankCharts:
     """All drawings of a rank."""
-    return RankCharts(path=path_strip(trace), queue=queue_curves(trace), memory=memory_curves(trace))
+    return RankCharts(
+        path=path_strip(trace), queue=queue_curves(trace), memory=memory_curves(trace)
+    )
 
 
 def queue_curves(trace: TraceColumns) -> DrawnCurves | None:
-    """Launches whose work has not begun, of the streams with the longest queues: the most in each part of the time."""
-    tracks = sorted(queue_lengths(trace), key=lambda track: -float(track.value.max(initial=0)))[:MAX_LINES]
-    return _drawn([(track.name.removeprefix("Queue length, "), track.ts, track.value) for track in tracks], trace, "")
+    """Launches whose work has not begun, of the streams with the longest queues: the most in each
+    part of the time."""
+    tracks = sorted(queue_lengths(trace), key=lambda track: -float(track.value.max(initial=0)))[
+        :MAX_LINES
+    ]
+    return _drawn(
+        [(track.name.removeprefix("Queue length, "), track.ts, track.value) for track in tracks],
+        trace,
+        "",
+    )
 
 
 def memory_curves(trace: TraceColumns) -> DrawnCurves | None:
-    """Bytes allocated on each device, and what its allocator holds: the highest in each part of the time."""
+    """Bytes allocated on each device, and what its allocator holds: the highest in each part of the
+    time."""
     lines = []
     for timeline in memory_timelines(trace)[: MAX_LINES // 2]:
         lines.append((f"{timeline.name} allocated", timeline.ts, timeline.allocated))
         if (timeline.reserved >= 0).any():
-            lines.append((f"{timeline.name} reserved", timeline.ts, np.maximum(timeline.reserved, 0)))
+            lines.append(
+                (f"{timeline.name} reserved", timeline.ts, np.maximum(timeline.reserved, 0))
+            )
     return _drawn(lines, trace, "B")
 
 
 def _drawn(
     lines: Sequence[tuple[str, Int64, NDArray[np.number[Any]]]], trace: TraceColumns, unit: str
 ) -> DrawnCurves | None:
-    """The lines on one grid of POINTS moments; each point is the highest value since the one before."""
+    """The lines on one grid of POINTS moments; each point is the highest value since the one
+    before."""
     lines = [line for line in lines if len(line[1])]
     if not lines:
         return None
@@ -84,7 +100,9 @@ def _drawn(
     return DrawnCurves(tuple(((grid - zero) / 1e6).round(4).tolist()), unit, series)
 
 
-def _highest(ts: Int64, values: NDArray[np.number[Any]], grid: NDArray[np.float64]) -> tuple[float | None, ...]:
+def _highest(
+    ts: Int64, values: NDArray[np.number[Any]], grid: NDArray[np.float64]
+) -> tuple[float | None, ...]:
     last = np.searchsorted(ts, grid, side="right") - 1
     first = np.concatenate(([0], last[:-1] + 1)).clip(0, len(ts) - 1)
     known = last >= 0

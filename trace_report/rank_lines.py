@@ -13,8 +13,8 @@ from analysis.traces.per_rank.step_times import COMMUNICATION, COPIES, DATA, IDL
 
 @dataclass(frozen=True)
 class RankLine:
-    """Means over the rank's steps; None where it cannot be told. Percentages are of the time on the device, from its
-    first work to its last; of the steps where nothing ran on a device."""
+    """Means over the rank's steps; None where it cannot be told. Percentages are of the time on the
+    device, from its first work to its last; of the steps where nothing ran on a device."""
 
     rank: int
     file: str
@@ -27,7 +27,8 @@ class RankLine:
     step_ms: float | None
     """Mean length of a step."""
     window_ms: float
-    """From the first work on the device to the last; without one, from the first event to the end of the last."""
+    """From the first work on the device to the last; without one, from the first event to the end
+    of the last."""
     compute_percent: float | None
     communication_percent: float | None
     exposed_communication_percent: float | None
@@ -46,7 +47,9 @@ class RankLine:
 
 
 def rank_line(
-    summary: RankSummary, waits_ms: Mapping[int, float] | None = None, blames: Mapping[int, float] | None = None
+    summary: RankSummary,
+    waits_ms: Mapping[int, float] | None = None,
+    blames: Mapping[int, float] | None = None,
 ) -> RankLine:
     """The rank's line. `waits_ms` and `blames` (shares of the step) come from comparing ranks."""
     count = len(summary.steps)
@@ -86,7 +89,9 @@ def window_parts_ms(summary: RankSummary) -> dict[str, float]:
     return {part: parts.get(part, 0) / 1e6 for part in PARTS}
 
 
-def _shares(summary: RankSummary, whole: int) -> tuple[float | None, float | None, float | None, float | None]:
+def _shares(
+    summary: RankSummary, whole: int
+) -> tuple[float | None, float | None, float | None, float | None]:
     """Percent computation, communication, exposed communication, idle."""
     device = summary.time_on_device
     if device.window:
@@ -96,6 +101,8 @@ def _shares(summary: RankSummary, whole: int) -> tuple[float | None, float | Non
         return compute, communication, bare, idle
     if not whole:
         return None, None, None, None
-    parts = {part: 100 * float(values.sum()) / whole for part, values in summary.steps.parts.items()}
+    parts = {
+        part: 100 * float(values.sum()) / whole for part, values in summary.steps.parts.items()
+    }
     worked = sum(parts[p] for p in ("forward pass", "backward pass", "optimizer"))
     return worked, None, parts[COMMUNICATION], None

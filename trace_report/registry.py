@@ -1,6 +1,7 @@
 """The analyses of one rank that a user can ask for by name, and where they are.
 
-Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules are imported when they are asked for.
+Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules are imported when they
+are asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ Rows = list[dict[str, Any]]
 ANALYSES: dict[str, str] = {
     "temporal": "where the device's time goes, by step: computation, communication, copies, idle",
     "idle": "why each stream is idle: the host is late, the kernel before it, other",
-    "idle_gaps": "the longest times in which nothing ran on the device, and what the host did meanwhile",
+    "idle_gaps": "the longest times in which nothing ran on the device, and what the host did "
+    "meanwhile",
     "kernels": "kernels by name: count, time, spread",
     "annotations": "what runs on the device below each annotation",
     "launches": "from the call on the host to the kernel: delays, short kernels",
@@ -26,7 +28,8 @@ ANALYSES: dict[str, str] = {
     "host_syncs": "calls in which the host waits for the device, and what made them",
     "data_loading": "time in the data loader, by step",
     "operators": "operators by name: own time, calls, delays",
-    "operator_delays": "from each operator to its launch and to its kernels, by sequence of kernels",
+    "operator_delays": "from each operator to its launch and to its kernels, by sequence of "
+    "kernels",
     "call_stacks": "where in the code the time goes",
     "sequences": "patterns of kernels that come again and again",
     "tiny_kernels": "how small the pieces are that the work is cut into",
@@ -41,7 +44,8 @@ ANALYSES: dict[str, str] = {
     "critical_path": "the chain of work that the step had to wait for",
 }
 BESIDE: dict[str, str] = {
-    "execution_trace": "the node of a Chakra execution trace of each operator, where one lies beside the trace",
+    "execution_trace": "the node of a Chakra execution trace of each operator, where one lies "
+    "beside the trace",
     "memory_by_category": "bytes by category over time, of raw memory timelines",
 }
 """Analyses of other files than traces: made where there are such files."""
@@ -51,13 +55,16 @@ _MODULES = {"critical_path": "critical_path_breakdown"}
 
 
 def chosen(names: str | None) -> tuple[str, ...]:
-    """The analyses of a comma-separated list; all where there is none. Raises SettingsError for an unknown name."""
+    """The analyses of a comma-separated list; all where there is none. Raises SettingsError for an
+    unknown name."""
     if names is None:
         return tuple(ANALYSES)
     wanted = tuple(name.strip() for name in names.split(",") if name.strip())
     for name in wanted:
         if name not in ANALYSES:
-            raise SettingsError("--analyses", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}")
+            raise SettingsError(
+                "--analyses", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
+            )
     return wanted
 
 

@@ -43,7 +43,9 @@ def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
     shown = options.as_json or options.html is not None
     names = chosen(options.analyses)
-    wanted = Wanted(names if shown else (), options.rank, options.step, charts=options.html is not None)
+    wanted = Wanted(
+        names if shown else (), options.rank, options.step, charts=options.html is not None
+    )
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources, wanted, jobs=options.jobs, say=say)
         report = report_of(result, all_ranks=options.analyses is None)
@@ -60,12 +62,19 @@ def _check(report: JobReport, options: Options) -> None:
     for file, why in failed[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
     if len(failed) > MAX_FAILURES:
-        sys.stderr.write(f"faultline: {len(failed) - MAX_FAILURES:,} more files could not be read\n")
+        sys.stderr.write(
+            f"faultline: {len(failed) - MAX_FAILURES:,} more files could not be read\n"
+        )
     if not useful:
         kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
-        seen = f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})" if kinds else ""
+        seen = (
+            f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})"
+            if kinds
+            else ""
+        )
         raise EvidenceError(
-            visible(" ".join(options.paths), 200), f"holds no trace, and no dump or log that tells anything{seen}"
+            visible(" ".join(options.paths), 200),
+            f"holds no trace, and no dump or log that tells anything{seen}",
         )
     if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
         have = ", ".join(str(line.rank) for line in report.lines[:20])
@@ -78,7 +87,9 @@ def _show(report: JobReport, options: Options) -> None:
     if options.counters is not None or options.overlay is not None:
         from trace_report.augment_command import write_augmented
 
-        write_augmented(report.result, options.rank, options.step, options.counters, options.overlay)
+        write_augmented(
+            report.result, options.rank, options.step, options.counters, options.overlay
+        )
     if options.as_json:
         from trace_report.json_output import write_json
 
@@ -113,7 +124,9 @@ def write_file(file: Path, content: bytes) -> None:
     try:
         file.write_bytes(content)
     except OSError as error:
-        raise SettingsError(str(file), f"cannot be written ({error.strerror or type(error).__name__})") from error
+        raise SettingsError(
+            str(file), f"cannot be written ({error.strerror or type(error).__name__})"
+        ) from error
 
 
 def _exit_code(report: JobReport, fail_on: str | None) -> int:

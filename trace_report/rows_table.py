@@ -1,4 +1,5 @@
-"""Rows of an analysis as a table, whatever analysis it is: headings and units come from the keys."""
+"""Rows of an analysis as a table, whatever analysis it is: headings and units come from the
+keys."""
 
 from __future__ import annotations
 
@@ -6,21 +7,46 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trace_report.page_parts import Cell, Column, Table, count_cell, ms_cell, number_cell, table, text_cell
+from trace_report.page_parts import (
+    Cell,
+    Column,
+    Table,
+    count_cell,
+    ms_cell,
+    number_cell,
+    table,
+    text_cell,
+)
 
 MAX_COLUMNS = 12
 MAX_ROWS = 50
 """Rows of one rank's table on the page."""
 HIDDEN = frozenset({"cut", "begin_ns", "start_ns", "end_ns", "event", "file"})
 """What helps programs, and no reader of a page."""
-NAMES = frozenset({"name", "kernel", "before", "after", "host_call", "in_longest_gap", "operator", "pattern", "stack"})
+NAMES = frozenset(
+    {
+        "name",
+        "kernel",
+        "before",
+        "after",
+        "host_call",
+        "in_longest_gap",
+        "operator",
+        "pattern",
+        "stack",
+    }
+)
 """Keys of names out of the trace."""
 
 
-def rows_table(rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = frozenset()) -> Table | None:
+def rows_table(
+    rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = frozenset()
+) -> Table | None:
     """A table of the rows that are no note about a cut; None where there are none."""
     kept = [row for row in rows if not row.get("cut")]
-    keys = [k for k in dict.fromkeys(key for row in kept for key in row) if k not in HIDDEN | leave_out]
+    keys = [
+        k for k in dict.fromkeys(key for row in kept for key in row) if k not in HIDDEN | leave_out
+    ]
     keys = [k for k in keys if any(row.get(k) not in (None, "") for row in kept)][:MAX_COLUMNS]
     if not keys:
         return None
@@ -38,7 +64,9 @@ def heading(key: str) -> str:
 
 
 def _column(key: str, values: Sequence[Any]) -> Column:
-    numeric = any(_is_number(v) for v in values) and not any(isinstance(v, str) and v for v in values)
+    numeric = any(_is_number(v) for v in values) and not any(
+        isinstance(v, str) and v for v in values
+    )
     kind = "n" if numeric else "name" if key in NAMES or key.endswith("_name") else ""
     return Column(heading(key), kind)
 

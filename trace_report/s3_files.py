@@ -1,6 +1,7 @@
 """The objects below s3://bucket/prefix as files in a scratch folder. Listed and read only.
 
-Credentials, region and endpoint (AWS_ENDPOINT_URL) are those of the environment, as the AWS tools look for them.
+Credentials, region and endpoint (AWS_ENDPOINT_URL) are those of the environment, as the AWS tools
+look for them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _store(bucket: str) -> S3Store:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint is None:
         return S3Store(bucket)
-    return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": endpoint.startswith("http://")})
+    return S3Store(
+        bucket, endpoint=endpoint, client_options={"allow_http": endpoint.startswith("http://")}
+    )
 
 
 def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:

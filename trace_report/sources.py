@@ -1,8 +1,9 @@
-"""What `faultline trace PATH...` is given: files, folders, patterns, archives and S3 prefixes become a list of files.
+"""What `faultline trace PATH...` is given: files, folders, patterns, archives and S3 prefixes
+become a list of files.
 
-Reports of Nsight Systems are exported where `nsys` is at hand, unless their export lies beside them. Nothing is written
-outside a scratch folder, and nothing is written to S3. A path that cannot be had is a problem with one line; the others
-go on.
+Reports of Nsight Systems are exported where `nsys` is at hand, unless their export lies beside
+them. Nothing is written outside a scratch folder, and nothing is written to S3. A path that cannot
+be had is a problem with one line; the others go on.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Sources:
-    """All files, in the order of their names, and (what, why) for everything that could not be had."""
+    """All files, in the order of their names, and (what, why) for everything that could not be
+    had."""
 
     files: tuple[SourceFile, ...]
     problems: tuple[tuple[str, str], ...]
@@ -68,8 +70,11 @@ class _Gathering:
 
 @contextmanager
 def opened(paths: Sequence[str]) -> Iterator[Sources]:
-    """The files of all paths, for the time of the block: copies from archives and S3 are removed after it."""
-    with tempfile.TemporaryDirectory(prefix="faultline-trace-", ignore_cleanup_errors=True) as folder:
+    """The files of all paths, for the time of the block: copies from archives and S3 are removed
+    after it."""
+    with tempfile.TemporaryDirectory(
+        prefix="faultline-trace-", ignore_cleanup_errors=True
+    ) as folder:
         room = max(0, shutil.disk_usage(folder).free - KEEP_FREE_BYTES)
         gathering = _Gathering(Scratch(Path(folder), min(room, MAX_SCRATCH_BYTES)))
         for path in paths:
@@ -83,7 +88,8 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
 
 
 def _export_reports(gathering: _Gathering) -> None:
-    """Put exports in the place of reports; one that cannot be exported is a problem, and is no file any more."""
+    """Put exports in the place of reports; one that cannot be exported is a problem, and is no file
+    any more."""
     wanted = set(without_export(f.path for f in gathering.files))
     files, gathering.files = gathering.files, []
     scratch = gathering.scratch
@@ -115,7 +121,9 @@ def _gather(given: str, gathering: _Gathering) -> None:
         else:
             found = [(Path(match), Path(match).name) for match in _matches(given)]
     except (OSError, ValueError) as error:
-        raise EvidenceError(given, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise EvidenceError(
+            given, f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        ) from error
     if not found:
         raise EvidenceError(given, "holds no files" if path.is_dir() else "no such file")
     for file, name in found:
@@ -126,16 +134,21 @@ def _matches(pattern: str) -> list[str]:
     found: list[str] = []
     for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
-        found += [str(p) for p in _below(path)] if path.is_dir() and "**" not in pattern else [match]
+        found += (
+            [str(p) for p in _below(path)] if path.is_dir() and "**" not in pattern else [match]
+        )
     return [match for match in dict.fromkeys(found) if Path(match).is_file()]
 
 
 def _below(folder: Path) -> list[Path]:
-    """Files below a folder, sorted; hidden ones, links to folders and what lies very deep are left alone."""
+    """Files below a folder, sorted; hidden ones, links to folders and what lies very deep are left
+    alone."""
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
-        folders[:] = sorted(f for f in folders if not f.startswith(".")) if depth < MAX_DEPTH else []
+        folders[:] = (
+            sorted(f for f in folders if not f.startswith(".")) if depth < MAX_DEPTH else []
+        )
         found += [Path(place, name) for name in files if not name.startswith(".")]
         if len(found) > 2 * MAX_FILES:
             break

@@ -1,4 +1,5 @@
-"""The report on the terminal: one screen, 80 to 120 columns, no colour and no control characters when piped.
+"""The report on the terminal: one screen, 80 to 120 columns, no colour and no control characters
+when piped.
 
 Everything out of a trace is foreign text: it is printed as text, never as markup, on one line.
 """
@@ -65,7 +66,11 @@ def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableTy
     parts: list[RenderableType] = [Text(facts, style="bold"), Text()] if facts else []
     parts += [_diagnosis(d) for d in report.diagnoses[:MAX_DIAGNOSES]]
     if len(report.diagnoses) > MAX_DIAGNOSES:
-        parts.append(Text(f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"))
+        parts.append(
+            Text(
+                f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"
+            )
+        )
     if report.nothing_wrong:
         style = "bold green" if report.verdict == "nothing_wrong" else "bold"
         parts.append(Text(_sentence(report.nothing_wrong, 300), style=style))
@@ -79,7 +84,9 @@ def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableTy
 
 
 def _diagnosis(d: Diagnosis) -> RenderableType:
-    head = Text.assemble((f"{d.severity:<9}", STYLES.get(d.severity, "bold")), (_safe(d.subject, 60), "bold"))
+    head = Text.assemble(
+        (f"{d.severity:<9}", STYLES.get(d.severity, "bold")), (_safe(d.subject, 60), "bold")
+    )
     below = [Text(_sentence(d.statement, 600))]
     if d.fix:
         below.append(Text.assemble(("fix: ", "bold"), _sentence(d.fix, 500)))
@@ -91,12 +98,24 @@ def _diagnosis(d: Diagnosis) -> RenderableType:
 def _place(e: EventReference) -> str:
     step = f", step {e.step}" if e.step is not None else ""
     file = f"{_safe(e.file, 60)}, event {e.event}"
-    return f"{_safe(e.name, 60)} on rank {e.rank}{step}, {e.duration_ns / 1e6:,.3f} ms long ({file})"
+    return (
+        f"{_safe(e.name, 60)} on rank {e.rank}{step}, {e.duration_ns / 1e6:,.3f} ms long ({file})"
+    )
 
 
 def _ranks(report: JobReport) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    headings = ("rank", "step ms", "compute %", "comm %", "exposed %", "idle %", "data ms", "wait ms", "blame %")
+    headings = (
+        "rank",
+        "step ms",
+        "compute %",
+        "comm %",
+        "exposed %",
+        "idle %",
+        "data ms",
+        "wait ms",
+        "blame %",
+    )
     shown = _shown(report)
     timed = any(line.step_ms is not None for line in shown)
     columns = [
@@ -112,9 +131,14 @@ def _ranks(report: JobReport) -> RenderableType:
     ]
     kept = [i for i, column in enumerate(columns) if i < 2 or any(cell != "-" for cell in column)]
     for i in kept:
-        table.add_column("window ms" if i == 1 and not timed else headings[i], justify="right", no_wrap=True)
+        table.add_column(
+            "window ms" if i == 1 and not timed else headings[i], justify="right", no_wrap=True
+        )
     for place, line in enumerate(shown):
-        table.add_row(*(columns[i][place] for i in kept), style="bold red" if line.rank in report.blamed else "")
+        table.add_row(
+            *(columns[i][place] for i in kept),
+            style="bold red" if line.rank in report.blamed else "",
+        )
     left = len(report.lines) - len(shown)
     note = [Text(f"and {left} more ranks, none of them named above", style="dim")] if left else []
     return Group(table, *note)
@@ -127,7 +151,9 @@ def _shown(report: JobReport) -> list[RankLine]:
         return list(lines)
     named = [rank for d in report.diagnoses for rank in d.ranks]
     by_step = sorted(lines, key=lambda r: r.step_ms or r.window_ms)
-    wanted = dict.fromkeys([*named, by_step[-1].rank, by_step[0].rank, *(line.rank for line in lines)])
+    wanted = dict.fromkeys(
+        [*named, by_step[-1].rank, by_step[0].rank, *(line.rank for line in lines)]
+    )
     kept = set(list(wanted)[:MAX_RANKS])
     return [line for line in lines if line.rank in kept]
 
@@ -164,18 +190,28 @@ def _top(report: JobReport, width: int) -> list[RenderableType]:
     if kernels:
         head = f"{'ms':>10} {'%':>6} {'calls':>9} {'median µs':>10}  top kernels"
         rows = [
-            f"{k.total / 1e6:>10,.2f} {100 * k.total / whole:>6.1f} {k.count:>9,} {k.median / 1e3:>10,.1f}  {k.name}"
+            f"{k.total / 1e6:>10,.2f} {100 * k.total / whole:>6.1f} {k.count:>9,} "
+            f"{k.median / 1e3:>10,.1f}  {k.name}"
             for k in kernels[:MAX_KERNELS]
         ]
     else:
         head = f"{'ms/step':>10}  top operators, their own time"
-        rows = [f"{ns / 1e6:>10,.2f}  {name}" for name, ns in operator_lines(summaries)[:MAX_KERNELS]]
-    return [Text(), Text(head, style="dim"), *(Text(_safe(row, width)) for row in rows)] if rows else []
+        rows = [
+            f"{ns / 1e6:>10,.2f}  {name}" for name, ns in operator_lines(summaries)[:MAX_KERNELS]
+        ]
+    return (
+        [Text(), Text(head, style="dim"), *(Text(_safe(row, width)) for row in rows)]
+        if rows
+        else []
+    )
 
 
 def _memory(file: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
     """The fullest moment of a raw memory timeline, by category."""
-    sizes = [{k.removesuffix("_bytes"): v for k, v in row.items() if k.endswith("_bytes")} for row in rows]
+    sizes = [
+        {k.removesuffix("_bytes"): v for k, v in row.items() if k.endswith("_bytes")}
+        for row in rows
+    ]
     peak = max(sizes, key=lambda row: sum(row.values()), default={})
     parts = sorted(((v, k.replace("_", " ")) for k, v in peak.items() if v > 0), reverse=True)
     said = ", ".join(f"{name} {size / 1e9:,.2f}" for size, name in parts)
@@ -191,7 +227,9 @@ def _notes(report: JobReport) -> list[RenderableType]:
     if len(dropped["files"]) > 4:
         notes.append(f"not read: {len(dropped['files']) - 4} more files (--json names them)")
     if dropped["older_captures"]:
-        notes.append(f"older captures of the same ranks, left out: {len(dropped['older_captures'])} files")
+        notes.append(
+            f"older captures of the same ranks, left out: {len(dropped['older_captures'])} files"
+        )
     for file, reasons in list(dropped["events"].items())[:3]:
         said = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
         notes.append(f"dropped of {_safe(file, 60)}: {said}")

@@ -1,4 +1,5 @@
-"""Several ranks on several cores: a process per file, so that one that is killed or out of memory fails alone."""
+"""Several ranks on several cores: a process per file, so that one that is killed or out of memory
+fails alone."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Say = Callable[[str], None]
 log = logging.getLogger("faultline.traces")
 
 SMALL_BYTES = 4_000_000
-"""Files that together are smaller than this are read in this process: starting others would take longer."""
+"""Files that together are smaller than this are read in this process: starting others would take
+longer."""
 BYTES_PER_PACKED_BYTE = 15
 """Traces pack to about a fifteenth (measured: 5 to 40)."""
 MEMORY_PER_BYTE = 3
@@ -34,7 +36,8 @@ MEMORY_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Task(Generic[T]):
-    """One call of the function: its argument, its name for errors, and the bytes of its file on disk."""
+    """One call of the function: its argument, its name for errors, and the bytes of its file on
+    disk."""
 
     argument: T
     name: str
@@ -57,7 +60,9 @@ class Update(Generic[R]):
         return self.result is not None or self.error is not None
 
 
-def run_tasks(function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int | None) -> Iterator[Update[R]]:
+def run_tasks(
+    function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int | None
+) -> Iterator[Update[R]]:
     """Run all tasks, at most `jobs` at once (default: one per core, less where memory is short)."""
     if len(tasks) <= 1 or jobs == 1 or sum(t.bytes * _expansion(t) for t in tasks) < SMALL_BYTES:
         for number, task in enumerate(tasks):
@@ -87,20 +92,32 @@ def _expansion(task: Task[T]) -> int:
 def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
     largest = max(t.bytes * _expansion(t) for t in tasks) * MEMORY_PER_BYTE
     fit = int(_free_memory() * MEMORY_SHARE // max(largest, 1))
-    return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, fit))
+    return max(
+        1,
+        min(
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1,
+            fit,
+        ),
+    )
 
 
 def _free_memory() -> int:
     """Bytes; where the system does not say, as much as the largest job may need."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+            return next(
+                int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable")
+            )
     except (OSError, StopIteration, ValueError, IndexError):
         return 1 << 40
 
 
 class _Running(Generic[T, R]):
-    def __init__(self, function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int) -> None:
+    def __init__(
+        self, function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int
+    ) -> None:
         self._function, self._tasks, self._jobs = function, tasks, jobs
         alone = threading.active_count() == 1 and "fork" in multiprocessing.get_all_start_methods()
         self._context = multiprocessing.get_context("fork" if alone else "spawn")

@@ -1,6 +1,8 @@
-"""What memory gave to a case, earlier.json: earlier investigations as hypotheses to test again, never as evidence.
+"""What memory gave to a case, earlier.json: earlier investigations as hypotheses to test again,
+never as evidence.
 
-It is written when the evidence is collected, so that the same case is analysed with the same memory ever after.
+It is written when the evidence is collected, so that the same case is analysed with the same memory
+ever after.
 """
 
 from __future__ import annotations
@@ -13,18 +15,22 @@ from analysis.vocabulary import Frozen, UtcTime
 
 EARLIER_FILE = "earlier.json"
 KIND, RECORD = "earlier_investigation", "answer_record"
-"""Kinds of the findings that say what memory knows: shown beside the evidence, never as evidence."""
+"""Kinds of the findings that say what memory knows: shown beside the evidence, never as
+evidence."""
 MIN_JUDGED = 5
-"""A share of fewer answers says too little: a coin, too, is right four times of four in one of 16 tries."""
+"""A share of fewer answers says too little: a coin, too, is right four times of four in one of 16
+tries."""
 MOST = 1_000_000
 """No count of investigations is larger."""
 
 Why = Literal["same_alert", "same_service", "similar_words"]
-"""Why an investigation was recalled: its alert was the same, its service was, or its words were alike."""
+"""Why an investigation was recalled: its alert was the same, its service was, or its words were
+alike."""
 
 
 class EarlierCause(Frozen):
-    """What an earlier investigation named. `troubles` are kinds as in `analysis.suspects.explanations`, the main one first."""
+    """What an earlier investigation named. `troubles` are kinds as in
+    `analysis.suspects.explanations`, the main one first."""
 
     subject: str
     kind: str
@@ -73,7 +79,8 @@ class Seen(Frozen):
 
 
 class RecordLevel(Frozen):
-    """Of `of` judged answers `right` were right; their confidence lay in [level / 10, (level + 1) / 10)."""
+    """Of `of` judged answers `right` were right; their confidence lay in [level / 10, (level + 1) /
+    10)."""
 
     level: int = Field(ge=0, le=9)
     right: int = Field(ge=0, le=MOST)

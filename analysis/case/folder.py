@@ -52,7 +52,8 @@ class Case:
 
     @cached_property
     def spans(self) -> pl.DataFrame:
-        """trace_id, span_id, parent_id, service, operation, start, duration_us; status, attributes."""
+        """trace_id, span_id, parent_id, service, operation, start, duration_us; status,
+        attributes."""
         return read_table(self.path, "spans")
 
     @cached_property
@@ -78,7 +79,8 @@ class Case:
 
     @cached_property
     def runbooks(self) -> AppliedRunbooks:
-        """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without runbooks.json."""
+        """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without
+        runbooks.json."""
         path = self.path / RUNBOOKS_FILE
         return _parse(AppliedRunbooks, path) if path.exists() else AppliedRunbooks()
 
@@ -106,23 +108,33 @@ def read_case(path: Path) -> Case:
     if not (path / "alert.json").exists():
         raise EvidenceError(str(path), "is not a case folder: alert.json is missing")
     alert = _parse(Alert, path / "alert.json")
-    scope = _parse(Scope, path / "scope.json") if (path / "scope.json").exists() else assumed_scope(alert)
+    scope = (
+        _parse(Scope, path / "scope.json")
+        if (path / "scope.json").exists()
+        else assumed_scope(alert)
+    )
     evidence, gaps = _read_evidence(path)
     return Case(path, alert, scope, evidence or _implied_evidence(path), gaps)
 
 
 def assumed_scope(alert: Alert) -> Scope:
-    """The scope of a case that does not give one: the half hour from the alert, against the two hours before."""
+    """The scope of a case that does not give one: the half hour from the alert, against the two
+    hours before."""
     start = alert.started_at
     try:
         incident = Window(start=start, end=start + DEFAULT_INCIDENT)
-        return Scope(incident=incident, baseline=(Window(start=start - DEFAULT_BASELINE, end=start),))
+        return Scope(
+            incident=incident, baseline=(Window(start=start - DEFAULT_BASELINE, end=start),)
+        )
     except OverflowError as error:
-        raise EvidenceError("alert.json", f"started_at: {start.isoformat()} leaves no room for the windows") from error
+        raise EvidenceError(
+            "alert.json", f"started_at: {start.isoformat()} leaves no room for the windows"
+        ) from error
 
 
 def json_bytes(value: BaseModel | Sequence[BaseModel] | Mapping[str, Any]) -> bytes:
-    """One JSON file of a case: sorted keys and a fixed indent, so that equal content gives equal bytes."""
+    """One JSON file of a case: sorted keys and a fixed indent, so that equal content gives equal
+    bytes."""
     if isinstance(value, BaseModel):
         data: Any = value.model_dump(mode="json", exclude_none=True)
     elif isinstance(value, Mapping):

@@ -1,7 +1,8 @@
-"""What was looked at for a case on request, observations.json: series, logs or spans that somebody asked for.
+"""What was looked at for a case on request, observations.json: series, logs or spans that somebody
+asked for.
 
-An observation is computed by code, as a finding is, and may be cited. It never weighs in ranking, verdict or
-confidence: it is added to the findings after all of that is settled.
+An observation is computed by code, as a finding is, and may be cited. It never weighs in ranking,
+verdict or confidence: it is added to the findings after all of that is settled.
 """
 
 from __future__ import annotations
@@ -22,5 +23,9 @@ class Observations(Frozen):
 
 def observed(observations: Observations) -> tuple[Finding, ...]:
     """Its findings, as they may stand beside the others: none has the strength to accuse."""
-    kept = [f for f in observations.findings[:MAX_OBSERVATIONS] if f.kind == KIND and f.id.startswith("L")]
+    kept = [
+        f
+        for f in observations.findings[:MAX_OBSERVATIONS]
+        if f.kind == KIND and f.id.startswith("L")
+    ]
     return tuple(f.model_copy(update={"strength": 0.0}) for f in kept)

@@ -1,7 +1,9 @@
-"""What runbooks gave to a case, runbooks.json: guidance of the operator beside the evidence, never evidence itself.
+"""What runbooks gave to a case, runbooks.json: guidance of the operator beside the evidence, never
+evidence itself.
 
-It is written when the scope is fixed, so that the same case is told with the same guidance ever after. No analyzer
-reads it: what a runbook says can neither make a cause nor change a verdict or a confidence.
+It is written when the scope is fixed, so that the same case is told with the same guidance ever
+after. No analyzer reads it: what a runbook says can neither make a cause nor change a verdict or a
+confidence.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ RUNBOOKS_FILE = "runbooks.json"
 
 
 class Expected(Frozen):
-    """A known benign reason for the alert. `when` tells its hours in words; empty where it holds at any time."""
+    """A known benign reason for the alert. `when` tells its hours in words; empty where it holds at
+    any time."""
 
     text: str
     when: str = ""
 
 
 class AppliedRunbook(Frozen):
-    """A runbook that applied. `path` is relative to its directory, `digest` the first 12 hex digits of its SHA-256."""
+    """A runbook that applied. `path` is relative to its directory, `digest` the first 12 hex digits
+    of its SHA-256."""
 
     name: str
     path: str
@@ -38,7 +42,8 @@ class AppliedRunbook(Frozen):
 
 
 class AppliedRunbooks(Frozen):
-    """The whole file, the most specific runbook first. `troubles` says which runbooks could not be used, and why."""
+    """The whole file, the most specific runbook first. `troubles` says which runbooks could not be
+    used, and why."""
 
     runbooks: tuple[AppliedRunbook, ...] = ()
     troubles: tuple[str, ...] = Field(default=(), max_length=100)

@@ -11,10 +11,12 @@ from analysis.case.folder import Case
 from analysis.vocabulary import Window
 
 LEAD = timedelta(minutes=30)
-"""Without a baseline the incident may have begun this long before the alert; earlier rows are the baseline."""
+"""Without a baseline the incident may have begun this long before the alert; earlier rows are the
+baseline."""
 
 ANOTHER_DAY = timedelta(hours=12)
-"""Baseline windows that end so long before the latest one are history: the same hours of earlier days."""
+"""Baseline windows that end so long before the latest one are history: the same hours of earlier
+days."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Windows:
 
     @property
     def recent(self) -> datetime | None:
-        """The start of the baseline that leads up to the search, when earlier windows are of earlier days."""
+        """The start of the baseline that leads up to the search, when earlier windows are of
+        earlier days."""
         latest = max(self.baseline, key=lambda w: w.end, default=None)
         others = [w for w in self.baseline if w is not latest]
         if latest is None or not any(latest.start - w.end >= ANOTHER_DAY for w in others):

@@ -1,7 +1,7 @@
 """From log lines: why something fails that no change of ours causes.
 
-Only warnings and errors that the incident has three times as often as the baseline are read, distinct lines once, so
-the cost does not grow with repeated lines.
+Only warnings and errors that the incident has three times as often as the baseline are read,
+distinct lines once, so the cost does not grow with repeated lines.
 """
 
 from __future__ import annotations
@@ -22,18 +22,23 @@ MOST = 0.4
 """What explains a service must be in this share of its troubled lines."""
 
 _NAMES = re.compile(
-    r"no such host|name or service not known|temporary failure in name resolution|enotfound|eai_again|nxdomain|servfail"
+    r"no such host|name or service not known|temporary failure in name "
+    r"resolution|enotfound|eai_again|nxdomain|servfail"
     r"|server misbehaving|could not resolve|name resol|unknown ?host|zero addresses|no addresses"
-    r"|no upstream nameservers|nameserver|resolv\.conf|dns (lookup|query|error|timeout|failure)|lookup \S+ on \S+:53",
+    r"|no upstream nameservers|nameserver|resolv\.conf|dns "
+    r"(lookup|query|error|timeout|failure)|lookup \S+ on \S+:53",
     re.IGNORECASE,
 )
 _NODE = re.compile(
-    r"node ?not ?ready|nodenotready|node \S+ (is |status is now: ?)?(not ?ready|unreachable|cordoned|lost|under"
+    r"node ?not ?ready|nodenotready|node \S+ (is |status is now: ?)?(not "
+    r"?ready|unreachable|cordoned|lost|under"
     r"|has)|\bevict(ed|ing|ion)|preempt|spot (instance )?(interruption|termination)"
     r"|instance (terminat|retir|is being|scheduled)"
     r"|maintenance event|host (error|maintenance)|noisy neighbou?r|co-?tenant|cpu steal|steal time"
-    r"|(memory|disk|pid)pressure|nodeunderpressure|availability zone|\bzone\b.{0,40}(outage|impair|unavail)"
-    r"|i/o error|input/output error|hardware error|mce:|machine check|ecc error|link is down|link down|nic .*down"
+    r"|(memory|disk|pid)pressure|nodeunderpressure|availability "
+    r"zone|\bzone\b.{0,40}(outage|impair|unavail)"
+    r"|i/o error|input/output error|hardware error|mce:|machine check|ecc error|link is down|link "
+    r"down|nic .*down"
     r"|soft lockup|hung_task|blocked for more than|kernel panic|smart error|degraded raid",
     re.IGNORECASE,
 )
@@ -45,52 +50,69 @@ _EXPIRED = re.compile(
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
-    r"quota.{0,30}(exceed|exhaust|reach)|exceeded.{0,30}quota|\b429\b|too many requests|rate ?limit(ed| exceeded)"
+    r"quota.{0,30}(exceed|exhaust|reach)|exceeded.{0,30}quota|\b429\b|too many requests|rate "
+    r"?limit(ed| exceeded)"
     r"|insufficient_quota|resource_exhausted|requestlimitexceeded|limit ?exceeded ?exception",
     re.IGNORECASE,
 )
 _FAILING = re.compile(
-    r"\b5\d\d\b|timed? ?out|timeout|unavailable|refused|reset|unreachable|bad gateway|fail(ed|ure)|error|down\b|outage"
+    r"\b5\d\d\b|timed? ?out|timeout|unavailable|refused|reset|unreachable|bad "
+    r"gateway|fail(ed|ure)|error|down\b|outage"
     r"|degraded",
     re.IGNORECASE,
 )
 _HOST = re.compile(
     r"(?<![\w@.-])((?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,5}"
-    r"(?:com|net|org|io|co|ai|dev|app|cloud|tech|eu|us|uk|de|fr|nl|jp|cn|in|br|au|ca|ch|se|es|it|pl|info|biz|gov|edu))"
+    r"(?:com|net|org|io|co|ai|dev|app|cloud|tech|eu|us|uk|de|fr|nl|jp|cn|in|br|au|ca|ch|se|es|it"
+    r"|pl|info|biz|gov|edu))"
     r"(?![\w.-]*\w)(?!\()"
 )
-"""Names under the most used public suffixes, in lower case; files and packages of code end otherwise."""
+"""Names under the most used public suffixes, in lower case; files and packages of code end
+otherwise."""
 _PROVIDER = re.compile(
-    r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider|partner api|vendor api"
-    r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment (processor|provider)|status ?page",
+    r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider|partner "
+    r"api|vendor api"
+    r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment "
+    r"(processor|provider)|status ?page",
     re.IGNORECASE,
 )
 _API = re.compile(
-    r"\b([A-Z][A-Za-z0-9]{2,30}) API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed|e)[ -]?out))"
+    r"\b([A-Z][A-Za-z0-9]{2,30}) "
+    r"API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed|e)[ -]?out))"
 )
-_PACKAGES = frozenset({"java", "javax", "sun", "jdk", "kotlin", "android", "org", "com", "net", "io"})
+_PACKAGES = frozenset(
+    {"java", "javax", "sun", "jdk", "kotlin", "android", "org", "com", "net", "io"}
+)
 """How names of packages begin that end like hosts: `java.io`, `java.net`."""
 _BAD_DATA = re.compile(
-    r"malformed|corrupt|unparse?able|(cannot|could not|failed to|unable to|error) (parse|decode|deserialize|unmarshal)"
-    r"|(pars(e|ing)|decod(e|ing)|deserializ\w+|validation|unmarshal\w*|schema|conversion) (error|fail\w*|exception)"
-    r"|out of range|invalid (record|message|payload|value|row|date|timestamp|character|byte|utf-?8|encoding|input|data"
+    r"malformed|corrupt|unparse?able|(cannot|could not|failed to|unable to|error) "
+    r"(parse|decode|deserialize|unmarshal)"
+    r"|(pars(e|ing)|decod(e|ing)|deserializ\w+|validation|unmarshal\w*|schema|conversion) "
+    r"(error|fail\w*|exception)"
+    r"|out of range|invalid "
+    r"(record|message|payload|value|row|date|timestamp|character|byte|utf-?8|encoding|input|data"
     r"|number|field|json|format)|unexpected (token|character|end|value|null|byte)|poison"
     r"|bad (record|message|row|payload|data|input)"
-    r"|violates .{0,30}constraint|duplicate key|not a valid|numberformatexception|jsondecodeerror|unicodedecodeerror",
+    r"|violates .{0,30}constraint|duplicate key|not a "
+    r"valid|numberformatexception|jsondecodeerror|unicodedecodeerror",
     re.IGNORECASE,
 )
 _KEYED = re.compile(
-    r"[\"']?\b((?:messaging\.)?(?:kafka\.)?(?:message[._-]?|record[._-]?|event[._-]?|msg[._-]?|row[._-]?|object[._-]?|batch[._-]?"
-    r"|file[._-]?|document[._-]?|order[._-]?|source[._-]?)?(?:id|offset|key|uuid|number|name|file|path|row|line|document))[\"']?"
+    r"[\"']?\b((?:messaging\.)?(?:kafka\.)?(?:message[._-]?|record[._-]?|event[._-]?|msg[._-]?"
+    r"|row[._-]?|object[._-]?|batch[._-]?"
+    r"|file[._-]?|document[._-]?|order[._-]?|source[._-]?)?(?:id|offset|key|uuid|number|name|file"
+    r"|path|row|line|document))[\"']?"
     r"\s?[=:]\s?[\"']?([\w./:@+-]{1,80})",
     re.IGNORECASE,
 )
 _SPOKEN_KEY = re.compile(
-    r"\b(offset|record|message|row|line|file|object|document|event|key|s3 object)\s#?([\w./:@+-]*\d[\w./:@+-]*)",
+    r"\b(offset|record|message|row|line|file|object|document|event|key|s3 "
+    r"object)\s#?([\w./:@+-]*\d[\w./:@+-]*)",
     re.IGNORECASE,
 )
 _SOURCE = re.compile(
-    r"\b(producer|partner|feed|supplier|tenant|customer|client_?id|account|source|vendor|publisher|sender|merchant)"
+    r"\b(producer|partner|feed|supplier|tenant|customer|client_?id|account|source|vendor|publisher"
+    r"|sender|merchant)"
     r"(?:[._-]?id)?[\"']?\s?[=:]\s?[\"']?([\w./:@+-]{1,80})",
     re.IGNORECASE,
 )
@@ -98,9 +120,13 @@ _NO_KEYS = frozenset({"trace_id", "span_id", "request_id", "thread.name", "logge
 
 
 def line_reasons(
-    case: Case, topology: Topology, lines: Sequence[TroubledLine], operations: Sequence[TroubledLine] = ()
+    case: Case,
+    topology: Topology,
+    lines: Sequence[TroubledLine],
+    operations: Sequence[TroubledLine] = (),
 ) -> list[Finding]:
-    """External dependencies, names that do not resolve, nodes in trouble, expiries, quotas and bad data."""
+    """External dependencies, names that do not resolve, nodes in trouble, expiries, quotas and bad
+    data."""
     if not lines:
         return []
     totals = Counter[str]()
@@ -135,7 +161,8 @@ def _held(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> list[str]
 
 
 def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
-    """Names that do not resolve, in several services or for several names: the resolver, and no one address."""
+    """Names that do not resolve, in several services or for several names: the resolver, and no one
+    address."""
     found = _matching(lines, _NAMES)
     services = _held(found, totals)
     hosts = {h for line in found for h in _hosts(line.text)}
@@ -149,18 +176,25 @@ def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Ite
 
 
 def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
-    """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say more."""
+    """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say
+    more."""
     found = _matching(lines, _NODE)
     if not found:
         return
     named = sorted({h for line in found for h in _NODE_NAME.findall(line.whole)})
     n = sum(line.n for line in found)
     kinds = len({m.group(0).lower() for line in found if (m := _NODE.search(line.whole))})
-    said = f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
+    said = (
+        f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
+    )
     wide = bool(_matching(found, _ZONE))
-    touched = {line.service for line in found} | {line.service for line in lines if wide or _shares(line, named)}
+    touched = {line.service for line in found} | {
+        line.service for line in lines if wide or _shares(line, named)
+    }
     strength = min(0.95, 0.5 + 0.15 * kinds)
-    yield _finding("infrastructure", "node", sorted(touched), found, strength, said, {"lines": n}, named)
+    yield _finding(
+        "infrastructure", "node", sorted(touched), found, strength, said, {"lines": n}, named
+    )
 
 
 _NODE_NAME = re.compile(
@@ -178,14 +212,21 @@ def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterat
     services = _held(found, totals)
     if services:
         n = sum(line.n for line in found)
-        said = f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has expired"
+        said = (
+            f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has "
+            f"expired"
+        )
         yield _finding("infrastructure", "expiry", services, found, 0.9, said, {"lines": n})
 
 
 def _external(
-    lines: Sequence[TroubledLine], totals: Mapping[str, int], known: set[str], operations: Sequence[TroubledLine]
+    lines: Sequence[TroubledLine],
+    totals: Mapping[str, int],
+    known: set[str],
+    operations: Sequence[TroubledLine],
 ) -> Iterator[Finding]:
-    """Failing calls to one host that is none of the known services, or to a provider that the lines call one."""
+    """Failing calls to one host that is none of the known services, or to a provider that the lines
+    call one."""
     by_host: dict[str, list[TroubledLine]] = defaultdict(list)
     for line in lines:
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
@@ -203,9 +244,12 @@ def _external(
         n = sum(line.n for line in found)
         quota = len(_matching(found, _QUOTA)) >= MOST * len(found)
         what = "are refused for their number by" if quota else "get no good answer from"
-        strength = (0.6 if quota else 0.75) + (0.15 if len(services) >= 2 or host in failing else 0.0)
+        strength = (0.6 if quota else 0.75) + (
+            0.15 if len(services) >= 2 or host in failing else 0.0
+        )
         said = (
-            f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of the known services"
+            f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is "
+            f"none of the known services"
         )
         reason = "quota" if quota else "provider"
         yield _finding("external_dependency", reason, services, found, strength, said, {"lines": n})
@@ -230,7 +274,8 @@ def _outside(host: str, known: set[str]) -> bool:
 
 
 def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
-    """Input that cannot be read, and always the same record, file or source: others of its kind are read."""
+    """Input that cannot be read, and always the same record, file or source: others of its kind are
+    read."""
     by_service: dict[str, list[TroubledLine]] = defaultdict(list)
     for line in _matching(lines, _BAD_DATA):
         by_service[line.service].append(line)
@@ -243,7 +288,8 @@ def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Itera
         if told is None:
             continue
         said = (
-            f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(told[0], 30)} {plain(told[1], 60)}"
+            f"{counted(n, 'line')} of {plain(service)} reject input, always "
+            f"{plain(told[0], 30)} {plain(told[1], 60)}"
         )
         yield _finding(
             "data_problem",
@@ -256,12 +302,19 @@ def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Itera
         )
 
 
-def _most_common(lines: Sequence[TroubledLine], patterns: Sequence[re.Pattern[str]]) -> tuple[str, str] | None:
+def _most_common(
+    lines: Sequence[TroubledLine], patterns: Sequence[re.Pattern[str]]
+) -> tuple[str, str] | None:
     """The key and value that at least 80 % of the lines share."""
     counts: Counter[tuple[str, str]] = Counter()
     total = sum(line.n for line in lines)
     for line in lines:
-        pairs = {(k.lower(), v) for p in patterns for k, v in p.findall(line.whole) if k.lower() not in _NO_KEYS}
+        pairs = {
+            (k.lower(), v)
+            for p in patterns
+            for k, v in p.findall(line.whole)
+            if k.lower() not in _NO_KEYS
+        }
         for pair in sorted(pairs):
             counts[pair] += line.n
     best = min(counts.items(), key=lambda item: (-item[1], item[0]), default=None)
@@ -286,7 +339,9 @@ def _finding(
     nodes: Sequence[str] = (),
 ) -> Finding:
     example = plain(lines[0].text, 120)
-    quoted = {f"quoted_{i}": float(x) for i, x in enumerate(_NUMBER.findall(f"{said} {example}"), start=1)}
+    quoted = {
+        f"quoted_{i}": float(x) for i, x in enumerate(_NUMBER.findall(f"{said} {example}"), start=1)
+    }
     return Finding(
         id="",
         kind=kind,

@@ -1,8 +1,9 @@
-"""What fails without any change of ours: a provider is down, data is bad, a node is in trouble, demand surged.
+"""What fails without any change of ours: a provider is down, data is bad, a node is in trouble,
+demand surged.
 
-`no_change_reasons` gives each as a finding with its evidence. Such a finding speaks against a change only as far as
-the change's own text does not bear on what fails (see `nearby_changes`): a quota is also reached by a change that
-writes more, and a request surge by one that retries.
+`no_change_reasons` gives each as a finding with its evidence. Such a finding speaks against a
+change only as far as the change's own text does not bear on what fails (see `nearby_changes`): a
+quota is also reached by a change that writes more, and a request surge by one that retries.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from analysis.requests.topology import Topology, read_topology
 from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
 
-EXTERNAL, DATA, INFRASTRUCTURE, DEMAND = "external_dependency", "data_problem", "infrastructure", "demand"
+EXTERNAL, DATA, INFRASTRUCTURE, DEMAND = (
+    "external_dependency",
+    "data_problem",
+    "infrastructure",
+    "demand",
+)
 KINDS = (EXTERNAL, DATA, INFRASTRUCTURE, DEMAND)
 SPOKEN = {
     EXTERNAL: "a dependency outside is in trouble",
@@ -33,21 +39,31 @@ def no_change_reasons(
     lines: Sequence[TroubledLine] | None = None,
     shifts: Sequence[Finding] | None = None,
 ) -> list[Finding]:
-    """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest first.
+    """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest
+    first.
 
-    What is at hand is not worked out again: the graph, the troubled lines, the series that left their baseline.
+    What is at hand is not worked out again: the graph, the troubled lines, the series that left
+    their baseline.
     """
     graph = read_topology(case) if topology is None else topology
     told = troubled_lines(case) if lines is None else lines
-    found = [*line_reasons(case, graph, told, failing_operations(case)), *metric_reasons(case, graph, shifts)]
+    found = [
+        *line_reasons(case, graph, told, failing_operations(case)),
+        *metric_reasons(case, graph, shifts),
+    ]
     return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
 
 
-def reason_for(reasons: Sequence[Finding], suspects: Sequence[Suspect], topology: Topology) -> Finding | None:
-    """The strongest reason that concerns the first suspect: it, what it calls, or (a surge) who calls it, has it."""
+def reason_for(
+    reasons: Sequence[Finding], suspects: Sequence[Suspect], topology: Topology
+) -> Finding | None:
+    """The strongest reason that concerns the first suspect: it, what it calls, or (a surge) who
+    calls it, has it."""
     if not suspects:
         return None
     first = suspects[0].subject
     near = {first, *topology.downstream(first), *topology.upstream(first)}
-    concerned = [f for f in reasons if f.subject == first or near & set(f.details.get("services", ()))]
+    concerned = [
+        f for f in reasons if f.subject == first or near & set(f.details.get("services", ()))
+    ]
     return next(iter(concerned), None)

@@ -1,6 +1,8 @@
-"""Troubled lines: warnings and errors that the incident has and the baseline has hardly, and operations that fail.
+"""Troubled lines: warnings and errors that the incident has and the baseline has hardly, and
+operations that fail.
 
-Distinct lines are kept once with their count, so what is read afterwards does not grow with repetition.
+Distinct lines are kept once with their count, so what is read afterwards does not grow with
+repetition.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from analysis.logs.templates import UNKNOWN_SERVICE
 MAX_DISTINCT = 1_500
 MAX_TEXT = 600
 BASELINE_SHARE = 1 / 3
-"""A line is a symptom where the incident has it three times as often as the baseline, as in `log_templates`."""
+"""A line is a symptom where the incident has it three times as often as the baseline, as in
+`log_templates`."""
 TROUBLED_LEVEL = r"(?i)^(warn|warning|" + "|".join(ERROR_LEVELS) + r")$"
 TROUBLED_TEXT = (
-    r"(?i)\b(warn(ing)?|error|fatal|critical|severe|panic|exception|traceback|fail(ed|ure|ing)?|refused|denied|unavailable"
-    r"|timed? ?out|deadline|exceeded|rejected|invalid|missing|cannot|could not|unable|no space|oomkilled|throttl\w+"
+    r"(?i)\b(warn(ing)?|error|fatal|critical|severe|panic|exception|traceback|fail(ed|ure|ing)?"
+    r"|refused|denied|unavailable"
+    r"|timed? ?out|deadline|exceeded|rejected|invalid|missing|cannot|could not|unable|no "
+    r"space|oomkilled|throttl\w+"
     r"|slow)\b"
 )
 FAILED_STATUS = r"(?i)error|fail|^5\d\d$|cancel|deadline"
@@ -30,7 +35,8 @@ FAILED_STATUS = r"(?i)error|fail|^5\d\d$|cancel|deadline"
 
 @dataclass(frozen=True)
 class TroubledLine:
-    """A distinct line of a service, or a failing operation: how often and since when the incident has it."""
+    """A distinct line of a service, or a failing operation: how often and since when the incident
+    has it."""
 
     service: str
     text: str
@@ -45,14 +51,21 @@ class TroubledLine:
 
 
 def troubled_lines(case: Case) -> list[TroubledLine]:
-    """Distinct warnings and errors, the most frequent first. Levels decide where they are given, else words."""
+    """Distinct warnings and errors, the most frequent first. Levels decide where they are given,
+    else words."""
     if not case.logs.height:
         return []
     windows = log_windows(case)
-    level, text = pl.col("level").fill_null(""), pl.col("message").fill_null("").str.slice(0, MAX_TEXT)
+    level, text = (
+        pl.col("level").fill_null(""),
+        pl.col("message").fill_null("").str.slice(0, MAX_TEXT),
+    )
     rows = (
         _windowed(case.logs, windows, "time")
-        .filter(level.str.contains(TROUBLED_LEVEL) | ((level == "") & pl.col("message").str.contains(TROUBLED_TEXT)))
+        .filter(
+            level.str.contains(TROUBLED_LEVEL)
+            | ((level == "") & pl.col("message").str.contains(TROUBLED_TEXT))
+        )
         .with_columns(text.alias("text"))
     )
     return _distinct(rows, windows, "time")
@@ -63,19 +76,26 @@ def failing_operations(case: Case) -> list[TroubledLine]:
     if not case.spans.height:
         return []
     windows = span_windows(case)
-    rows = _windowed(case.spans, windows, "start").filter(pl.col("status").fill_null("").str.contains(FAILED_STATUS))
+    rows = _windowed(case.spans, windows, "start").filter(
+        pl.col("status").fill_null("").str.contains(FAILED_STATUS)
+    )
     return _distinct(
-        rows.with_columns((pl.col("operation").str.slice(0, MAX_TEXT) + " failed").alias("text")), windows, "start"
+        rows.with_columns((pl.col("operation").str.slice(0, MAX_TEXT) + " failed").alias("text")),
+        windows,
+        "start",
     )
 
 
 def _windowed(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
-    marked = rows.with_columns(windows.in_search(time).alias("now"), windows.in_baseline(time).alias("before"))
+    marked = rows.with_columns(
+        windows.in_search(time).alias("now"), windows.in_baseline(time).alias("before")
+    )
     return marked.filter(pl.col("now") | pl.col("before"))
 
 
 def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[TroubledLine]:
-    """By service, text and attributes; lines whose shape (digits and hashes aside) the baseline has are left out."""
+    """By service, text and attributes; lines whose shape (digits and hashes aside) the baseline has
+    are left out."""
     share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
     found = (
         rows.with_columns(
@@ -83,12 +103,22 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[TroubledL
             pl.col("service").fill_null(UNKNOWN_SERVICE),
             pl.col("text").str.replace_all(r"[0-9a-fA-F]{6,}|\d+", "#").alias("shape"),
         )
-        .with_columns((pl.col("before") & ~pl.col("now")).sum().over("service", "shape").alias("shape_before"))
+        .with_columns(
+            (pl.col("before") & ~pl.col("now")).sum().over("service", "shape").alias("shape_before")
+        )
         .with_columns(pl.col("now").sum().over("service", "shape").alias("shape_now"))
-        .filter(pl.col("now"), pl.col("shape_before") * share <= pl.col("shape_now") * BASELINE_SHARE)
+        .filter(
+            pl.col("now"), pl.col("shape_before") * share <= pl.col("shape_now") * BASELINE_SHARE
+        )
         .group_by("service", "text", "attributes")
         .agg(pl.len().alias("n"), pl.col("shape_now").first(), pl.col(time).min().alias("first"))
-        .sort(["shape_now", "n", "service", "text", "attributes"], descending=[True, True, False, False, False])
+        .sort(
+            ["shape_now", "n", "service", "text", "attributes"],
+            descending=[True, True, False, False, False],
+        )
         .head(MAX_DISTINCT)
     )
-    return [TroubledLine(*row) for row in found.select("service", "text", "attributes", "n", "first").iter_rows()]
+    return [
+        TroubledLine(*row)
+        for row in found.select("service", "text", "attributes", "n", "first").iter_rows()
+    ]

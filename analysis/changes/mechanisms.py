@@ -1,9 +1,11 @@
-"""How a change can do what is seen: each mechanism is told from the changed lines, and has effects of its own.
+"""How a change can do what is seen: each mechanism is told from the changed lines, and has effects
+of its own.
 
-A mechanism counts only where the symptoms show one of its effects (`change_symptoms.EFFECTS`). The table holds what
-post-mortems name again and again as what a change broke: Google, Site Reliability Engineering, appendix C; Ghosh et
-al., "How to fight production incidents?" (SoCC 2022); Liu et al., "What bugs cause production cloud incidents?" (HotOS
-2019). The words are those of common languages and of configuration files.
+A mechanism counts only where the symptoms show one of its effects (`change_symptoms.EFFECTS`). The
+table holds what post-mortems name again and again as what a change broke: Google, Site Reliability
+Engineering, appendix C; Ghosh et al., "How to fight production incidents?" (SoCC 2022); Liu et al.,
+"What bugs cause production cloud incidents?" (HotOS 2019). The words are those of common languages
+and of configuration files.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from analysis.changes.text import ChangeText
 from analysis.changes.values import ValueChange, value_changes
 
 SURE, ALSO = 0.55, 0.3
-"""How far a mechanism whose own effect is seen, or only one that many others have, speaks for a change (own)."""
+"""How far a mechanism whose own effect is seen, or only one that many others have, speaks for a
+change (own)."""
 SMALL_CHANGE = 1.5
 """A number that moves by less than this factor is a small step: half of the weight."""
 _MESSAGE = re.compile(
-    r"\b(log(ger|ging)?|slog|console|logrus|zap|tracing)\s?[.:]{1,2}\s?\w+!?\s?\(|\b(e?print(f|ln)?|echo|Errorf|errors\.\w+|wrap\w*"
+    r"\b(log(ger|ging)?|slog|console|logrus|zap|tracing)\s?[.:]{1,2}\s?\w+!?\s?\(|\b(e?print(f"
+    r"|ln)?|echo|Errorf|errors\.\w+|wrap\w*"
     r"|fmt\.\w+)!?\s?\(",
     re.IGNORECASE,
 )
@@ -30,7 +34,8 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True)
 class AlteredText:
-    """A change's altered lines in lower case with the words of names apart, and its changed values."""
+    """A change's altered lines in lower case with the words of names apart, and its changed
+    values."""
 
     removed: str
     added: str
@@ -53,7 +58,8 @@ class AlteredText:
         return bool(_found(words, self.added) - _found(words, self.removed))
 
     def altered(self, words: str) -> bool:
-        """A word that only one side has, or a changed value's line, or what is said of a flag or a setting."""
+        """A word that only one side has, or a changed value's line, or what is said of a flag or a
+        setting."""
         pattern = re.compile(words)
         return (
             set(_found(words, self.removed)) != set(_found(words, self.added))
@@ -73,7 +79,8 @@ class AlteredText:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`own` effects tell it from others; `also` it shares with many. `delayed`: the effect needs time to build up."""
+    """`own` effects tell it from others; `also` it shares with many. `delayed`: the effect needs
+    time to build up."""
 
     name: str
     phrase: str
@@ -85,7 +92,8 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Shown:
-    """The mechanisms that a change shows, and whether all that it changes is a value, by a small step."""
+    """The mechanisms that a change shows, and whether all that it changes is a value, by a small
+    step."""
 
     mechanisms: tuple[Mechanism, ...]
     small_step: bool
@@ -106,7 +114,9 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
         removed=_worded(_without_messages(removed)),
         added=_worded(_without_messages(added)),
         context=_worded(text.context),
-        said=_worded([text.title, name if kind in ("flag", "config", "scale", "migration") else ""]),
+        said=_worded(
+            [text.title, name if kind in ("flag", "config", "scale", "migration") else ""]
+        ),
         values=value_changes(text.title, removed, added),
         kind=kind,
         settings=_worded(sorted(text.settings)),
@@ -117,7 +127,9 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
 
 def shown_by(altered: AlteredText) -> Shown:
     """All mechanisms of the table that the change shows."""
-    only_values = (altered.values and not (altered.removed or altered.added)) or _only_values(altered)
+    only_values = (altered.values and not (altered.removed or altered.added)) or _only_values(
+        altered
+    )
     small = only_values and all(v.factor < SMALL_CHANGE for v in altered.values)
     return Shown(tuple(m for m in MECHANISMS if m.shown_by(altered)), bool(small))
 
@@ -133,7 +145,10 @@ def best_match(shown: Shown, effects: frozenset[str]) -> Match:
 
 
 def _only_values(altered: AlteredText) -> bool:
-    return bool(altered.values) and sum(v.lines for v in altered.values) >= altered.added.count("\n") + 1
+    return (
+        bool(altered.values)
+        and sum(v.lines for v in altered.values) >= altered.added.count("\n") + 1
+    )
 
 
 def _found(words: str, text: str) -> Counter[str]:
@@ -141,7 +156,8 @@ def _found(words: str, text: str) -> Counter[str]:
 
 
 def _without_messages(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without calls that only log or word an error, over several lines where they are not closed."""
+    """The lines without calls that only log or word an error, over several lines where they are not
+    closed."""
     open_calls = 0
     for line in lines:
         if open_calls <= 0 and not _MESSAGE.search(line):
@@ -151,25 +167,44 @@ def _without_messages(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _worded(lines: Iterable[str]) -> str:
-    return "\n".join(_CAMEL.sub(" ", line).replace("_", " ").replace("-", " ").lower() for line in lines)
+    return "\n".join(
+        _CAMEL.sub(" ", line).replace("_", " ").replace("-", " ").lower() for line in lines
+    )
 
 
 def _calls_per_item(text: AlteredText) -> bool:
     loop = r"\bfor\b|\bforeach\b|\bfor each\b|\.map\(|\bwhile\b|\bstream\(\)|\.each\b"
-    call = r"\b(query|select|get|fetch|find|look ?up|load|read|put|write|insert|send|post|request|call|exec|save)\b"
+    call = (
+        r"\b(query|select|get|fetch|find|look "
+        r"?up|load|read|put|write|insert|send|post|request|call|exec|save)\b"
+    )
     return text.gained(call) and re.search(loop, f"{text.added}\n{text.context}") is not None
 
 
 def _grows(text: AlteredText) -> bool:
-    bound = r"\b(max|limit|limited|bounded|evict\w*|lru|ttl|expire\w*|capacity|cap|trim|prune|weak ref\w*)\b"
-    keeps = r"\b(append|push|add|put|insert|accumulat\w+|record|register|subscribe|add listener|store|retain|history)\b"
-    held = r"\b(var|static|global|cache|map|dict|list|slice|history|buffer|log|listeners?|registry|set)\b|\[\]|\{\}"
-    unbounded = text.gained(keeps) and re.search(held, text.added) and not re.search(bound, text.added)
+    bound = (
+        r"\b(max|limit|limited|bounded|evict\w*|lru|ttl|expire\w*|capacity|cap|trim|prune"
+        r"|weak ref\w*)\b"
+    )
+    keeps = (
+        r"\b(append|push|add|put|insert|accumulat\w+|record|register|subscribe|add "
+        r"listener|store|retain|history)\b"
+    )
+    held = (
+        r"\b(var|static|global|cache|map|dict|list|slice|history|buffer|log|listeners?|registry"
+        r"|set)\b|\[\]|\{\}"
+    )
+    unbounded = (
+        text.gained(keeps) and re.search(held, text.added) and not re.search(bound, text.added)
+    )
     return bool(unbounded) or (text.lost(bound) and not text.gained(bound))
 
 
 def _guard_gone(text: AlteredText) -> bool:
-    guard = r"\b(if|unless|guard|assert|ensure|check|validate|require|optional|catch|except|rescue|recover|or else)\b"
+    guard = (
+        r"\b(if|unless|guard|assert|ensure|check|validate|require|optional|catch|except|rescue"
+        r"|recover|or else)\b"
+    )
     return text.lost(guard) and _total(guard, text.removed) > _total(guard, text.added)
 
 
@@ -182,78 +217,219 @@ def _new_version(text: AlteredText) -> bool:
 
 
 def _mechanism(
-    name: str, phrase: str, own: str, also: str, shown_by: Callable[[AlteredText], bool], *, delayed: bool = False
+    name: str,
+    phrase: str,
+    own: str,
+    also: str,
+    shown_by: Callable[[AlteredText], bool],
+    *,
+    delayed: bool = False,
 ) -> Mechanism:
-    return Mechanism(name, phrase, frozenset(own.split()), frozenset(also.split()), shown_by, delayed)
+    return Mechanism(
+        name, phrase, frozenset(own.split()), frozenset(also.split()), shown_by, delayed
+    )
 
 
 _TIME = r"\b(timeout|deadline|budget|wait|patience|ttl|interval)\b"
 _SIZE = (
-    r"\b(pools?|conn\w*|workers?|threads?|replicas?|instances?|concurren\w+|parallel\w*|limits?|quota|capacity|memory|mem"
+    r"\b(pools?|conn\w*|workers?|threads?|replicas?|instances?|concurren\w+|parallel\w*|limits?"
+    r"|quota|capacity|memory|mem"
     r"|cpu|heap|buffer|max|min|desired|partitions?|shards?|nodes?|slots?)\b"
 )
 _BULK = (
-    r"\b(batch\w*|bulk|chunk\w*|prefetch\w*|preload\w*|includes?|join\w*|pipelin\w*|buffer\w*|multi ?get|group ?by)\b"
+    r"\b(batch\w*|bulk|chunk\w*|prefetch\w*|preload\w*|includes?|join\w*|pipelin\w*|buffer\w*"
+    r"|multi ?get|group ?by)\b"
 )
 _CLOSE = (
-    r"\b(close\w*|release\w*|dispose\w*|unlock|free|defer|finally|using|with|cleanup|clean up|destroy|return to pool)\b"
+    r"\b(close\w*|release\w*|dispose\w*|unlock|free|defer|finally|using|with|cleanup|clean "
+    r"up|destroy|return to pool)\b"
 )
 
 MECHANISMS = (
-    _mechanism("timeout", "changes a time limit", "timeouts", "latency unreachable connections",
-               lambda t: t.lowered(_TIME) or t.raised(_TIME) or t.altered(r"\b(timeout|deadline)\b")),
-    _mechanism("tolerance", "takes out a tolerance", "access timeouts", "parse null tls",
-               lambda t: t.lost(r"\b(leeway|skew|tolerance|grace|fallback|margin|drift|lenient|optional)\b")),
-    _mechanism("guard", "takes out a check", "null parse", "start access",
-               _guard_gone),
-    _mechanism("call_per_item", "makes a call for each item", "throttling database load", "latency timeouts cpu",
-               _calls_per_item),
-    _mechanism("batching", "takes out batching", "throttling load backlog", "latency database cpu timeouts",
-               lambda t: t.lost(_BULK) and not t.gained(_BULK)),
-    _mechanism("growth", "keeps more and more in memory or on disk", "memory", "disk cpu latency start",
-               _grows, delayed=True),
-    _mechanism("release", "no longer gives something back", "connections locks", "memory timeouts unreachable",
-               lambda t: t.lost(_CLOSE) and not t.gained(_CLOSE), delayed=True),
-    _mechanism("less_capacity", "lowers a capacity", "connections memory throttling cpu backlog load",
-               "latency timeouts unreachable start",
-               lambda t: t.lowered(_SIZE + r"|\b(rate|burst|per second|per minute)\b")),
-    _mechanism("more_use", "lets more be used at once", "connections memory throttling", "database cpu disk latency",
-               lambda t: t.raised(_SIZE + r"|\b(batch|prefetch|page|size|entries)\b")),
-    _mechanism("cache", "weakens a cache", "load database", "latency cpu throttling timeouts",
-               lambda t: (t.lost(r"\b(cache\w*|memo\w*)\b") and not t.gained(r"\b(cache\w*|memo\w*)\b"))
-               or t.lowered(r"\b(ttl|cache|expir\w+|max age)\b")
-               or t.altered(r"\b(ttl|max age)\b"), delayed=True),
-    _mechanism("retries", "changes retries", "load throttling", "timeouts latency connections unreachable",
-               lambda t: t.altered(r"\b(retry\w*|retries|backoff|jitter|attempts?|hedg\w+|circuit ?breaker)\b")),
-    _mechanism("verbosity", "logs more", "disk", "cpu latency memory",
-               lambda t: t.gained(r"\b(debug|verbose|trace)\b") or t.raised(r"\b(sampl\w+|log|verbosity)\b"),
-               delayed=True),
-    _mechanism("migration", "changes a table", "locks", "database latency timeouts parse",
-               lambda t: t.kind == "migration"
-               or t.altered(r"\b(alter table|drop (table|column|index)|rename (column|table)|create (unique )?index"
-                            r"|add (column|constraint)|foreign key|not null)\b")),
-    _mechanism("encoding", "changes how data is written or read", "parse", "version",
-               lambda t: t.altered(r"\b(json|proto\w*|schema|marshal\w*|unmarshal\w*|serializ\w+|deserializ\w+|encod\w+"
-                                   r"|decod\w+|avro|codec|format|parse\w*|required|charset)\b")),
-    _mechanism("access", "changes access checks", "access", "unreachable",
-               lambda t: t.altered(r"\b(auth\w*|tokens?|jwt|expir\w+|exp|secrets?|credentials?|permissions?"
-                                   r"|roles?|polic\w+|scopes?|audience|issuer|sessions?|cookies?|cors|acl|rbac|iam)\b")),
-    _mechanism("tls", "changes certificates or TLS", "tls", "unreachable",
-               lambda t: t.altered(r"\b(tls|ssl|certs?|certificates?|ca bundle|cipher\w*|keystore|truststore|mtls)\b")),
-    _mechanism("address", "changes an address or a route", "unreachable", "timeouts",
-               lambda t: t.altered(r"\b(url|uri|host|hostname|endpoints?|port|addr\w*|dns|routes?|ingress|selector"
-                                   r"|firewall|proxy|subnet|egress|upstream|network polic\w+"
-                                   r"|security group\w*|namespace)\b")),
-    _mechanism("version", "changes a dependency's version", "version", "start null parse",
-               _new_version),
-    _mechanism("setting", "changes required settings", "start", "null",
-               lambda t: t.altered(r"\b(env|getenv|environment|config|setting\w*|required|must|default)\b")),
-    _mechanism("locking", "waits for a lock", "locks", "latency timeouts connections",
-               lambda t: t.gained(r"\b(lock|mutex|synchroni[sz]ed|serializable|for update|semaphore|exclusive)\b")),
-    _mechanism("consumer", "changes how messages are consumed", "backlog", "latency",
-               lambda t: t.altered(r"\b(consumer\w*|partition\w*|offsets?|acks?|acknowledg\w+|poll\w*|commit\w*"
-                                   r"|rebalanc\w+)\b")),
-    _mechanism("work", "does more work per request", "cpu", "latency timeouts",
-               lambda t: t.gained(r"\b(regex\w*|regexp|bcrypt|scrypt|hash\w*|encrypt\w*|compress\w*|gzip|zstd"
-                                  r"|brotli|sort\w*)\b")),
-)  # fmt: skip
+    _mechanism(
+        "timeout",
+        "changes a time limit",
+        "timeouts",
+        "latency unreachable connections",
+        lambda t: t.lowered(_TIME) or t.raised(_TIME) or t.altered(r"\b(timeout|deadline)\b"),
+    ),
+    _mechanism(
+        "tolerance",
+        "takes out a tolerance",
+        "access timeouts",
+        "parse null tls",
+        lambda t: t.lost(
+            r"\b(leeway|skew|tolerance|grace|fallback|margin|drift|lenient|optional)\b"
+        ),
+    ),
+    _mechanism("guard", "takes out a check", "null parse", "start access", _guard_gone),
+    _mechanism(
+        "call_per_item",
+        "makes a call for each item",
+        "throttling database load",
+        "latency timeouts cpu",
+        _calls_per_item,
+    ),
+    _mechanism(
+        "batching",
+        "takes out batching",
+        "throttling load backlog",
+        "latency database cpu timeouts",
+        lambda t: t.lost(_BULK) and not t.gained(_BULK),
+    ),
+    _mechanism(
+        "growth",
+        "keeps more and more in memory or on disk",
+        "memory",
+        "disk cpu latency start",
+        _grows,
+        delayed=True,
+    ),
+    _mechanism(
+        "release",
+        "no longer gives something back",
+        "connections locks",
+        "memory timeouts unreachable",
+        lambda t: t.lost(_CLOSE) and not t.gained(_CLOSE),
+        delayed=True,
+    ),
+    _mechanism(
+        "less_capacity",
+        "lowers a capacity",
+        "connections memory throttling cpu backlog load",
+        "latency timeouts unreachable start",
+        lambda t: t.lowered(_SIZE + r"|\b(rate|burst|per second|per minute)\b"),
+    ),
+    _mechanism(
+        "more_use",
+        "lets more be used at once",
+        "connections memory throttling",
+        "database cpu disk latency",
+        lambda t: t.raised(_SIZE + r"|\b(batch|prefetch|page|size|entries)\b"),
+    ),
+    _mechanism(
+        "cache",
+        "weakens a cache",
+        "load database",
+        "latency cpu throttling timeouts",
+        lambda t: (
+            (t.lost(r"\b(cache\w*|memo\w*)\b") and not t.gained(r"\b(cache\w*|memo\w*)\b"))
+            or t.lowered(r"\b(ttl|cache|expir\w+|max age)\b")
+            or t.altered(r"\b(ttl|max age)\b")
+        ),
+        delayed=True,
+    ),
+    _mechanism(
+        "retries",
+        "changes retries",
+        "load throttling",
+        "timeouts latency connections unreachable",
+        lambda t: t.altered(
+            r"\b(retry\w*|retries|backoff|jitter|attempts?|hedg\w+|circuit ?breaker)\b"
+        ),
+    ),
+    _mechanism(
+        "verbosity",
+        "logs more",
+        "disk",
+        "cpu latency memory",
+        lambda t: (
+            t.gained(r"\b(debug|verbose|trace)\b") or t.raised(r"\b(sampl\w+|log|verbosity)\b")
+        ),
+        delayed=True,
+    ),
+    _mechanism(
+        "migration",
+        "changes a table",
+        "locks",
+        "database latency timeouts parse",
+        lambda t: (
+            t.kind == "migration"
+            or t.altered(
+                r"\b(alter table|drop (table|column|index)|rename (column|table)|create (unique )?index"  # noqa: E501
+                r"|add (column|constraint)|foreign key|not null)\b"
+            )
+        ),
+    ),
+    _mechanism(
+        "encoding",
+        "changes how data is written or read",
+        "parse",
+        "version",
+        lambda t: t.altered(
+            r"\b(json|proto\w*|schema|marshal\w*|unmarshal\w*|serializ\w+|deserializ\w+|encod\w+"
+            r"|decod\w+|avro|codec|format|parse\w*|required|charset)\b"
+        ),
+    ),
+    _mechanism(
+        "access",
+        "changes access checks",
+        "access",
+        "unreachable",
+        lambda t: t.altered(
+            r"\b(auth\w*|tokens?|jwt|expir\w+|exp|secrets?|credentials?|permissions?"
+            r"|roles?|polic\w+|scopes?|audience|issuer|sessions?|cookies?|cors|acl|rbac|iam)\b"
+        ),
+    ),
+    _mechanism(
+        "tls",
+        "changes certificates or TLS",
+        "tls",
+        "unreachable",
+        lambda t: t.altered(
+            r"\b(tls|ssl|certs?|certificates?|ca bundle|cipher\w*|keystore|truststore|mtls)\b"
+        ),
+    ),
+    _mechanism(
+        "address",
+        "changes an address or a route",
+        "unreachable",
+        "timeouts",
+        lambda t: t.altered(
+            r"\b(url|uri|host|hostname|endpoints?|port|addr\w*|dns|routes?|ingress|selector"
+            r"|firewall|proxy|subnet|egress|upstream|network polic\w+"
+            r"|security group\w*|namespace)\b"
+        ),
+    ),
+    _mechanism(
+        "version", "changes a dependency's version", "version", "start null parse", _new_version
+    ),
+    _mechanism(
+        "setting",
+        "changes required settings",
+        "start",
+        "null",
+        lambda t: t.altered(
+            r"\b(env|getenv|environment|config|setting\w*|required|must|default)\b"
+        ),
+    ),
+    _mechanism(
+        "locking",
+        "waits for a lock",
+        "locks",
+        "latency timeouts connections",
+        lambda t: t.gained(
+            r"\b(lock|mutex|synchroni[sz]ed|serializable|for update|semaphore|exclusive)\b"
+        ),
+    ),
+    _mechanism(
+        "consumer",
+        "changes how messages are consumed",
+        "backlog",
+        "latency",
+        lambda t: t.altered(
+            r"\b(consumer\w*|partition\w*|offsets?|acks?|acknowledg\w+|poll\w*|commit\w*"
+            r"|rebalanc\w+)\b"
+        ),
+    ),
+    _mechanism(
+        "work",
+        "does more work per request",
+        "cpu",
+        "latency timeouts",
+        lambda t: t.gained(
+            r"\b(regex\w*|regexp|bcrypt|scrypt|hash\w*|encrypt\w*|compress\w*|gzip|zstd"
+            r"|brotli|sort\w*)\b"
+        ),
+    ),
+)

@@ -1,8 +1,10 @@
-"""Changes near the onset of what they could have caused, and the ones ruled out, each with its reason.
+"""Changes near the onset of what they could have caused, and the ones ruled out, each with its
+reason.
 
-A change is judged by when it reached production (a merge travels with the next deploy of the service it touches),
-where (the suspect itself, a callee, a caller, what all share), by what its text shares with the symptoms, and against
-what fails without any change (see `change_weighing` and `change_alternatives`).
+A change is judged by when it reached production (a merge travels with the next deploy of the
+service it touches), where (the suspect itself, a callee, a caller, what all share), by what its
+text shares with the symptoms, and against what fails without any change (see `change_weighing` and
+`change_alternatives`).
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ LIKELY = 0.3
 FITS_WORSE = 0.7
 """A change below this share of the best one is ruled out for it."""
 CLOSE_RIVAL = 0.6
-"""A suspect with this share of the first one's score may be the culprit: changes are seen from it as well."""
+"""A suspect with this share of the first one's score may be the culprit: changes are seen from it
+as well."""
 RIVAL = 0.9
 """What a change keeps that only fits a rival."""
 SUSPECTS_CONSIDERED = 3
@@ -49,7 +52,10 @@ TITLE_LENGTH = 70
 
 
 def nearby_changes(
-    case: Case, suspects: Sequence[Suspect], topology: Topology, reasons: Sequence[Finding] | None = None
+    case: Case,
+    suspects: Sequence[Suspect],
+    topology: Topology,
+    reasons: Sequence[Finding] | None = None,
 ) -> list[Finding]:
     """Findings `change_near` and `change_ruled_out` for changes up to six hours before the onset.
 
@@ -73,20 +79,29 @@ def nearby_changes(
     return _findings(list(best.values()), case.evidence_ids("changes"))
 
 
-def _near(case: Case, suspects: Sequence[Suspect], topology: Topology, views: Sequence[_View]) -> list[Shipped]:
-    """Changes from six hours before the earliest onset to the end of the incident, the nearest first."""
+def _near(
+    case: Case, suspects: Sequence[Suspect], topology: Topology, views: Sequence[_View]
+) -> list[Shipped]:
+    """Changes from six hours before the earliest onset to the end of the incident, the nearest
+    first."""
     onsets = [v.onset.time for v in views]
     first, end = min(onsets) - LONGEST_LEAD, max([case.scope.incident.end, *onsets])
     subject = suspects[0].subject if suspects else case.alert.service
     shipped = shipped_changes(case, subject, topology.services, until=end)
     return sorted(
         (c for c in shipped if first <= c.time <= end),
-        key=lambda c: (min(abs((c.time - o).total_seconds()) for o in onsets), c.kind, c.id, c.service or ""),
+        key=lambda c: (
+            min(abs((c.time - o).total_seconds()) for o in onsets),
+            c.kind,
+            c.id,
+            c.service or "",
+        ),
     )[:MAX_CHANGES]
 
 
 def _read(changes: Sequence[Shipped]) -> dict[Shipped, Reading]:
-    """Each change with its reading; when the budget is used up, those farther off are read without their diffs."""
+    """Each change with its reading; when the budget is used up, those farther off are read without
+    their diffs."""
     left = MAX_DIFFS
     out: dict[Shipped, Reading] = {}
     for change in changes:
@@ -105,7 +120,13 @@ class _View:
     onset: Onset
 
     @classmethod
-    def of(cls, case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]) -> _View:
+    def of(
+        cls,
+        case: Case,
+        suspects: Sequence[Suspect],
+        topology: Topology,
+        lines: Sequence[TroubledLine],
+    ) -> _View:
         symptoms = symptoms_of(case, suspects, topology, lines)
         return cls(suspects, symptoms, onset_of(case, suspects, symptoms.told_effects))
 
@@ -115,7 +136,9 @@ class _View:
             return 1.0
         return RIVAL * min(1.0, self.suspects[0].score / max(suspects[0].score, 1e-9))
 
-    def scales(self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]) -> Scales:
+    def scales(
+        self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]
+    ) -> Scales:
         return Scales(
             suspects=self.suspects,
             topology=topology,
@@ -125,7 +148,9 @@ class _View:
             readings=readings,
             common_names=_common_names(readings.values()),
             other_reason=reason_for(known, self.suspects, topology),
-            back=taken_back(sorted(readings, key=lambda c: c.time), self.onset.time - self.onset.slack),
+            back=taken_back(
+                sorted(readings, key=lambda c: c.time), self.onset.time - self.onset.slack
+            ),
         )
 
 
@@ -143,20 +168,27 @@ def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> O
     first = suspects[0] if suspects else None
     if first is None or first.onset is None:
         return Onset(case.alert.started_at, timedelta(seconds=SHORTEST_SLACK_S), "the alert")
-    uncertainty = max([SHORTEST_SLACK_S, *(f.onset_uncertainty_s or 0.0 for f in first.findings[:3])])
+    uncertainty = max(
+        [SHORTEST_SLACK_S, *(f.onset_uncertainty_s or 0.0 for f in first.findings[:3])]
+    )
     climb = climb_of(case, suspects, told)
     if climb is not None and climb.start < first.onset:
-        return Onset(climb.start, climb.uncertainty, f"{plain(climb.signal, 60)} began to climb", climb)
+        return Onset(
+            climb.start, climb.uncertainty, f"{plain(climb.signal, 60)} began to climb", climb
+        )
     return Onset(first.onset, timedelta(seconds=uncertainty), "the onset")
 
 
 def _common_names(readings: Collection[Reading]) -> frozenset[str]:
-    """Exact names that more than a third of the changes alter, and at least three: every change has them."""
+    """Exact names that more than a third of the changes alter, and at least three: every change has
+    them."""
     counts = Counter(n for r in readings for n in r.names)
     return frozenset(n for n, times in counts.items() if times >= 3 and times > len(readings) / 3)
 
 
-def _findings(weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]) -> list[Finding]:
+def _findings(
+    weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]
+) -> list[Finding]:
     likely = [w for w, _ in weighed if w.strength >= LIKELY and not w.reasons]
     best = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
     near: list[Finding] = []
@@ -172,11 +204,16 @@ def _findings(weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ..
     return near + sorted(out, key=lambda f: (-f.strength, f.sentence))[:MAX_RULED_OUT]
 
 
-def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]) -> Finding:
+def _finding(
+    weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]
+) -> Finding:
     change, lead, onset = weighed.change, weighed.lead_min, scales.onset
     in_minutes = abs(lead) >= 1
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
-    when = f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} {onset.since}"
+    when = (
+        f"{number(distance)} {'min' if in_minutes else 's'} "
+        f"{'before' if lead >= 0 else 'after'} {onset.since}"
+    )
     when = when if distance else f"at the same time as {onset.since}"
     if distance and lead < 0 and not why:
         when += ", within its uncertainty"
@@ -208,7 +245,9 @@ def _finding(weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tup
             "concerns": scales.suspects[0].subject if scales.suspects else None,
             "link": change.link,
             "reason": " and ".join(why) if why else None,
-            "bears_on": weighed.bearing.match.mechanism.phrase if weighed.bearing.match.mechanism else None,
+            "bears_on": weighed.bearing.match.mechanism.phrase
+            if weighed.bearing.match.mechanism
+            else None,
             "bearing": round(weighed.bearing.score, 3),
             "quoted": list(weighed.bearing.quoted),
         },

@@ -1,8 +1,10 @@
-"""When something began to climb that broke only later: memory that leaks, a disk that fills, a queue that grows.
+"""When something began to climb that broke only later: memory that leaks, a disk that fills, a
+queue that grows.
 
-A change acts when the climb begins, not when the limit is reached, so the nearness of a change is measured from there.
-A climb is a flat part and then a straight one (a hinge, as in Muggeo 2003, "Estimating regression models with unknown
-break-points"), where that fits clearly better than a step. What climbs from its first point on began before the window.
+A change acts when the climb begins, not when the limit is reached, so the nearness of a change is
+measured from there. A climb is a flat part and then a straight one (a hinge, as in Muggeo 2003,
+"Estimating regression models with unknown break-points"), where that fits clearly better than a
+step. What climbs from its first point on began before the window.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ CLIMBERS = {
     SignalClass.DISK: frozenset({"disk"}),
     SignalClass.QUEUE: frozenset({"backlog", "connections", "load"}),
 }
-"""Classes that run full, and the effects that tell of it: a climb counts only where one of them is seen."""
+"""Classes that run full, and the effects that tell of it: a climb counts only where one of them is
+seen."""
 MIN_POINTS = 12
 MIN_CLIMB_POINTS = 5
 MAX_POINTS = 400
@@ -45,7 +48,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Climb:
-    """A series of the first suspect that climbed until it broke; `start` is within `uncertainty`."""
+    """A series of the first suspect that climbed until it broke; `start` is within
+    `uncertainty`."""
 
     subject: str
     signal: str
@@ -56,17 +60,27 @@ class Climb:
 
 
 def climb_of(case: Case, suspects: Sequence[Suspect], effects: frozenset[str]) -> Climb | None:
-    """The earliest climb of the first suspect's memory, disk or queues that its symptoms tell of."""
+    """The earliest climb of the first suspect's memory, disk or queues that its symptoms tell
+    of."""
     if not suspects or not case.metrics.height:
         return None
     first = suspects[0]
     end = max(first.onset or case.alert.started_at, case.alert.started_at)
     rows = case.metrics.filter((pl.col("service") == first.subject) & (pl.col("time") <= end))
     rows = rows.filter(pl.col("value").is_finite())
-    names = [s for s in sorted(rows["signal"].unique().to_list()) if CLIMBERS.get(classify(s), frozenset()) & effects]
+    names = [
+        s
+        for s in sorted(rows["signal"].unique().to_list())
+        if CLIMBERS.get(classify(s), frozenset()) & effects
+    ]
     found = []
     for name in names[:MAX_SERIES]:
-        series = rows.filter(pl.col("signal") == name).group_by("time").agg(pl.col("value").mean()).sort("time")
+        series = (
+            rows.filter(pl.col("signal") == name)
+            .group_by("time")
+            .agg(pl.col("value").mean())
+            .sort("time")
+        )
         climb = _climb(first.subject, name, series)
         if climb is not None:
             found.append(climb)
@@ -104,13 +118,15 @@ def _climb(subject: str, signal: str, series: pl.DataFrame) -> Climb | None:
 
 
 def _top(values: Floats) -> int:
-    """Where it first reaches its highest level: what comes after, a restart or a full disk, is no climb any more."""
+    """Where it first reaches its highest level: what comes after, a restart or a full disk, is no
+    climb any more."""
     low, high = float(np.min(values)), float(np.max(values))
     return int(np.argmax(values >= low + 0.98 * (high - low)))
 
 
 def _hinge(times: Floats, values: Floats) -> int | None:
-    """Where flat turns into a straight climb; None where a step or noise tells it better; O(points squared)."""
+    """Where flat turns into a straight climb; None where a step or noise tells it better; O(points
+    squared)."""
     t = (times - times[0]) / max(times[-1] - times[0], 1e-9)
     total = float(((values - values.mean()) ** 2).sum())
     if total <= 0:
@@ -121,7 +137,11 @@ def _hinge(times: Floats, values: Floats) -> int | None:
     slope = centred @ (values - values.mean()) / spread
     left = total - slope**2 * spread
     at = int(np.argmin(left))
-    if slope[at] <= 0 or left[at] > (1 - CLEAR_FIT) * total or left[at] > BETTER_THAN_STEP * _step_error(values):
+    if (
+        slope[at] <= 0
+        or left[at] > (1 - CLEAR_FIT) * total
+        or left[at] > BETTER_THAN_STEP * _step_error(values)
+    ):
         return None
     return at
 

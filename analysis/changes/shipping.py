@@ -1,4 +1,5 @@
-"""Changes as they reached production: a merge travels with a deploy, a flag or a release may be taken back."""
+"""Changes as they reached production: a merge travels with a deploy, a flag or a release may be
+taken back."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ SHORT_HASH = 7
 MAX_STEPS = 20
 _HASH = re.compile(r"\b[0-9a-fA-F]{7,40}\b")
 _STEP = re.compile(r"^\s*(?:\S+:\s*)?([\w.%-]{1,40})\s*(?:->|→|=>|\bto\b)\s*([\w.%-]{1,40})\s*$")
-_REVERT = re.compile(r"\b(revert\w*|roll(ed|ing|s)?[ -]?back|rollback|back to an earlier|undo|undone)\b", re.IGNORECASE)
+_REVERT = re.compile(
+    r"\b(revert\w*|roll(ed|ing|s)?[ -]?back|rollback|back to an earlier|undo|undone)\b",
+    re.IGNORECASE,
+)
 _AUTOSCALED = re.compile(r"autoscal|\bhpa\b|\bkeda\b|cluster-autoscaler|karpenter", re.IGNORECASE)
 
 
@@ -53,16 +57,24 @@ class Shipped:
     @property
     def by_autoscaler(self) -> bool:
         """Whether no person or pipeline decided it."""
-        return self.kind == "scale" and _AUTOSCALED.search(f"{self.author} {self.text.title}") is not None
+        return (
+            self.kind == "scale"
+            and _AUTOSCALED.search(f"{self.author} {self.text.title}") is not None
+        )
 
 
 def shipped_changes(
-    case: Case, suspect: str | None = None, services: Collection[str] = (), until: datetime | None = None
+    case: Case,
+    suspect: str | None = None,
+    services: Collection[str] = (),
+    until: datetime | None = None,
 ) -> list[Shipped]:
-    """The changes table as shipped changes in time order; a deploy takes over the text of the merge it names.
+    """The changes table as shipped changes in time order; a deploy takes over the text of the merge
+    it names.
 
-    A merge that touches none of the services travels with the next deploy of the `suspect`, as code that all share.
-    Where the table has no deploys at all, a merge is taken to be shipped as it is merged.
+    A merge that touches none of the services travels with the next deploy of the `suspect`, as code
+    that all share. Where the table has no deploys at all, a merge is taken to be shipped as it is
+    merged.
     """
     table = case.changes.sort("time", "kind", "id")
     if until is not None:
@@ -83,7 +95,8 @@ def shipped_changes(
 
 
 def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shipped]:
-    """Changes that a later one, before `before`, took back: a flag set to what it was, a revert naming it."""
+    """Changes that a later one, before `before`, took back: a flag set to what it was, a revert
+    naming it."""
     found: set[Shipped] = set()
     stands: dict[tuple[str, str, str | None], list[Shipped]] = {}
     by_id: dict[str, list[Shipped]] = {}
@@ -91,13 +104,21 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
         if change.time >= before:
             break
         for name in _HASH.findall(change.text.title) if change.goes_back else ():
-            found.update(c for c in by_id.get(name[:SHORT_HASH].lower(), ()) if c.service == change.service)
+            found.update(
+                c for c in by_id.get(name[:SHORT_HASH].lower(), ()) if c.service == change.service
+            )
         by_id.setdefault(change.id[:SHORT_HASH].lower(), []).append(change)
         if step := _STEP.match(change.text.title):
             earlier = stands.setdefault((change.id, change.kind, change.service), [])
-            back = [c for c in earlier if (was := _STEP.match(c.text.title)) and was.group(1) == step.group(2)]
+            back = [
+                c
+                for c in earlier
+                if (was := _STEP.match(c.text.title)) and was.group(1) == step.group(2)
+            ]
             found.update(back)
-            stands[change.id, change.kind, change.service] = [] if back else [*earlier[-MAX_STEPS:], change]
+            stands[change.id, change.kind, change.service] = (
+                [] if back else [*earlier[-MAX_STEPS:], change]
+            )
             found.update([change] if back else [])
     return frozenset(found)
 
@@ -126,7 +147,8 @@ def _as_merged(merge: Shipped, suspect: str | None) -> Shipped:
 def _with_its_deploy(
     merge: Shipped, deploys: Sequence[Shipped], suspect: str | None, known: Collection[str]
 ) -> Shipped:
-    """A merge reached production with the first later deploy of the service it is of, or of one that it touches."""
+    """A merge reached production with the first later deploy of the service it is of, or of one
+    that it touches."""
     later = [d for d in deploys if d.service and merge.time <= d.time <= merge.time + RIDES_FOR]
     for deploy in later:
         if merge.service == deploy.service or touches(merge.text, deploy.service or ""):
@@ -134,7 +156,9 @@ def _with_its_deploy(
     if merge.service is None and not any(touches(merge.text, s) for s in known):
         for deploy in later:
             if deploy.service == suspect:
-                return replace(merge, kind="deploy", service=deploy.service, time=deploy.time, rides=True)
+                return replace(
+                    merge, kind="deploy", service=deploy.service, time=deploy.time, rides=True
+                )
     return merge
 
 

@@ -1,8 +1,9 @@
-"""What fails, as texts that a change's own text can be held against: words, exact names, source files, effects.
+"""What fails, as texts that a change's own text can be held against: words, exact names, source
+files, effects.
 
-The texts are the alert's, the names of the first suspects' moved signals, their new or more frequent warnings and
-errors with their attributes, and the operations whose spans got slower or fail. Names of services are taken off: a
-change of a service always says its name.
+The texts are the alert's, the names of the first suspects' moved signals, their new or more
+frequent warnings and errors with their attributes, and the operations whose spans got slower or
+fail. Names of services are taken off: a change of a service always says its name.
 """
 
 from __future__ import annotations
@@ -31,29 +32,41 @@ EFFECTS: Mapping[str, re.Pattern[str]] = {
     for name, words in {
         "timeouts": r"time[sd]?[ _-]?out|deadline|cancell?ed|budget exceeded|took too long",
         "latency": r"latency|\bslow|\bp9\d|duration|response.?time|degraded|stall",
-        "throttling": r"throttl|\b429\b|too many requests|rate.?limit|capacity|quota|throughput ?exceeded",
+        "throttling": r"throttl|\b429\b|too many requests|rate.?limit|capacity|quota|throughput "
+        r"?exceeded",
         "memory": r"\boom|out of memory|memory|heap|\brss\b|gc (pause|overhead)|working.?set",
         "disk": r"no space|\bdisk|read-only file|inode|volume .*full",
         "cpu": r"\bcpu|load average|saturat",
-        "connections": r"\bpool|too many (connections|clients)|connection limit|open files|file descriptors|ephemeral",
-        "unreachable": r"refused|unreachable|no such host|nxdomain|not resolve|name resol|enotfound|no route"
+        "connections": r"\bpool|too many (connections|clients)|connection limit|open files|file "
+        r"descriptors|ephemeral",
+        "unreachable": r"refused|unreachable|no such host|nxdomain|not resolve|name "
+        r"resol|enotfound|no route"
         r"|\b50[234]\b|unavailable|\b404\b|no healthy|no endpoints|connection reset",
-        "access": r"\b40[13]\b|unauthori[sz]|unauthenticated|forbidden|denied|password|authentication failed"
+        "access": r"\b40[13]\b|unauthori[sz]|unauthenticated|forbidden|denied|password"
+        r"|authentication failed"
         r"|\btoken|credential|signature|permission|login",
         "tls": r"x509|certificate|\btls\b|\bssl\b|handshake",
-        "parse": r"deseriali|unmarshal|decod|pars(e|ing)|malformed|schema|missing (required )?(field|key|property)"
+        "parse": r"deseriali|unmarshal|decod|pars(e|ing)|malformed|schema|missing (required "
+        r")?(field|key|property)"
         r"|missing column|invalid (json|format|value|character|field|type)|unknown field"
         r"|unexpected (token|field)|serializ|validation",
-        "null": r"nil pointer|null ?(pointer|reference)|nonetype|undefined is not|cannot read propert"
-        r"|out of (range|bounds)|attributeerror|typeerror|keyerror|segfault|segmentation|unwrap\(\)",
-        "start": r"crash.?loop|fail(ed|s|ure|ing)? to start|start-?up|restart|exited|not set|missing (env|config)"
+        "null": r"nil pointer|null ?(pointer|reference)|nonetype|undefined is not|cannot read "
+        r"propert"
+        r"|out of "
+        r"(range|bounds)|attributeerror|typeerror|keyerror|segfault|segmentation|unwrap\(\)",
+        "start": r"crash.?loop|fail(ed|s|ure|ing)? to start|start-?up|restart|exited|not "
+        r"set|missing (env|config)"
         r"|missing setting|unknown (option|setting)|no such file|not ready",
-        "locks": r"deadlock|lock[ _]wait|lock[ _]timeout|obtain lock|\blocked\b|contention|waiting for .*lock",
-        "database": r"\bsql|quer(y|ies)|database|\btable|\bcolumn|relation|\bdb[._ ]|statement|dynamo|postgres|mysql"
+        "locks": r"deadlock|lock[ _]wait|lock[ _]timeout|obtain "
+        r"lock|\blocked\b|contention|waiting for .*lock",
+        "database": r"\bsql|quer(y|ies)|database|\btable|\bcolumn|relation|\bdb[._ "
+        r"]|statement|dynamo|postgres|mysql"
         r"|mongo",
         "backlog": r"queue|backlog|\blag\b|oldest|pending|redeliver",
-        "load": r"retry|retries|storm|overload|requests?[ _]per|request[ _]rate|\brps\b|\bqps\b|load shed|shedding",
-        "version": r"incompatib|version|nosuchmethod|no such method|importerror|module ?not ?found|cannot find module"
+        "load": r"retry|retries|storm|overload|requests?[ _]per|request[ "
+        r"_]rate|\brps\b|\bqps\b|load shed|shedding",
+        "version": r"incompatib|version|nosuchmethod|no such method|importerror|module ?not "
+        r"?found|cannot find module"
         r"|undefined symbol|duplicate registration|unsupported class|\babi\b",
     }.items()
 }
@@ -67,15 +80,30 @@ _FRAME = re.compile(
     r"(?::|\", line |\()\d{1,6}"
 )
 _ANY_FILE = frozenset(
-    {"main.go", "main.py", "index.js", "index.ts", "__init__.py", "main.java", "server.go", "server.js", "app.py"}
+    {
+        "main.go",
+        "main.py",
+        "index.js",
+        "index.ts",
+        "__init__.py",
+        "main.java",
+        "server.go",
+        "server.js",
+        "app.py",
+    }
 )
-_ANY_NAME = frozenset({"k8s.event", "http.route", "http.status_code", "db.statement", "log.level", "time.second"})
+_ANY_NAME = frozenset(
+    {"k8s.event", "http.route", "http.status_code", "db.statement", "log.level", "time.second"}
+)
 _USUAL_KEY = re.compile(
-    r"(http|url|rpc|grpc|net|server|client|k8s|kubernetes|container|host|service|process|code|thread|log|logger|otel|telemetry"
-    r"|trace|span|messaging|cloud|user_agent|component|level|status|db\.(system|statement|name|operation))(\W|_|$)",
+    r"(http|url|rpc|grpc|net|server|client|k8s|kubernetes|container|host|service|process|code"
+    r"|thread|log|logger|otel|telemetry"
+    r"|trace|span|messaging|cloud|user_agent|component|level|status|db\.(system|statement|name"
+    r"|operation))(\W|_|$)",
     re.IGNORECASE,
 )
-"""Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which one does."""
+"""Namespaces of OpenTelemetry's semantic conventions: that a line has a route says nothing, which
+one does."""
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,}|\d+")
 _JOINED = re.compile(r"[._/:-]+")
 SHORTEST_NAME = 4
@@ -95,7 +123,9 @@ class Symptoms:
     @cached_property
     def words(self) -> frozenset[str]:
         """Stemmed words, without those of the services' names."""
-        return words_of(self.texts) - words_of(w for name in self.named for w in service_words(name))
+        return words_of(self.texts) - words_of(
+            w for name in self.named for w in service_words(name)
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -104,12 +134,14 @@ class Symptoms:
 
     @cached_property
     def pieces(self) -> frozenset[str]:
-        """Neighbouring words of exact names, joined by `_`: `object_store` of `shard.read_object_store`."""
+        """Neighbouring words of exact names, joined by `_`: `object_store` of
+        `shard.read_object_store`."""
         return frozenset(piece for name in self.names for piece in _pieces(name))
 
     @cached_property
     def frames(self) -> frozenset[str]:
-        """Source files that a stack trace or a logger names, without those that every service has."""
+        """Source files that a stack trace or a logger names, without those that every service
+        has."""
         found = {m.lower() for text in self.texts for m in _FRAME.findall(text)}
         return frozenset(found - _ANY_FILE)
 
@@ -120,7 +152,8 @@ class Symptoms:
 
     @cached_property
     def told_effects(self) -> frozenset[str]:
-        """Those that the alert or a log line tells of: a moved signal alone may be a coincidence."""
+        """Those that the alert or a log line tells of: a moved signal alone may be a
+        coincidence."""
         return self._effects_in(self.told)
 
     def _effects_in(self, texts: Iterable[str]) -> frozenset[str]:
@@ -131,14 +164,25 @@ class Symptoms:
         return frozenset(effect for effect, pattern in EFFECTS.items() if pattern.search(said))
 
 
-def symptoms_of(case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]) -> Symptoms:
+def symptoms_of(
+    case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]
+) -> Symptoms:
     """What the case says of the first suspects' trouble."""
     first = suspects[:SUSPECTS_CONSIDERED]
     alert = case.alert
     subjects = {s.subject for s in first} | ({alert.service} if alert.service else set())
     told = [alert.title, alert.summary or "", alert.signal or "", *_said_by(subjects, lines)]
-    shown = [s for s in first if s is first[0] or s.subject in topology.downstream(first[0].subject)]
-    texts = [*told, *(text for suspect in shown for text in _of_findings(suspect.findings[:FINDINGS_CONSIDERED]))]
+    shown = [
+        s for s in first if s is first[0] or s.subject in topology.downstream(first[0].subject)
+    ]
+    texts = [
+        *told,
+        *(
+            text
+            for suspect in shown
+            for text in _of_findings(suspect.findings[:FINDINGS_CONSIDERED])
+        ),
+    ]
     named = frozenset(subjects | set(topology.services))
     return Symptoms(_texts(texts), named, _texts(told))
 
@@ -149,7 +193,8 @@ def _said_by(subjects: Collection[str], lines: Sequence[TroubledLine]) -> list[s
     for line in lines:
         if line.service in subjects:
             shapes.setdefault(
-                (line.service, _DIGITS.sub("#", line.text)), f"{line.text} {_told_beside(line.attributes)}"
+                (line.service, _DIGITS.sub("#", line.text)),
+                f"{line.text} {_told_beside(line.attributes)}",
             )
     return [text.strip() for text in shapes.values()][:MAX_LINES]
 
@@ -159,7 +204,8 @@ def _texts(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def exact_names(texts: Iterable[str]) -> frozenset[str]:
-    """Names that stand for one thing: quoted, or with an underscore, a dot, inner capitals or a digit."""
+    """Names that stand for one thing: quoted, or with an underscore, a dot, inner capitals or a
+    digit."""
     found: set[str] = set()
     for text in texts:
         found |= {m.lower() for m in _QUOTED.findall(text) if len(m) >= SHORTEST_NAME - 1}
@@ -181,8 +227,11 @@ def _pieces(name: str) -> list[str]:
 
 
 def altered_names(text: ChangeText) -> frozenset[str]:
-    """Exact names that one side holds more often than the other, and settings with another value."""
-    before, after = (Counter(n for line in side for n in exact_names([line])) for side in text.altered)
+    """Exact names that one side holds more often than the other, and settings with another
+    value."""
+    before, after = (
+        Counter(n for line in side for n in exact_names([line])) for side in text.altered
+    )
     settings = {name for name in text.settings if len(name) >= SHORTEST_NAME}
     return frozenset((before - after) + (after - before)) | settings
 
@@ -195,7 +244,9 @@ def _told_beside(attributes: str | None) -> str:
         return attributes or ""
     if not isinstance(found, dict):
         return attributes or ""
-    return " ".join(f"{'' if _USUAL_KEY.match(key) else key} {value}".strip() for key, value in found.items())
+    return " ".join(
+        f"{'' if _USUAL_KEY.match(key) else key} {value}".strip() for key, value in found.items()
+    )
 
 
 def _of_findings(findings: Sequence[Finding]) -> list[str]:
@@ -205,6 +256,9 @@ def _of_findings(findings: Sequence[Finding]) -> list[str]:
         quiet = finding.kind.startswith("log_") and not told.get("is_error", False)
         if quiet or (told.get("bad") is False):
             continue
-        texts += [finding.signal or "", *(str(told[k]) for k in ("template", "example", "operation") if told.get(k))]
+        texts += [
+            finding.signal or "",
+            *(str(told[k]) for k in ("template", "example", "operation") if told.get(k)),
+        ]
         texts += [f"{finding.signal} {told.get('direction', '')}" if finding.signal else ""]
     return texts

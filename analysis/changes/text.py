@@ -1,4 +1,5 @@
-"""What the text of a change says: what it touches, whether it can alter behaviour, what it shares with symptoms."""
+"""What the text of a change says: what it touches, whether it can alter behaviour, what it shares
+with symptoms."""
 
 from __future__ import annotations
 
@@ -14,17 +15,25 @@ _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]{2,}(?![a-z])|\d+(?:\.\d+)*")
 _COMMON = frozenset(
     re.findall(
         r"\w+",
-        "the and for with from that this not has was are but into per http https get set err error errors return func"
-        " var nil null true false new add use string int ctx context request response service services server client"
-        " main pkg src internal name value data json code test line lines ratio rate count total sec seconds above"
-        " below off enabled disabled enable disable com org net www github gitlab golang google load none type list"
-        " item items call run self this result object message log info page time handle handler make made used",
+        "the and for with from that this not has was are but into per http https get set err "
+        "error errors return func"
+        " var nil null true false new add use string int ctx context request response service "
+        "services server client"
+        " main pkg src internal name value data json code test line lines ratio rate count total "
+        "sec seconds above"
+        " below off enabled disabled enable disable com org net www github gitlab golang google "
+        "load none type list"
+        " item items call run self this result object message log info page time handle handler "
+        "make made used",
     )
 )
 _HARMLESS_FILES = re.compile(
-    r"(^|/)(docs?|documentation|tests?|testdata|__tests__|__snapshots__|\.github|\.circleci|\.gitlab|\.vscode|examples?)/"
-    r"|([_.](test|spec)\.\w+|(^|/)test_[^/]+\.py|\.(md|rst|adoc|txt|css|scss|less|svg|png|jpe?g|gif|ico|woff2?|html|snap))$"
-    r"|(^|/)(CODEOWNERS|LICENSE|README\S*|CHANGELOG\S*|\.golangci\.ya?ml|\.gitlab-ci\.yml|\.gitignore|\.editorconfig"
+    r"(^|/)(docs?|documentation|tests?|testdata|__tests__|__snapshots__|\.github|\.circleci"
+    r"|\.gitlab|\.vscode|examples?)/"
+    r"|([_.](test|spec)\.\w+|(^|/)test_[^/]+\.py|\.(md|rst|adoc|txt|css|scss|less|svg|png|jpe?g"
+    r"|gif|ico|woff2?|html|snap))$"
+    r"|(^|/)(CODEOWNERS|LICENSE|README\S*|CHANGELOG\S*|\.golangci\.ya?ml|\.gitlab-ci\.yml"
+    r"|\.gitignore|\.editorconfig"
     r"|Jenkinsfile|\.eslintrc\S*|\.prettierrc\S*|\.pre-commit-config\.yaml)$"
 )
 _NOT_PRODUCTION = re.compile(
@@ -39,22 +48,28 @@ _HUNK = re.compile(r"^@@[^@]*@@ ?(.*)$|^@@ (.*)$")
 _DECLARING = frozenset(
     re.findall(
         r"\w+",
-        "func function def fn fun return void error err string str int int64 float float64 bool boolean byte bytes"
-        " public private protected static final const let var val self this nil null None true false async await",
+        "func function def fn fun return void error err string str int int64 float float64 bool "
+        "boolean byte bytes"
+        " public private protected static final const let var val self this nil null None true "
+        "false async await",
     )
 )
 """What a helper that takes over some lines is declared with."""
 RAREST = 1.5
-"""One word in common may be chance, however rare it is among the changes; it takes several to be sure."""
+"""One word in common may be chance, however rare it is among the changes; it takes several to be
+sure."""
 _ANY_SERVICE = frozenset({"service", "svc", "server", "api", "app"})
 LONG_NAME = 5
-"""From so many letters on the beginning of a word is enough to name a service: `checkout` in `checkouts`."""
+"""From so many letters on the beginning of a word is enough to name a service: `checkout` in
+`checkouts`."""
 MOVED_ONLY = 0.8
-"""A change that keeps this share of the words it removes, and every literal, moves code and does not alter it."""
+"""A change that keeps this share of the words it removes, and every literal, moves code and does
+not alter it."""
 MOVED_WITH_LITERALS = 0.6
 """The share that is enough where it has literals, at least two, and keeps all of them."""
 MOST_NEW = 0.5
-"""What adds more new words than half of those it takes out does more than moving code: a helper's name is one."""
+"""What adds more new words than half of those it takes out does more than moving code: a helper's
+name is one."""
 MAX_LINES = 500
 MAX_LINE = 200
 """Of a diff so much is read: the rest of a longer one is generated code."""
@@ -62,7 +77,8 @@ MAX_LINE = 200
 
 @dataclass(frozen=True)
 class ChangeText:
-    """The readable parts of one change. `context` are the unchanged lines and the names in the hunks' headers."""
+    """The readable parts of one change. `context` are the unchanged lines and the names in the
+    hunks' headers."""
 
     title: str
     files: tuple[str, ...]
@@ -78,7 +94,9 @@ class ChangeText:
     @cached_property
     def said(self) -> frozenset[str]:
         """Words of the title and the paths, as they stand."""
-        return frozenset(p for part in (self.title, *self.files) for p in re.split(r"[^a-z]+", part.lower()) if p)
+        return frozenset(
+            p for part in (self.title, *self.files) for p in re.split(r"[^a-z]+", part.lower()) if p
+        )
 
     @cached_property
     def size(self) -> int:
@@ -107,7 +125,8 @@ class ChangeText:
 
     @cached_property
     def altered(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The removed and the added lines that say something: without comments, and lines that are on both sides."""
+        """The removed and the added lines that say something: without comments, and lines that are
+        on both sides."""
         before = Counter(_squeezed(x) for x in self.removed if not _COMMENT.match(x))
         after = Counter(_squeezed(x) for x in self.added if not _COMMENT.match(x))
         gone, new = before - after, after - before
@@ -115,14 +134,20 @@ class ChangeText:
 
     @property
     def altered_words(self) -> frozenset[str]:
-        """Words that only the removed or only the added lines have; of a new version, all words of its line."""
-        before, after = (words_of(x for x in side if not _COMMENT.match(x)) for side in (self.removed, self.added))
+        """Words that only the removed or only the added lines have; of a new version, all words of
+        its line."""
+        before, after = (
+            words_of(x for x in side if not _COMMENT.match(x))
+            for side in (self.removed, self.added)
+        )
         return before | after if self.changes_versions_only else before ^ after
 
     @cached_property
     def settings(self) -> frozenset[str]:
         """Names in lower case that are given another value: keys of settings, and variables."""
-        before, after = (frozenset(k.lower() for x in side for k in _KEY.findall(x)) for side in self.altered)
+        before, after = (
+            frozenset(k.lower() for x in side for k in _KEY.findall(x)) for side in self.altered
+        )
         return before & after
 
     @property
@@ -164,7 +189,8 @@ class ChangeText:
 
 
 def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeText:
-    """From the columns of the changes table; `files` is a JSON list or comma separated, `diff` a unified diff."""
+    """From the columns of the changes table; `files` is a JSON list or comma separated, `diff` a
+    unified diff."""
     removed, added, context = [], [], []
     for line in (diff or "")[: MAX_LINES * MAX_LINE].splitlines()[:MAX_LINES]:
         shown = line[:MAX_LINE]
@@ -205,13 +231,16 @@ def touches(text: ChangeText, service: str) -> bool:
 
 
 def rarity(changes: Iterable[frozenset[str]]) -> Mapping[str, float]:
-    """Inverse document frequency of each word over the changes: a word in every change tells nothing."""
+    """Inverse document frequency of each word over the changes: a word in every change tells
+    nothing."""
     sets = list(changes)
     seen = Counter(w for words in sets for w in words)
     return {w: min(RAREST, math.log((len(sets) + 1.0) / (n + 0.5))) for w, n in seen.items()}
 
 
-def relevance(change: frozenset[str], symptoms: frozenset[str], weights: Mapping[str, float]) -> float:
+def relevance(
+    change: frozenset[str], symptoms: frozenset[str], weights: Mapping[str, float]
+) -> float:
     """In [0, 1): how much of the change's rare words the symptoms repeat."""
     shared = sum(weights.get(w, 0.0) for w in sorted(change & symptoms))
     return 1.0 - math.exp(-max(0.0, shared) / 5.0)
@@ -231,7 +260,9 @@ def _literals(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _tokens(lines: Iterable[str]) -> frozenset[str]:
-    return frozenset(w for line in lines if not _COMMENT.match(line) for w in re.findall(r"\w+", line))
+    return frozenset(
+        w for line in lines if not _COMMENT.match(line) for w in re.findall(r"\w+", line)
+    )
 
 
 def _squeezed(line: str) -> str:

@@ -1,4 +1,5 @@
-"""Numbers that a change replaces: `timeout: 5s` by `timeout: 300ms`, `replicas 6 -> 2`, with their units."""
+"""Numbers that a change replaces: `timeout: 5s` by `timeout: 300ms`, `replicas 6 -> 2`, with their
+units."""
 
 from __future__ import annotations
 
@@ -12,19 +13,23 @@ ALIKE = 0.5
 """Share of words two lines must have in common to be before and after of one value."""
 
 _UNITS = {
-    "ns": 1e-9, "nanosecond": 1e-9, "us": 1e-6, "microsecond": 1e-6, "ms": 1e-3, "millisecond": 1e-3, "millis": 1e-3,
-    "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0,
+    "ns": 1e-9, "nanosecond": 1e-9, "us": 1e-6, "microsecond": 1e-6, "ms": 1e-3,
+    "millisecond": 1e-3, "millis": 1e-3,
+    "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hour": 3600.0,
     "d": 86400.0, "day": 86400.0,
     "k": 1e3, "kb": 1e3, "ki": 1024.0, "kib": 1024.0, "mb": 1e6, "mi": 1024.0**2, "mib": 1024.0**2,
     "gb": 1e9, "gi": 1024.0**3, "gib": 1024.0**3, "g": 1e9, "%": 0.01,
 }  # fmt: skip
 _VALUE = re.compile(
     r"(?<![\w.])(\d{1,15}(?:\.\d{1,9})?)\s?(?:\*\s?[a-z. ]{0,14}?)?"
-    r"(nanosecond|microsecond|millisecond|millis|second|minute|hour|day|kib|mib|gib|ki|mi|gi|kb|mb|gb|ns|us|ms|sec|min"
+    r"(nanosecond|microsecond|millisecond|millis|second|minute|hour|day|kib|mib|gib|ki|mi|gi|kb|mb"
+    r"|gb|ns|us|ms|sec|min"
     r"|s|m|h|d|k|g|%)?s?(?![\w.])"
 )
 _STEP = re.compile(
-    r"(?<![\w.-])(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})\s?(?:->|→|=>|\bto\b)\s?(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})(?![\w.])"
+    r"(?<![\w.-])(\d{1,12}(?:\.\d{1,6})?\s?[a-z%]{0,3})\s?(?:->|→|=>|\bto\b)\s?(\d{1,12}(?:\.\d{1,"
+    r"6})?\s?[a-z%]{0,3})(?![\w.])"
 )
 _BACK = re.compile(r"\bto (\d{1,12}) from (\d{1,12})\b")
 """As Kubernetes tells it: Scaled down replica set web-5d to 2 from 6."""
@@ -49,8 +54,11 @@ class ValueChange:
         return high / low if low > 0 else float("inf")
 
 
-def value_changes(title: str, removed: Sequence[str], added: Sequence[str]) -> tuple[ValueChange, ...]:
-    """Values that differ between a removed line and the added line most like it, and steps that the title tells."""
+def value_changes(
+    title: str, removed: Sequence[str], added: Sequence[str]
+) -> tuple[ValueChange, ...]:
+    """Values that differ between a removed line and the added line most like it, and steps that the
+    title tells."""
     return (*_told(title), *_paired(removed[:MAX_PAIRED_LINES], added[:MAX_PAIRED_LINES]))
 
 
@@ -63,11 +71,21 @@ def _told(title: str) -> Iterator[ValueChange]:
 
 
 def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChange]:
-    befores = [(line, _key(line), value) for line in removed if (value := _first_value(_worded(line))) is not None]
-    afters = [(line, _key(line), value) for line in added if (value := _first_value(_worded(line))) is not None]
+    befores = [
+        (line, _key(line), value)
+        for line in removed
+        if (value := _first_value(_worded(line))) is not None
+    ]
+    afters = [
+        (line, _key(line), value)
+        for line in added
+        if (value := _first_value(_worded(line))) is not None
+    ]
     taken: set[int] = set()
     for line, words, before in befores:
-        likeness = [(_overlap(words, other), -n) for n, (_, other, _) in enumerate(afters) if n not in taken]
+        likeness = [
+            (_overlap(words, other), -n) for n, (_, other, _) in enumerate(afters) if n not in taken
+        ]
         best, n = max(likeness, default=(0.0, 0))
         if best < ALIKE:
             continue

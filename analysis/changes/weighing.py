@@ -1,7 +1,9 @@
-"""How far one change speaks for itself: when it came, where, what it can do, and what its text shares with what fails.
+"""How far one change speaks for itself: when it came, where, what it can do, and what its text
+shares with what fails.
 
-A change that came long before a sudden onset did no harm for so long, unless its effect needs time to build up. Where
-something other than a change explains the failure, a change counts only as far as its text bears on what fails.
+A change that came long before a sudden onset did no harm for so long, unless its effect needs time
+to build up. Where something other than a change explains the failure, a change counts only as far
+as its text bears on what fails.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ HALF_LIFE_MIN = 30.0
 """How fast a change grows unlikely with the minutes between it and a sudden onset."""
 DELAYED_HALF_LIFE_MIN = 180.0
 """The same for what builds up: leaks, caches that expire, logs that fill a disk."""
-KIND_WEIGHTS = {"deploy": 1.0, "config": 1.0, "migration": 1.0, "flag": 0.8, "scale": 0.7, "merge": 0.4}
+KIND_WEIGHTS = {
+    "deploy": 1.0,
+    "config": 1.0,
+    "migration": 1.0,
+    "flag": 0.8,
+    "scale": 0.7,
+    "merge": 0.4,
+}
 PLACE_WEIGHTS = {
     "itself": 1.0,
     "shared": 0.7,
@@ -38,8 +47,8 @@ PLACE_WEIGHTS = {
 SAID = 0.5
 """A word of the title or a path counts this much of a word that the diff takes out or puts in."""
 UNREAD, LISTED, NAMED, READ = 0.6, 0.5, 0.4, 0.3
-"""What a change keeps of its weight when nothing matches: with a title only that says little, with a diff
-more; a flag's name is to say what it does."""
+"""What a change keeps of its weight when nothing matches: with a title only that says little, with
+a diff more; a flag's name is to say what it does."""
 READ_AND_BEARS = 0.65
 """With a diff that names exactly what fails: more than one that could not be read."""
 ONE_NAME = 0.6
@@ -49,7 +58,8 @@ ONE_FRAME = 0.6
 SMALL_RELEASE = 0.6
 """A change of versions only, of dependencies that no failing line names, keeps this much."""
 BY_NAME = 0.5
-"""A mechanism that only a name tells of, or a version of what no failing line names, speaks half."""
+"""A mechanism that only a name tells of, or a version of what no failing line names, speaks
+half."""
 BEARS = 0.4
 """From here on the text bears on what fails."""
 HARMLESS_AFTER_MIN = 60.0
@@ -58,7 +68,8 @@ HARMLESS_AFTER_MIN = 60.0
 
 @dataclass(frozen=True)
 class Onset:
-    """When what is to be explained began, in words: the first suspect's onset, or the climb that led to it."""
+    """When what is to be explained began, in words: the first suspect's onset, or the climb that
+    led to it."""
 
     time: datetime
     slack: timedelta
@@ -72,7 +83,8 @@ class Bearing:
 
     score: float
     exact: float
-    """The part of it that exact names, source files and, by half, mechanisms have: words go with any topic."""
+    """The part of it that exact names, source files and, by half, mechanisms have: words go with
+    any topic."""
     match: Match
     quoted: tuple[str, ...] = ()
     """Exact names that it changes and that failing lines quote."""
@@ -117,8 +129,15 @@ class Scales:
         delayed = bearing.match.mechanism is not None and bearing.match.mechanism.delayed
         half_life = DELAYED_HALF_LIFE_MIN if delayed and self.onset.climb is None else HALF_LIFE_MIN
         strength = 0.5 ** (max(lead, 0.0) / half_life) * KIND_WEIGHTS.get(change.kind, 0.5)
-        strength *= max(PLACE_WEIGHTS[place], bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0)
-        base = READ_AND_BEARS if change.text.is_known and bearing.exact >= BEARS else self._base(change)
+        strength *= max(
+            PLACE_WEIGHTS[place],
+            bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0,
+        )
+        base = (
+            READ_AND_BEARS
+            if change.text.is_known and bearing.exact >= BEARS
+            else self._base(change)
+        )
         strength *= base + (1 - base) * bearing.score
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
@@ -128,28 +147,40 @@ class Scales:
         return Weighed(change, place, lead, strength, bearing, tuple(out))
 
     def _base(self, change: Shipped) -> float:
-        """What the change keeps where nothing matches; that a climb began with it is more than that it came before."""
+        """What the change keeps where nothing matches; that a climb began with it is more than that
+        it came before."""
         if change.rides:
             return 0.0
         if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
             return UNREAD
         training = bool(self.suspects) and self.suspects[0].main_trouble in TRAINING
-        if change.text.is_known and not training:  # a loss that is no number does not say which setting made it so
+        if (
+            change.text.is_known and not training
+        ):  # a loss that is no number does not say which setting made it so
             return READ
         return NAMED if change.kind == "flag" else LISTED if change.text.files else UNREAD
 
     def bearing(self, change: Shipped) -> Bearing:
-        """Rare words, exact names and source files that the change shares with what fails, and what it can cause."""
+        """Rare words, exact names and source files that the change shares with what fails, and what
+        it can cause."""
         text, read, symptoms = change.text, self.readings[change], self.symptoms
         by_name = change.kind == "flag" and not text.is_known
         beside = 1 - relevance(read.beside, symptoms.words, self.rare)
-        shared = 1 - (1 - relevance(read.altered, symptoms.words, self.rare)) * beside ** (1.0 if by_name else SAID)
-        named = (n for n in read.names - self.common_names if n in symptoms.names or plain_name(n) in symptoms.pieces)
+        shared = 1 - (1 - relevance(read.altered, symptoms.words, self.rare)) * beside ** (
+            1.0 if by_name else SAID
+        )
+        named = (
+            n
+            for n in read.names - self.common_names
+            if n in symptoms.names or plain_name(n) in symptoms.pieces
+        )
         quoted = sorted(named)
         match = best_match(read.shown, symptoms.effects)
         if not text.is_known or (text.changes_versions_only and not read.altered & symptoms.words):
             match = Match(BY_NAME * match.strength, match.mechanism)
-        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (1 - ONE_FRAME if read.files & symptoms.frames else 1.0)
+        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (
+            1 - ONE_FRAME if read.files & symptoms.frames else 1.0
+        )
         return Bearing(
             score=1 - (1 - shared) * (1 - match.strength) * named_exactly,
             exact=1 - (1 - match.strength / 2) * named_exactly,
@@ -163,7 +194,9 @@ class Scales:
         if change.time > self.onset.time + self.onset.slack:
             out.append(f"it came after {self.onset.since}")
         if change in self.back:
-            out.append("it was taken back before" if not change.goes_back else "it took back a change")
+            out.append(
+                "it was taken back before" if not change.goes_back else "it took back a change"
+            )
         if change.by_autoscaler:
             out.append("the autoscaler did it, as an answer to the load")
         if text.harmless:
@@ -212,20 +245,37 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
         return "callee"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].leads else "caller"
-    return "elsewhere" if change.service in topology.services and first in topology.services else "unknown"
+    return (
+        "elsewhere"
+        if change.service in topology.services and first in topology.services
+        else "unknown"
+    )
 
 
 def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:
-    """Whether an unknown service is called after the suspect: `orders-db` is where the tables of `orders` are."""
+    """Whether an unknown service is called after the suspect: `orders-db` is where the tables of
+    `orders` are."""
     words = service_words(suspect)
     return service not in topology.services and bool(words) and words <= service_words(service)
 
 
 def _names(change: Shipped, suspect: Suspect) -> bool:
-    """Whether a change without a service, or on a host, names the suspect, its host or its rank in its text."""
-    said = " ".join([change.service or "", change.text.title, *change.text.files, *change.text.added]).lower()
-    wanted = [str(f.details[k]).lower() for f in suspect.findings for k in ("host", "node") if f.details.get(k)]
+    """Whether a change without a service, or on a host, names the suspect, its host or its rank in
+    its text."""
+    said = " ".join(
+        [change.service or "", change.text.title, *change.text.files, *change.text.added]
+    ).lower()
+    wanted = [
+        str(f.details[k]).lower()
+        for f in suspect.findings
+        for k in ("host", "node")
+        if f.details.get(k)
+    ]
     if suspect.subject.startswith("rank "):
-        wanted += [suspect.subject, suspect.subject.replace(" ", ""), suspect.subject.replace(" ", "-")]
+        wanted += [
+            suspect.subject,
+            suspect.subject.replace(" ", ""),
+            suspect.subject.replace(" ", "-"),
+        ]
     words = set(said.replace(",", " ").replace(":", " ").split())
     return any(w in words or (" " in w and f" {w} " in f" {said} ") for w in wanted)

@@ -1,7 +1,8 @@
-"""Counters of errors: their steps up in the incident, against their own rate before and that of other devices.
+"""Counters of errors: their steps up in the incident, against their own rate before and that of
+other devices.
 
-After a fall (a driver was reloaded, an exporter restarted) a counter begins at zero. What it held before the incident
-says nothing about it.
+After a fall (a driver was reloaded, an exporter restarted) a counter begins at zero. What it held
+before the incident says nothing about it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from analysis.wording.phrases import number, rounded
 
 LEAST_MINUTES = 3
 TIMES_BEFORE = 10.0
-"""At so many times the rate of the baseline, and of the other devices: some links always count a little."""
+"""At so many times the rate of the baseline, and of the other devices: some links always count a
+little."""
 DCGM_LIMITS = "DCGM, dcgm_gpu_hardware_limits.h"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A counter's increases: when each was seen, how much, and since when it may have happened (ns)."""
+    """A counter's increases: when each was seen, how much, and since when it may have happened
+    (ns)."""
 
     times: Ints
     sizes: Floats
@@ -48,7 +51,8 @@ def first_samples(fleet: Fleet) -> dict[Device, int]:
 
 
 def increases(part: Samples, fleet: Fleet, first_seen: int, *, falls_restart: bool = True) -> Steps:
-    """The steps up of a counter in the incident. One that appears in it began at zero, if its GPU was there before."""
+    """The steps up of a counter in the incident. One that appears in it began at zero, if its GPU
+    was there before."""
     start, end = fleet.search_ns
     times, values = part.times, part.values
     before = np.concatenate([[values[0]], values[:-1]])
@@ -75,7 +79,8 @@ def rate_before(part: Samples, fleet: Fleet) -> float:
 
 
 def fast(part: Samples, fleet: Fleet, first_seen: int, per_minute: float) -> Steps | None:
-    """The increases, where they come faster than so many a minute for minutes, and faster than before."""
+    """The increases, where they come faster than so many a minute for minutes, and faster than
+    before."""
     steps = increases(part, fleet, first_seen)
     if not len(steps.times):
         return None
@@ -90,13 +95,17 @@ def fast(part: Samples, fleet: Fleet, first_seen: int, per_minute: float) -> Ste
 def unusual(
     fleet: Fleet, signal: str, least: float, first_seen: Mapping[Device, int]
 ) -> Iterator[tuple[Device, Steps]]:
-    """Devices whose counter rose by at least so much, at many times its own rate before and that of the others."""
+    """Devices whose counter rose by at least so much, at many times its own rate before and that of
+    the others."""
     found: list[tuple[Device, Steps, float]] = []
     start, end = fleet.search_ns
     minutes = max(1.0, (end - start) / NS / 60)
     totals: list[float] = []
     for device, parts in fleet.of(signal).items():
-        told = [(increases(part, fleet, first_seen.get(device, 0)), rate_before(part, fleet)) for part in parts]
+        told = [
+            (increases(part, fleet, first_seen.get(device, 0)), rate_before(part, fleet))
+            for part in parts
+        ]
         steps, before = max(told, key=lambda one: one[0].total)
         totals.append(steps.total)
         if steps.total >= least:
@@ -108,7 +117,14 @@ def unusual(
 
 
 def counted(
-    kind: str, device: Device, signal: str, strength: float, steps: Steps, says: str, fix: str, source: str
+    kind: str,
+    device: Device,
+    signal: str,
+    strength: float,
+    steps: Steps,
+    says: str,
+    fix: str,
+    source: str,
 ) -> Sign:
     total = rounded(steps.total)
     words = says.format(number(total))

@@ -1,4 +1,5 @@
-"""Errors of GPUs: Xid, memory errors, row remapping. A last error that was there before the incident is no news."""
+"""Errors of GPUs: Xid, memory errors, row remapping. A last error that was there before the
+incident is no news."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_error
 UNKNOWN_XID, FOLLOWS_ANOTHER = 0.5, 0.2
 """Strength of a code that is not in the table, and of one that only follows another error."""
 MAYBE_OLD, GRAVE = 0.3, 0.8
-"""A code of a GPU that was not seen before the incident may be old: only those are told after which a GPU is broken."""
+"""A code of a GPU that was not seen before the incident may be old: only those are told after which
+a GPU is broken."""
 MOST_XID = 1000
 """NVIDIA's catalogue ends below; other values are no codes."""
 SINGLE_BITS_PER_MINUTE = 10.0
@@ -36,7 +38,8 @@ def error_signs(fleet: Fleet) -> list[Sign]:
 
 
 def xid_meaning(code: int) -> tuple[str, str, float]:
-    """What an Xid means, what to do, and how far it speaks for a broken GPU or a broken program, of 1."""
+    """What an Xid means, what to do, and how far it speaks for a broken GPU or a broken program, of
+    1."""
     known = XIDS.get(code)
     if known is None:
         return "an error of the driver that is not in the table", UNKNOWN_ACTION, UNKNOWN_XID
@@ -64,9 +67,11 @@ def _is_code(value: float) -> bool:
 
 
 def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, tuple[int, int, bool]]:
-    """Codes that appear in the incident: when, since when possible, and whether they surely are new.
+    """Codes that appear in the incident: when, since when possible, and whether they surely are
+    new.
 
-    The exporter keeps the last code until it or the driver restarts, and has no series before the first error.
+    The exporter keeps the last code until it or the driver restarts, and has no series before the
+    first error.
     """
     start, end = fleet.search_ns
     found: dict[int, tuple[int, int, bool]] = {}
@@ -96,7 +101,8 @@ def _xid_sign(gpu: Device, found: Mapping[int, tuple[int, int, bool]]) -> Sign:
         device=gpu,
         signal=gs.XID,
         strength=weight(first),
-        says=f"has Xid {first}: {plain(meaning, 120)}{also}" + ("" if sure else ", perhaps from before"),
+        says=f"has Xid {first}: {plain(meaning, 120)}{also}"
+        + ("" if sure else ", perhaps from before"),
         reason=str(first),
         fix=f"On {{host}}: {plain(action, 200).rstrip('.')}.",
         source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
@@ -115,7 +121,8 @@ def _ecc(fleet: Fleet) -> Iterator[Sign]:
             if steps.total >= 1:
                 yield counted(
                     ECC, gpu, gs.ECC_DBE, 0.95, steps, "has {} new uncorrectable memory errors",
-                    "Drain {host}, reset the GPU and run dcgmi diag -r 3 on it.", "DCGM health watch: any is a failure",
+                    "Drain {host}, reset the GPU and run dcgmi diag -r 3 on it.",
+                    "DCGM health watch: any is a failure",
                 )  # fmt: skip
     for gpu, parts in fleet.of(gs.ECC_SBE).items():
         for part in parts:
@@ -123,14 +130,19 @@ def _ecc(fleet: Fleet) -> Iterator[Sign]:
             if quick is not None:
                 yield counted(
                     SINGLE_BITS, gpu, gs.ECC_SBE, 0.5, quick, "has {} new corrected memory errors",
-                    "Run dcgmi diag -r 3 on {host} after the job, and watch for row remapping.", DCGM_LIMITS,
+                    "Run dcgmi diag -r 3 on {host} after the job, and watch for row remapping.",
+                    DCGM_LIMITS,
                 )  # fmt: skip
 
 
 def _remaps(fleet: Fleet) -> Iterator[Sign]:
     seen = first_samples(fleet)
     words = {
-        gs.ROW_REMAP_FAILURE: ("could not remap a faulty memory row", 0.8, "Drain {host} and have the GPU replaced."),
+        gs.ROW_REMAP_FAILURE: (
+            "could not remap a faulty memory row",
+            0.8,
+            "Drain {host} and have the GPU replaced.",
+        ),
         gs.ROW_REMAP_PENDING: (
             "has a memory row that waits to be remapped",
             0.5,

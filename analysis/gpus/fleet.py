@@ -1,7 +1,8 @@
-"""The GPUs of a case: who they are, their samples by signal, and gauges side by side in common steps of time.
+"""The GPUs of a case: who they are, their samples by signal, and gauges side by side in common
+steps of time.
 
-Samples of one GPU are joined whatever else their labels say (a pod that was replaced, a link); those of two sources
-stay apart. Values that stand for "no value" are gone.
+Samples of one GPU are joined whatever else their labels say (a pod that was replaced, a link);
+those of two sources stay apart. Values that stand for "no value" are gone.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _decoder = msgspec.json.Decoder(_Labels)
 
 @dataclass(frozen=True, order=True)
 class Device:
-    """One GPU (or MIG slice), or one network port of a host. `service` is what one source files it under."""
+    """One GPU (or MIG slice), or one network port of a host. `service` is what one source files it
+    under."""
 
     host: str
     unit: str
@@ -58,7 +60,8 @@ class Device:
 
 @dataclass(frozen=True)
 class Samples:
-    """One signal of one device: times in ns, rising, and values; `xid` tells an error counter's code."""
+    """One signal of one device: times in ns, rising, and values; `xid` tells an error counter's
+    code."""
 
     times: Ints
     values: Floats
@@ -107,7 +110,9 @@ class Fleet:
     @cached_property
     def baseline_ns(self) -> tuple[tuple[int, int], ...]:
         """The baseline windows."""
-        return tuple((_ns(w.start.timestamp()), _ns(w.end.timestamp())) for w in self.windows.baseline)
+        return tuple(
+            (_ns(w.start.timestamp()), _ns(w.end.timestamp())) for w in self.windows.baseline
+        )
 
     @cached_property
     def grid(self) -> Grid:
@@ -117,11 +122,18 @@ class Fleet:
 
 def read_fleet(case: Case) -> Fleet | None:
     """The case's GPUs and network ports; None where it has none."""
-    rows = case.metrics.filter(pl.col("signal").is_in(list(gs.SIGNALS)) & pl.col("value").is_finite())
-    rows = rows.filter((pl.col("value") >= 0) & ((pl.col("value") < gs.BLANK) | (pl.col("signal") == gs.MEMORY_USED)))
+    rows = case.metrics.filter(
+        pl.col("signal").is_in(list(gs.SIGNALS)) & pl.col("value").is_finite()
+    )
+    rows = rows.filter(
+        (pl.col("value") >= 0)
+        & ((pl.col("value") < gs.BLANK) | (pl.col("signal") == gs.MEMORY_USED))
+    )
     if not rows.height:
         return None
-    rows = rows.select("time", "signal", "value", pl.col("service").fill_null(""), pl.col("labels").fill_null(""))
+    rows = rows.select(
+        "time", "signal", "value", pl.col("service").fill_null(""), pl.col("labels").fill_null("")
+    )
     samples: dict[str, dict[Device, list[Samples]]] = {}
     models: dict[Device, str] = {}
     gpus: set[Device] = set()
@@ -148,7 +160,11 @@ def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Sampl
         host = labels.host or service
         if not gpu:
             host = _machine(host, machines)
-        unit = _gpu_unit(labels) if gpu else "/".join(str(p) for p in (labels.device, labels.port) if p)
+        unit = (
+            _gpu_unit(labels)
+            if gpu
+            else "/".join(str(p) for p in (labels.device, labels.port) if p)
+        )
         xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
         keys.append((service, text, signal, (host, unit, service, signal, xid)))
     series = sorted({key for *_, key in keys})
@@ -156,13 +172,23 @@ def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Sampl
     about = {number[key]: known[text] for _, text, _, key in reversed(keys)}
     names = ["service", "labels", "signal", "series"]
     found = pl.DataFrame([(*row, number[key]) for *row, key in keys], schema=names, orient="row")
-    table = rows.join(found, on=names[:3]).group_by("series", "time").agg(pl.col("value").max()).sort("series", "time")
+    table = (
+        rows.join(found, on=names[:3])
+        .group_by("series", "time")
+        .agg(pl.col("value").max())
+        .sort("series", "time")
+    )
     times = table["time"].dt.epoch("ns").to_numpy().astype(np.int64)
     values = table["value"].to_numpy().astype(np.float64)
     ends = np.cumsum(np.bincount(table["series"].to_numpy(), minlength=len(series)))
     for n, (host, unit, service, signal, xid) in enumerate(series):
         own = slice(int(ends[n - 1]) if n else 0, int(ends[n]))
-        yield Device(host, unit, service), signal, about[n], Samples(times[own], values[own], xid or None)
+        yield (
+            Device(host, unit, service),
+            signal,
+            about[n],
+            Samples(times[own], values[own], xid or None),
+        )
 
 
 def _decoded(text: str) -> _Labels:
@@ -184,17 +210,22 @@ def _gpu_unit(labels: _Labels) -> str:
 
 
 GAUGES = (
-    gs.SM_CLOCK, gs.UTILIZATION, gs.TEMPERATURE, gs.MEMORY_TEMPERATURE, gs.SLOWDOWN_TEMPERATURE, gs.POWER,
+    gs.SM_CLOCK, gs.UTILIZATION, gs.TEMPERATURE, gs.MEMORY_TEMPERATURE, gs.SLOWDOWN_TEMPERATURE,
+    gs.POWER,
     gs.SM_ACTIVE, gs.TENSOR_ACTIVE,
 )  # fmt: skip
 
 
 def _grid(fleet: Fleet) -> Grid:
     spans = [(*w, False) for w in fleet.baseline_ns] + [(*fleet.search_ns, True)]
-    step = max(LEAST_STEP_S * NS, 1.05 * _usual_step(fleet), sum(b - a for a, b, _ in spans) / MOST_STEPS)
+    step = max(
+        LEAST_STEP_S * NS, 1.05 * _usual_step(fleet), sum(b - a for a, b, _ in spans) / MOST_STEPS
+    )
     step_ns = int(step)
     starts = [np.arange(a, max(b, a + 1), step_ns, dtype=np.int64) for a, b, _ in spans]
-    search = np.concatenate([np.full(len(s), of, dtype=bool) for s, (_, _, of) in zip(starts, spans, strict=True)])
+    search = np.concatenate(
+        [np.full(len(s), of, dtype=bool) for s, (_, _, of) in zip(starts, spans, strict=True)]
+    )
     all_starts = np.concatenate(starts)
     order = np.argsort(all_starts, kind="stable")
     all_starts, search = all_starts[order], search[order]

@@ -1,7 +1,8 @@
-"""What is wrong with a GPU: against its own baseline and against the other GPUs of the job in the same window.
+"""What is wrong with a GPU: against its own baseline and against the other GPUs of the job in the
+same window.
 
-Each finding names the host, the GPU's number there and, where the scope tells how ranks lie on hosts, the rank. GPUs of
-one host, or of most of the job, with the same trouble are told together.
+Each finding names the host, the GPU's number there and, where the scope tells how ranks lie on
+hosts, the rank. GPUs of one host, or of most of the job, with the same trouble are told together.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from analysis.wording.phrases import plain
 
 KINDS = frozenset(
     {
-        "gpu_throttled", "gpu_hot", "gpu_missing", "gpu_idle_alone", "gpu_spinning", "gpu_xid", "gpu_ecc_error",
-        "gpu_single_bit_errors", "gpu_row_remap", "gpu_nvlink_errors", "gpu_pcie_replays", "ib_error",
+        "gpu_throttled", "gpu_hot", "gpu_missing", "gpu_idle_alone", "gpu_spinning", "gpu_xid",
+        "gpu_ecc_error",
+        "gpu_single_bit_errors", "gpu_row_remap", "gpu_nvlink_errors", "gpu_pcie_replays",
+        "ib_error",
     }
 )  # fmt: skip
 """Kinds of findings; each is a kind of trouble by its own name."""
 MOST_FINDINGS = 20
 MOST_OF_JOB = 0.5
-"""When more than half of the GPUs (and at least four) show the same, it is the job's and no GPU's."""
+"""When more than half of the GPUs (and at least four) show the same, it is the job's and no
+GPU's."""
 LEAST_OF_JOB = 4
 NAMED = 8
 MORE = 0.1
@@ -57,7 +61,11 @@ def _groups(signs: Iterable[Sign], fleet: Fleet) -> list[list[Sign]]:
     for together in alike.values():
         together.sort(key=lambda s: (-s.strength, s.onset_ns or 0, s.device))
         devices = {s.device for s in together}
-        if len(devices) >= LEAST_OF_JOB and len(devices) > MOST_OF_JOB * len(fleet.gpus) and _several_hosts(devices):
+        if (
+            len(devices) >= LEAST_OF_JOB
+            and len(devices) > MOST_OF_JOB * len(fleet.gpus)
+            and _several_hosts(devices)
+        ):
             groups.append(together)
             continue
         by_host: dict[str, list[Sign]] = defaultdict(list)
@@ -125,7 +133,11 @@ def _named(
         total = len(fleet.gpus)
         if lead.whole_job:
             return job, f"{plain(job)}: all {total} GPUs", {"gpus": float(total)}
-        return job, f"{plain(job)}: each of {many} GPUs (of {total})", {"gpus": float(total), "affected": float(many)}
+        return (
+            job,
+            f"{plain(job)}: each of {many} GPUs (of {total})",
+            {"gpus": float(total), "affected": float(many)},
+        )
     if lead.signal not in OF_A_GPU:
         ports = ", ".join(plain(d.unit, 40) for d in devices[:NAMED])
         return lead.device.host, f"{host} ({ports})" if ports else host, {}
@@ -133,9 +145,17 @@ def _named(
         units = ", ".join(plain(d.unit, 12) for d in devices[:NAMED])
         more = "" if many <= NAMED else ", ..."
         numbers = {f"gpu_{d.unit}": float(d.index) for d in devices[:NAMED] if d.index is not None}
-        return lead.device.host, f"{host}: each of {many} GPUs ({units}{more})", {"affected": float(many), **numbers}
+        return (
+            lead.device.host,
+            f"{host}: each of {many} GPUs ({units}{more})",
+            {"affected": float(many), **numbers},
+        )
     unit = plain(lead.device.unit, 12)
     known = {"gpu": float(lead.device.index)} if lead.device.index is not None else {}
     if ranks:
-        return f"rank {ranks[0]}", f"rank {ranks[0]} (GPU {unit} of {host})", {"rank": float(ranks[0]), **known}
+        return (
+            f"rank {ranks[0]}",
+            f"rank {ranks[0]} (GPU {unit} of {host})",
+            {"rank": float(ranks[0]), **known},
+        )
     return f"{lead.device.host}/gpu{unit}", f"{host}/gpu{unit}", known

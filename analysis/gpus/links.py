@@ -14,9 +14,11 @@ from analysis.metrics import gpu_signals as gs
 NVLINK, PCIE, LINK = "gpu_nvlink_errors", "gpu_pcie_replays", "ib_error"
 PCIE_PER_MINUTE = 8.0
 CRC_PER_MINUTE = 6000.0
-"""DCGM, dcgm_gpu_hardware_limits.h: 8 PCIe replays a minute; NVLink checksum errors matter from 100 a second."""
+"""DCGM, dcgm_gpu_hardware_limits.h: 8 PCIe replays a minute; NVLink checksum errors matter from 100
+a second."""
 NVLINK_LEAST = 5
-"""DCGM's health watch fails at a single replay or recovery; a few in half an hour slow no job down."""
+"""DCGM's health watch fails at a single replay or recovery; a few in half an hour slow no job
+down."""
 LINK_LEAST: Mapping[str, int] = {
     gs.IB_LINK_DOWNED: 1,
     gs.CARRIER_DOWN: 1,
@@ -24,8 +26,8 @@ LINK_LEAST: Mapping[str, int] = {
     gs.IB_LINK_RECOVERIES: 10,
     gs.IB_RECEIVE_ERRORS: 100,
 }
-"""So many in the incident: SymbolErrorCounter and LinkErrorRecoveryCounter of ibqueryerrors(8); any link that went
-down; the packets with errors are ours."""
+"""So many in the incident: SymbolErrorCounter and LinkErrorRecoveryCounter of ibqueryerrors(8); any
+link that went down; the packets with errors are ours."""
 
 
 def link_signs(fleet: Fleet) -> Iterator[Sign]:
@@ -35,14 +37,19 @@ def link_signs(fleet: Fleet) -> Iterator[Sign]:
     for gpu, steps in unusual(fleet, gs.NVLINK_ERRORS, NVLINK_LEAST, seen):
         strength = min(0.85, 0.45 + 0.1 * np.log10(steps.total))
         yield counted(
-            NVLINK, gpu, gs.NVLINK_ERRORS, strength, steps, "has {} new NVLink replays and recoveries", fix,
+            NVLINK, gpu, gs.NVLINK_ERRORS, strength, steps,
+            "has {} new NVLink replays and recoveries", fix,
             "DCGM health watch: replays and recoveries are failures",
         )  # fmt: skip
     for signal, kind, per_minute, says in (
         (gs.NVLINK_CRC, NVLINK, CRC_PER_MINUTE, "has {} new NVLink checksum errors"),
         (gs.PCIE_REPLAYS, PCIE, PCIE_PER_MINUTE, "has {} new PCIe replays"),
     ):
-        action = fix if kind == NVLINK else "Check the GPU's slot, riser and cables on {host}; lspci shows its link."
+        action = (
+            fix
+            if kind == NVLINK
+            else "Check the GPU's slot, riser and cables on {host}; lspci shows its link."
+        )
         for gpu, parts in fleet.of(signal).items():
             for part in parts:
                 quick = fast(part, fleet, seen.get(gpu, 0), per_minute)
@@ -61,5 +68,6 @@ def link_signs(fleet: Fleet) -> Iterator[Sign]:
             says, strength = words[signal]
             yield counted(
                 LINK, device, signal, strength, steps, says,
-                "Check that port's cable, transceiver and switch port on {host}.", "ibqueryerrors(8)",
+                "Check that port's cable, transceiver and switch port on {host}.",
+                "ibqueryerrors(8)",
             )  # fmt: skip

@@ -13,10 +13,11 @@ from analysis.metrics.shift_statistics import Bools
 
 @dataclass(frozen=True)
 class Sign:
-    """`says` follows the device's name in the sentence; each number that it quotes stands in `numbers`.
+    """`says` follows the device's name in the sentence; each number that it quotes stands in
+    `numbers`.
 
-    Devices of one host, or of the whole job, whose signs have the same `kind` and `reason` become one finding, told by
-    the strongest of them.
+    Devices of one host, or of the whole job, whose signs have the same `kind` and `reason` become
+    one finding, told by the strongest of them.
     """
 
     kind: str
@@ -36,9 +37,11 @@ class Sign:
 
 
 def longest_run(true: Bools, known: Bools) -> tuple[int, int, int]:
-    """First and last column of the longest run of `true` and how many are true in it; (-1, -1, 0) without one.
+    """First and last column of the longest run of `true` and how many are true in it; (-1, -1, 0)
+    without one.
 
-    A column that is not known neither counts nor breaks the run, and one that is false breaks it only with a second.
+    A column that is not known neither counts nor breaks the run, and one that is false breaks it
+    only with a second.
     """
     best = (-1, -1, 0)
     first, last, count, misses = -1, -1, 0, 0

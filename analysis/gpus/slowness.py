@@ -1,4 +1,5 @@
-"""GPUs that run slower or hotter than the others and than before: clocks, clock-event reasons, temperatures."""
+"""GPUs that run slower or hotter than the others and than before: clocks, clock-event reasons,
+temperatures."""
 
 from __future__ import annotations
 
@@ -16,23 +17,25 @@ from analysis.wording.phrases import number, rounded
 
 THROTTLED, HOT = "gpu_throttled", "gpu_hot"
 BUSY_PERCENT = 50.0
-"""An idle GPU lowers its clock by itself: only steps with more utilisation are compared (TraceML's 30-70 % is moderate
-use)."""
+"""An idle GPU lowers its clock by itself: only steps with more utilisation are compared (TraceML's
+30-70 % is moderate use)."""
 SLOW = 0.10
-"""A clock so much below the reference, beside a slowdown bit, is throttled: kernels then run 1.1 times as long, from
-which the trace doctor calls a rank's kernels slow."""
+"""A clock so much below the reference, beside a slowdown bit, is throttled: kernels then run 1.1
+times as long, from which the trace doctor calls a rank's kernels slow."""
 SLOW_WITHOUT_REASON = 0.30
-"""Identical GPUs differ by 8 % on average and 22 % at most (Sinha et al., Not All GPUs Are Created Equal, SC'22)."""
+"""Identical GPUs differ by 8 % on average and 22 % at most (Sinha et al., Not All GPUs Are Created
+Equal, SC'22)."""
 OWN_DROP = 0.20
 """Without a reason given, the clock must also have fallen so far against the GPU's own baseline."""
 LOWER_CAP, LESS_POWER = 0.15, 0.75
-"""A GPU at its power cap has a lower one than the others when it runs so much slower and draws so much less; one that
-draws as much is merely the one that works while the others wait."""
+"""A GPU at its power cap has a lower one than the others when it runs so much slower and draws so
+much less; one that draws as much is merely the one that works while the others wait."""
 LEAST_STEPS = 3
 MOSTLY = 0.5
 MIN_PEERS = 2
 HOT_C, MEMORY_HOT_C = 85.0, 95.0
-"""Where no slowdown temperature is known: TraceML's 85 °C; for memory NVML's "Memory Max Operating Temp" of an H100."""
+"""Where no slowdown temperature is known: TraceML's 85 °C; for memory NVML's "Memory Max Operating
+Temp" of an H100."""
 NEAR_LIMIT_C = 2.0
 HOTTER_C = 5.0
 """Than it was at work before: a GPU in a warm place is always warm."""
@@ -42,19 +45,25 @@ OFTEN, OLD = 0.25, 0.4
 """What was so in a quarter of the baseline as well keeps this much."""
 SOURCE = "DCGM clock event reasons; SC'22 on differences between GPUs"
 FIXES = {
-    "thermal": "Check the cooling of {host}: fans, airflow, heat sinks, the coolant; drain it if it stays hot.",
-    "power brake": "Check the power supplies and the power distribution of {host}: the board was told to slow down.",
+    "thermal": "Check the cooling of {host}: fans, airflow, heat sinks, the coolant; drain it if "
+    "it stays hot.",
+    "power brake": "Check the power supplies and the power distribution of {host}: the board was "
+    "told to slow down.",
     "hardware slowdown": "Run dcgmi diag -r 3 on {host}; check its power and cooling.",
-    "power cap": "Compare the GPU's power limit on {host} with the others': nvidia-smi -q -d POWER.",
-    "": "Compare clocks, power limit and heat on {host} with another host's: nvidia-smi -q -d CLOCK,POWER,TEMPERATURE.",
+    "power cap": "Compare the GPU's power limit on {host} with the others': nvidia-smi -q -d "
+    "POWER.",
+    "": "Compare clocks, power limit and heat on {host} with another host's: nvidia-smi -q -d "
+    "CLOCK,POWER,TEMPERATURE.",
 }
 
 
 @dataclass(frozen=True)
 class _Clocks:
-    """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `own` the GPU's baseline.
+    """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `own` the GPU's
+    baseline.
 
-    `power` is the GPU's over its peers'; `hot` where it is near its limit and hotter than at work before.
+    `power` is the GPU's over its peers'; `hot` where it is near its limit and hotter than at work
+    before.
     """
 
     grid: Grid
@@ -96,7 +105,8 @@ def _has(bits: Floats, mask: int) -> Bools:
 
 
 def peers_median(values: Floats, counted: Bools, groups: Ints) -> Floats:
-    """For each GPU and step the median of the GPUs of its model that count there; NaN where they are too few."""
+    """For each GPU and step the median of the GPUs of its model that count there; NaN where they
+    are too few."""
     out = np.full_like(values, np.nan)
     for group in np.unique(groups):
         rows = groups == group
@@ -153,21 +163,31 @@ def _throttled_gpu(c: _Clocks, row: int, gpu: Device) -> Sign | None:
     capped = _has(bits, 0x4) & (clock <= (1 - LOWER_CAP) * peers) & (c.power[row] <= LESS_POWER)
     unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (clock <= (1 - OWN_DROP) * own)
     unexplained &= ~_has(bits, 0x10) & ~(c.power[row] > 1.05)
-    for mask, reason in ((slowed, None), (heated, "thermal"), (capped, "power cap"), (unexplained, "")):
+    for mask, reason in (
+        (slowed, None),
+        (heated, "thermal"),
+        (capped, "power cap"),
+        (unexplained, ""),
+    ):
         first, last, count = longest_run(mask & c.grid.search, busy & c.grid.search)
         if count >= LEAST_STEPS:
             inside = np.zeros_like(mask)
             inside[first : last + 1] = True
             inside &= mask
             told, words = _reason(bits[inside])
-            why = (told, words) if reason is None else (reason, words or ((reason,) if reason else ()))
+            why = (
+                (told, words)
+                if reason is None
+                else (reason, words or ((reason,) if reason else ()))
+            )
             old = (mask & ~c.grid.search).sum() >= OFTEN * max(1, (busy & ~c.grid.search).sum())
             return _throttled_sign(c, row, gpu, inside, why, first, old=bool(old))
     return None
 
 
 def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
-    """Each GPU's power over the median of the busy ones of its model, by step; NaN where unknown."""
+    """Each GPU's power over the median of the busy ones of its model, by step; NaN where
+    unknown."""
     power = fleet.grid.gauge(gs.POWER)
     if power is None:
         return np.full(busy.shape, np.nan)
@@ -176,7 +196,14 @@ def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
 
 
 def _throttled_sign(
-    c: _Clocks, row: int, gpu: Device, inside: Bools, why: tuple[str, tuple[str, ...]], first: int, *, old: bool
+    c: _Clocks,
+    row: int,
+    gpu: Device,
+    inside: Bools,
+    why: tuple[str, tuple[str, ...]],
+    first: int,
+    *,
+    old: bool,
 ) -> Sign:
     level = float(median(c.clock[row][inside]))
     peers = float(median(c.peers[row][inside]))
@@ -201,13 +228,21 @@ def _throttled_sign(
         source=SOURCE,
         onset_ns=None if old else int(c.grid.starts[first]),
         uncertainty_s=c.grid.step_ns / NS,
-        numbers={"incident": rounded(level), "reference": rounded(reference), "deficit": rounded(deficit, 3)},
-        details={"events": list(words), "minutes": round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1)},
+        numbers={
+            "incident": rounded(level),
+            "reference": rounded(reference),
+            "deficit": rounded(deficit, 3),
+        },
+        details={
+            "events": list(words),
+            "minutes": round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1),
+        },
     )
 
 
 def _reason(bits: Floats) -> tuple[str, tuple[str, ...]]:
-    """The reason that says most, and the names of all bits that were set in at least a third of the steps."""
+    """The reason that says most, and the names of all bits that were set in at least a third of the
+    steps."""
     known = np.nan_to_num(bits).astype(np.int64)
     often = sum(bit for bit in gs.CLOCK_EVENTS if np.count_nonzero(known & bit) * 3 >= len(known))
     names = gs.clock_events(often)
@@ -254,7 +289,8 @@ def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
 
 @dataclass(frozen=True)
 class _Heat:
-    """Temperatures in steps; `hot` where a GPU at work is near its limit and hotter than it was at work before."""
+    """Temperatures in steps; `hot` where a GPU at work is near its limit and hotter than it was at
+    work before."""
 
     heat: Floats
     hot: Bools
@@ -283,28 +319,41 @@ def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
 
 def _hot(fleet: Fleet) -> Iterator[Sign]:
     grid = fleet.grid
-    for signal, limit, what in ((gs.TEMPERATURE, HOT_C, ""), (gs.MEMORY_TEMPERATURE, MEMORY_HOT_C, " memory")):
+    for signal, limit, what in (
+        (gs.TEMPERATURE, HOT_C, ""),
+        (gs.MEMORY_TEMPERATURE, MEMORY_HOT_C, " memory"),
+    ):
         heat = _heat(fleet, signal, limit)
         for row, gpu in enumerate(fleet.gpus if heat is not None else ()):
             assert heat is not None
-            first, last, count = longest_run(heat.hot[row] & grid.search, heat.working[row] & grid.search)
+            first, last, count = longest_run(
+                heat.hot[row] & grid.search, heat.working[row] & grid.search
+            )
             if count < LEAST_STEPS:
                 continue
             level = float(median(heat.heat[row][first : last + 1]))
             before = bool(np.isfinite(heat.own[row]))
-            than = float(heat.own[row]) if before else float(median(heat.peers[row][first : last + 1]))
+            than = (
+                float(heat.own[row]) if before else float(median(heat.peers[row][first : last + 1]))
+            )
             most = float(heat.limits[row])
             yield Sign(
                 kind=HOT,
                 device=gpu,
                 signal=signal,
                 strength=0.45,
-                says=f"has{what} {number(level)} °C where {'it had' if before else 'the others have'} "
-                f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows down",
+                says=f"has{what} {number(level)} °C where "
+                f"{'it had' if before else 'the others have'} "
+                f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows "
+                f"down",
                 reason=what,
                 fix=FIXES["thermal"],
                 source="TraceML, 85 °C; DCGM slowdown temperature",
                 onset_ns=int(grid.starts[first]),
                 uncertainty_s=grid.step_ns / NS,
-                numbers={"incident": rounded(level), "reference": rounded(than), "limit": rounded(most)},
+                numbers={
+                    "incident": rounded(level),
+                    "reference": rounded(than),
+                    "limit": rounded(most),
+                },
             )

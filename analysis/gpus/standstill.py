@@ -1,4 +1,5 @@
-"""GPUs that stand still or are gone: no more samples, idle while all others wait, all busy without computing."""
+"""GPUs that stand still or are gone: no more samples, idle while all others wait, all busy without
+computing."""
 
 from __future__ import annotations
 
@@ -17,27 +18,30 @@ from analysis.wording.phrases import number, rounded
 MISSING, IDLE_ALONE, SPINNING = "gpu_missing", "gpu_idle_alone", "gpu_spinning"
 GONE_S = 180.0
 GONE_SAMPLES = 4
-"""A GPU is gone when so long and so many samples are missing at the end that other GPUs have; Prometheus itself shows
-the last sample for up to 5 minutes where no staleness marker ended the series (storage: look-back delta)."""
+"""A GPU is gone when so long and so many samples are missing at the end that other GPUs have;
+Prometheus itself shows the last sample for up to 5 minutes where no staleness marker ended the
+series (storage: look-back delta)."""
 LEAST_SAMPLES = 5
 IDLE, WAITING = 5.0, 95.0
-"""Percent of utilisation. A NCCL kernel that waits for another rank occupies its GPU: utilisation is 100 % (DCGM: a
-kernel ran), while the GPU of the rank that does not come has nothing to do."""
+"""Percent of utilisation. A NCCL kernel that waits for another rank occupies its GPU: utilisation
+is 100 % (DCGM: a kernel ran), while the GPU of the rank that does not come has nothing to do."""
 WAITING_SHARE, IDLE_SHARE = 0.7, 0.25
 STUCK_S = 300.0
-"""Ranks also wait like this while one of them writes a checkpoint, or compiles: shorter than 5 minutes, or less than
-twice as long as it happened in the baseline, is no finding."""
+"""Ranks also wait like this while one of them writes a checkpoint, or compiles: shorter than 5
+minutes, or less than twice as long as it happened in the baseline, is no finding."""
 TIMES_BASELINE = 2.0
 NO_WORK = 0.1
 """Of the tensor pipes' usual activity; NCCL uses none."""
 USUAL_TENSOR = 0.02
 LESS_POWER, LESS_SM = 0.6, 0.5
-"""Without tensor activity: power and SM activity fell to these shares of the usual, at full utilisation."""
+"""Without tensor activity: power and SM activity fell to these shares of the usual, at full
+utilisation."""
 HANG_SOURCE = "NCCL's waiting kernels keep a GPU at 100 %; DCGM profiling fields"
 
 
 def standstill(fleet: Fleet, *, is_job: bool) -> list[Sign]:
-    """Signs of GPUs that are gone or stand still. One that stands alone explains why the others spin.
+    """Signs of GPUs that are gone or stand still. One that stands alone explains why the others
+    spin.
 
     Only the GPUs of a training job wait for each other.
     """
@@ -77,7 +81,8 @@ def _gone(fleet: Fleet) -> Iterator[Sign]:
             if others > 1
             else f"reports nothing any more, while another GPU {whose} goes on",
             reason="host" if whole_host else "",
-            fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 in the kernel log.",
+            fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 "
+            "in the kernel log.",
             source="series of the exporter that ended; Prometheus look-back of 5 minutes",
             onset_ns=at + step,
             uncertainty_s=step / NS,
@@ -112,7 +117,9 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
         first, last, stuck = _stuck(mask, known[row], fleet)
         if not stuck or not _worked_before(used[row], grid.search, first):
             continue
-        others = float(median(waiting.sum(axis=0)[first : last + 1][mask[first : last + 1]].astype(np.float64)))
+        others = float(
+            median(waiting.sum(axis=0)[first : last + 1][mask[first : last + 1]].astype(np.float64))
+        )
         over = not (mask[-2:].any() or last >= len(mask) - 2)
         minutes = stuck * grid.step_ns / NS / 60
         yield Sign(
@@ -120,10 +127,12 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             device=gpu,
             signal=gs.UTILIZATION,
             strength=0.4 if over else 0.75,
-            says=f"has had nothing to do for {number(minutes, 3)} minutes while {number(others)} other GPUs show "
+            says=f"has had nothing to do for {number(minutes, 3)} minutes while {number(others)} "
+            f"other GPUs show "
             f"{number(100)} %: they wait for it",
             reason="",
-            fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump --native).",
+            fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump "
+            "--native).",
             source=HANG_SOURCE,
             onset_ns=int(grid.starts[first]),
             uncertainty_s=grid.step_ns / NS,
@@ -137,11 +146,14 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
 
 
 def _stuck(mask: Bools, known: Bools, fleet: Fleet) -> tuple[int, int, int]:
-    """The longest stretch of the incident, its steps 0 where it is short or not longer than usual."""
+    """The longest stretch of the incident, its steps 0 where it is short or not longer than
+    usual."""
     grid = fleet.grid
     first, last, count = longest_run(mask & grid.search, known & grid.search)
     usual = longest_run(mask & ~grid.search, known & ~grid.search)[2]
-    long_enough = count * grid.step_ns >= STUCK_S * NS and count >= TIMES_BASELINE * usual and count >= 3
+    long_enough = (
+        count * grid.step_ns >= STUCK_S * NS and count >= TIMES_BASELINE * usual and count >= 3
+    )
     return first, last, count if long_enough else 0
 
 
@@ -183,10 +195,12 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
         device=fleet.gpus[0],
         signal=signal,
         strength=0.7,
-        says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 3)} minutes ({what} {said}): "
+        says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 3)} "
+        f"minutes ({what} {said}): "
         "they wait inside a collective",
         reason="",
-        fix="Read the flight recorder dumps and stacks of all ranks: one does not join, or a link is stuck.",
+        fix="Read the flight recorder dumps and stacks of all ranks: one does not join, or a link "
+        "is stuck.",
         source=HANG_SOURCE,
         onset_ns=int(grid.starts[first]),
         uncertainty_s=grid.step_ns / NS,
@@ -201,14 +215,19 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
 
 
 def _workless(fleet: Fleet, worked: Bools) -> tuple[Bools | None, str]:
-    """In which steps each GPU computes nothing, against those in which it worked, and the signal that tells."""
+    """In which steps each GPU computes nothing, against those in which it worked, and the signal
+    that tells."""
     grid = fleet.grid
     tensor, power, active = (grid.gauge(s) for s in (gs.TENSOR_ACTIVE, gs.POWER, gs.SM_ACTIVE))
 
     def usual(values: Floats) -> Floats:
         return np.asarray(median(np.where(worked, values, np.nan), axis=1))[:, None]
 
-    if tensor is not None and _often(worked, tensor) and float(median(usual(tensor))) >= USUAL_TENSOR:
+    if (
+        tensor is not None
+        and _often(worked, tensor)
+        and float(median(usual(tensor))) >= USUAL_TENSOR
+    ):
         return np.asarray(tensor <= NO_WORK * usual(tensor)), gs.TENSOR_ACTIVE
     if power is None or not _often(worked, power):
         return None, ""

@@ -1,8 +1,9 @@
-"""The distinct masked lines of a case with their counts, read in chunks, so that a million lines need bounded memory.
+"""The distinct masked lines of a case with their counts, read in chunks, so that a million lines
+need bounded memory.
 
-Counts are kept for the incident and for pieces of the baseline as long as the incident, which show how bursty a line
-usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines: more are grouped, then the
-rarest are counted as one.
+Counts are kept for the incident and for pieces of the baseline as long as the incident, which show
+how bursty a line usually is. A service keeps at most `MAX_LINES_PER_SERVICE` different lines: more
+are grouped, then the rarest are counted as one.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ MAX_HOSTS = 4
 PIECE = "piece_"
 MIN_PIECES, MAX_PIECES = 4, 12
 _CODE = (
-    r"(?i)(?:Xid \([^)]{0,40}\): |(?:status(?:[ _]?code)?|exit ?code|errno|error(?: code)?)[\"']?[:= ]{1,3}"
+    r"(?i)(?:Xid \([^)]{0,40}\): |(?:status(?:[ _]?code)?|exit ?code|errno|error(?: "
+    r"code)?)[\"']?[:= ]{1,3}"
     r"|HTTP/\d(?:\.\d)?\"? )(\d{1,5})\b"
 )
 """Numbers that say what failed. The masks take them off, so they are kept beside."""
 _REASON = r'"reason":\s{0,4}"([A-Za-z]{1,60})"'
 """The reason of a Kubernetes event, in a line's attributes."""
 _HOST = (
-    r'"(?:host|host\.name|hostname|node|node_name|k8s\.node|k8s\.node\.name|kubernetes\.node_name|kubernetes\.host)"'
+    r'"(?:host|host\.name|hostname|node|node_name|k8s\.node|k8s\.node\.name|kubernetes\.node_name'
+    r'|kubernetes\.host)"'
     r':\s{0,4}"([^"\\]{1,100})"'
 )
 """OpenTelemetry's host.name and k8s.node.name, and the keys of Fluent Bit, Datadog and Loki."""
@@ -49,8 +52,8 @@ class LogLines:
     """The distinct masked lines of a case, and how long its windows are."""
 
     lines: pl.DataFrame
-    """service, masked, code, reason, error_class, place, n, n_before, first, example, frame, is_error, hosts,
-    piece_0, piece_1, ..., service_n, service_before."""
+    """service, masked, code, reason, error_class, place, n, n_before, first, example, frame,
+    is_error, hosts, piece_0, piece_1, ..., service_n, service_before."""
     seconds: tuple[float, float]
     """Of the baseline, of the incident."""
     evidence: tuple[str, ...]
@@ -69,17 +72,20 @@ def counted_lines(case: Case) -> LogLines:
 
 
 def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """Per service and masked line: counts in baseline and incident, first time seen, an example, whether an error.
+    """Per service and masked line: counts in baseline and incident, first time seen, an example,
+    whether an error.
 
-    `code`, `reason`, the class of an error and its place in code keep apart lines that only differ in what failed.
-    `piece_0` ... are the counts in parts of the baseline, oldest first. `hosts` are up to `MAX_HOSTS` that the
-    incident's lines name. `service_n` and `service_before` are the service's counts of all lines.
+    `code`, `reason`, the class of an error and its place in code keep apart lines that only differ
+    in what failed. `piece_0` ... are the counts in parts of the baseline, oldest first. `hosts` are
+    up to `MAX_HOSTS` that the incident's lines name. `service_n` and `service_before` are the
+    service's counts of all lines.
     """
     return count_chunks(logs.iter_slices(CHUNK) if logs.height else [logs], windows)
 
 
 def count_chunks(chunks: Iterable[pl.DataFrame], windows: Windows) -> pl.DataFrame:
-    """`distinct_lines` of rows that arrive in chunks. Memory is that of one chunk and of the different lines."""
+    """`distinct_lines` of rows that arrive in chunks. Memory is that of one chunk and of the
+    different lines."""
     parts = baseline_pieces(windows)
     total: pl.DataFrame | None = None
     for chunk in chunks:
@@ -94,7 +100,8 @@ def count_chunks(chunks: Iterable[pl.DataFrame], windows: Windows) -> pl.DataFra
 
 
 def baseline_pieces(windows: Windows) -> list[Window]:
-    """The baseline in parts as long as the incident where it is long enough for `MIN_PIECES`; the latest are kept."""
+    """The baseline in parts as long as the incident where it is long enough for `MIN_PIECES`; the
+    latest are kept."""
     total = sum(w.seconds for w in windows.baseline)
     if total <= 0:
         return []
@@ -104,13 +111,20 @@ def baseline_pieces(windows: Windows) -> list[Window]:
         fit = max(1, round(window.seconds / length))
         step = (window.end - window.start) / fit
         first = max(0, fit - MAX_PIECES)
-        pieces += [Window(start=window.start + i * step, end=window.start + (i + 1) * step) for i in range(first, fit)]
+        pieces += [
+            Window(start=window.start + i * step, end=window.start + (i + 1) * step)
+            for i in range(first, fit)
+        ]
     return pieces[-MAX_PIECES:]
 
 
 def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.DataFrame:
-    rows = logs.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
-    rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(pl.col("service").fill_null(UNKNOWN_SERVICE))
+    rows = logs.with_columns(
+        windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before")
+    )
+    rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(
+        pl.col("service").fill_null(UNKNOWN_SERVICE)
+    )
     before = pl.col("before") & ~pl.col("now")
     in_part = [before & (pl.col("time") >= w.start) & (pl.col("time") < w.end) for w in parts]
     events = log_events(rows)
@@ -125,14 +139,24 @@ def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.Dat
             pl.col("now").sum().alias("n"),
             before.sum().alias("n_before"),
             pl.col("time").filter("now").min().alias("first"),
-            pl.coalesce(pl.col("text").filter("now").first(), pl.col("text").first()).alias("example"),
+            pl.coalesce(pl.col("text").filter("now").first(), pl.col("text").first()).alias(
+                "example"
+            ),
             pl.col("frame").drop_nulls().last().alias("frame"),
             pl.col("level_says").max().alias("level_says"),
-            pl.col("host").filter("now").drop_nulls().unique().sort().head(MAX_HOSTS).alias("hosts"),
+            pl.col("host")
+            .filter("now")
+            .drop_nulls()
+            .unique()
+            .sort()
+            .head(MAX_HOSTS)
+            .alias("hosts"),
             *(part.sum().alias(f"{PIECE}{i}") for i, part in enumerate(in_part)),
         )
     )
-    told = described(counts.rename({"example": "text"})).rename({"text": "example"}).drop("level_says")
+    told = (
+        described(counts.rename({"example": "text"})).rename({"text": "example"}).drop("level_says")
+    )
     return _merged(told)
 
 
@@ -143,7 +167,9 @@ def _merged(counts: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.col(summed).sum(),
             pl.col("first").min(),
-            pl.col("example").sort_by(pl.col("n") > 0, descending=True, maintain_order=True).first(),
+            pl.col("example")
+            .sort_by(pl.col("n") > 0, descending=True, maintain_order=True)
+            .first(),
             pl.col("frame").drop_nulls().last(),
             pl.col("is_error").any(),
             pl.col("hosts").list.explode().drop_nulls().unique().sort().head(MAX_HOSTS),
@@ -154,22 +180,30 @@ def _merged(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
-    """At most so many different lines per service: first as templates, then the rarest as one rest, errors last.
+    """At most so many different lines per service: first as templates, then the rarest as one rest,
+    errors last.
 
     No count is lost: the rest holds the counts of the lines that are not told apart.
     """
-    limit = max(20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // max(1, counts["service"].n_unique())))
+    limit = max(
+        20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // max(1, counts["service"].n_unique()))
+    )
     if counts.height <= limit:
         return counts
     many = pl.len().over("service") > limit
     if counts.select(many.any()).item():
         counts = _merged(
-            pl.concat([counts.filter(~many), *map(_as_templates, counts.filter(many).partition_by("service"))])
+            pl.concat(
+                [
+                    counts.filter(~many),
+                    *map(_as_templates, counts.filter(many).partition_by("service")),
+                ]
+            )
         )
     often = (pl.col("n") + pl.col("n_before")) + pl.col("is_error") * pl.len()
-    over = counts.select(((often.rank("ordinal", descending=True).over("service") > limit) & many).alias("over"))[
-        "over"
-    ]
+    over = counts.select(
+        ((often.rank("ordinal", descending=True).over("service") > limit) & many).alias("over")
+    )["over"]
     if not over.any():
         return counts
     over = over | (counts["masked"] == OTHER)
@@ -183,7 +217,8 @@ def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_templates(counts: pl.DataFrame) -> pl.DataFrame:
-    """The lines of one service by their templates: words that the masks do not know as values are found to be some."""
+    """The lines of one service by their templates: words that the masks do not know as values are
+    found to be some."""
     words: list[str] = []
     for block in counts["masked"].to_frame().iter_slices(BLOCK):
         numbers, texts = group_lines(block["masked"].to_list(), BLOCK)

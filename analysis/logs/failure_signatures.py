@@ -1,7 +1,8 @@
 """Known failures as logs show them: the entries of failure_signatures.toml, read and checked.
 
-Every pattern is bounded: no repetition without an upper end, at most `LINE_LIMIT` characters of a line, so that the
-work on a line is bounded whatever it holds. `signature_matching` finds them in lines.
+Every pattern is bounded: no repetition without an upper end, at most `LINE_LIMIT` characters of a
+line, so that the work on a line is bounded whatever it holds. `signature_matching` finds them in
+lines.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ Kind = Literal[
     "credentials",
     "connections",
 ]
-"""`timeout` is a collective's, `network` a connection or link that broke, `connections` one that cannot be made."""
+"""`timeout` is a collective's, `network` a connection or link that broke, `connections` one that
+cannot be made."""
 Accused = Literal["rank", "gpu", "host", "service", "nobody"]
 
 _TEXTS = ("name", "kind", "accuses", "pattern", "meaning", "action", "source")
@@ -78,7 +80,8 @@ class Signature:
 
 
 def read_signatures(file: Path = FILE) -> tuple[Signature, ...]:
-    """The entries in their order: the first that matches is a line's. Raises EvidenceError naming the entry."""
+    """The entries in their order: the first that matches is a line's. Raises EvidenceError naming
+    the entry."""
     rows = read_toml(file).get("signature")
     if not isinstance(rows, list) or not 0 < len(rows) <= MAX_SIGNATURES:
         raise EvidenceError(file.name, f"must hold 1 to {MAX_SIGNATURES} tables [[signature]]")
@@ -86,7 +89,9 @@ def read_signatures(file: Path = FILE) -> tuple[Signature, ...]:
     for number, row in enumerate(rows, start=1):
         signature = _signature(file.name, f"signature {number}", row)
         if signature.name in found:
-            raise EvidenceError(file.name, f"{signature.name} is there twice", f"signature {number}")
+            raise EvidenceError(
+                file.name, f"{signature.name} is there twice", f"signature {number}"
+            )
         found[signature.name] = signature
     return tuple(found.values())
 
@@ -107,7 +112,10 @@ def _signature(file: str, where: str, row: Any) -> Signature:
     if unknown:
         raise EvidenceError(file, f"unknown key {unknown[0]}", where)
     texts = {key: row.get(key) for key in _TEXTS}
-    empty = next((key for key, value in texts.items() if not isinstance(value, str) or not value.strip()), None)
+    empty = next(
+        (key for key, value in texts.items() if not isinstance(value, str) or not value.strip()),
+        None,
+    )
     if empty is not None:
         raise EvidenceError(file, f"{empty} must be a text", where)
     for key, allowed in (("kind", get_args(Kind)), ("accuses", get_args(Accused))):
@@ -131,7 +139,11 @@ def _signature(file: str, where: str, row: Any) -> Signature:
 
 
 def _words(file: str, where: str, words: Any) -> tuple[str, ...]:
-    good = isinstance(words, list) and words and all(isinstance(w, str) and w and w == w.lower() for w in words)
+    good = (
+        isinstance(words, list)
+        and words
+        and all(isinstance(w, str) and w and w == w.lower() for w in words)
+    )
     if not good or not all(w.isascii() for w in words):
         raise EvidenceError(file, "words must be a list of texts in lower-case ASCII", where)
     return tuple(words)

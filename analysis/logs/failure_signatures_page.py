@@ -1,4 +1,5 @@
-"""docs/failure-signatures.md, written from the data files themselves: `python -m analysis.logs.failure_signatures_page`."""
+"""docs/failure-signatures.md, written from the data files themselves: `python -m
+analysis.logs.failure_signatures_page`."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ shows it in `tests/analysis/logs/failure_lines.toml`, is all that a new signatur
   that the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
 - Of a log line the first 400 characters are looked at, of a line of a training job's log the first 2,000.
 - Logs of training jobs are read by the same table. Xid lines are told by their number.
-"""
+"""  # noqa: E501
 
 
 def page() -> str:
@@ -75,12 +76,21 @@ def _table(signatures: Iterable[Signature]) -> list[str]:
         )
         for s in signatures
     ]
-    return [_row("name", "meaning", "what to do", "accuses", "weight", "source"), "|---|---|---|---|---|---|", *rows]
+    return [
+        _row("name", "meaning", "what to do", "accuses", "weight", "source"),
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
 
 
 def _xids() -> list[str]:
-    source = "NVIDIA, Analyzing Xid Errors with the Xid Catalog (docs.nvidia.com/deploy/xid-errors)."
-    rows = [_row(f"{x.code}", f"`{x.name}`", x.meaning, x.action, x.accuses, f"{x.weight:g}") for x in XIDS.values()]
+    source = (
+        "NVIDIA, Analyzing Xid Errors with the Xid Catalog (docs.nvidia.com/deploy/xid-errors)."
+    )
+    rows = [
+        _row(f"{x.code}", f"`{x.name}`", x.meaning, x.action, x.accuses, f"{x.weight:g}")
+        for x in XIDS.values()
+    ]
     head = _row("code", "name", "meaning", "what to do", "accuses", "weight")
     return [
         f"Meaning and action: {source} `accuses` and `weight` are ours.",
@@ -92,7 +102,11 @@ def _xids() -> list[str]:
 
 
 def _row(*cells: str) -> str:
-    return "| " + " | ".join(c.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;") for c in cells) + " |"
+    return (
+        "| "
+        + " | ".join(c.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;") for c in cells)
+        + " |"
+    )
 
 
 if __name__ == "__main__":

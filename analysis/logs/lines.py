@@ -1,7 +1,9 @@
-"""The text of a log line: what a container runtime or a JSON logger wrapped around it is taken off, variables masked.
+"""The text of a log line: what a container runtime or a JSON logger wrapped around it is taken off,
+variables masked.
 
-`log_texts` adds to each row its text, whether it is an error, the text with its variable parts as `<*>`, and of a stack
-trace the error's class and the code frame. `log_events` first joins rows that are the lines of one stack trace.
+`log_texts` adds to each row its text, whether it is an error, the text with its variable parts as
+`<*>`, and of a stack trace the error's class and the code frame. `log_events` first joins rows that
+are the lines of one stack trace.
 """
 
 from __future__ import annotations
@@ -19,7 +21,17 @@ TEXT_LIMIT = 400
 """A template is told apart by its beginning; the rest of a long line is payload."""
 MAX_STACKS = 1000
 """Different stack traces that are read; the others keep their first line only."""
-ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "SEVERE", "EMERG", "EMERGENCY", "ALERT", "PANIC", "ERR")
+ERROR_LEVELS = (
+    "ERROR",
+    "FATAL",
+    "CRITICAL",
+    "SEVERE",
+    "EMERG",
+    "EMERGENCY",
+    "ALERT",
+    "PANIC",
+    "ERR",
+)
 _ERROR_LEVEL = r"(?i)^(" + "|".join(ERROR_LEVELS) + r")$"
 _ERROR_TEXT = (
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC)\b|(?i)\b(panic|traceback|oomkilled|segfault)\b"
@@ -32,24 +44,29 @@ _CLASS = r"(?s)(?:^|.*[^\w.$])((?:[A-Za-z_$][\w$]*\.)*[A-Z][\w$]*(?:Exception|Er
 PINO_ERROR = 50
 """pino and bunyan write levels as numbers: 50 is error, 60 fatal."""
 _STACK = (
-    r"(?m)^[ \t]*(?:at [^\n(]{1,300}\(|at \S{1,300}:[0-9]+:[0-9]+|File \"[^\"\n]+\", line [0-9]|goroutine [0-9]+ \["
+    r"(?m)^[ \t]*(?:at [^\n(]{1,300}\(|at \S{1,300}:[0-9]+:[0-9]+|File \"[^\"\n]+\", line "
+    r"[0-9]|goroutine [0-9]+ \["
     r"|from /?\S+\.rb:[0-9]+:in |#[0-9]+ /\S+\([0-9]+\): )"
 )
 _OWN_LINE = (
     r"^\s*at [^\n]{0,300}[(:][^\n]{1,300}|^\s*\.\.\. [0-9]+ (?:more|common frames omitted)"
-    r"|^\s*(?:Caused by|Suppressed): |^\s+File \"[^\"]+\", line [0-9]|^goroutine [0-9]+ \[|^\s+\S+\.go:[0-9]+"
-    r"|^\s*--- End of (?:inner exception )?stack|^\s*from /?\S+\.rb:[0-9]+:in |^#[0-9]+ /\S+\([0-9]+\): "
+    r"|^\s*(?:Caused by|Suppressed): |^\s+File \"[^\"]+\", line [0-9]|^goroutine [0-9]+ "
+    r"\[|^\s+\S+\.go:[0-9]+"
+    r"|^\s*--- End of (?:inner exception )?stack|^\s*from /?\S+\.rb:[0-9]+:in |^#[0-9]+ "
+    r"/\S+\([0-9]+\): "
 )
 """Lines that only stack traces have."""
 _HEAD = r"^Traceback \(most recent call last\):|^panic: |^fatal error: "
 _INSIDE = (
-    r"^\s|^$|^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?::.*)?$|^created by |^\[signal "
+    r"^\s|^$|^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?::.*)?$|^created "
+    r"by |^\[signal "
     r"|^[A-Za-z_]\w*(?:\.\w+)+: "
     r"|^[\w./*()-]+\(.*\)$|^(?:During handling of|The above exception was)|^exit status [0-9]+$"
 )
 """Lines that belong to a stack trace only behind such a line."""
 _STREAM = (
-    r'"(?:k8s\.pod\.name|pod|pod_name|container_id|container\.id|kubernetes\.pod_name|hostname|host|host\.name|instance)"'
+    r'"(?:k8s\.pod\.name|pod|pod_name|container_id|container\.id|kubernetes\.pod_name|hostname'
+    r'|host|host\.name|instance)"'
     r':\s{0,4}"([^"\\]{1,200})"'
 )
 """What tells the writers of one service apart."""
@@ -59,7 +76,8 @@ MAX_LINES = 200
 
 
 class _Wrapped(msgspec.Struct):
-    """The keys under which loggers and container runtimes keep the text, the level and the stack trace."""
+    """The keys under which loggers and container runtimes keep the text, the level and the stack
+    trace."""
 
     log: Any = None
     message: Any = None
@@ -103,21 +121,25 @@ _NO_STACK = FoldedStack(None, None)
 
 
 def log_texts(logs: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `text` (unwrapped, at most 400 characters), `is_error`, `masked`, `error_class`, `frame`, `place`.
+    """The rows with `text` (unwrapped, at most 400 characters), `is_error`, `masked`,
+    `error_class`, `frame`, `place`.
 
-    `frame` is `file:line function` of the application's code, `place` the same without the line; null without a stack.
+    `frame` is `file:line function` of the application's code, `place` the same without the line;
+    null without a stack.
     """
     return described(_folded(_unwrapped(logs))).drop("level_says")
 
 
 def log_events(logs: pl.DataFrame) -> pl.DataFrame:
-    """The rows sorted by service and time, those of one stack trace as one: `text`, `masked`, `level_says` and what
-    the stack names. `described` adds the rest, and may be asked of different lines only."""
+    """The rows sorted by service and time, those of one stack trace as one: `text`, `masked`,
+    `level_says` and what the stack names. `described` adds the rest, and may be asked of different
+    lines only."""
     return _folded(_joined(_unwrapped(logs)))
 
 
 def described(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `is_error`, by the level or without one by the words, and the `error_class` that the text names."""
+    """The rows with `is_error`, by the level or without one by the words, and the `error_class`
+    that the text names."""
     says = rows["text"].str.contains(_ERROR_TEXT)
     rows = rows.with_columns(pl.coalesce("level_says", says).alias("is_error"))
     named = pl.when("is_error").then(pl.col("text").str.extract(_CLASS, 1))
@@ -131,7 +153,9 @@ def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
     for line in lines:
         text, level = line, None
         if line.startswith("{"):
-            text, level = _from_container(line) if line.startswith(_CONTAINER) else _unwrap_one(line)
+            text, level = (
+                _from_container(line) if line.startswith(_CONTAINER) else _unwrap_one(line)
+            )
         texts.append(text.rstrip())
         levels.append(level)
     return texts, levels
@@ -168,12 +192,26 @@ def _unwrap_one(line: str, depth: int = 2) -> tuple[str, str | None]:
 
 def _text(found: _Wrapped) -> str | None:
     return _said(
-        found.message, found.msg, found.body, found.text_payload, found.journal, found.event, found.error, found.err
+        found.message,
+        found.msg,
+        found.body,
+        found.text_payload,
+        found.journal,
+        found.event,
+        found.error,
+        found.err,
     )
 
 
 def _stack(found: _Wrapped) -> str | None:
-    direct = _said(found.stack, found.stack_trace, found.stacktrace, found.exception, found.exc_info, found.error_stack)
+    direct = _said(
+        found.stack,
+        found.stack_trace,
+        found.stacktrace,
+        found.exception,
+        found.exc_info,
+        found.error_stack,
+    )
     return direct or _inner_stack(found.err) or _inner_stack(found.error)
 
 
@@ -207,15 +245,21 @@ def _level_says(level: pl.Expr) -> pl.Expr:
 
 def _joined(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of one stack trace as one row, its text their lines; each other row as it is."""
-    stream = pl.col("attributes").str.extract(_STREAM, 1).fill_null("") if "attributes" in rows.columns else pl.lit("")
-    rows = rows.with_columns(stream.alias("stream")).sort("service", "stream", "time", maintain_order=True)
+    stream = (
+        pl.col("attributes").str.extract(_STREAM, 1).fill_null("")
+        if "attributes" in rows.columns
+        else pl.lit("")
+    )
+    rows = rows.with_columns(stream.alias("stream")).sort(
+        "service", "stream", "time", maintain_order=True
+    )
     own = rows["text"].str.contains(_OWN_LINE)
     if not own.any():
         return rows.drop("stream")
     marked = rows.with_columns(own.alias("own"), pl.col("text").str.contains(_HEAD).alias("head"))
-    apart = (pl.struct("service", "stream") != pl.struct("service", "stream").shift()).fill_null(value=True) | (
-        pl.col("time").diff().dt.total_seconds() > MAX_GAP_S
-    ).fill_null(value=True)
+    apart = (pl.struct("service", "stream") != pl.struct("service", "stream").shift()).fill_null(
+        value=True
+    ) | (pl.col("time").diff().dt.total_seconds() > MAX_GAP_S).fill_null(value=True)
     inside = pl.col("own") | pl.col("head") | pl.col("text").str.contains(_INSIDE)
     marked = marked.with_columns(apart.alias("apart"), inside.alias("inside"))
     marked = marked.with_columns((~pl.col("inside") | pl.col("apart")).cum_sum().alias("block"))
@@ -234,7 +278,8 @@ def _joined(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _folded(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their texts cut to what a stack trace's first and last lines say, and what it names."""
+    """The rows with their texts cut to what a stack trace's first and last lines say, and what it
+    names."""
     texts = rows["text"]
     lines = texts.str.contains("\n", literal=True).arg_true()
     where = lines.filter(texts.gather(lines).str.contains(_STACK))
@@ -267,12 +312,14 @@ def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
         "place": [f.frame.place if f.frame else None for f in folds],
     }
     return rows.with_columns(
-        rows[name].scatter(where, pl.Series(values, dtype=pl.String)) for name, values in found.items()
+        rows[name].scatter(where, pl.Series(values, dtype=pl.String))
+        for name, values in found.items()
     )
 
 
 def _first_words(text: str, error_class: str | None) -> str:
-    """What a stack trace says before its frames; of Python's the line behind them, where it says what was raised."""
+    """What a stack trace says before its frames; of Python's the line behind them, where it says
+    what was raised."""
     lines = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     if error_class is None or error_class in first:

@@ -1,9 +1,10 @@
 """Groups masked lines into templates, in a time linear in their words.
 
-Like Drain (He et al. 2017), lines of equal length that agree in their constant words are one template. Which words are
-constant is decided in two steps instead of by a share of equal words: a word that holds a digit, or a value that was
-masked, is variable at once; any other word becomes variable where enough different words stand in its place while the
-rest of the line stays the same. So `session opened` and `session closed` stay apart, and users and hosts do not.
+Like Drain (He et al. 2017), lines of equal length that agree in their constant words are one
+template. Which words are constant is decided in two steps instead of by a share of equal words: a
+word that holds a digit, or a value that was masked, is variable at once; any other word becomes
+variable where enough different words stand in its place while the rest of the line stays the same.
+So `session opened` and `session closed` stay apart, and users and hosts do not.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from analysis.logs.masks import VALUE
 
 VARIANTS = 5
-"""So many different words in one place of otherwise equal lines are values. States and methods of a request are fewer,
-users and hosts are more (the labels of loghub, Zhu et al. 2023, keep apart what has up to four)."""
+"""So many different words in one place of otherwise equal lines are values. States and methods of a
+request are fewer, users and hosts are more (the labels of loghub, Zhu et al. 2023, keep apart what
+has up to four)."""
 CONSTANT = 0.5
 """Share of the words that must agree around such a place."""
 MAX_WORDS = 24
@@ -36,7 +38,8 @@ _ONLY_VALUES = re.compile(r"^[^A-Za-z0-9]*$")
 
 
 class TemplateMiner:
-    """Groups the masked lines of one service. Beyond `limit` templates lines that fit none fall into one rest."""
+    """Groups the masked lines of one service. Beyond `limit` templates lines that fit none fall
+    into one rest."""
 
     def __init__(self, limit: int = MAX_TEMPLATES) -> None:
         self._limit = limit
@@ -62,9 +65,12 @@ class TemplateMiner:
         return found
 
     def merge(self) -> None:
-        """Join the groups that differ only in one word that takes many values, then those that do in several."""
+        """Join the groups that differ only in one word that takes many values, then those that do
+        in several."""
         for one_place in (True, False):
-            groups = {number: tuple(self._words[number]) for number in sorted(set(self._merged.values()))}
+            groups = {
+                number: tuple(self._words[number]) for number in sorted(set(self._merged.values()))
+            }
             for family, places in _families(groups, one_place):
                 members = [m for m in family if self._merged[m] == m]
                 if len(members) >= VARIANTS:
@@ -83,7 +89,12 @@ class TemplateMiner:
 
     def _join_equal(self) -> None:
         first: dict[tuple[str, ...], int] = {}
-        self._point({m: first.setdefault(tuple(self._words[m]), m) for m in sorted(set(self._merged.values()))})
+        self._point(
+            {
+                m: first.setdefault(tuple(self._words[m]), m)
+                for m in sorted(set(self._merged.values()))
+            }
+        )
 
     def _point(self, moved: dict[int, int]) -> None:
         self._merged.update(moved)
@@ -91,10 +102,16 @@ class TemplateMiner:
 
     def text(self, number: int) -> str:
         """The template's words, variable ones as `<*>`."""
-        return " ".join(self._words[self.template(number)]).replace("] [", "][") if number >= 0 else OTHER
+        return (
+            " ".join(self._words[self.template(number)]).replace("] [", "][")
+            if number >= 0
+            else OTHER
+        )
 
 
-def group_lines(lines: Iterable[str], limit: int = MAX_TEMPLATES) -> tuple[list[int], dict[int, str]]:
+def group_lines(
+    lines: Iterable[str], limit: int = MAX_TEMPLATES
+) -> tuple[list[int], dict[int, str]]:
     """The template's number of each masked line, and the templates' texts."""
     miner = TemplateMiner(limit)
     groups = [miner.add(line) for line in lines]
@@ -104,7 +121,8 @@ def group_lines(lines: Iterable[str], limit: int = MAX_TEMPLATES) -> tuple[list[
 
 
 def key_words(masked: str) -> tuple[str, ...]:
-    """The first words of a line as they are compared: variable ones as `<*>`, units of values left out."""
+    """The first words of a line as they are compared: variable ones as `<*>`, units of values left
+    out."""
     text = _UNIT.sub(VALUE, masked) if VALUE in masked else masked
     words = text.replace("][", "] [").split(maxsplit=MAX_WORDS)[:MAX_WORDS]
     return tuple(_key(word) if _DIGIT.search(word) else word for word in words)
@@ -116,11 +134,18 @@ def _key(word: str) -> str:
         return word
     before, inner, after = _BRACKETED.fullmatch(word).groups()  # type: ignore[union-attr]
     key, equals, _ = inner.partition("=")
-    return f"{before}{key}={VALUE}{after}" if equals and not _DIGIT.search(key) else f"{before}{VALUE}{after}"
+    return (
+        f"{before}{key}={VALUE}{after}"
+        if equals and not _DIGIT.search(key)
+        else f"{before}{VALUE}{after}"
+    )
 
 
-def _families(groups: Mapping[int, tuple[str, ...]], one_place: bool) -> list[tuple[list[int], tuple[int, ...]]]:
-    """Groups that differ in one word only, or only in words that look like values, and where; large families first."""
+def _families(
+    groups: Mapping[int, tuple[str, ...]], one_place: bool
+) -> list[tuple[list[int], tuple[int, ...]]]:
+    """Groups that differ in one word only, or only in words that look like values, and where; large
+    families first."""
     alike: dict[tuple[int, str], list[int]] = defaultdict(list)
     for number, words in groups.items():
         alike[len(words), words[0] if words else ""].append(number)
@@ -144,4 +169,6 @@ def _families(groups: Mapping[int, tuple[str, ...]], one_place: bool) -> list[tu
 def _common(words: Sequence[str]) -> str:
     """`rhost=a` and `rhost=b` are `rhost=<*>`."""
     key, equals, _ = words[0].partition("=")
-    return f"{key}={VALUE}" if equals and all(word.startswith(f"{key}=") for word in words) else VALUE
+    return (
+        f"{key}={VALUE}" if equals and all(word.startswith(f"{key}=") for word in words) else VALUE
+    )

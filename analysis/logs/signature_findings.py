@@ -1,10 +1,12 @@
-"""Known failures in a case's logs: what they mean and what to do, as findings of the service that logs them.
+"""Known failures in a case's logs: what they mean and what to do, as findings of the service that
+logs them.
 
-Signatures are looked for in distinct masked lines, not in every line. The lines of one failure in one service are one
-finding, which stands in for the findings about their templates; so a failure is told once. It is weighed against the
-baseline like a template: what was as frequent before is no finding. A failure that a service has by itself (its disk
-is full) is its own trouble; one that follows as often from what it calls (connection refused) travels from callee to
-caller like other error lines, see `explanations`.
+Signatures are looked for in distinct masked lines, not in every line. The lines of one failure in
+one service are one finding, which stands in for the findings about their templates; so a failure is
+told once. It is weighed against the baseline like a template: what was as frequent before is no
+finding. A failure that a service has by itself (its disk is full) is its own trouble; one that
+follows as often from what it calls (connection refused) travels from callee to caller like other
+error lines, see `explanations`.
 """
 
 from __future__ import annotations
@@ -40,33 +42,44 @@ TOLD_AS = {"nan_loss": "not_a_number", "out_of_memory": "cuda_out_of_memory"}
 """Signatures that findings of a training job's files tell with rank and step."""
 MAX_QUOTE = 120
 ALERT_STRENGTH = 0.5
-"""Of a failure that only the alert's own text names: it says where to look, and not since when (own judgement)."""
+"""Of a failure that only the alert's own text names: it says where to look, and not since when (own
+judgement)."""
 CLEAR_WEIGHT = 0.85
-"""A failure that a service has by itself and that speaks this clearly: one line of it says it all, also in an alert."""
+"""A failure that a service has by itself and that speaks this clearly: one line of it says it all,
+also in an alert."""
 ONCE = 0.8
-"""Strength of such a failure where the baseline has none, however often it is logged: a GPU is lost once (own)."""
+"""Strength of such a failure where the baseline has none, however often it is logged: a GPU is lost
+once (own)."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
 def logged_findings(case: Case) -> list[Finding]:
-    """Findings of the logs: known failures, and templates that are new, surged or vanished among the other lines."""
+    """Findings of the logs: known failures, and templates that are new, surged or vanished among
+    the other lines."""
     found = counted_lines(case)
     known = _signatures(found.lines)
     shown = pl.Series([s is not None for s in known], dtype=pl.Boolean)
     failures = _by_failure(found.lines.filter(shown), [s for s in known if s is not None])
     findings = [f for row in failures if (f := _finding(row, found)) is not None]
-    return [*findings, *log_findings(case, replace(found, lines=found.lines.filter(~shown))), *_alerted(case, findings)]
+    return [
+        *findings,
+        *log_findings(case, replace(found, lines=found.lines.filter(~shown))),
+        *_alerted(case, findings),
+    ]
 
 
 def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
     """The signature each distinct line shows, an Xid by its number."""
     rows = lines.select("reason", "example").iter_rows()
     examples = [f"{reason or ''} {text or ''}".strip() for reason, text in rows]
-    return [s and told_by(s, text) for s, text in zip(TABLE.match_all(examples), examples, strict=True)]
+    return [
+        s and told_by(s, text) for s, text in zip(TABLE.match_all(examples), examples, strict=True)
+    ]
 
 
 def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[dict[str, Any]]:
-    """One row per service and failure, by name: counts, first time, and the incident's longest line: it says most."""
+    """One row per service and failure, by name: counts, first time, and the incident's longest
+    line: it says most."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
         new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": "", "hosts": []}
@@ -76,7 +89,9 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
         row["n"] += line["n"]
         row["n_before"] += line["n_before"]
         row["hosts"] = sorted({*row["hosts"], *line["hosts"]})[:MAX_HOSTS]
-        row["first"] = min((t for t in (row["first"], line["first"]) if t is not None), default=None)
+        row["first"] = min(
+            (t for t in (row["first"], line["first"]) if t is not None), default=None
+        )
         row["is_error"] = True
     return [rows[key] for key in sorted(rows)]
 
@@ -86,7 +101,11 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
     if out is None or out.kind == VANISHED:
         return None
     signature: Signature = row["signature"]
-    service, first, quoted = str(row["service"]), row["first"], plain(str(row["example"]), MAX_QUOTE)
+    service, first, quoted = (
+        str(row["service"]),
+        row["first"],
+        plain(str(row["example"]), MAX_QUOTE),
+    )
     numbers: dict[str, float] = {"lines": row["n"]} | _numbers_of(signature)
     where = _where(row["hosts"]) if signature.accuses in ("gpu", "host") else ""
     said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}{where}"
@@ -139,7 +158,10 @@ def _how_often(row: dict[str, Any], out: StandsOut, numbers: dict[str, float]) -
 
 def _numbers_of(signature: Signature) -> dict[str, float]:
     """The numbers of the meaning: an Xid, a status."""
-    return {f"{signature.kind}_code_{i}": float(n) for i, n in enumerate(_NUMBER.findall(signature.meaning), start=1)}
+    return {
+        f"{signature.kind}_code_{i}": float(n)
+        for i, n in enumerate(_NUMBER.findall(signature.meaning), start=1)
+    }
 
 
 def _details(signature: Signature) -> dict[str, Any]:
@@ -160,7 +182,11 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
     """A failure that the alert's own text names, where the logs do not tell it already."""
     alert = case.alert
     signature = _named_by(alert)
-    if alert.service is None or signature is None or any(f.subject == alert.service for f in logged):
+    if (
+        alert.service is None
+        or signature is None
+        or any(f.subject == alert.service for f in logged)
+    ):
         return []
     return [
         Finding(
@@ -178,9 +204,16 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
 
 
 def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
-    """Without what only the alert's text says of a failure that the training job's own files show."""
-    told = {f.details.get("signature") for f in findings if f.signal != ALERT} | {TOLD_AS.get(f.kind) for f in findings}
-    return [f for f in findings if f.kind != KIND or f.signal != ALERT or f.details["signature"] not in told]
+    """Without what only the alert's text says of a failure that the training job's own files
+    show."""
+    told = {f.details.get("signature") for f in findings if f.signal != ALERT} | {
+        TOLD_AS.get(f.kind) for f in findings
+    }
+    return [
+        f
+        for f in findings
+        if f.kind != KIND or f.signal != ALERT or f.details["signature"] not in told
+    ]
 
 
 def _named_by(alert: Alert) -> Signature | None:

@@ -1,8 +1,9 @@
-"""Finds known failures in lines of text: all words of all signatures at once, then only the patterns they call for.
+"""Finds known failures in lines of text: all words of all signatures at once, then only the
+patterns they call for.
 
-The words are searched by one Aho-Corasick automaton (Aho and Corasick 1975, in Polars) over a whole column, so the
-cost of an ordinary line does not grow with the number of signatures. A line's signature is the first in the table's
-order, which goes from the special to the general.
+The words are searched by one Aho-Corasick automaton (Aho and Corasick 1975, in Polars) over a whole
+column, so the cost of an ordinary line does not grow with the number of signatures. A line's
+signature is the first in the table's order, which goes from the special to the general.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class SignatureTable:
         found: list[Signature | None] = [None] * len(lines)
         texts = pl.Series([_encodable(line[:LINE_LIMIT]) for line in lines], dtype=pl.String)
         suspects = self.suspects(texts).arg_true()
-        hits = texts.gather(suspects).str.extract_many(list(self.words), ascii_case_insensitive=True, overlapping=True)
+        hits = texts.gather(suspects).str.extract_many(
+            list(self.words), ascii_case_insensitive=True, overlapping=True
+        )
         for place, words in zip(suspects.to_list(), hits.to_list(), strict=True):
             found[place] = self._first({word.lower() for word in words}, lines[place][:LINE_LIMIT])
         return found
@@ -49,7 +52,9 @@ class SignatureTable:
 
     def _first(self, words: Iterable[str], line: str) -> Signature | None:
         places = sorted({place for word in words for place in self._by_word.get(word, ())})
-        return next((s for s in map(self.signatures.__getitem__, places) if s.pattern.search(line)), None)
+        return next(
+            (s for s in map(self.signatures.__getitem__, places) if s.pattern.search(line)), None
+        )
 
 
 def _encodable(line: str) -> str:

@@ -1,9 +1,11 @@
-"""Stack traces folded to what names the code: the error's class and the innermost frame of the application's own code.
+"""Stack traces folded to what names the code: the error's class and the innermost frame of the
+application's own code.
 
-Formats: Java and Kotlin (`Throwable.printStackTrace`), Python (`traceback`), Go (`runtime/debug`), Node.js (V8's stack
-trace API), .NET (`Exception.ToString`), Ruby and PHP. A frame is own code unless it lies under one of `FOREIGN`: the
-language's library, a framework, an installed package. The root cause comes before what wraps it: in Java the last
-"Caused by", in Python the last block; in both its innermost own frame is nearest to what failed.
+Formats: Java and Kotlin (`Throwable.printStackTrace`), Python (`traceback`), Go (`runtime/debug`),
+Node.js (V8's stack trace API), .NET (`Exception.ToString`), Ruby and PHP. A frame is own code
+unless it lies under one of `FOREIGN`: the language's library, a framework, an installed package.
+The root cause comes before what wraps it: in Java the last "Caused by", in Python the last block;
+in both its innermost own frame is nearest to what failed.
 """
 
 from __future__ import annotations
@@ -17,50 +19,83 @@ STACK_LIMIT = 20_000
 MAX_FRAMES = 400
 FOREIGN = {
     "java": (
-        "java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.", "groovy.", "akka.",
-        "org.springframework.", "org.apache.", "org.hibernate.", "org.eclipse.", "org.jboss.", "org.glassfish.",
-        "io.netty.", "io.grpc.", "io.undertow.", "io.micrometer.", "io.opentelemetry.", "io.reactivex.", "io.vertx.",
-        "io.micronaut.", "io.quarkus.", "reactor.", "rx.", "feign.", "okhttp3.", "okio.", "retrofit2.",
+        "java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.",
+        "groovy.", "akka.",
+        "org.springframework.", "org.apache.", "org.hibernate.", "org.eclipse.", "org.jboss.",
+        "org.glassfish.",
+        "io.netty.", "io.grpc.", "io.undertow.", "io.micrometer.", "io.opentelemetry.",
+        "io.reactivex.", "io.vertx.",
+        "io.micronaut.", "io.quarkus.", "reactor.", "rx.", "feign.", "okhttp3.", "okio.",
+        "retrofit2.",
         "redis.clients.",
-        "com.zaxxer.", "com.mysql.", "com.google.", "com.fasterxml.", "com.netflix.", "com.rabbitmq.", "com.mongodb.",
-        "org.postgresql.", "org.mongodb.", "org.aspectj.", "ch.qos.", "org.slf4j.", "org.junit.", "net.bytebuddy.",
-        "com.alibaba.druid.", "com.amazonaws.", "software.amazon.", "org.redisson.", "io.lettuce.", "org.mybatis.",
+        "com.zaxxer.", "com.mysql.", "com.google.", "com.fasterxml.", "com.netflix.",
+        "com.rabbitmq.", "com.mongodb.",
+        "org.postgresql.", "org.mongodb.", "org.aspectj.", "ch.qos.", "org.slf4j.", "org.junit.",
+        "net.bytebuddy.",
+        "com.alibaba.druid.", "com.amazonaws.", "software.amazon.", "org.redisson.", "io.lettuce.",
+        "org.mybatis.",
     ),
-    "python": ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>", "<stdin>"),
-    "go": ("/usr/local/go/", "/go/pkg/mod/", "/vendor/", "/src/runtime/", "/libexec/src/", "/goroot/"),
+    "python": ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>",
+    "<stdin>"),
+    "go": ("/usr/local/go/", "/go/pkg/mod/", "/vendor/", "/src/runtime/", "/libexec/src/",
+    "/goroot/"),
     "node": ("node_modules/", "node:", "internal/", "<anonymous>", "native"),
-    "dotnet": ("System.", "Microsoft.", "Npgsql.", "Grpc.", "Newtonsoft.", "MySql.", "StackExchange.", "Polly."),
+    "dotnet": ("System.", "Microsoft.", "Npgsql.", "Grpc.", "Newtonsoft.", "MySql.",
+    "StackExchange.", "Polly."),
     "ruby": ("/gems/", "/lib/ruby/", "<internal:"),
     "php": ("/vendor/", "[internal function]"),
 }  # fmt: skip
-"""Beginnings of packages (Java, .NET) and parts of paths (others) that hold no code of the application."""
+"""Beginnings of packages (Java, .NET) and parts of paths (others) that hold no code of the
+application."""
 _JAVA = re.compile(
-    r"^[ \t]*at (?:[\w.@-]{0,80}/{1,2})?([\w$.<>]{1,300})\(([\w$-]{1,120}\.[A-Za-z]{1,10})(?::(\d{1,7}))?\)", re.M
+    r"^[ \t]*at "
+    r"(?:[\w.@-]{0,80}/{1,2})?([\w$.<>]{1,300})\(([\w$-]{1,120}\.[A-Za-z]{1,10})(?::(\d{1,7}))?\)",
+    re.M,
 )
 _DOTNET = re.compile(
-    r"^[ \t]*at ([\w.`<>+\[\],$|]{1,300})\([^)\n]{0,300}\)(?: in ([^\n]{1,300}?):line (\d{1,7}))?[ \t]*$", re.M
+    r"^[ \t]*at ([\w.`<>+\[\],$|]{1,300})\([^)\n]{0,300}\)(?: in ([^\n]{1,300}?):line "
+    r"(\d{1,7}))?[ \t]*$",
+    re.M,
 )
-_NODE = re.compile(r"^[ \t]*at (?:async )?(?:([^\n(]{1,200}?) \()?([^\s()]{1,300}?):(\d{1,7}):\d{1,7}\)?[ \t]*$", re.M)
-_PYTHON = re.compile(r'^[ \t]*File "([^"\n]{1,300})", line (\d{1,7}), in ([^\n]{1,200}?)[ \t]*$', re.M)
+_NODE = re.compile(
+    r"^[ \t]*at (?:async )?(?:([^\n(]{1,200}?) \()?([^\s()]{1,300}?):(\d{1,7}):\d{1,7}\)?[ \t]*$",
+    re.M,
+)
+_PYTHON = re.compile(
+    r'^[ \t]*File "([^"\n]{1,300})", line (\d{1,7}), in ([^\n]{1,200}?)[ \t]*$', re.M
+)
 _GO = re.compile(r"^[ \t]+(\S{1,300}\.go):(\d{1,7})(?: \+0x[0-9a-f]+)?[ \t]*$")
-_RUBY = re.compile(r"^[ \t]*(?:from )?(/?[\w./@+-]{1,300}\.rb):(\d{1,7}):in [`']([^'\n]{1,200})'", re.M)
+_RUBY = re.compile(
+    r"^[ \t]*(?:from )?(/?[\w./@+-]{1,300}\.rb):(\d{1,7}):in [`']([^'\n]{1,200})'", re.M
+)
 _PHP = re.compile(r"^#\d{1,4} (/[^\n(]{1,300})\((\d{1,7})\): ([^\n(]{1,200})\(", re.M)
 _CAUSED = re.compile(r"^[ \t]*Caused by: ", re.M)
 _NAMED = r"(?:Exception|Error|Failure|Fault|Throwable|Panic|Interrupt|Exit|Warning)"
 _CLASS = re.compile(
-    rf"(?<![\w.$])((?:[A-Za-z_$][\w$]{{0,60}}(?:\.|::)){{0,12}}(?:[A-Z][\w$]{{0,80}}{_NAMED}|Error|Exception))(?![\w$])"
+    rf"(?<![\w.$])((?:[A-Za-z_$][\w$]{{0,60}}(?:\.|::)){{0,12}}(?:[A-Z][\w$]{{0,80}}{_NAMED}|Error"
+    rf"|Exception))(?![\w$])"
 )
 _NAME = re.compile(r"[\w.$]{1,300}")
 _PYTHON_LAST = re.compile(r"^([A-Za-z_][\w.]{0,200})(?::[ ].*|:?)$")
 _GO_PANIC = re.compile(r"^(?:panic|fatal error): (runtime error|[^\n:]{1,80})", re.M)
-_WRAPPERS = ("NestedServletException", "ServletException", "CompletionException", "ExecutionException",
-             "InvocationTargetException", "UndeclaredThrowableException", "AggregateException")  # fmt: skip
-"""Classes that only carry another error (java.util.concurrent, java.lang.reflect, Spring's web layer, .NET)."""
+_WRAPPERS = (
+    "NestedServletException",
+    "ServletException",
+    "CompletionException",
+    "ExecutionException",
+    # Fmt: skip.
+    "InvocationTargetException",
+    "UndeclaredThrowableException",
+    "AggregateException",
+)
+"""Classes that only carry another error (java.util.concurrent, java.lang.reflect, Spring's web
+layer, .NET)."""
 
 
 @dataclass(frozen=True)
 class CodeFrame:
-    """One place in code: `file`, `line` (0 where the trace does not say), `function` with what holds it."""
+    """One place in code: `file`, `line` (0 where the trace does not say), `function` with what
+    holds it."""
 
     file: str
     line: int
@@ -97,7 +132,8 @@ def innermost(text: str) -> CodeFrame | None:
 
 
 def error_class(text: str) -> str | None:
-    """The class of the root cause that a text or stack trace names, `java.lang.NullPointerException`, `ValueError`."""
+    """The class of the root cause that a text or stack trace names,
+    `java.lang.NullPointerException`, `ValueError`."""
     if panic := _GO_PANIC.search(text):
         return f"panic: {panic[1]}"
     head, *causes = _CAUSED.split(text)
@@ -111,7 +147,14 @@ def error_class(text: str) -> str | None:
 
 
 def _before_frames(text: str) -> str:
-    at = min((i for mark in ("\n\tat ", "\n    at ", "\n   at ", "\n  at ") if (i := text.find(mark)) >= 0), default=-1)
+    at = min(
+        (
+            i
+            for mark in ("\n\tat ", "\n    at ", "\n   at ", "\n  at ")
+            if (i := text.find(mark)) >= 0
+        ),
+        default=-1,
+    )
     return text[:at] if at >= 0 else text
 
 
@@ -130,7 +173,11 @@ def _java(text: str) -> list[CodeFrame]:
     for part in reversed(_CAUSED.split(text)):
         for name, file, line in _limited(_JAVA, part):
             if "." in name:
-                frames.append(CodeFrame(file, int(line or 0), ".".join(name.split(".")[-2:]), _own("java", name)))
+                frames.append(
+                    CodeFrame(
+                        file, int(line or 0), ".".join(name.split(".")[-2:]), _own("java", name)
+                    )
+                )
     return frames
 
 
@@ -149,19 +196,28 @@ def _dotnet(text: str) -> list[CodeFrame]:
 
 def _node(text: str) -> list[CodeFrame]:
     return [
-        CodeFrame(_short(file.removeprefix("file://")), int(line), name or "<anonymous>", _own("node", file))
+        CodeFrame(
+            _short(file.removeprefix("file://")),
+            int(line),
+            name or "<anonymous>",
+            _own("node", file),
+        )
         for name, file, line in _limited(_NODE, text)
     ]
 
 
 def _python(text: str) -> list[CodeFrame]:
     """The last block's frames, innermost first; then those of the blocks before."""
-    found = [CodeFrame(_short(f), int(n), name, _own("python", f)) for f, n, name in _limited(_PYTHON, text)]
+    found = [
+        CodeFrame(_short(f), int(n), name, _own("python", f))
+        for f, n, name in _limited(_PYTHON, text)
+    ]
     return found[::-1]
 
 
 def _go(text: str) -> list[CodeFrame]:
-    """A line with the function, then one with the file. What runs after the panic is the runtime's own."""
+    """A line with the function, then one with the file. What runs after the panic is the runtime's
+    own."""
     lines = text[max(text.rfind("panic({"), 0) :].split("\n")
     frames: list[CodeFrame] = []
     for function, place in pairwise(lines):
@@ -172,11 +228,15 @@ def _go(text: str) -> list[CodeFrame]:
 
 
 def _ruby(text: str) -> list[CodeFrame]:
-    return [CodeFrame(_short(f), int(n), name, _own("ruby", f)) for f, n, name in _limited(_RUBY, text)]
+    return [
+        CodeFrame(_short(f), int(n), name, _own("ruby", f)) for f, n, name in _limited(_RUBY, text)
+    ]
 
 
 def _php(text: str) -> list[CodeFrame]:
-    return [CodeFrame(_short(f), int(n), name, _own("php", f)) for f, n, name in _limited(_PHP, text)]
+    return [
+        CodeFrame(_short(f), int(n), name, _own("php", f)) for f, n, name in _limited(_PHP, text)
+    ]
 
 
 _READERS = (_python, _go, _node, _java, _dotnet, _ruby, _php)
@@ -201,5 +261,6 @@ def _own(language: str, name: str) -> bool:
 
 
 def _short(path: str) -> str:
-    """The path without what a container puts before it: its last four parts match the repository's paths."""
+    """The path without what a container puts before it: its last four parts match the repository's
+    paths."""
     return "/".join(path.replace("\\", "/").strip("/").split("/")[-4:])

@@ -1,4 +1,5 @@
-"""Log templates that are new, surged or vanished in the incident, per service, with the error and code they name."""
+"""Log templates that are new, surged or vanished in the incident, per service, with the error and
+code they name."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from datetime import datetime
 import polars as pl
 
 from analysis.case.folder import Case
-from analysis.logs.counts import MAX_HOSTS, PIECE, UNKNOWN_SERVICE, LogLines, counted_lines, distinct_lines
+from analysis.logs.counts import (
+    MAX_HOSTS,
+    PIECE,
+    UNKNOWN_SERVICE,
+    LogLines,
+    counted_lines,
+    distinct_lines,
+)
 from analysis.logs.departures import NEW, SURGE, VANISHED, StandsOut, stands_out, surprises
 from analysis.logs.miner import OTHER, TemplateMiner
 from analysis.vocabulary import Finding
@@ -32,16 +40,21 @@ __all__ = [
     "template_counts",
 ]
 MAX_CODES = 8
-"""Status and exit codes that one template is told apart by; of a template with more they are values like others."""
+"""Status and exit codes that one template is told apart by; of a template with more they are values
+like others."""
 MAX_NAMES = 500
 """Services whose names are looked for in lines."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
 def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
-    """Findings about templates that are new, surged or vanished; empty without logs in the incident window."""
+    """Findings about templates that are new, surged or vanished; empty without logs in the incident
+    window."""
     found = found or counted_lines(case)
-    names = sorted({*case.logs["service"].drop_nulls(), *case.topology["caller"], *case.topology["callee"]} - {None})
+    names = sorted(
+        {*case.logs["service"].drop_nulls(), *case.topology["caller"], *case.topology["callee"]}
+        - {None}
+    )
     templates = surprises(template_counts(found.lines), found.seconds, service_names(names))
     return [f for row in templates.iter_rows(named=True) if (f := _finding(row, found)) is not None]
 
@@ -49,18 +62,22 @@ def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
 def service_names(names: Iterable[str]) -> re.Pattern[str] | None:
     """What finds a service's name as a whole word, the longest first; None without names."""
     known = sorted({n for n in names if len(n) > 2}, key=lambda n: (-len(n), n))[:MAX_NAMES]
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, known))})(?![\w-])") if known else None
+    return (
+        re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, known))})(?![\w-])") if known else None
+    )
 
 
 def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
-    """Per service and template of `distinct_lines`: the same columns, `pieces` as a list, and the template's text.
+    """Per service and template of `distinct_lines`: the same columns, `pieces` as a list, and the
+    template's text.
 
     A template's lines with different codes, errors or places in code are rows of their own.
     """
     kept = lines.filter(pl.col("masked") != OTHER)
     miners: dict[str, TemplateMiner] = defaultdict(TemplateMiner)
     groups = [
-        (miners[service], miners[service].add(line)) for service, line in kept.select("service", "masked").iter_rows()
+        (miners[service], miners[service].add(line))
+        for service, line in kept.select("service", "masked").iter_rows()
     ]
     for miner in miners.values():
         miner.merge()
@@ -99,7 +116,10 @@ def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
             said += f", {number(out.size, 3)} times the baseline's rate"
     else:
         numbers["expected"] = rounded(out.size or 0.0, 2)
-        said = f"{counted(n, word)} in {plain(service)} where the baseline predicts {number(out.size or 0.0, 2)}"
+        said = (
+            f"{counted(n, word)} in {plain(service)} where the baseline predicts "
+            f"{number(out.size or 0.0, 2)}"
+        )
     quoted = f'"{text}"' + (f" at {plain(str(row['frame']), 120)}" if row["frame"] else "")
     for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
         numbers[f"quoted_{i}"] = float(digits)
@@ -122,7 +142,12 @@ def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
 
 
 def _details(row: dict[str, object]) -> dict[str, object]:
-    named = {"error_class": row["error_class"], "frame": row["frame"], "code": row["code"], "names": row["names"]}
+    named = {
+        "error_class": row["error_class"],
+        "frame": row["frame"],
+        "code": row["code"],
+        "names": row["names"],
+    }
     details: dict[str, object] = {
         "class": "errors" if row["is_error"] else "other",
         "bad": bool(row["is_error"]),

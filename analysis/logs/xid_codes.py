@@ -1,4 +1,5 @@
-"""What the numbers of NVIDIA's driver errors (Xid) mean: the entries of xid_codes.toml, read and checked."""
+"""What the numbers of NVIDIA's driver errors (Xid) mean: the entries of xid_codes.toml, read and
+checked."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Xid:
     name: str
     meaning: str
     action: str
-    """NVIDIA's immediate action, then what it asks for if the error comes back; without a capital and a full stop."""
+    """NVIDIA's immediate action, then what it asks for if the error comes back; without a capital
+    and a full stop."""
     accuses: Accused
     weight: float
 
@@ -52,7 +54,9 @@ def _xid(file: str, code: str, row: Any, actions: Mapping[str, Any]) -> Xid:
     if accuses not in get_args(Accused):
         raise EvidenceError(file, f"accuses must be one of {', '.join(get_args(Accused))}", where)
     steps = [actions.get(str(row[key])) for key in ("now", "then") if key in row]
-    if "now" not in row or not all(isinstance(a, Mapping) and isinstance(a.get("say"), str) for a in steps):
+    if "now" not in row or not all(
+        isinstance(a, Mapping) and isinstance(a.get("say"), str) for a in steps
+    ):
         raise EvidenceError(file, "now and then must be names of [actions]", where)
     said = " ".join(dict.fromkeys(str(a["say"]) for a in steps if a)).rstrip(".")
     said = said if said.startswith("NVIDIA") else said[:1].lower() + said[1:]
@@ -73,7 +77,10 @@ def told_by(signature: Signature, line: str) -> Signature:
     code = int(number[2])
     known = XIDS.get(code)
     if known is None:
-        meaning, action = f"the NVIDIA driver reports Xid {code}, which is not in the table", UNKNOWN_ACTION
+        meaning, action = (
+            f"the NVIDIA driver reports Xid {code}, which is not in the table",
+            UNKNOWN_ACTION,
+        )
         return replace(signature, name=f"xid_{code}", meaning=meaning, action=action)
     return replace(
         signature,

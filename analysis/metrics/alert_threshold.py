@@ -1,7 +1,8 @@
-"""The alert's threshold against the signal's own past: is what fired really out, or does it happen all the time?
+"""The alert's threshold against the signal's own past: is what fired really out, or does it happen
+all the time?
 
-Read only where the alert names service, signal and threshold, and the collected series is in the alert's unit: it must
-show what the alert observed.
+Read only where the alert names service, signal and threshold, and the collected series is in the
+alert's unit: it must show what the alert observed.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from analysis.wording.phrases import number, plain, rounded
 
 KIND = "threshold_in_normal_range"
 NORMAL_SHARE = 0.05
-"""A threshold that one baseline point in twenty crosses goes off up to 72 times a day at one point a minute."""
+"""A threshold that one baseline point in twenty crosses goes off up to 72 times a day at one point
+a minute."""
 MOSTLY = 0.5
 LEAST_RUNS = 2
-"""Crossed in two separate stretches, or most of the time: one stretch may be the beginning of the incident itself."""
+"""Crossed in two separate stretches, or most of the time: one stretch may be the beginning of the
+incident itself."""
 SHOWN = 0.25
-"""The series shows what the alert observed when it comes as near as a quarter of it: monitors average over windows."""
+"""The series shows what the alert observed when it comes as near as a quarter of it: monitors
+average over windows."""
 SCALES = (100.0, 1000.0)
 """Percent and ratio, seconds and milliseconds: the same quantity in another unit."""
 MARGIN = 0.1
@@ -37,7 +41,8 @@ STRENGTH = 0.6
 
 @dataclass(frozen=True)
 class SignalPoints:
-    """The alerting signal: times (s since 1970) and values of the baseline and of the searched window, in order."""
+    """The alerting signal: times (s since 1970) and values of the baseline and of the searched
+    window, in order."""
 
     before: tuple[Floats, Floats]
     now: tuple[Floats, Floats]
@@ -46,9 +51,11 @@ class SignalPoints:
 
 @dataclass(frozen=True)
 class ThresholdReading:
-    """What the baseline says about the threshold. `shown`: whether the series holds what the alert observed.
+    """What the baseline says about the threshold. `shown`: whether the series holds what the alert
+    observed.
 
-    `share` of the baseline's points beyond it, in `runs` stretches of at most `longest_s`; `farthest` in its direction.
+    `share` of the baseline's points beyond it, in `runs` stretches of at most `longest_s`;
+    `farthest` in its direction.
     """
 
     threshold: float
@@ -64,7 +71,8 @@ class ThresholdReading:
 
     @property
     def in_normal_range(self) -> bool:
-        """The baseline crosses it as a matter of course, and what was observed is nothing the baseline had not."""
+        """The baseline crosses it as a matter of course, and what was observed is nothing the
+        baseline had not."""
         usual = self.share >= MOSTLY or (self.share >= NORMAL_SHARE and self.runs >= LEAST_RUNS)
         return self.shown and usual and not self.beyond_baseline
 
@@ -77,7 +85,8 @@ class ThresholdReading:
 
     @property
     def really_out(self) -> bool:
-        """The alert saw what the baseline never had, and the series shows it: whatever else is calm, this is real."""
+        """The alert saw what the baseline never had, and the series shows it: whatever else is
+        calm, this is real."""
         return self.shown and self.beyond_baseline and self.share < NORMAL_SHARE
 
 
@@ -88,19 +97,32 @@ def threshold_findings(case: Case) -> list[Finding]:
         return []
     alert = case.alert
     percent, proposed = rounded(100 * reading.share, 2), _proposed(reading)
-    side, unit = ("above" if reading.above else "below"), f" {plain(reading.unit, 12)}" if reading.unit else ""
+    side, unit = (
+        ("above" if reading.above else "below"),
+        f" {plain(reading.unit, 12)}" if reading.unit else "",
+    )
     threshold = rounded(reading.threshold)
-    said = f"{plain(alert.service or '')} {plain(alert.signal or '')} was {side} the alert's threshold of "
+    said = (
+        f"{plain(alert.service or '')} {plain(alert.signal or '')} was {side} the alert's "
+        f"threshold of "
+    )
     said += (
-        f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold lies in its normal range"
+        f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold "
+        f"lies in its normal range"
     )
     change = "Raise" if reading.above else "Lower"
-    fix = f"{change} the threshold to about {number(proposed)}{unit}, which the baseline never reached"
+    fix = (
+        f"{change} the threshold to about {number(proposed)}{unit}, which the baseline never "
+        f"reached"
+    )
     numbers = {"threshold": threshold, "percent_of_baseline": percent, "proposed": proposed}
     if reading.share < MOSTLY and reading.longest_s >= 1:
         minutes = max(1.0, float(np.ceil(reading.longest_s / 60)) + 1)
         numbers["wait_min"] = minutes
-        fix += f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted that long"
+        fix += (
+            f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted "
+            f"that long"
+        )
     return [
         Finding(
             id="",
@@ -111,14 +133,19 @@ def threshold_findings(case: Case) -> list[Finding]:
             sentence=said + ".",
             numbers=numbers,
             evidence=case.evidence_ids("metrics"),
-            series={"table": "metrics", "service": alert.service or "", "signal": alert.signal or ""},
+            series={
+                "table": "metrics",
+                "service": alert.service or "",
+                "signal": alert.signal or "",
+            },
             details={"fix": fix + ".", "runs": reading.runs},
         )
     ]
 
 
 def read_threshold(case: Case) -> ThresholdReading | None:
-    """The reading; None without threshold or baseline, or where the series is a counter or in another unit."""
+    """The reading; None without threshold or baseline, or where the series is a counter or in
+    another unit."""
     threshold = case.alert.threshold
     points = signal_points(case)
     if threshold is None or points is None or not np.isfinite(threshold):
@@ -126,7 +153,11 @@ def read_threshold(case: Case) -> ThresholdReading | None:
     (times, before), (_, now) = points.before, points.now
     if len(before) < MIN_BASELINE_POINTS or not len(now):
         return None
-    observed = case.alert.observed if case.alert.observed is not None and np.isfinite(case.alert.observed) else None
+    observed = (
+        case.alert.observed
+        if case.alert.observed is not None and np.isfinite(case.alert.observed)
+        else None
+    )
     above = fires_above(case.alert)
     shown = _shows(now, observed, threshold, above)
     if not shown and _in_other_unit(now, observed if observed is not None else threshold):
@@ -148,20 +179,28 @@ def read_threshold(case: Case) -> ThresholdReading | None:
 
 
 def fires_above(alert: Alert) -> bool:
-    """Whether the alert fires above its threshold: by what it observed, else by what is bad for such a signal."""
-    if alert.observed is not None and alert.threshold is not None and alert.observed != alert.threshold:
+    """Whether the alert fires above its threshold: by what it observed, else by what is bad for
+    such a signal."""
+    if (
+        alert.observed is not None
+        and alert.threshold is not None
+        and alert.observed != alert.threshold
+    ):
         return alert.observed > alert.threshold
     signal = alert.signal or ""
     return is_bad(classify(signal), "up", headroom=is_headroom(signal))
 
 
 def signal_points(case: Case) -> SignalPoints | None:
-    """The alerting signal's points, the mean where labels split it; None where it is not there or a counter."""
+    """The alerting signal's points, the mean where labels split it; None where it is not there or a
+    counter."""
     alert = case.alert
     if not (alert.service and alert.signal and case.metrics.height):
         return None
     rows = case.metrics.filter(
-        pl.col("service") == alert.service, pl.col("signal") == alert.signal, pl.col("value").abs() <= LARGEST
+        pl.col("service") == alert.service,
+        pl.col("signal") == alert.signal,
+        pl.col("value").abs() <= LARGEST,
     )
     if not rows.height or rows["signal"].str.contains(COUNTER).any():
         return None
@@ -180,20 +219,24 @@ def _columns(rows: pl.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -> bool:
-    """Whether the window's points hold what was observed, within a quarter of it; else whether they cross the
-    threshold, and not by so much that they must be in another unit."""
+    """Whether the window's points hold what was observed, within a quarter of it; else whether they
+    cross the threshold, and not by so much that they must be in another unit."""
     low, high = float(now.min()), float(now.max())
     if observed is not None:
         slack = SHOWN * abs(observed)
         return low - slack <= observed <= high + slack
     crossed = high >= threshold if above else low <= threshold
-    return crossed and not (threshold and abs(float(np.median(now)) / threshold) > SCALES[0] * (1 - SHOWN))
+    return crossed and not (
+        threshold and abs(float(np.median(now)) / threshold) > SCALES[0] * (1 - SHOWN)
+    )
 
 
 def _in_other_unit(now: Floats, wanted: float) -> bool:
     low, high = float(now.min()), float(now.max())
     factors = [*SCALES, *(1 / s for s in SCALES)]
-    return any(low * f * (1 - SHOWN) <= wanted <= high * f * (1 + SHOWN) for f in factors if high > 0)
+    return any(
+        low * f * (1 - SHOWN) <= wanted <= high * f * (1 + SHOWN) for f in factors if high > 0
+    )
 
 
 def _proposed(reading: ThresholdReading) -> float:
@@ -202,10 +245,13 @@ def _proposed(reading: ThresholdReading) -> float:
 
 
 def stretches(times: Floats, beyond: Bools) -> Iterator[float]:
-    """Length (s) of each run of points that are beyond; a point alone counts one usual step. `times` (s) rise."""
+    """Length (s) of each run of points that are beyond; a point alone counts one usual step.
+    `times` (s) rise."""
     if not beyond.any():
         return
     step = float(np.median(np.diff(times))) if len(times) > 1 else 60.0
     edges = np.diff(np.concatenate([[False], beyond, [False]]).astype(np.int8))
-    for first, last in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1, strict=True):
+    for first, last in zip(
+        np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1, strict=True
+    ):
         yield float(times[last] - times[first]) + step

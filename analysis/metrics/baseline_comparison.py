@@ -1,8 +1,10 @@
-"""Every series of a block beside its baseline: centre and noise, the departure, its onset, and how usual it is.
+"""Every series of a block beside its baseline: centre and noise, the departure, its onset, and how
+usual it is.
 
-The baseline and the searched points of a row are one stretch of columns; `cut` is the column at which the baseline
-ends. It lies where the incident window begins, unless the trouble began earlier: then the second half of the baseline
-is searched too, against the first, and the baseline ends at the onset.
+The baseline and the searched points of a row are one stretch of columns; `cut` is the column at
+which the baseline ends. It lies where the incident window begins, unless the trouble began earlier:
+then the second half of the baseline is searched too, against the first, and the baseline ends at
+the onset.
 """
 
 from __future__ import annotations
@@ -31,23 +33,29 @@ from analysis.metrics.shift_statistics import (
 )
 
 BRIEF_POINTS = 2
-"""A departure of at most so few points must go beyond every baseline point: a bursty series has its spikes always."""
+"""A departure of at most so few points must go beyond every baseline point: a bursty series has its
+spikes always."""
 FLAT_FLOOR = 0.1
-"""A flat baseline is given a tenth of the same signal's usual scale on other services, or of its own move."""
+"""A flat baseline is given a tenth of the same signal's usual scale on other services, or of its
+own move."""
 LAST_POINTS = 3
 SUSTAINED = 5
-"""So many departed points, or half of those searched, are more than a burst: alert rules wait five minutes as well."""
+"""So many departed points, or half of those searched, are more than a burst: alert rules wait five
+minutes as well."""
 LOOK_BACK = 2
-"""An onset may lie before the incident window by so many times its points, and at most by half the baseline."""
+"""An onset may lie before the incident window by so many times its points, and at most by half the
+baseline."""
 MIN_SIGMAS = 3.0
-"""An earlier incident in the baseline lies at least so far out, by a scale that it widens itself."""
+"""An earlier incident in the baseline lies at least so far out, by a scale that it widens
+itself."""
 CLEAR_SIGMAS = 4.0
 """How far out an earlier onset's trouble must be: it is found against half a baseline."""
 
 MOST_OF_BASELINE = 0.25
 """An earlier incident may take a quarter of the baseline; what takes more is how the series is."""
 MOSTLY = 0.75
-"""Of the points from an earlier onset to the window so many are out of the noise: a burst that ended is no onset."""
+"""Of the points from an earlier onset to the window so many are out of the noise: a burst that
+ended is no onset."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
 
@@ -56,7 +64,8 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row per series. Levels and scale in the series' unit, or as shortfall where `ceiling` is finite."""
+    """One row per series. Levels and scale in the series' unit, or as shortfall where `ceiling` is
+    finite."""
 
     keys: pl.DataFrame
     ceiling: Floats
@@ -113,7 +122,11 @@ def _compared(block: Block) -> Comparison:
     inside = counted & (columns >= departure.first[:, None]) & (columns <= departure.last[:, None])
     points, searched = inside.sum(axis=1), after.sum(axis=1)
     before = np.where(columns < found.cut[:, None], values, np.nan)
-    within = np.where(departure.up, found.level <= np.nanmax(before, axis=1), found.level >= np.nanmin(before, axis=1))
+    within = np.where(
+        departure.up,
+        found.level <= np.nanmax(before, axis=1),
+        found.level >= np.nanmin(before, axis=1),
+    )
     sizes = (found.level - found.base.centre) / found.scale
     onset = likeliest_onset(found.deviations, sizes, found.cut, departure.last)
     return Comparison(
@@ -125,7 +138,8 @@ def _compared(block: Block) -> Comparison:
         level=found.level,
         end_level=row_medians(block.values, np.maximum(searched - LAST_POINTS, 0), searched - 1),
         sigmas=found.sigmas,
-        relative=np.abs(found.level - found.base.centre) / np.maximum(np.abs(found.level), np.abs(found.base.centre)),
+        relative=np.abs(found.level - found.base.centre)
+        / np.maximum(np.abs(found.level), np.abs(found.base.centre)),
         points=points,
         searched=counted.sum(axis=1),
         baseline_points=found.base.points,
@@ -139,7 +153,8 @@ def _compared(block: Block) -> Comparison:
 
 
 def _quiet_share(found: _Search, block: Block) -> Floats:
-    """How usual the departure is in the baseline; one earlier incident is no habit, and does not hide the next."""
+    """How usual the departure is in the baseline; one earlier incident is no habit, and does not
+    hide the next."""
     width, border = block.values.shape[1], block.before.shape[1]
     columns = np.arange(border)[None, :]
     quiet = np.where(columns < found.cut[:, None], found.deviations[:, :border], np.nan)
@@ -153,7 +168,9 @@ def _days(found: _Search, block: Block, sizes: Floats, departed: Ints, searched:
     first = block.times[:, 0]
     last = np.take_along_axis(block.times, np.maximum(searched - 1, 0)[:, None], axis=1)[:, 0]
     deviations = (block.before - found.base.centre[:, None]) / found.scale[:, None]
-    return same_hours(block.before_times, deviations, (first, last), sizes, np.maximum(departed, 1), searched)
+    return same_hours(
+        block.before_times, deviations, (first, last), sizes, np.maximum(departed, 1), searched
+    )
 
 
 def _length(departure: Departure) -> Ints:
@@ -161,14 +178,17 @@ def _length(departure: Departure) -> Ints:
 
 
 def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
-    """The search from where the incident window begins; from the onset in rows where that clearly lies before it."""
+    """The search from where the incident window begins; from the onset in rows where that clearly
+    lies before it."""
     border = np.full(len(values), block.before.shape[1])
     found = _search(values, block.pooled, border)
     middle = _middle(block)
     early = _search(values, block.pooled, middle)
     columns = np.arange(values.shape[1])[None, :]
     seen = np.isfinite(values) & (columns >= border[:, None])
-    still = early.departure.last >= seen.argmax(axis=1) + np.minimum(SUSTAINED, seen.sum(axis=1)) - 1
+    still = (
+        early.departure.last >= seen.argmax(axis=1) + np.minimum(SUSTAINED, seen.sum(axis=1)) - 1
+    )
     sizes = (early.level - early.base.centre) / early.scale
     onset = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
     length = border - onset.at
@@ -202,9 +222,13 @@ def _middle(block: Block) -> Ints:
 
 
 def _replaced(found: _Search, rows: Ints, again: _Search) -> _Search:
-    base = (_with_rows(getattr(found.base, f.name), rows, getattr(again.base, f.name)) for f in fields(Baseline))
+    base = (
+        _with_rows(getattr(found.base, f.name), rows, getattr(again.base, f.name))
+        for f in fields(Baseline)
+    )
     departure = (
-        _with_rows(getattr(found.departure, f.name), rows, getattr(again.departure, f.name)) for f in fields(Departure)
+        _with_rows(getattr(found.departure, f.name), rows, getattr(again.departure, f.name))
+        for f in fields(Departure)
     )
     return _Search(
         _with_rows(found.cut, rows, again.cut),
@@ -233,7 +257,14 @@ def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     scale = np.where(scale > 0, scale, 1.0)
     deviations = (values - base.centre[:, None]) / scale[:, None]
     departure = find_departures(np.where(columns >= cut[:, None], deviations, np.nan))
-    return _Search(cut, base, scale, deviations, departure, row_medians(values, departure.first, departure.last))
+    return _Search(
+        cut,
+        base,
+        scale,
+        deviations,
+        departure,
+        row_medians(values, departure.first, departure.last),
+    )
 
 
 def _without_one_incident(before: Floats) -> Baseline:
@@ -243,28 +274,45 @@ def _without_one_incident(before: Floats) -> Baseline:
     earlier = find_departures(deviations)
     level = np.abs(row_medians(deviations, earlier.first, earlier.last))
     columns = np.arange(before.shape[1])[None, :]
-    inside = (columns >= earlier.first[:, None]) & (columns <= earlier.last[:, None]) & np.isfinite(before)
+    inside = (
+        (columns >= earlier.first[:, None])
+        & (columns <= earlier.last[:, None])
+        & np.isfinite(before)
+    )
     points = inside.sum(axis=1)
-    rows = np.flatnonzero((points >= SUSTAINED) & (points <= MOST_OF_BASELINE * base.points) & (level >= MIN_SIGMAS))
+    rows = np.flatnonzero(
+        (points >= SUSTAINED) & (points <= MOST_OF_BASELINE * base.points) & (level >= MIN_SIGMAS)
+    )
     if not len(rows):
         return base
     cleaned = describe(np.where(inside[rows], np.nan, before[rows]))
-    return Baseline(*(_with_rows(getattr(base, f.name), rows, getattr(cleaned, f.name)) for f in fields(Baseline)))
+    return Baseline(
+        *(
+            _with_rows(getattr(base, f.name), rows, getattr(cleaned, f.name))
+            for f in fields(Baseline)
+        )
+    )
 
 
 def _uncertainty(values: Floats, times: Ints, cut: Ints, onset: Onset) -> Floats:
-    """Seconds from the onset to the point before the earliest it may be, or to the latest if that is farther.
+    """Seconds from the onset to the point before the earliest it may be, or to the latest if that
+    is farther.
 
-    It happened after the last point that was still normal; a break before the window counts as two usual steps.
+    It happened after the last point that was still normal; a break before the window counts as two
+    usual steps.
     """
     usable = np.isfinite(values)
     at = np.take_along_axis(times, np.maximum(onset.at, 0)[:, None], axis=1)[:, 0]
-    step = np.nanmedian(np.where(usable[:, 1:] & usable[:, :-1], np.diff(times, axis=1), np.nan), axis=1)
+    step = np.nanmedian(
+        np.where(usable[:, 1:] & usable[:, :-1], np.diff(times, axis=1), np.nan), axis=1
+    )
     latest = np.take_along_axis(times, np.maximum(onset.latest, 0)[:, None], axis=1)[:, 0]
     columns = np.arange(values.shape[1])[None, :]
     earlier = usable & (columns < onset.earliest[:, None])
     last = values.shape[1] - 1 - earlier[:, ::-1].argmax(axis=1)
-    previous = np.where(earlier.any(axis=1), np.take_along_axis(times, last[:, None], axis=1)[:, 0], at)
+    previous = np.where(
+        earlier.any(axis=1), np.take_along_axis(times, last[:, None], axis=1)[:, 0], at
+    )
     since = np.where(onset.earliest == cut, np.fmin(at - previous, 2 * step), at - previous)
     seconds: Floats = np.maximum(since, latest - at) / 1e9
     return seconds

@@ -1,8 +1,10 @@
-"""When did it begin: the onset of a departure, its likelihood interval, and onsets that lie inside the baseline.
+"""When did it begin: the onset of a departure, its likelihood interval, and onsets that lie inside
+the baseline.
 
-Rows are series, columns points in time order. For a departure of known size the likeliest onset is where Page's
-cumulative sum of the log-likelihood ratio "normal, then stepped" is largest (Page 1954; Hinkley 1970); the onsets
-whose log-likelihood is within 1.92 of it are the 95 % interval (Wilks 1938).
+Rows are series, columns points in time order. For a departure of known size the likeliest onset is
+where Page's cumulative sum of the log-likelihood ratio "normal, then stepped" is largest (Page
+1954; Hinkley 1970); the onsets whose log-likelihood is within 1.92 of it are the 95 % interval
+(Wilks 1938).
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
 WITHIN = 1.92
 """Half the 95 % quantile of chi-squared with one degree of freedom."""
 STEP = 2 * DRIFT
-"""A larger step is looked for as one of 4 sigmas: what grows has begun when its first points leave the noise."""
+"""A larger step is looked for as one of 4 sigmas: what grows has begun when its first points leave
+the noise."""
 SLIGHT = 2.0
 """It may have begun where a step of 2 sigmas would have."""
 
 
 @dataclass(frozen=True)
 class Onset:
-    """For each row the likeliest first departed column, and the first and last columns it may as well be."""
+    """For each row the likeliest first departed column, and the first and last columns it may as
+    well be."""
 
     at: Ints
     earliest: Ints
@@ -31,9 +35,11 @@ class Onset:
 
 
 def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) -> Onset:
-    """The onset of a step of `size` sigmas that lasts until column `last`, not before column `lowest`.
+    """The onset of a step of `size` sigmas that lasts until column `last`, not before column
+    `lowest`.
 
-    `deviations` are in sigmas, NaN is skipped. Columns are -1 in rows without a departure (`last` < 0).
+    `deviations` are in sigmas, NaN is skipped. Columns are -1 in rows without a departure (`last` <
+    0).
     """
     columns = np.arange(deviations.shape[1])[None, :]
     allowed = np.isfinite(deviations) & (columns >= lowest[:, None]) & (columns <= last[:, None])
@@ -47,7 +53,8 @@ def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) 
 
 
 def _likeliest(deviations: Floats, step: Floats, allowed: Bools) -> tuple[Ints, Bools]:
-    """The column in which a step of that many sigmas most likely began, and all that are nearly as likely."""
+    """The column in which a step of that many sigmas most likely began, and all that are nearly as
+    likely."""
     gain = np.where(allowed, step[:, None] * deviations - step[:, None] ** 2 / 2, 0.0)
     likelihood = np.where(allowed, np.cumsum(gain[:, ::-1], axis=1)[:, ::-1], -np.inf)
     at = likelihood.argmax(axis=1)

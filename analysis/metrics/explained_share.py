@@ -1,7 +1,9 @@
-"""How much of a caller's symptom a callee's symptom can explain, by size: 2 ms more below do not make 200 ms above.
+"""How much of a caller's symptom a callee's symptom can explain, by size: 2 ms more below do not
+make 200 ms above.
 
-Latencies of one signal are compared as they are measured, in their own unit. A call may be made many times per
-request, so a callee's move counts with the number of its requests per request of the caller where both are measured.
+Latencies of one signal are compared as they are measured, in their own unit. A call may be made
+many times per request, so a callee's move counts with the number of its requests per request of the
+caller where both are measured.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from analysis.metrics.signals import SignalClass, classify
 from analysis.vocabulary import Finding
 
 SLACK = 3.0
-"""A third of the caller's move explains it fully: medians of unlike mixes of requests are compared."""
+"""A third of the caller's move explains it fully: medians of unlike mixes of requests are
+compared."""
 MOST_CALLS = 20.0
 """Calls per request that are believed."""
 UNKNOWN_CALLS = 3.0
@@ -37,11 +40,15 @@ class Measured:
     """Requests of a service per point in the incident."""
 
     def calm(self, service: str, kinds: Iterable[SignalClass], findings: Sequence[Finding]) -> bool:
-        """Whether the service has signals of these classes, and none of them left its baseline for the worse."""
+        """Whether the service has signals of these classes, and none of them left its baseline for
+        the worse."""
         wanted = set(kinds)
         if not any((service, kind) in self.classes for kind in wanted):
             return False
-        return not any(f.kind == METRIC_SHIFT and f.details.get("bad") and shift_class(f) in wanted for f in findings)
+        return not any(
+            f.kind == METRIC_SHIFT and f.details.get("bad") and shift_class(f) in wanted
+            for f in findings
+        )
 
 
 def measured(case: Case) -> Measured:
@@ -74,7 +81,11 @@ def slower_by(findings: Iterable[Finding]) -> dict[str, float]:
     """Signal to the rise of a latency, in the signal's own unit; a span's in ms."""
     rises: dict[str, float] = {}
     for f in findings:
-        if f.kind == METRIC_SHIFT and shift_class(f) is SignalClass.LATENCY and f.details.get("direction") == "up":
+        if (
+            f.kind == METRIC_SHIFT
+            and shift_class(f) is SignalClass.LATENCY
+            and f.details.get("direction") == "up"
+        ):
             rises[f.signal or ""] = f.numbers.get("incident", 0.0) - f.numbers.get("baseline", 0.0)
     return rises
 
@@ -82,7 +93,8 @@ def slower_by(findings: Iterable[Finding]) -> dict[str, float]:
 def explained_share(
     callee: Mapping[str, float], caller: Mapping[str, float], calls_per_request: float = 1.0
 ) -> float | None:
-    """In [0, 1]: how much of the caller's rises the callee's can explain; None where no signal is common to both."""
+    """In [0, 1]: how much of the caller's rises the callee's can explain; None where no signal is
+    common to both."""
     common = [signal for signal in callee if caller.get(signal, 0.0) > 0]
     if not common:
         return None
@@ -90,6 +102,7 @@ def explained_share(
 
 
 def calls_per_request(callee: str, caller: str, known: Measured) -> float:
-    """How often the callee is called for each request of the caller: at least once, and not beyond what is believed."""
+    """How often the callee is called for each request of the caller: at least once, and not beyond
+    what is believed."""
     above, below = known.requests.get(caller), known.requests.get(callee)
     return min(MOST_CALLS, max(1.0, below / above)) if above and below else UNKNOWN_CALLS

@@ -1,7 +1,9 @@
-"""The signals of GPUs and their links: one name and one unit each, whatever exporter they came from.
+"""The signals of GPUs and their links: one name and one unit each, whatever exporter they came
+from.
 
-Which vendor's metric is which signal stands in `connectors.gpu_metrics`. In the table `metrics` a row's labels say
-whose it is: host, gpu (its number on the host), mig, uuid, model, pod, namespace, container, device, port, xid.
+Which vendor's metric is which signal stands in `connectors.gpu_metrics`. In the table `metrics` a
+row's labels say whose it is: host, gpu (its number on the host), mig, uuid, model, pod, namespace,
+container, device, port, xid.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 SignalKind = Literal["gauge", "counter", "bitmask", "code", "flag"]
-"""A gauge's level counts; of a counter its steps up; a code is the number of the last error; a flag is 0 or 1."""
+"""A gauge's level counts; of a counter its steps up; a code is the number of the last error; a flag
+is 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,11 @@ XID, XID_EVENTS = "gpu_xid", "gpu_xid_events"
 ECC_DBE, ECC_SBE = "gpu_ecc_dbe", "gpu_ecc_sbe"
 ROW_REMAP_PENDING, ROW_REMAP_FAILURE = "gpu_row_remap_pending", "gpu_row_remap_failure"
 ROWS_REMAPPED = "gpu_rows_remapped_uncorrectable"
-NVLINK_ERRORS, NVLINK_CRC, PCIE_REPLAYS = "gpu_nvlink_errors", "gpu_nvlink_crc_errors", "gpu_pcie_replays"
+NVLINK_ERRORS, NVLINK_CRC, PCIE_REPLAYS = (
+    "gpu_nvlink_errors",
+    "gpu_nvlink_crc_errors",
+    "gpu_pcie_replays",
+)
 TEMPERATURE, MEMORY_TEMPERATURE = "gpu_temperature_c", "gpu_memory_temperature_c"
 SLOWDOWN_TEMPERATURE = "gpu_slowdown_temperature_c"
 POWER, UTILIZATION, SM_ACTIVE = "gpu_power_w", "gpu_utilization_percent", "gpu_sm_active"
@@ -63,7 +70,8 @@ SIGNALS: Mapping[str, GpuSignal] = {
     IB_RECEIVE_ERRORS: GpuSignal("counter", "errors"),
     CARRIER_DOWN: GpuSignal("counter", "times"),
 }
-"""By name. Rows of these signals are judged GPU by GPU and against other GPUs, not as series by themselves."""
+"""By name. Rows of these signals are judged GPU by GPU and against other GPUs, not as series by
+themselves."""
 OF_A_GPU = tuple(name for name in SIGNALS if name.startswith("gpu_"))
 OF_A_HOST = tuple(name for name in SIGNALS if name not in OF_A_GPU)
 
@@ -78,15 +86,19 @@ CLOCK_EVENTS: Mapping[int, str] = {
     0x80: "power brake",
     0x100: "display clocks",
 }
-"""What the bits of the clock-event reasons mean (DCGM, dcgm_fields.h: DCGM_CLOCKS_EVENT_REASON_*; NVML's the same)."""
+"""What the bits of the clock-event reasons mean (DCGM, dcgm_fields.h: DCGM_CLOCKS_EVENT_REASON_*;
+NVML's the same)."""
 HARMFUL_EVENTS = 0x8 | 0x20 | 0x40 | 0x80
-"""The bits that DCGM's diagnostics fail on (nvvs, DcgmRecorder::CheckForClocksEvent). A power cap is how GPUs under
-full load run; sync boost says that another GPU of the group is the slow one."""
+"""The bits that DCGM's diagnostics fail on (nvvs, DcgmRecorder::CheckForClocksEvent). A power cap
+is how GPUs under full load run; sync boost says that another GPU of the group is the slow one."""
 THERMAL_EVENTS, POWER_BRAKE = 0x20 | 0x40, 0x80
 BLANK = float(0x7FFFFFF0)
-"""DCGM's values from here on stand for "no value" (dcgm_structs.h: DCGM_INT32_BLANK; INT64 and FP64 lie above)."""
+"""DCGM's values from here on stand for "no value" (dcgm_structs.h: DCGM_INT32_BLANK; INT64 and FP64
+lie above)."""
 
 
 def clock_events(bits: int) -> tuple[str, ...]:
     """The names of the bits that are set, the idle and clock-setting ones left out."""
-    return tuple(name for bit, name in CLOCK_EVENTS.items() if bits & bit and bit not in (0x1, 0x2, 0x100))
+    return tuple(
+        name for bit, name in CLOCK_EVENTS.items() if bits & bit and bit not in (0x1, 0x2, 0x100)
+    )

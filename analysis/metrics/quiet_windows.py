@@ -1,8 +1,10 @@
-"""Is it coincidence? The same departure test over windows of the same length in which nothing was wrong.
+"""Is it coincidence? The same departure test over windows of the same length in which nothing was
+wrong.
 
-A baseline is cut into all its windows of the incident's length. A departure that is as large in many of them is what
-the series always does: bursts, heavy tails, a batch job. The share of such windows is an empirical p-value
-(Davison and Hinkley 1997, ch. 4), free of any assumption about the noise.
+A baseline is cut into all its windows of the incident's length. A departure that is as large in
+many of them is what the series always does: bursts, heavy tails, a batch job. The share of such
+windows is an empirical p-value (Davison and Hinkley 1997, ch. 4), free of any assumption about the
+noise.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ import numpy as np
 from analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
 
 HALF_AS_LARGE = 0.5
-"""A quiet window with a departure half as large speaks half as much: the largest of few windows is no bound."""
+"""A quiet window with a departure half as large speaks half as much: the largest of few windows is
+no bound."""
 
 
-def quiet_share(deviations: Floats, width: int, score: Floats, up: Bools, forgiven: Bools) -> Floats:
-    """For each row the share of its windows of `width` columns with a departure as large as `score`, that way.
+def quiet_share(
+    deviations: Floats, width: int, score: Floats, up: Bools, forgiven: Bools
+) -> Floats:
+    """For each row the share of its windows of `width` columns with a departure as large as
+    `score`, that way.
 
-    `deviations` is the baseline in sigmas, NaN where there is no point; windows half as bad count half.
+    `deviations` is the baseline in sigmas, NaN where there is no point; windows half as bad count
+    half.
     """
     signed = np.where(up[:, None], deviations, -deviations)
     steps = np.where(np.isfinite(signed), np.clip(signed, -CLIP, CLIP) - DRIFT, 0.0)
@@ -32,7 +39,8 @@ def quiet_share(deviations: Floats, width: int, score: Floats, up: Bools, forgiv
 
 
 def _flagged(flagged: Bools, forgiven: Bools) -> Ints:
-    """How many windows are flagged in each row, without the longest run of them where one episode is forgiven."""
+    """How many windows are flagged in each row, without the longest run of them where one episode
+    is forgiven."""
     counts: Ints = np.cumsum(flagged, axis=1)
     runs: Ints = counts - np.maximum.accumulate(np.where(flagged, 0, counts), axis=1)
     left: Ints = counts[:, -1] - np.where(forgiven, runs.max(axis=1), 0)
@@ -40,9 +48,11 @@ def _flagged(flagged: Bools, forgiven: Bools) -> Ints:
 
 
 def _largest_in_windows(steps: Floats, width: int) -> Floats:
-    """The largest excursion that ends within each window of `width` columns, by the window's last column.
+    """The largest excursion that ends within each window of `width` columns, by the window's last
+    column.
 
-    It begins at most a window before its end, so that a window in the wake of a burst may count it once more.
+    It begins at most a window before its end, so that a window in the wake of a burst may count it
+    once more.
     """
     sums = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
     heights = (sums + _sliding_max(-sums, width + 1))[:, 1:]
@@ -51,7 +61,9 @@ def _largest_in_windows(steps: Floats, width: int) -> Floats:
 
 def _filled_windows(usable: Bools, width: int) -> Bools:
     """Windows at least half of which are points, by their last column."""
-    counts = np.cumsum(np.concatenate([np.zeros((len(usable), 1), dtype=np.int64), usable], axis=1), axis=1)
+    counts = np.cumsum(
+        np.concatenate([np.zeros((len(usable), 1), dtype=np.int64), usable], axis=1), axis=1
+    )
     filled: Bools = counts[:, width:] - counts[:, :-width] >= max(1, width // 2)
     return filled
 

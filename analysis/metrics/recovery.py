@@ -1,4 +1,5 @@
-"""Has the alerting signal left its baseline at all, is it back there at the end of the window, and since when?"""
+"""Has the alerting signal left its baseline at all, is it back there at the end of the window, and
+since when?"""
 
 from __future__ import annotations
 
@@ -23,21 +24,24 @@ KIND = "signal_recovered"
 PERSISTS = 0.4
 """A symptom at least this strong that is still there means the incident is not over."""
 LEFT = 0.1
-"""A weaker move of the alerting signal is one that its baseline makes as well: it has not left it."""
+"""A weaker move of the alerting signal is one that its baseline makes as well: it has not left
+it."""
 HALF_WAY = 0.5
 """A point is still out when it lies nearer to the incident's level than to the baseline's."""
 
 
 @dataclass(frozen=True)
 class AlertState:
-    """`known`: the alerting signal has points in baseline and incident. The findings are those about it."""
+    """`known`: the alerting signal has points in baseline and incident. The findings are those
+    about it."""
 
     known: bool
     findings: tuple[Finding, ...]
     persisting: tuple[Finding, ...]
     recovered_symptoms: tuple[Finding, ...]
     usual: frozenset[str] = frozenset()
-    """Ids of findings whose moves the baseline makes all the time: they are no sign of an incident."""
+    """Ids of findings whose moves the baseline makes all the time: they are no sign of an
+    incident."""
 
     @property
     def never_left(self) -> bool:
@@ -46,9 +50,12 @@ class AlertState:
 
     @property
     def recovered(self) -> bool:
-        """The alerting signal, or without one every clear symptom, is back to its baseline, and nothing persists."""
+        """The alerting signal, or without one every clear symptom, is back to its baseline, and
+        nothing persists."""
         about = self.findings or self.recovered_symptoms
-        return bool(about) and all(f.details.get("recovered") for f in about) and not self.persisting
+        return (
+            bool(about) and all(f.details.get("recovered") for f in about) and not self.persisting
+        )
 
 
 def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
@@ -56,7 +63,9 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     usual = frozenset(usual_moves(case, findings))
     metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad")]
     metric = [f for f in metric if (f.id or f.sentence) not in usual]
-    about = tuple(f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal)
+    about = tuple(
+        f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal
+    )
     about = tuple(f for f in about if f.strength >= LEFT)
     symptoms = [f for f in metric if shift_class(f) in SYMPTOMS and f.strength >= PERSISTS]
     return AlertState(
@@ -69,11 +78,15 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
 
 
 def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
-    """When the alerting signal, or without one the clearest symptom, came back and how long it had been away."""
+    """When the alerting signal, or without one the clearest symptom, came back and how long it had
+    been away."""
     state = alert_state(case, findings)
     if not state.recovered:
         return []
-    about = max(state.findings or state.recovered_symptoms, key=lambda f: (f.strength, f.subject, f.signal or ""))
+    about = max(
+        state.findings or state.recovered_symptoms,
+        key=lambda f: (f.strength, f.subject, f.signal or ""),
+    )
     back = recovered_at(case, about)
     if about.onset is None or back is None or back <= about.onset:
         return []
@@ -97,12 +110,15 @@ def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def recovered_at(case: Case, finding: Finding) -> datetime | None:
-    """The first point after the last one that was out; None where the series is still out, or not there."""
+    """The first point after the last one that was out; None where the series is still out, or not
+    there."""
     before, during = finding.numbers.get("baseline"), finding.numbers.get("incident")
     if before is None or during is None or finding.onset is None:
         return None
     rows = case.metrics.filter(
-        pl.col("service") == finding.subject, pl.col("signal") == finding.signal, pl.col("value").is_finite()
+        pl.col("service") == finding.subject,
+        pl.col("signal") == finding.signal,
+        pl.col("value").is_finite(),
     )
     rows = rows.filter(metric_windows(case).in_search("time"), pl.col("time") >= finding.onset)
     rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
@@ -120,10 +136,13 @@ def _known(case: Case) -> bool:
         return False
     windows = metric_windows(case)
     points = case.metrics.filter(
-        pl.col("service") == alert.service, pl.col("signal") == alert.signal, pl.col("value").is_finite()
+        pl.col("service") == alert.service,
+        pl.col("signal") == alert.signal,
+        pl.col("value").is_finite(),
     )
     counts = points.select(
-        windows.in_baseline("time").sum().alias("before"), windows.in_search("time").sum().alias("now")
+        windows.in_baseline("time").sum().alias("before"),
+        windows.in_search("time").sum().alias("now"),
     )
     before, now = counts.row(0)
     return bool(before >= MIN_BASELINE_POINTS and now >= 1)

@@ -1,8 +1,8 @@
 """Does this happen at this hour on other days as well: a nightly batch job, a morning's load.
 
-The searched window is laid over the same hours of each earlier day that the baseline holds. A day is alike when as
-many of its points as departed now lie at least half as far out, that way, from the baseline or from the two hours
-before them on that day.
+The searched window is laid over the same hours of each earlier day that the baseline holds. A day
+is alike when as many of its points as departed now lie at least half as far out, that way, from the
+baseline or from the two hours before them on that day.
 """
 
 from __future__ import annotations
@@ -25,25 +25,32 @@ ALIKE = 0.5
 
 @dataclass(frozen=True)
 class Days:
-    """For each row how many earlier days have points at this hour, and on how many of them it was alike."""
+    """For each row how many earlier days have points at this hour, and on how many of them it was
+    alike."""
 
     known: Ints
     alike: Ints
 
     @property
     def chance(self) -> Floats:
-        """How likely it is to happen without an incident, by what the days show; none known, none alike: 0."""
+        """How likely it is to happen without an incident, by what the days show; none known, none
+        alike: 0."""
         share: Floats = self.alike / (self.known + 1)
         return share
 
 
 def same_hours(
-    times: Ints, deviations: Floats, window: tuple[Ints, Ints], size: Floats, departed: Ints, searched: Ints
+    times: Ints,
+    deviations: Floats,
+    window: tuple[Ints, Ints],
+    size: Floats,
+    departed: Ints,
+    searched: Ints,
 ) -> Days:
     """Compare a departure of `size` sigmas with the same hours of the days before.
 
-    `times` (ns) and `deviations` (sigmas, NaN for no point) are the baseline's, `window` the first and last time that
-    was searched (ns, per row), `departed` and `searched` count points.
+    `times` (ns) and `deviations` (sigmas, NaN for no point) are the baseline's, `window` the first
+    and last time that was searched (ns, per row), `departed` and `searched` count points.
     """
     known, alike = np.zeros((2, len(times)), dtype=np.int64)
     usable = np.isfinite(deviations)
@@ -55,7 +62,9 @@ def same_hours(
             continue
         at, values = times[:, columns], np.where(usable[:, columns], signed[:, columns], np.nan)
         inside = np.where((at >= start[:, None]) & (at <= end[:, None]), values, np.nan)
-        before = np.where((at >= start[:, None] - BEFORE_NS) & (at < start[:, None]), values, np.nan)
+        before = np.where(
+            (at >= start[:, None] - BEFORE_NS) & (at < start[:, None]), values, np.nan
+        )
         enough = np.isfinite(inside).sum(axis=1) >= np.maximum(1, ENOUGH * searched)
         known += enough
         alike += enough & (_move(inside, before, departed) >= ALIKE * np.abs(size))
@@ -69,11 +78,14 @@ def _columns(times: Ints, usable: Bools, start: Ints, end: Ints) -> slice | None
 
 
 def _move(inside: Floats, before: Floats, departed: Ints) -> Floats:
-    """The median of the `departed` points farthest out, from the baseline's centre or from that day's own level."""
+    """The median of the `departed` points farthest out, from the baseline's centre or from that
+    day's own level."""
     farthest = -np.sort(-inside, axis=1)
     counts = np.minimum(departed, np.isfinite(inside).sum(axis=1))
     level = row_medians(farthest, np.zeros(len(inside), dtype=np.int64), counts - 1)
-    own = row_medians(before, np.zeros(len(before), dtype=np.int64), np.full(len(before), before.shape[1]))
+    own = row_medians(
+        before, np.zeros(len(before), dtype=np.int64), np.full(len(before), before.shape[1])
+    )
     own = np.where(np.isfinite(before).sum(axis=1) >= MIN_BEFORE, own, 0.0)
     move: Floats = np.nan_to_num(np.maximum(level, level - own), nan=-np.inf)
     return move

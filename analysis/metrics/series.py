@@ -1,7 +1,9 @@
-"""The metrics of a case as matrices: series of similar length as rows, counters as rates, availability as shortfall.
+"""The metrics of a case as matrices: series of similar length as rows, counters as rates,
+availability as shortfall.
 
-A row holds one (service, signal, unit, labels). Its baseline ends at the right edge of its matrix and its searched
-points begin at the left edge of theirs, so that both side by side are one stretch of time; NaN is "no point".
+A row holds one (service, signal, unit, labels). Its baseline ends at the right edge of its matrix
+and its searched points begin at the left edge of theirs, so that both side by side are one stretch
+of time; NaN is "no point".
 """
 
 from __future__ import annotations
@@ -23,16 +25,19 @@ LARGEST = 1e300
 """Values beyond this, and those that are not numbers, are no measurements."""
 COUNTER = r"(?i)_(total|count|sum)$"
 RISES = 0.9
-"""A counter by its name and by this share of its baseline's steps; a gauge with such a name falls as often."""
+"""A counter by its name and by this share of its baseline's steps; a gauge with such a name falls
+as often."""
 PER_SECOND = "per second"
 
 
 @dataclass(frozen=True)
 class Block:
-    """Series of similar length as rows: keys, and times (ns) and values of the baseline and of what is searched.
+    """Series of similar length as rows: keys, and times (ns) and values of the baseline and of what
+    is searched.
 
-    Where `ceiling` is finite the values are the shortfall from it: an availability of 99 % is read as 1 % failing.
-    `pooled` is the signal's usual scale on other services; baseline points before `recent_ns` are of earlier days.
+    Where `ceiling` is finite the values are the shortfall from it: an availability of 99 % is read
+    as 1 % failing. `pooled` is the signal's usual scale on other services; baseline points before
+    `recent_ns` are of earlier days.
     """
 
     keys: pl.DataFrame
@@ -46,13 +51,17 @@ class Block:
 
 
 def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
-    """Series in blocks of one power of two in both lengths: padding costs little, and windows are of like length."""
+    """Series in blocks of one power of two in both lengths: padding costs little, and windows are
+    of like length."""
     series = _prepared(metrics, windows).filter(
         pl.col("before").list.len() >= MIN_BASELINE_POINTS, pl.col("values").list.len() >= 1
     )
     if not series.height:
         return
-    sizes = [pl.col(c).list.len().log(2).ceil().cast(pl.Int32).alias(f"{c}_size") for c in ("before", "values")]
+    sizes = [
+        pl.col(c).list.len().log(2).ceil().cast(pl.Int32).alias(f"{c}_size")
+        for c in ("before", "values")
+    ]
     by = ["before_size", "values_size"]
     series = series.with_columns(sizes).sort(*by, "service", "signal", "labels", "unit")
     scales = _usual_scales(series)
@@ -73,9 +82,12 @@ def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
 
 def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     rows = metrics.filter(pl.col("value").abs() <= LARGEST, pl.col("service").is_not_null())
-    rows = rows.filter(~pl.col("signal").is_in(list(GPU_SIGNALS)))  # `gpu_health` compares these GPU by GPU
+    rows = rows.filter(
+        ~pl.col("signal").is_in(list(GPU_SIGNALS))
+    )  # `gpu_health` compares these GPU by GPU
     rows = rows.with_columns(
-        windows.in_baseline("time").alias("is_baseline"), windows.in_search("time").alias("is_search")
+        windows.in_baseline("time").alias("is_baseline"),
+        windows.in_search("time").alias("is_search"),
     ).filter(pl.col("is_baseline") | pl.col("is_search"))
     keys = ["service", "signal", "unit", "labels"]
     rows = as_rates(
@@ -93,9 +105,11 @@ def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
 
 
 def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Steadily rising counters as their increase per second; an interval with a restart from zero is left out.
+    """Steadily rising counters as their increase per second; an interval with a restart from zero
+    is left out.
 
-    A counter that mostly stands still (restarts, rare errors) keeps its level: its steps are the events.
+    A counter that mostly stands still (restarts, rare errors) keeps its level: its steps are the
+    events.
     """
     named = pl.col("signal").str.contains(COUNTER)
     counters = rows.filter(named).sort([*keys, "time"])
@@ -125,7 +139,8 @@ def _ceilings(signals: pl.Series, before: Floats) -> Floats:
 
 
 def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
-    """Median standard deviation of each signal's baselines over the services where it is not flat."""
+    """Median standard deviation of each signal's baselines over the services where it is not
+    flat."""
     spread = series.select("signal", pl.col("before").list.std().alias("s")).filter(
         pl.col("s").is_finite() & (pl.col("s") > 0)
     )

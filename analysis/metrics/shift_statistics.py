@@ -1,8 +1,10 @@
-"""Robust statistics of many short series at once: centre, scale, and the segment that left the baseline.
+"""Robust statistics of many short series at once: centre, scale, and the segment that left the
+baseline.
 
-Rows of a matrix are series, columns are points in time order, NaN is "no point". Everything is O(points log points).
-Centre and scale are median and MAD (x 1.4826, Leys et al. 2013). The departure is the largest excursion of a
-one-sided CUSUM (Page 1954) of clipped deviations, upward and downward.
+Rows of a matrix are series, columns are points in time order, NaN is "no point". Everything is
+O(points log points). Centre and scale are median and MAD (x 1.4826, Leys et al. 2013). The
+departure is the largest excursion of a one-sided CUSUM (Page 1954) of clipped deviations, upward
+and downward.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ Bools = NDArray[np.bool_]
 
 MAD_TO_SIGMA = 1.4826
 RELATIVE_FLOOR = 0.02
-"""A series is taken to be noisy by at least 2 % of its centre: counters and rounded values have a MAD of zero."""
+"""A series is taken to be noisy by at least 2 % of its centre: counters and rounded values have a
+MAD of zero."""
 RANGE_FLOOR = 0.25
-"""And by a quarter of its 5-95 % range, so that a bursty baseline widens the scale of a mostly flat one."""
+"""And by a quarter of its 5-95 % range, so that a bursty baseline widens the scale of a mostly flat
+one."""
 DRIFT = 2.0
 """Deviations below this many sigmas do not count toward a departure."""
 CLIP = 12.0
-"""One wild point counts at most this many sigmas, so that a spike cannot outweigh a sustained move."""
+"""One wild point counts at most this many sigmas, so that a spike cannot outweigh a sustained
+move."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Departure:
-    """For each row the column where its largest excursion begins and ends (inclusive), -1 where there is none."""
+    """For each row the column where its largest excursion begins and ends (inclusive), -1 where
+    there is none."""
 
     first: Ints
     last: Ints
@@ -91,7 +97,9 @@ def _excursion(steps: Floats) -> Departure:
     at_lowest = np.where(sums == lowest, np.arange(columns + 1)[None, :], 0)
     first = np.maximum.accumulate(at_lowest, axis=1)[np.arange(rows), last]
     none = score <= 0
-    return Departure(np.where(none, -1, first), np.where(none, -1, last), np.where(none, 0.0, score), ~none)
+    return Departure(
+        np.where(none, -1, first), np.where(none, -1, last), np.where(none, 0.0, score), ~none
+    )
 
 
 def _quantile(ordered: Floats, points: Ints, share: float) -> Floats:

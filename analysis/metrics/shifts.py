@@ -1,7 +1,7 @@
 """Which metric series left their baseline, when, by how much, and how far out of their own noise.
 
-Each (service, signal) is compared with its baseline by `baseline_comparison`; series are processed as matrices of
-similar length, so the cost is a few numpy passes however many series there are.
+Each (service, signal) is compared with its baseline by `baseline_comparison`; series are processed
+as matrices of similar length, so the cost is a few numpy passes however many series there are.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ MIN_SIGMAS = 3.0
 MIN_RELATIVE = 0.05
 """A move smaller than 3 sigmas or 5 % of the level is not reported."""
 USUAL = 0.05
-"""A departure as large as in this share of the quiet windows keeps half its strength: the usual level of a test."""
+"""A departure as large as in this share of the quiet windows keeps half its strength: the usual
+level of a test."""
 RECOVERED_SHARE = 0.25
-"""Back to baseline: the last points are within a quarter of the move, or within 3 sigmas, of the baseline."""
+"""Back to baseline: the last points are within a quarter of the move, or within 3 sigmas, of the
+baseline."""
 BRIEF = {1: 0.6, 2: 0.85}
 """What one or two departed points weigh, beside three or more."""
 SPIKE = {1: 0.25, 2: 0.5}
 """The same for a spike: one or two points of many, and back at once."""
 SPIKE_SHARE = 0.1
 MIN_DAYS = 2
-"""What was alike on more than half of the days before, and at least two are known, is called usual."""
+"""What was alike on more than half of the days before, and at least two are known, is called
+usual."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def metric_shifts(case: Case) -> list[Finding]:
-    """One finding per (service, signal) that left its baseline; the strongest when labels split a signal."""
+    """One finding per (service, signal) that left its baseline; the strongest when labels split a
+    signal."""
     if not case.metrics.height:
         return []
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
@@ -54,17 +58,23 @@ def metric_shifts(case: Case) -> list[Finding]:
     return [found[key] for key in sorted(found)]
 
 
-def _shifts_of(compared: Comparison, alerting: tuple[str | None, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    reported = compared.departed & (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
+def _shifts_of(
+    compared: Comparison, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
+) -> Iterator[Finding]:
+    reported = (
+        compared.departed & (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
+    )
     for row in np.flatnonzero(reported & ~compared.seen_before):
         yield _finding(compared, int(row), alerting, evidence)
 
 
 def _strength(compared: Comparison, row: int, *, vouched: bool) -> float:
-    """In [0, 1]: out of the noise, of a size that matters, held by several points, against a known baseline.
+    """In [0, 1]: out of the noise, of a size that matters, held by several points, against a known
+    baseline.
 
-    A spike of the signal that alerts is `vouched` for by the alert. What many quiet windows show as well is divided by
-    1 + its share of them / `USUAL`; what earlier days show at this hour is multiplied by the chance that it is new.
+    A spike of the signal that alerts is `vouched` for by the alert. What many quiet windows show as
+    well is divided by 1 + its share of them / `USUAL`; what earlier days show at this hour is
+    multiplied by the chance that it is new.
     """
     noise = 1.0 - np.exp(-float(compared.sigmas[row]) / 5.0)
     relative = float(compared.relative[row])
@@ -78,7 +88,9 @@ def _strength(compared: Comparison, row: int, *, vouched: bool) -> float:
     return float(np.clip(noise * size * support * known * new / usual, 0.0, 1.0))
 
 
-def _finding(compared: Comparison, row: int, alerting: tuple[str | None, ...], evidence: tuple[str, ...]) -> Finding:
+def _finding(
+    compared: Comparison, row: int, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
+) -> Finding:
     service, signal, unit, _ = compared.keys.row(row)
     sizes = float(compared.centre[row]), float(compared.level[row])
     ceiling = float(compared.ceiling[row])
@@ -134,7 +146,9 @@ def _said(
     numbers = {"baseline": rounded(before), "incident": rounded(after)}
     verb = "rose" if direction == "up" else "fell"
     suffix = f" {plain(unit, 12)}" if unit else ""
-    text = f"{plain(service)} {plain(signal)} {verb} from {number(before)} to {number(after)}{suffix}"
+    text = (
+        f"{plain(service)} {plain(signal)} {verb} from {number(before)} to {number(after)}{suffix}"
+    )
     if ratio is not None and ratio >= 1.05:
         numbers["ratio"] = rounded(ratio, 3)
         text += f" ({number(ratio, 3)}x)"

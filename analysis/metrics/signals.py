@@ -1,6 +1,8 @@
-"""What a signal measures, told from its name: the names of metrics differ between vendors, their words do not.
+"""What a signal measures, told from its name: the names of metrics differ between vendors, their
+words do not.
 
-The words are those of the Prometheus naming guide, the OpenTelemetry semantic conventions and CloudWatch.
+The words are those of the Prometheus naming guide, the OpenTelemetry semantic conventions and
+CloudWatch.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class SignalClass(StrEnum):
     OTHER = "other"
 
 
-SYMPTOMS = frozenset({SignalClass.LATENCY, SignalClass.ERRORS, SignalClass.AVAILABILITY, SignalClass.RESTARTS})
+SYMPTOMS = frozenset(
+    {SignalClass.LATENCY, SignalClass.ERRORS, SignalClass.AVAILABILITY, SignalClass.RESTARTS}
+)
 """What a caller feels; these travel from callee to caller."""
 RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 """What a service runs out of by itself."""
@@ -36,16 +40,24 @@ RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 _WORDS = (
     (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested|learning_rate|lr)(_|$)"),
     (SignalClass.RESTARTS, r"restart|oom|crash|evict"),
-    (SignalClass.ERRORS, r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|dropped|unhealthy"),
+    (
+        SignalClass.ERRORS,
+        r"err|5xx|4xx|40[0-9]|50[0-9]|fail|exception|timeout|reject|throttle_ratio|dropped"
+        r"|unhealthy",
+    ),
     (SignalClass.AVAILABILITY, r"availab|success|ready|uptime|healthy|apdex"),
     (SignalClass.QUEUE, r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight"),
-    (SignalClass.LATENCY, r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d"),
+    (
+        SignalClass.LATENCY,
+        r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d",
+    ),
     (SignalClass.CPU, r"cpu|throttl|load_?(avg|1|5)"),
     (SignalClass.MEMORY, r"mem|heap|rss|swap|working_set"),
     (SignalClass.NETWORK, r"net|rx|tx|packet|retrans|bandwidth"),
     (
         SignalClass.TRAFFIC,
-        r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations|calls",
+        r"request|rps|qps|workload|traffic|throughput|per_(sec|second|min|minute)$|invocations"
+        r"|calls",
     ),
     (SignalClass.DISK, r"disk|sysread|syswrite|iops|fs_|filesystem|volume"),
     (SignalClass.LOSS, r"(^|_)(loss|perplexity)$"),
@@ -67,7 +79,8 @@ def classify(signal: str) -> SignalClass:
 
 @lru_cache(maxsize=4096)
 def is_headroom(signal: str) -> bool:
-    """Whether the signal counts what is left of a resource, so that a fall is the bad move: free memory, idle CPU."""
+    """Whether the signal counts what is left of a resource, so that a fall is the bad move: free
+    memory, idle CPU."""
     return bool(_HEADROOM.search(_words(signal)))
 
 
@@ -81,6 +94,11 @@ def is_bad(kind: SignalClass, direction: str, *, headroom: bool = False) -> bool
         return direction == "down"
     if kind is SignalClass.AVAILABILITY:
         return direction == "down"
-    if kind in SYMPTOMS or kind in (SignalClass.QUEUE, SignalClass.CPU, SignalClass.DISK, SignalClass.LOSS):
+    if kind in SYMPTOMS or kind in (
+        SignalClass.QUEUE,
+        SignalClass.CPU,
+        SignalClass.DISK,
+        SignalClass.LOSS,
+    ):
         return direction == "up"
     return kind is not SignalClass.LIMIT

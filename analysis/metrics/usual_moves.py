@@ -1,7 +1,9 @@
-"""Moves that a series makes all the time: as far and as long as in the incident, several times in the baseline.
+"""Moves that a series makes all the time: as far and as long as in the incident, several times in
+the baseline.
 
-What happens every half hour is no incident, however far it stands out of the median's noise: the moves of the baseline
-are counted, and expected in a window of the incident's length as often as they came before.
+What happens every half hour is no incident, however far it stands out of the median's noise: the
+moves of the baseline are counted, and expected in a window of the incident's length as often as
+they came before.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.vocabulary import Finding
 
 HALF_WAY = 0.5
-"""A move reaches as far when it passes half the way from the baseline's level to the incident's, and lasts as long from
-half of the incident's time on."""
+"""A move reaches as far when it passes half the way from the baseline's level to the incident's,
+and lasts as long from half of the incident's time on."""
 LEAST_TIMES = 2
 PER_WINDOW = 0.5
 """Expected at least every other time that one looks at a window of the incident's length."""
 CLEAR = 0.3
-"""Strength from which a symptom is clear: below it, noise that stands out by chance is as likely."""
+"""Strength from which a symptom is clear: below it, noise that stands out by chance is as
+likely."""
 MOST = 100
 """Findings that are compared, the strongest first."""
 
@@ -43,7 +46,11 @@ class UsualMove:
 
 def usual_moves(case: Case, findings: Sequence[Finding]) -> dict[str, UsualMove]:
     """By the id of a bad metric finding; one without an id by its sentence."""
-    wanted = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad") and f.strength >= CLEAR]
+    wanted = [
+        f
+        for f in findings
+        if f.kind == METRIC_SHIFT and f.details.get("bad") and f.strength >= CLEAR
+    ]
     wanted = [f for f in wanted if f.signal and not re.search(COUNTER, f.signal)]
     wanted = sorted(wanted, key=lambda f: (-f.strength, f.sentence))[:MOST]
     points = _points(case, {(f.subject, f.signal or "") for f in wanted})
@@ -65,15 +72,27 @@ def _points(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str]
     if not wanted:
         return {}
     windows = metric_windows(case)
-    keys = pl.DataFrame(sorted(wanted), schema={"service": pl.String, "signal": pl.String}, orient="row")
-    rows = case.metrics.filter(pl.col("value").abs() <= LARGEST).join(keys, on=["service", "signal"], how="semi")
-    rows = rows.with_columns(windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before"))
+    keys = pl.DataFrame(
+        sorted(wanted), schema={"service": pl.String, "signal": pl.String}, orient="row"
+    )
+    rows = case.metrics.filter(pl.col("value").abs() <= LARGEST).join(
+        keys, on=["service", "signal"], how="semi"
+    )
+    rows = rows.with_columns(
+        windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before")
+    )
     rows = rows.filter(pl.col("now") | pl.col("before"))
-    rows = rows.group_by("service", "signal", "now", "time").agg(pl.col("value").mean()).sort("time")
+    rows = (
+        rows.group_by("service", "signal", "now", "time").agg(pl.col("value").mean()).sort("time")
+    )
     rows = rows.with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
     found: dict[tuple[str, str], Series] = {}
     for (service, signal), own in rows.partition_by("service", "signal", as_dict=True).items():
-        times, values, now = own["seconds"].to_numpy(), own["value"].to_numpy(), own["now"].to_numpy()
+        times, values, now = (
+            own["seconds"].to_numpy(),
+            own["value"].to_numpy(),
+            own["now"].to_numpy(),
+        )
         found[str(service), str(signal)] = ((times[~now], values[~now]), (times[now], values[now]))
     return found
 

@@ -1,7 +1,8 @@
 """How sure the answer is: the chance that the first cause is right, learned from graded answers.
 
-A logistic model of a few facts about the ranking, fitted by `benchmarks/confidence_calibration.py` on labelled cases,
-whole and with part of their evidence taken away, so that it has seen wrong answers too. Later causes share the rest.
+A logistic model of a few facts about the ranking, fitted by `benchmarks/confidence_calibration.py`
+on labelled cases, whole and with part of their evidence taken away, so that it has seen wrong
+answers too. Later causes share the rest.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ LOWEST, HIGHEST = 0.05, 0.95
 GAP_IN_METRICS = 0.5
 """Never more than this when the metrics, which would confirm or refute, could not be had."""
 SYMPTOMS_ONLY, SYMPTOMS_GONE = 0.6, 0.35
-"""Nor than this when only the alerting service's own symptoms were seen, still there or gone: the cause may be out of
-sight (own)."""
+"""Nor than this when only the alerting service's own symptoms were seen, still there or gone: the
+cause may be out of sight (own)."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,18 @@ class Standing:
 
 
 INTERCEPT, LEAD, SHARE, VICTIMS = -0.62, 2.66, 1.58, 1.83
-"""Of the logistic model. The score itself is left out: its level differs between systems, its lead carries over."""
+"""Of the logistic model. The score itself is left out: its level differs between systems, its lead
+carries over."""
 
 
 def confidence_of(standing: Standing, *, metrics_missing: bool = False) -> float:
     """The chance in [0.05, 0.95] that the first cause is the right one."""
-    logit = INTERCEPT + LEAD * standing.lead + SHARE * standing.share + VICTIMS * math.log1p(standing.victims)
+    logit = (
+        INTERCEPT
+        + LEAD * standing.lead
+        + SHARE * standing.share
+        + VICTIMS * math.log1p(standing.victims)
+    )
     chance = min(HIGHEST, max(LOWEST, 1.0 / (1.0 + math.exp(-logit))))
     if standing.symptoms_only:
         chance = min(chance, SYMPTOMS_GONE if standing.gone else SYMPTOMS_ONLY)
@@ -49,7 +56,8 @@ def confidence_of(standing: Standing, *, metrics_missing: bool = False) -> float
 
 
 def confidences(scores: Sequence[float], first: float) -> list[float]:
-    """Of all causes in order: the first as given, the others share what is left of 1 by their scores."""
+    """Of all causes in order: the first as given, the others share what is left of 1 by their
+    scores."""
     others = sum(scores[1:])
     shares = [first]
     for score in scores[1:]:

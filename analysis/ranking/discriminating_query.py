@@ -1,7 +1,9 @@
-"""The one next question that would separate the first two causes, and what each of them predicts as its answer.
+"""The one next question that would separate the first two causes, and what each of them predicts as
+its answer.
 
-A kind of cause predicts something in each kind of evidence (`PREDICTIONS`): where both predict, and differently, asking
-for that evidence tells them apart. Preferred is what is not there yet and what a configured connector can give.
+A kind of cause predicts something in each kind of evidence (`PREDICTIONS`): where both predict, and
+differently, asking for that evidence tells them apart. Preferred is what is not there yet and what
+a configured connector can give.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from analysis.wording.phrases import plain
 
 SURE = 0.75
 CLEAR_LEAD = 0.3
-"""From this confidence of the first cause on, or at this lead over the second, no further question is proposed."""
+"""From this confidence of the first cause on, or at this lead over the second, no further question
+is proposed."""
 AROUND = timedelta(minutes=10)
 """The question's window: so long before and after the onset of what is told apart."""
 USEFUL = 0.2
@@ -30,29 +33,52 @@ ALIKE = 0.8
 """Both causes predict the same, each of itself: then both have to be looked at."""
 MAX_HOPS = 3
 NOT_THERE, ONE_SIDE = 1.0, 0.6
-"""What asking brings where nothing of it was collected, and where only the baseline or only the incident was; where
-both are there, nothing new."""
+"""What asking brings where nothing of it was collected, and where only the baseline or only the
+incident was; where both are there, nothing new."""
 
 CONNECTORS: Mapping[EvidenceKind, frozenset[str]] = {
-    "metrics": frozenset({"prometheus", "datadog", "aws", "azure_monitor", "loki", "sentry", "wandb", "recorded"}),
-    "logs": frozenset({"loki", "datadog", "aws", "azure_monitor", "kubernetes", "sentry", "recorded"}),
+    "metrics": frozenset(
+        {"prometheus", "datadog", "aws", "azure_monitor", "loki", "sentry", "wandb", "recorded"}
+    ),
+    "logs": frozenset(
+        {"loki", "datadog", "aws", "azure_monitor", "kubernetes", "sentry", "recorded"}
+    ),
     "spans": frozenset({"tempo", "jaeger", "datadog", "aws", "azure_monitor", "recorded"}),
     "changes": frozenset(
-        {"github", "gitlab", "grafana", "datadog", "aws", "azure_monitor", "kubernetes", "pagerduty", "sentry", "slack"}
+        {
+            "github",
+            "gitlab",
+            "grafana",
+            "datadog",
+            "aws",
+            "azure_monitor",
+            "kubernetes",
+            "pagerduty",
+            "sentry",
+            "slack",
+        }
         | {"wandb", "recorded"}
     ),
     "traces": frozenset({"traces", "recorded"}),
 }
 """Which connectors give which kind; each connector says so itself, and a test compares."""
 
-TELLS: Mapping[EvidenceKind, float] = {"spans": 1.0, "traces": 1.0, "metrics": 0.9, "logs": 0.8, "changes": 0.6}
-"""How well a kind of evidence separates causes: spans say where time goes and who fails, changes what coincides."""
+TELLS: Mapping[EvidenceKind, float] = {
+    "spans": 1.0,
+    "traces": 1.0,
+    "metrics": 0.9,
+    "logs": 0.8,
+    "changes": 0.6,
+}
+"""How well a kind of evidence separates causes: spans say where time goes and who fails, changes
+what coincides."""
 
 PREDICTIONS: Mapping[EvidenceKind, Mapping[str, str]] = {
     "spans": {
         "slow_code": "its own time rises in the operation that became slow",
         "resource_saturation": "its own time rises in all of its operations",
-        "network": "its own time stays, and only the gap between its callers' spans and its own rises",
+        "network": "its own time stays, and only the gap between its callers' spans and its own "
+        "rises",
         "errors": "its own spans fail while those of what it calls succeed",
         "code_error": "its own spans fail while those of what it calls succeed",
         "code_path": "calls or operations of it that came before are missing",
@@ -89,21 +115,27 @@ PREDICTIONS: Mapping[EvidenceKind, Mapping[str, str]] = {
     },
     "changes": {},
     "traces": {
-        "straggler": "it comes last to the collectives, and one phase of its steps is longer than the others'",
+        "straggler": "it comes last to the collectives, and one phase of its steps is longer than "
+        "the others'",
         "dataloader_stall": "all ranks wait for data at the start of their steps",
         "communication": "all ranks come to the collectives together and spend their time inside",
         "slow_kernels": "the same kernels take longer on it than on the others",
         "gpu_idle": "the device waits for the host between kernels",
     },
 }
-"""What the evidence shows if the cause, "it", is of that kind. Sources: the USE method (Gregg) for resources, call gaps
-and own time as in docs/how-it-decides.md, and the rules of the trace doctor for training."""
+"""What the evidence shows if the cause, "it", is of that kind. Sources: the USE method (Gregg) for
+resources, call gaps and own time as in docs/how-it-decides.md, and the rules of the trace doctor
+for training."""
 CHANGED = "a change lies shortly before the onset"
 BY_CALL = {
     "errors": ("fails in its own code", "fails only where its call to {callee} fails"),
-    "latency": ("spends the added time in its own code", "spends the added time waiting for {callee}"),
+    "latency": (
+        "spends the added time in its own code",
+        "spends the added time waiting for {callee}",
+    ),
 }
-"""Of two causes one calls the other: what the caller's spans show if it is the cause, and if the callee is."""
+"""Of two causes one calls the other: what the caller's spans show if it is the cause, and if the
+callee is."""
 BY_SIGNAL = {
     SignalClass.LATENCY: "latency",
     SignalClass.ERRORS: "errors",
@@ -132,7 +164,8 @@ NEEDED = {
 
 @dataclass(frozen=True)
 class _Option:
-    """One question that could be asked: of which service, what each cause predicts, and what it is worth."""
+    """One question that could be asked: of which service, what each cause predicts, and what it is
+    worth."""
 
     kind: EvidenceKind
     service: str
@@ -144,14 +177,20 @@ class _Option:
 def next_query(
     case: Case, causes: Sequence[Cause], findings: Sequence[Finding], topology: Topology
 ) -> NextQuery | None:
-    """The question; None without a second cause, where the first is clear, or where nothing would separate them."""
+    """The question; None without a second cause, where the first is clear, or where nothing would
+    separate them."""
     if len(causes) < 2:
         return None
     first, second = causes[0], causes[1]
     if first.confidence >= SURE or first.confidence - second.confidence >= CLEAR_LEAD:
         return None
     have = _Collected(case)
-    options = [o for kind in TELLS if have.obtainable(kind) for o in _options(kind, first, second, topology, have)]
+    options = [
+        o
+        for kind in TELLS
+        if have.obtainable(kind)
+        for o in _options(kind, first, second, topology, have)
+    ]
     best = max(options, key=lambda o: (round(o.worth, 6), o.kind, o.service), default=None)
     if best is None or best.worth < USEFUL:
         return None
@@ -181,12 +220,15 @@ def _options(
     for cause in (first, second):
         new = have.novelty(kind, cause.subject, _kind_of(cause))
         yield _Option(
-            kind, cause.subject, f"{plain(first.subject, 60)}: {a}", f"{plain(second.subject, 60)}: {b}",
+            kind, cause.subject, f"{plain(first.subject, 60)}: {a}",
+            f"{plain(second.subject, 60)}: {b}",
             TELLS[kind] * new * sameness,
         )  # fmt: skip
 
 
-def _by_call(first: Cause, second: Cause, topology: Topology, have: _Collected) -> Iterator[_Option]:
+def _by_call(
+    first: Cause, second: Cause, topology: Topology, have: _Collected
+) -> Iterator[_Option]:
     """One calls the other: the caller's own spans tell where its time goes, or where it fails."""
     for caller, callee in ((first, second), (second, first)):
         if not 1 <= topology.downstream(caller.subject).get(callee.subject, 0) <= MAX_HOPS:
@@ -202,7 +244,8 @@ def _by_call(first: Cause, second: Cause, topology: Topology, have: _Collected) 
 
 
 def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Option]:
-    """A change of the one and none of the other speaks for the one; asked where no changes were collected at all."""
+    """A change of the one and none of the other speaks for the one; asked where no changes were
+    collected at all."""
     if first.change or second.change:
         return
     for cause in (first, second):
@@ -212,7 +255,8 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
 
 
 def _kind_of(cause: Cause) -> str:
-    """The kind whose predictions hold. A change, and what has no name, is told by the signal that it moved."""
+    """The kind whose predictions hold. A change, and what has no name, is told by the signal that
+    it moved."""
     if cause.kind in TRAINING_CAUSES or any(cause.kind in kinds for kinds in PREDICTIONS.values()):
         return cause.kind
     return BY_SIGNAL.get(classify(cause.signal or ""), "")
@@ -244,13 +288,25 @@ class _Collected:
         rows = table.filter(pl.col("service") == service)
         if kind == "metrics" and rows.height:
             wanted = NEEDED.get(cause, SYMPTOMS)
-            rows = rows.filter(pl.col("signal").is_in([s for s in rows["signal"].unique() if classify(s) in wanted]))
+            rows = rows.filter(
+                pl.col("signal").is_in(
+                    [s for s in rows["signal"].unique() if classify(s) in wanted]
+                )
+            )
         if not rows.height:
             return NOT_THERE
         windows_of = {"metrics": metric_windows, "logs": log_windows, "spans": span_windows}[kind]
         windows, time = windows_of(case), "start" if kind == "spans" else "time"
-        sides = rows.select(windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")).row(0)
-        return 0.0 if all(sides) and kind not in self._gaps else ONE_SIDE if not all(sides) else ONE_SIDE / 2
+        sides = rows.select(
+            windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")
+        ).row(0)
+        return (
+            0.0
+            if all(sides) and kind not in self._gaps
+            else ONE_SIDE
+            if not all(sides)
+            else ONE_SIDE / 2
+        )
 
 
 def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> Window:
@@ -258,15 +314,23 @@ def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) ->
     cited = {i for c in causes for i in c.findings}
     onsets: list[datetime] = [c.onset for c in causes if c.onset is not None]
     onsets = onsets or [f.onset for f in findings if f.id in cited and f.onset is not None]
-    onset = min(onsets, default=max(case.alert.started_at, case.scope.incident.start)).replace(second=0, microsecond=0)
+    onset = min(onsets, default=max(case.alert.started_at, case.scope.incident.start)).replace(
+        second=0, microsecond=0
+    )
     return Window(start=onset - AROUND, end=onset + AROUND)
 
 
 def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     times = f"{window.start:%H:%M}-{window.end:%H:%M} UTC"
     one, other = plain(first.subject, 60), plain(second.subject, 60)
-    if_one, if_other = option.first.removeprefix(f"{one}: "), option.second.removeprefix(f"{other}: ")
+    if_one, if_other = (
+        option.first.removeprefix(f"{one}: "),
+        option.second.removeprefix(f"{other}: "),
+    )
     if if_one == if_other:
-        return f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one of which {if_one}."
+        return (
+            f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one "
+            f"of which {if_one}."
+        )
     asked = f"Ask for {ASKED[option.kind]} of {plain(option.service, 60)}, {times}"
     return f"{asked}: if {one} is the cause, {if_one}; if {other} is, {if_other}."

@@ -1,7 +1,8 @@
 """How fast a failing share of requests uses up an error budget.
 
-Burn rate as in the Google SRE Workbook, chapter 5, "Alerting on SLOs": the error rate divided by what the objective
-allows; at a rate of 1 the budget lasts exactly the SLO's period. No objective is assumed: it must stand in the alert.
+Burn rate as in the Google SRE Workbook, chapter 5, "Alerting on SLOs": the error rate divided by
+what the objective allows; at a rate of 1 the budget lasts exactly the SLO's period. No objective is
+assumed: it must stand in the alert.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from analysis.vocabulary import Alert
 from analysis.wording.phrases import number, rounded
 
 OBJECTIVE_LABELS = ("slo_objective", "slo_target", "objective", "slo")
-"""Labels whose value may be the objective. Of many tools (Sloth, Pyrra) `slo` is a name: then it is no number."""
+"""Labels whose value may be the objective. Of many tools (Sloth, Pyrra) `slo` is a name: then it is
+no number."""
 PERIOD_DAYS = 30.0
 """The workbook's period; an alert may say another one in `slo_period` or `slo_window`, as `28d`."""
 PERIOD_LABELS = ("slo_period", "slo_window")
@@ -24,7 +26,8 @@ LEAST_BURN = 1.0
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """`objective` as a share; at `burn_rate` times too fast the whole budget of `days` lasts `hours`."""
+    """`objective` as a share; at `burn_rate` times too fast the whole budget of `days` lasts
+    `hours`."""
 
     objective: float
     burn_rate: float
@@ -36,7 +39,9 @@ class ErrorBudget:
         """Half a sentence, its numbers as in `numbers`."""
         n = self.numbers
         objective, days = number(n["objective_percent"], 6), number(n["budget_days"])
-        said = f"the error budget of {objective} % burns {number(n['burn_rate'], 2)} times too fast: "
+        said = (
+            f"the error budget of {objective} % burns {number(n['burn_rate'], 2)} times too fast: "
+        )
         return said + f"{days} days of it last about {number(n['budget_hours'], 2)} h"
 
     @property
@@ -51,7 +56,8 @@ class ErrorBudget:
 
 
 def error_budget(alert: Alert, failing_share: float) -> ErrorBudget | None:
-    """The budget at this share of failing requests; None without an objective, or where it lasts its period."""
+    """The budget at this share of failing requests; None without an objective, or where it lasts
+    its period."""
     objective = objective_of(alert.labels)
     if objective is None or not 0 < failing_share <= 1:
         return None

@@ -1,8 +1,9 @@
 """Earlier causes, tested again on this case: does it show the same trouble in the same place?
 
-Memory decides nothing: what it leads to is computed after verdict, causes and confidence, and speaks for nobody.
-An earlier cause holds again when a finding of this case shows its main trouble in its subject; it does not show when
-the data that would show it is there, and no such finding is; otherwise it cannot be tested.
+Memory decides nothing: what it leads to is computed after verdict, causes and confidence, and
+speaks for nobody. An earlier cause holds again when a finding of this case shows its main trouble
+in its subject; it does not show when the data that would show it is there, and no such finding is;
+otherwise it cannot be tested.
 """
 
 from __future__ import annotations
@@ -53,16 +54,20 @@ TABLES = {
     "log_flow": ("logs",),
     "known_failure": ("logs",),
 }
-"""Tables that would show a kind of trouble; metrics show the others, a job's traces those of training."""
+"""Tables that would show a kind of trouble; metrics show the others, a job's traces those of
+training."""
 
 CHANGES = {"config": "config change", "flag": "flag change", "scale": "change of scale"}
 
-Outcome = Literal["holds again", "does not show", "cannot be tested", "marked wrong", "named no cause"]
+Outcome = Literal[
+    "holds again", "does not show", "cannot be tested", "marked wrong", "named no cause"
+]
 
 
 @dataclass(frozen=True)
 class Tested:
-    """An earlier investigation's first cause against this case; `shown` are the findings in which it shows again."""
+    """An earlier investigation's first cause against this case; `shown` are the findings in which
+    it shows again."""
 
     recalled: Recalled
     outcome: Outcome
@@ -81,7 +86,8 @@ class Tested:
 
 
 def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
-    """The first causes of a diagnosis in the form in which they can be tested again; none where none was found."""
+    """The first causes of a diagnosis in the form in which they can be tested again; none where
+    none was found."""
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return ()
     known = {f.id: f for f in diagnosis.findings}
@@ -89,22 +95,29 @@ def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
         cited = [known[i] for i in cause.findings if i in known]
         troubles = [trouble_of(f) for f in cited if f.subject == cause.subject]
-        blamed = next((f for f in cited if cause.change and f.details.get("change") == cause.change), None)
+        blamed = next(
+            (f for f in cited if cause.change and f.details.get("change") == cause.change), None
+        )
         found.append(
             EarlierCause(
                 subject=cause.subject,
                 kind=cause.kind,
                 troubles=tuple(dict.fromkeys(t for t in troubles if t))[:MAX_TROUBLES],
                 change=cause.change,
-                change_kind=str(blamed.details.get("change_kind") or "") or None if blamed else None,
+                change_kind=str(blamed.details.get("change_kind") or "") or None
+                if blamed
+                else None,
                 summary=cause.summary,
             )
         )
     return tuple(found)
 
 
-def memory_findings(case: Case, findings: Sequence[Finding], confidence: float) -> tuple[Finding, ...]:
-    """What memory adds to a case that has been concluded: at most two lines of earlier causes, one of the record.
+def memory_findings(
+    case: Case, findings: Sequence[Finding], confidence: float
+) -> tuple[Finding, ...]:
+    """What memory adds to a case that has been concluded: at most two lines of earlier causes, one
+    of the record.
 
     `findings` are all of the case, numbered; ids go on where theirs end.
     """
@@ -112,7 +125,10 @@ def memory_findings(case: Case, findings: Sequence[Finding], confidence: float) 
     tested = _worth_telling([_test(r, case, findings) for r in earlier.recalled[:MAX_RECALLED]])
     said = [_finding(t, tested, earlier) for t in _said(tested)]
     record = _record(earlier, confidence)
-    return tuple(f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate([*said, *record], start=len(findings) + 1))
+    return tuple(
+        f.model_copy(update={"id": f"F{n}"})
+        for n, f in enumerate([*said, *record], start=len(findings) + 1)
+    )
 
 
 def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested:
@@ -125,15 +141,22 @@ def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested
     shown = [f for f in findings if f.subject == cause.subject and f.strength >= CLEAR]
     main = next((f for f in shown if trouble_of(f) == cause.troubles[0]), None)
     if main is not None:
-        changed = (f for f in shown if f.kind == NEAR and f.details.get("change_kind") == cause.change_kind)
+        changed = (
+            f for f in shown if f.kind == NEAR and f.details.get("change_kind") == cause.change_kind
+        )
         change = next(changed, None) if cause.change_kind else None
         return Tested(recalled, "holds again", (main, change) if change else (main,))
     lack = _lack(cause, case)
-    return Tested(recalled, "cannot be tested", lack=lack) if lack else Tested(recalled, "does not show")
+    return (
+        Tested(recalled, "cannot be tested", lack=lack)
+        if lack
+        else Tested(recalled, "does not show")
+    )
 
 
 def _worth_telling(tested: Sequence[Tested]) -> list[Tested]:
-    """Of the same alert all; of the same service or like words only what shows again. The newest three."""
+    """Of the same alert all; of the same service or like words only what shows again. The newest
+    three."""
     told = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
     order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
     told.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
@@ -174,7 +197,8 @@ def _row(tested: Tested) -> dict[str, Any]:
         "alert": plain(tested.earlier.title),
         "recalled for": tested.recalled.why.replace("_", " "),
         "cause": _cause_words(cause) if cause else "none",
-        "outcome": tested.outcome + (f" in {', '.join(f.id for f in tested.shown)}" if tested.shown else ""),
+        "outcome": tested.outcome
+        + (f" in {', '.join(f.id for f in tested.shown)}" if tested.shown else ""),
     }
 
 
@@ -191,14 +215,22 @@ def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str,
         return f"Before, on {day}: ", numbers
     count = seen.times + 1
     ordinal = ORDINALS[count - 2] if count - 2 < len(ORDINALS) else f"{count}{_suffix(count)}"
-    return f"{ordinal} time in {seen.days} days; last on {day}: ", {"count": count, "days": seen.days, **numbers}
+    return f"{ordinal} time in {seen.days} days; last on {day}: ", {
+        "count": count,
+        "days": seen.days,
+        **numbers,
+    }
 
 
 def _told(tested: Tested) -> str:
     cause = tested.cause
     if tested.outcome == "marked wrong":
         judged = tested.earlier.judged
-        true = f'; the cause was "{_unquoted(judged.cause)}"' if judged and judged.cause.strip() else ""
+        true = (
+            f'; the cause was "{_unquoted(judged.cause)}"'
+            if judged and judged.cause.strip()
+            else ""
+        )
         return f"the answer was marked wrong{true}"
     if tested.outcome == "named no cause" or cause is None:
         nothing_wrong = tested.earlier.verdict == Verdict.NO_ACTIVE_INCIDENT
@@ -208,7 +240,11 @@ def _told(tested: Tested) -> str:
         return f"{said}; that does not show this time"
     if tested.outcome == "cannot be tested":
         return f"{said}; that cannot be tested this time, {tested.lack}"
-    which = "the same" if any(f.details.get("change") == cause.change for f in tested.shown[1:]) else "another"
+    which = (
+        "the same"
+        if any(f.details.get("change") == cause.change for f in tested.shown[1:])
+        else "another"
+    )
     again = f", with {which} {_change_words(cause)}" if len(tested.shown) > 1 else ""
     return f"{said}; that shows again{again}"
 
@@ -217,7 +253,9 @@ def _cause_words(cause: EarlierCause) -> str:
     """The cause without numbers: `payment runs out of a resource, near a deploy`."""
     trouble = cause.troubles[0] if cause.troubles else cause.kind
     phrase = phrase_of(trouble).split(",")[0]
-    return f"{plain(cause.subject)} {phrase}" + (f", near a {_change_words(cause)}" if cause.change_kind else "")
+    return f"{plain(cause.subject)} {phrase}" + (
+        f", near a {_change_words(cause)}" if cause.change_kind else ""
+    )
 
 
 def _change_words(cause: EarlierCause) -> str:
@@ -251,7 +289,10 @@ def _holds(case: Case, name: str, subject: str) -> bool:
     if name not in tables:
         return False
     table, windows, time = tables[name]
-    return table.height > 0 and table.filter((pl.col("service") == subject) & windows.in_search(time)).height > 0
+    return (
+        table.height > 0
+        and table.filter((pl.col("service") == subject) & windows.in_search(time)).height > 0
+    )
 
 
 def _record(earlier: Earlier, confidence: float) -> list[Finding]:
@@ -266,7 +307,8 @@ def _record(earlier: Earlier, confidence: float) -> list[Finding]:
             kind=RECORD,
             subject="earlier investigations",
             strength=STRENGTH,
-            sentence=f"Of {known.of} answers at this confidence that people judged, {known.right} were right.",
+            sentence=f"Of {known.of} answers at this confidence that people judged, {known.right} "
+            f"were right.",
             numbers={"judged": known.of, "right": known.right},
             details={"from": level / 10, "below": (level + 1) / 10},
         )

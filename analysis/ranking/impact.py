@@ -1,8 +1,10 @@
-"""Who and what is affected, since when: the user-facing symptom first, then how much, then how far it reaches.
+"""Who and what is affected, since when: the user-facing symptom first, then how much, then how far
+it reaches.
 
-Said from findings and the case's own numbers alone; an estimate is called "about". The order of the parts is that of
-what an engineer decides by: what users feel, how many requests fail, what training loses, how far it reaches, how fast
-an error budget goes. Parts that do not fit into two lines are left out of the sentence and stay in `numbers`.
+Said from findings and the case's own numbers alone; an estimate is called "about". The order of the
+parts is that of what an engineer decides by: what users feel, how many requests fail, what training
+loses, how far it reaches, how fast an error budget goes. Parts that do not fit into two lines are
+left out of the sentence and stay in `numbers`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from analysis.suspects.explanations import rank_names, trouble_of
 from analysis.vocabulary import Cause, Finding, Impact
 from analysis.wording.phrases import counted, number, plain, rounded
 
-FELT = frozenset({"latency", "errors", "availability", "restarts", "span_errors", "log_errors", "network"})
+FELT = frozenset(
+    {"latency", "errors", "availability", "restarts", "span_errors", "log_errors", "network"}
+)
 """Kinds of trouble that somebody outside the service feels."""
 SYMPTOM = frozenset({"latency", "errors", "availability", "span_errors"})
 NAMED = 4
@@ -45,7 +49,8 @@ class _Part:
 def assess_impact(
     case: Case, findings: Sequence[Finding], topology: Topology, *, causes: Sequence[Cause] = ()
 ) -> Impact:
-    """The impact. With `causes` (the likeliest first) it tells how far the first one reaches to its callers."""
+    """The impact. With `causes` (the likeliest first) it tells how far the first one reaches to its
+    callers."""
     felt = [f for f in findings if trouble_of(f) in FELT and f.strength >= CLEAR]
     usual = usual_moves(case, felt)
     felt = [f for f in felt if f.id not in usual]
@@ -53,7 +58,11 @@ def assess_impact(
     if not felt:
         return _on_nobody(findings, training)
     ranks = rank_names(findings)
-    above = topology.upstream(causes[0].subject) if causes and causes[0].subject in topology.services else {}
+    above = (
+        topology.upstream(causes[0].subject)
+        if causes and causes[0].subject in topology.services
+        else {}
+    )
     lead = min(felt, key=lambda f: _order(case, f, topology, above))
     affected = {f.subject for f in felt if f.subject == lead.subject or f.subject not in ranks}
     services = _reached(affected, lead, topology, causes)
@@ -67,7 +76,10 @@ def assess_impact(
 
 
 def _impact(
-    parts: Sequence[_Part], since: datetime | None, services: Sequence[str] = (), findings: Sequence[str] = ()
+    parts: Sequence[_Part],
+    since: datetime | None,
+    services: Sequence[str] = (),
+    findings: Sequence[str] = (),
 ) -> Impact:
     sentence, numbers = "", dict[str, float]()
     for part in parts:
@@ -77,7 +89,11 @@ def _impact(
     cited = dict.fromkeys([*(parts[0].findings if parts else ()), *findings])
     cited |= dict.fromkeys(i for part in parts for i in part.findings)
     return Impact(
-        sentence=sentence + ".", since=since, services=tuple(services), numbers=numbers, findings=tuple(cited)
+        sentence=sentence + ".",
+        since=since,
+        services=tuple(services),
+        numbers=numbers,
+        findings=tuple(cited),
     )
 
 
@@ -91,12 +107,17 @@ def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> 
     if not why:
         return Impact(sentence=NOBODY + ".")
     told = min(why, key=lambda f: (-f.strength, f.kind, f.id))
-    return _impact([_Part(f"{NOBODY}: {told.sentence.rstrip('.')}", told.numbers, (told.id,))], None)
+    return _impact(
+        [_Part(f"{NOBODY}: {told.sentence.rstrip('.')}", told.numbers, (told.id,))], None
+    )
 
 
-def _reached(affected: set[str], lead: Finding, topology: Topology, causes: Sequence[Cause]) -> list[str]:
-    """The affected services that calls connect with the first cause or with what is felt, upward and downward (what a
-    caller sends on may be broken), and those of which no calls are known. The rest stays among the findings."""
+def _reached(
+    affected: set[str], lead: Finding, topology: Topology, causes: Sequence[Cause]
+) -> list[str]:
+    """The affected services that calls connect with the first cause or with what is felt, upward
+    and downward (what a caller sends on may be broken), and those of which no calls are known. The
+    rest stays among the findings."""
     if not causes or causes[0].subject not in topology.services:
         return sorted(affected)
     centres = (causes[0].subject, lead.subject)
@@ -105,7 +126,9 @@ def _reached(affected: set[str], lead: Finding, topology: Topology, causes: Sequ
 
 
 def _since(felt: Sequence[Finding], lead: Finding) -> datetime | None:
-    return min((f.onset for f in felt if f.onset and f.strength >= 0.5 * lead.strength), default=None)
+    return min(
+        (f.onset for f in felt if f.onset and f.strength >= 0.5 * lead.strength), default=None
+    )
 
 
 def _came_back(findings: Sequence[Finding], lead: Finding) -> Iterator[_Part]:
@@ -119,7 +142,11 @@ def _came_back(findings: Sequence[Finding], lead: Finding) -> Iterator[_Part]:
 
 def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Part]:
     """Requests and users failing, and what that does to an error budget."""
-    found = failing_requests(case, lead.subject, since or case.alert.started_at) if _is_symptom(lead) else None
+    found = (
+        failing_requests(case, lead.subject, since or case.alert.started_at)
+        if _is_symptom(lead)
+        else None
+    )
     if found is None:
         return
     percent = rounded(100 * found.share, 2)
@@ -127,7 +154,10 @@ def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Par
     text = f"about {number(percent, 2)} % of its requests failed since the onset"
     if found.failed is not None and round(found.failed) >= 1:
         numbers["failed_requests"] = rounded(float(round(found.failed)), 3)
-        text = f"about {number(numbers['failed_requests'], 3)} requests failed since the onset ({number(percent, 2)} %)"
+        text = (
+            f"about {number(numbers['failed_requests'], 3)} requests failed since the onset "
+            f"({number(percent, 2)} %)"
+        )
     if found.users is not None:
         numbers["users"] = float(found.users)
         text += f", {counted(found.users, 'user')} named in error lines"
@@ -142,8 +172,11 @@ def _of_training(training: TrainingImpact) -> _Part:
     return _Part(training.sentence, training.numbers, (training.finding.id,))
 
 
-def _reach(cited: Sequence[Finding], topology: Topology, causes: Sequence[Cause]) -> Iterator[_Part]:
-    """How many of the first cause's callers show symptoms, else how many other services; the first by name."""
+def _reach(
+    cited: Sequence[Finding], topology: Topology, causes: Sequence[Cause]
+) -> Iterator[_Part]:
+    """How many of the first cause's callers show symptoms, else how many other services; the first
+    by name."""
     others = [f.subject for f in cited[1:]]
     numbers = {"other_services": float(len(others))} if others else {}
     culprit = causes[0].subject if causes else ""
@@ -151,27 +184,42 @@ def _reach(cited: Sequence[Finding], topology: Topology, causes: Sequence[Cause]
     hit = [c for c in callers if c in {f.subject for f in cited}]
     if len(callers) > 1 and hit:
         numbers |= {"affected_callers": float(len(hit)), "callers": float(len(callers))}
-        share = f"{len(hit)} of {len(callers)}" if len(hit) < len(callers) else "both" if len(hit) == 2 else "all"
+        share = (
+            f"{len(hit)} of {len(callers)}"
+            if len(hit) < len(callers)
+            else "both"
+            if len(hit) == 2
+            else "all"
+        )
         verb = "shows" if len(hit) == 1 else "show"
         text = f"{share} services that call {plain(culprit, 60)} {verb} symptoms ({_names(hit)})"
         yield _Part(text, numbers)
     elif others:
         verb = "shows" if len(others) == 1 else "show"
-        yield _Part(f"{counted(len(others), 'other service')} {verb} symptoms ({_names(others)})", numbers)
+        yield _Part(
+            f"{counted(len(others), 'other service')} {verb} symptoms ({_names(others)})", numbers
+        )
 
 
 def _names(services: Sequence[str]) -> str:
-    return ", ".join(plain(s, 60) for s in services[:NAMED]) + (", …" if len(services) > NAMED else "")
+    return ", ".join(plain(s, 60) for s in services[:NAMED]) + (
+        ", …" if len(services) > NAMED else ""
+    )
 
 
-def _order(case: Case, finding: Finding, topology: Topology, above: Mapping[str, int]) -> tuple[object, ...]:
-    """What is told first: the alerting signal, the alerting service, the entry above the first cause (a service that
-    nobody calls), what else is above it, other entries, the rest; symptoms of the alert's kind first."""
+def _order(
+    case: Case, finding: Finding, topology: Topology, above: Mapping[str, int]
+) -> tuple[object, ...]:
+    """What is told first: the alerting signal, the alerting service, the entry above the first
+    cause (a service that nobody calls), what else is above it, other entries, the rest; symptoms of
+    the alert's kind first."""
     alert, subject = case.alert, finding.subject
     entry = bool(topology.callees(subject)) and not topology.callers(subject)
     places = (entry and subject in above, subject in above, entry)
     own = 0 if subject != alert.service else 2 if finding.signal == alert.signal else 1
-    alike = alert.signal is not None and finding.details.get("class") == classify(alert.signal).value
+    alike = (
+        alert.signal is not None and finding.details.get("class") == classify(alert.signal).value
+    )
     place = next((n for n, holds in enumerate(places) if holds), len(places))
     return -own, not _is_symptom(finding), place, not alike, -finding.strength, finding.id
 

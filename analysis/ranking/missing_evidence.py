@@ -1,4 +1,5 @@
-"""What would have to be known for an answer: what could change it, what tells most first, and what to do about it."""
+"""What would have to be known for an answer: what could change it, what tells most first, and what
+to do about it."""
 
 from __future__ import annotations
 
@@ -27,11 +28,12 @@ TELLS = {
     "alert": 0.3,
     "traces": 0.2,
 }
-"""How much one kind of evidence tells about a cause: the order of what carries the recorded faults (a training job's
-traces tell as much as its metrics)."""
+"""How much one kind of evidence tells about a cause: the order of what carries the recorded faults
+(a training job's traces tell as much as its metrics)."""
 TRACES_OF_A_JOB = 1.0
 KNOWN_BY_OTHERS = 0.25
-"""A gap in a kind that another source gave matters a quarter, unless it is about the alerting service or a suspect."""
+"""A gap in a kind that another source gave matters a quarter, unless it is about the alerting
+service or a suspect."""
 MATTERS = 0.3
 HOW_TO_GET = {
     "metrics": "metrics of the affected services over the incident and a baseline before it",
@@ -43,8 +45,14 @@ ADVICE = (
         r"permi|denied|forbidden|unauthori[sz]ed|credential|\b40[13]\b|not allowed",
         "Give {source} the right to read them",
     ),
-    (r"limit|budget|too (many|much|large)|bytes|throttl|\b429\b", "Ask for fewer services or a shorter window"),
-    (r"not set|not configured|does not say|no \S+ is set|not usable", "Name what is missing in the settings"),
+    (
+        r"limit|budget|too (many|much|large)|bytes|throttl|\b429\b",
+        "Ask for fewer services or a shorter window",
+    ),
+    (
+        r"not set|not configured|does not say|no \S+ is set|not usable",
+        "Name what is missing in the settings",
+    ),
     (r"not found|no such|\b404\b|there is no|is called", "Check the name that {source} has for it"),
     (
         r"no answer|time[d ]?\s?out|deadline|unreach|refused|reset|\b5\d\d\b",
@@ -65,29 +73,39 @@ def comparable(case: Case) -> set[str]:
     for name, (table, windows_of, time) in tables.items():
         if table.height:
             windows = windows_of(case)
-            seen = table.select(windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b"))
+            seen = table.select(
+                windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")
+            )
             if all(seen.row(0)):
                 found.add(name)
     return found
 
 
 def service_seen(case: Case) -> bool:
-    """Whether any row that was collected is about the alerting service; true for an alert that names none."""
+    """Whether any row that was collected is about the alerting service; true for an alert that
+    names none."""
     service = case.alert.service
     if service is None or case.trace_files:
         return True
-    return any((table["service"] == service).any() for table in (case.metrics, case.logs, case.spans))
+    return any(
+        (table["service"] == service).any() for table in (case.metrics, case.logs, case.spans)
+    )
 
 
 def missing_evidence(
     case: Case, compared: set[str], findings: Sequence[Finding] = (), causes: Sequence[Cause] = ()
 ) -> tuple[str, ...]:
-    """At most six entries, what tells most first: about the alert's own signal, then gaps, then kinds never asked."""
+    """At most six entries, what tells most first: about the alert's own signal, then gaps, then
+    kinds never asked."""
     said = list(_about_the_alert(case, compared, findings))
     weighed = [(_weight(case, g, compared, causes), _gap_said(g)) for g in case.gaps]
     named = {g.kind for g in case.gaps}
     wanted = {k: text for k, text in HOW_TO_GET.items() if k != "spans" or not case.trace_files}
-    weighed += [(TELLS[k], f"Needed: {text}.") for k, text in wanted.items() if k not in compared and k not in named]
+    weighed += [
+        (TELLS[k], f"Needed: {text}.")
+        for k, text in wanted.items()
+        if k not in compared and k not in named
+    ]
     weighed.sort(key=lambda pair: -pair[0])
     said += [text for weight, text in weighed if weight >= MATTERS]
     if not case.scope.baseline and not compared:
@@ -102,7 +120,8 @@ def unshown(case: Case) -> str | None:
         return None
     name = f"{plain(case.alert.service or '')} {plain(case.alert.signal or '')}"
     return (
-        f"The alert saw {number(rounded(reading.observed))}, and the collected {name} never comes near it: "
+        f"The alert saw {number(rounded(reading.observed))}, and the collected {name} never comes "
+        f"near it: "
         "ask for it with the monitor's own resolution and aggregation."
     )
 
@@ -112,7 +131,9 @@ def _about_the_alert(case: Case, compared: set[str], findings: Sequence[Finding]
         if finding.kind in (STOPPED, INCONCLUSIVE):
             yield f"{finding.sentence.rstrip('.')}. {finding.details.get('fix') or ''}".rstrip()
     if compared and not service_seen(case):
-        yield f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts."
+        yield (
+            f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts."
+        )
     if (said := unshown(case)) is not None:
         yield said
 
@@ -130,6 +151,8 @@ def _weight(case: Case, gap: Gap, compared: set[str], causes: Sequence[Cause]) -
 
 def _gap_said(gap: Gap) -> str:
     source = plain(gap.source, 40)
-    advice = next((text for words, text in ADVICE if re.search(words, gap.reason[:1000], re.IGNORECASE)), "")
+    advice = next(
+        (text for words, text in ADVICE if re.search(words, gap.reason[:1000], re.IGNORECASE)), ""
+    )
     said = f"{gap.kind} from {source} are missing: {plain(gap.reason, 160).rstrip('.')}."
     return f"{said} {advice.format(source=source)}." if advice else said

@@ -1,7 +1,8 @@
-"""What an incident costs a training job: the share of its speed that is lost, and GPU-hours lost per hour and so far.
+"""What an incident costs a training job: the share of its speed that is lost, and GPU-hours lost
+per hour and so far.
 
-A slow job loses 1 - now / before of its throughput, or 1 - before / now of its step time; one that a straggler holds up
-loses the wait of the others; one that hangs loses everything.
+A slow job loses 1 - now / before of its throughput, or 1 - before / now of its step time; one that
+a straggler holds up loses the wait of the others; one that hangs loses everything.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from analysis.wording.phrases import number, plain, rounded
 
 HANGS = frozenset(
     {
-        "dead_rank", "flight_recorder_missing_rank", "flight_recorder_mismatch", "flight_recorder_device_stuck",
-        "flight_recorder_deadlock", "flight_recorder_all_joined", "stack_outlier", "stuck_rank", "all_ranks_stuck",
+        "dead_rank", "flight_recorder_missing_rank", "flight_recorder_mismatch",
+        "flight_recorder_device_stuck",
+        "flight_recorder_deadlock", "flight_recorder_all_joined", "stack_outlier", "stuck_rank",
+        "all_ranks_stuck",
         "gpu_spinning",
     }
 )  # fmt: skip
@@ -31,7 +34,8 @@ CLEAR = 0.25
 LEAST_LOST = 0.02
 MOST_RANKS = 1_000_000
 _THROUGHPUT = re.compile(
-    r"(?i)throughput|(^|_)tps$|(tokens?|samples?|examples?|sequences?|steps?|iterations?|items?|images?)"
+    r"(?i)throughput|(^|_)tps$|(tokens?|samples?|examples?|sequences?|steps?|iterations?|items?"
+    r"|images?)"
     r"(_?per_?|/)(s|sec|second)s?$"
 )
 _STEP_TIME = re.compile(r"(?i)(step|iteration)_?(time|duration|ms|seconds)")
@@ -39,7 +43,8 @@ _STEP_TIME = re.compile(r"(?i)(step|iteration)_?(time|duration|ms|seconds)")
 
 @dataclass(frozen=True)
 class TrainingImpact:
-    """`lost` is the share of the job's work, `so_far` in hours of a `device`: "GPU", or "rank" where none is seen."""
+    """`lost` is the share of the job's work, `so_far` in hours of a `device`: "GPU", or "rank"
+    where none is seen."""
 
     job: str
     lost: float
@@ -61,7 +66,9 @@ class TrainingImpact:
         if self.ranks is None:
             return said
         said += f", {number(n['lost_rate'], 3)} of {self.ranks} {unit} every hour"
-        return said + (f", about {number(n['lost_so_far'], 2)} {unit} so far" if "lost_so_far" in n else "")
+        return said + (
+            f", about {number(n['lost_so_far'], 2)} {unit} so far" if "lost_so_far" in n else ""
+        )
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -102,24 +109,41 @@ def training_impact(case: Case, findings: Sequence[Finding]) -> TrainingImpact |
 
 def job_of(case: Case, findings: Sequence[Finding]) -> str | None:
     """The training job that the case is about."""
-    told = (str(f.details["job"]) for f in findings if f.kind in TRAINING_CAUSES and f.details.get("job"))
+    told = (
+        str(f.details["job"])
+        for f in findings
+        if f.kind in TRAINING_CAUSES and f.details.get("job")
+    )
     return case.scope.job or case.alert.job or next(told, None)
 
 
 def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
-    """How many ranks the job has, one device each: by its identity, its labels, its traces or its series."""
+    """How many ranks the job has, one device each: by its identity, its labels, its traces or its
+    series."""
     training = case.scope.training
     given = case.alert.labels.get("world_size", "")
-    traced = max((len(f.details.get("ranks") or ()) for f in findings if f.kind in TRAINING_CAUSES), default=0)
+    traced = max(
+        (len(f.details.get("ranks") or ()) for f in findings if f.kind in TRAINING_CAUSES),
+        default=0,
+    )
     series = case.metrics["service"].drop_nulls().unique() if case.metrics.height else None
     counted = int(series.str.starts_with(f"{job}/rank ").sum()) if series is not None else 0
-    known = (training.ranks if training else None, int(given) if given.isdecimal() and len(given) < 8 else None)
+    known = (
+        training.ranks if training else None,
+        int(given) if given.isdecimal() and len(given) < 8 else None,
+    )
     return next((n for n in (*known, traced, counted) if n and 0 < n <= MOST_RANKS), None)
 
 
 def _hang(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | None:
-    hangs = [f for f in findings if f.kind in HANGS and f.strength >= CLEAR and not f.details.get("recovered")]
-    if not hangs or any(f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) < 0.5 for f in findings):
+    hangs = [
+        f
+        for f in findings
+        if f.kind in HANGS and f.strength >= CLEAR and not f.details.get("recovered")
+    ]
+    if not hangs or any(
+        f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) < 0.5 for f in findings
+    ):
         return None
     return 1.0, min(hangs, key=lambda f: (f.onset is None, -f.strength, f.id))
 
@@ -129,7 +153,10 @@ def _measured(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | 
     slower = [f for f in findings if f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) > 0]
     if not slower:
         return None
-    best = min(slower, key=lambda f: (f.subject != job, not _THROUGHPUT.search(f.signal or ""), -f.strength, f.id))
+    best = min(
+        slower,
+        key=lambda f: (f.subject != job, not _THROUGHPUT.search(f.signal or ""), -f.strength, f.id),
+    )
     return _lost(best), best
 
 

@@ -1,9 +1,12 @@
-"""What the investigation may conclude, and how sure it may be. The rules in their order are told in docs/verdicts.md.
+"""What the investigation may conclude, and how sure it may be. The rules in their order are told in
+docs/verdicts.md.
 
-- `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a baseline, the
-  alerting service is in no table, its signal stopped coming or does not show what the alert saw, or it moved and
-  nothing clear enough explains it.
-- `no_active_incident`: the alerting signal was looked at and stayed in its normal range; or its monitor flaps.
+- `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a
+  baseline, the
+  alerting service is in no table, its signal stopped coming or does not show what the alert saw, or
+  it moved and nothing clear enough explains it.
+- `no_active_incident`: the alerting signal was looked at and stayed in its normal range; or its
+  monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
 - `cause_found`: otherwise.
 """
@@ -29,9 +32,11 @@ from analysis.vocabulary import Cause, Finding, Verdict
 WEAK = 0.25
 """Below this the first suspect is not told from noise."""
 QUIET = 0.75
-"""Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it otherwise."""
+"""Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it
+otherwise."""
 EXPLAINED = 0.85
-"""And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the normal range."""
+"""And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the
+normal range."""
 DISPUTED = 0.6
 CLEAR = 0.3
 """A callee's symptom of at least this strength makes a small move of the alerting signal real."""
@@ -42,10 +47,12 @@ SAME_BELOW = {
     SignalClass.AVAILABILITY: _FAILURES,
     SignalClass.LATENCY: frozenset({"latency", "own_time", "network"}),
 }
-"""What a callee shows of which the alerting signal feels a diluted part: only some requests reach that callee."""
+"""What a callee shows of which the alerting signal feels a diluted part: only some requests reach
+that callee."""
 SLOW, LEAST_SLOW, ONE_SIDED = 0.05, 2, 1.645
-"""Failed requests add up, so any more of them are real. Slow ones have to be more than chance: points beyond the
-baseline's 95th percentile, more often than a binomial count at 5 % would have it (one-sided, 5 %)."""
+"""Failed requests add up, so any more of them are real. Slow ones have to be more than chance:
+points beyond the baseline's 95th percentile, more often than a binomial count at 5 % would have it
+(one-sided, 5 %)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,9 @@ def conclude(
 ) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
     compared = comparable(case) | ({"traces"} if case.trace_files and findings else set())
-    unknown = Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings, causes))
+    unknown = Conclusion(
+        Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings, causes)
+    )
     strong = top >= WEAK and bool(causes)
     if not compared and not strong:
         return unknown
@@ -75,7 +84,9 @@ def conclude(
     unseen = STOPPED in kinds or unshown(case) is not None
     real = _really_out(case) or (state.never_left and _real_below(case, findings, state))
     if state.never_left and not (real or unseen or _disputed(findings, state)):
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if kinds & EXPLAIN_THE_ALERT else QUIET)
+        return Conclusion(
+            Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if kinds & EXPLAIN_THE_ALERT else QUIET
+        )
     if strong or (real and causes):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
     if real or unseen:
@@ -89,9 +100,12 @@ def conclude(
 
 
 def _calm(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
-    """Nothing persists: the alerting signal is where it was or is not known, and no clear symptom is left."""
+    """Nothing persists: the alerting signal is where it was or is not known, and no clear symptom
+    is left."""
     back = state.never_left or state.recovered or not state.findings
-    return back and not state.persisting and not _disputed(findings, state) and not _really_out(case)
+    return (
+        back and not state.persisting and not _disputed(findings, state) and not _really_out(case)
+    )
 
 
 def _really_out(case: Case) -> bool:
@@ -101,11 +115,16 @@ def _really_out(case: Case) -> bool:
 
 
 def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
-    """The alerting signal is a little worse than usual while a service that it calls clearly shows the same."""
+    """The alerting signal is a little worse than usual while a service that it calls clearly shows
+    the same."""
     alert = case.alert
     kind = classify(alert.signal) if alert.signal else SignalClass.OTHER
     alike = SAME_BELOW.get(kind, frozenset())
-    shown = [f for f in findings if trouble_of(f) in alike and f.strength >= CLEAR and f.id not in state.usual]
+    shown = [
+        f
+        for f in findings
+        if trouble_of(f) in alike and f.strength >= CLEAR and f.id not in state.usual
+    ]
     shown = [f for f in shown if f.subject != alert.service and not f.details.get("recovered")]
     if not shown or not alert.service:
         return False
@@ -114,7 +133,8 @@ def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> b
 
 
 def _worse(case: Case, kind: SignalClass) -> bool:
-    """Whether more fails than usual; or whether more of the window's points than chance would have it are slow."""
+    """Whether more fails than usual; or whether more of the window's points than chance would have
+    it are slow."""
     points = signal_points(case)
     if points is None or not len(points.before[1]) or not len(points.now[1]):
         return False
@@ -128,9 +148,12 @@ def _worse(case: Case, kind: SignalClass) -> bool:
 
 
 def _disputed(findings: Sequence[Finding], state: AlertState) -> bool:
-    """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may differ."""
+    """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may
+    differ."""
     return any(
-        f.strength >= DISPUTED and (f.details.get("bad") or f.kind in TRAINING) and not f.details.get("recovered")
+        f.strength >= DISPUTED
+        and (f.details.get("bad") or f.kind in TRAINING)
+        and not f.details.get("recovered")
         for f in findings
         if f.id not in state.usual
     )

@@ -1,7 +1,9 @@
-"""How services call each other: more calls per request than before, repeated calls after failures, callees not reached.
+"""How services call each other: more calls per request than before, repeated calls after failures,
+callees not reached.
 
-More calls of one operation per visit (N+1, lost cache, wider fan-out) are the caller's doing. Calls that are repeated
-after they failed, and client spans that no longer have the server span that they always had, accuse the callee.
+More calls of one operation per visit (N+1, lost cache, wider fan-out) are the caller's doing. Calls
+that are repeated after they failed, and client spans that no longer have the server span that they
+always had, accuse the callee.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ MIN_MORE = 3.0
 mean is also above the baseline's 95th percentile: another mix of pages is no wider fan-out."""
 MIN_SIGMAS = 3.0
 ALWAYS = 0.9
-"""A client span calls a service when this share of its kind in the baseline has a server span of it below."""
+"""A client span calls a service when this share of its kind in the baseline has a server span of it
+below."""
 MIN_RISE = 0.25
 """And the service is not reached when the share falls by this much; calls are repeated likewise."""
 MAX_PER_KIND = 3
@@ -35,30 +38,49 @@ _EDGE = ["caller", "caller_operation", "callee", "operation"]
 def call_patterns(
     spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
 ) -> list[Finding]:
-    """At most three findings of each kind; `spans` and `calls` are those of analysis.requests.visits."""
-    side = pl.when(windows.in_search("start")).then(pl.lit(1)).when(windows.in_baseline("start")).then(pl.lit(0))
+    """At most three findings of each kind; `spans` and `calls` are those of
+    analysis.requests.visits."""
+    side = (
+        pl.when(windows.in_search("start"))
+        .then(pl.lit(1))
+        .when(windows.in_baseline("start"))
+        .then(pl.lit(0))
+    )
     spans = spans.with_columns(side.alias("now")).filter(pl.col("now").is_not_null())
     entries = spans.filter("entry").select(
         pl.col("visit").alias("caller_visit"), pl.col("operation").alias("caller_operation"), "now"
     )
     made = calls.join(entries, on="caller_visit", how="inner", maintain_order="left").join(
-        spans.select("row", pl.col("status").fill_null("").str.contains(FAILED).alias("failed")), on="row", how="inner"
+        spans.select("row", pl.col("status").fill_null("").str.contains(FAILED).alias("failed")),
+        on="row",
+        how="inner",
     )
     if made["now"].n_unique() < 2:
         return []
     made = _repeated(made)
-    return [*_fan_outs(made, evidence), *_retries(made, evidence), *_unreached(spans, calls, evidence)]
+    return [
+        *_fan_outs(made, evidence),
+        *_retries(made, evidence),
+        *_unreached(spans, calls, evidence),
+    ]
 
 
 def _repeated(made: pl.DataFrame) -> pl.DataFrame:
-    """The calls with `repeats`: whether the visit's call before, to the same operation, had failed."""
+    """The calls with `repeats`: whether the visit's call before, to the same operation, had
+    failed."""
     by = ["caller_visit", "callee", "operation"]
     ordered = made.sort(*by, "start", "row")
-    return ordered.with_columns(pl.col("failed").shift(1).over(by).fill_null(value=False).alias("repeats"))
+    return ordered.with_columns(
+        pl.col("failed").shift(1).over(by).fill_null(value=False).alias("repeats")
+    )
 
 
 def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    visits = made.filter(~pl.col("repeats")).group_by("caller_visit", "now", *_EDGE).agg(pl.len().alias("n"))
+    visits = (
+        made.filter(~pl.col("repeats"))
+        .group_by("caller_visit", "now", *_EDGE)
+        .agg(pl.len().alias("n"))
+    )
     now = pl.col("now") == 1
     rows = visits.group_by(_EDGE).agg(
         pl.col("n").filter(now).mean().alias("mean"),
@@ -70,7 +92,9 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
         pl.col("n").filter(~now).quantile(0.95).alias("high"),
     )
     more = pl.col("mean") - pl.col("mean_before")
-    error = (pl.col("var") / pl.col("visits") + pl.col("var_before") / pl.col("visits_before")).sqrt()
+    error = (
+        pl.col("var") / pl.col("visits") + pl.col("var_before") / pl.col("visits_before")
+    ).sqrt()
     rows = rows.filter(
         (pl.col("visits") >= MIN_VISITS)
         & (pl.col("visits_before") >= MIN_VISITS)
@@ -79,7 +103,11 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
         & (pl.col("mean") > pl.col("high"))
         & (more >= MIN_SIGMAS * error)
     )
-    for row in rows.sort("mean", *_EDGE, descending=[True, *[False] * 4]).head(MAX_PER_KIND).iter_rows(named=True):
+    for row in (
+        rows.sort("mean", *_EDGE, descending=[True, *[False] * 4])
+        .head(MAX_PER_KIND)
+        .iter_rows(named=True)
+    ):
         calls, before = rounded(row["mean"], 3), rounded(row["mean_before"], 3)
         said = (
             f"{plain(row['caller'])} makes {number(calls, 3)} calls to {plain(row['callee'])} "
@@ -95,24 +123,35 @@ def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
     rows = _shares(made, pl.col("repeats"), ["caller", "callee", "operation"]).filter(
         pl.col("share") - pl.col("share_before") >= MIN_RISE
     )
-    for row in rows.sort("share", "caller", "callee", "operation", descending=[True, False, False, False])[
-        :MAX_PER_KIND
-    ].iter_rows(named=True):
+    for row in rows.sort(
+        "share", "caller", "callee", "operation", descending=[True, False, False, False]
+    )[:MAX_PER_KIND].iter_rows(named=True):
         percent, before = _percents(row)
         said = (
-            f"{number(percent, 3)} % of the calls from {plain(row['caller'])} to {plain(row['callee'])} "
-            f"{plain(row['operation'], 60)} repeat one that failed, {number(before, 3)} % in the baseline."
+            f"{number(percent, 3)} % of the calls from {plain(row['caller'])} to "
+            f"{plain(row['callee'])} "
+            f"{plain(row['operation'], 60)} repeat one that failed, {number(before, 3)} % in the "
+            f"baseline."
         )
         size = row["share"] - row["share_before"]
         yield _finding(RETRIES, row["callee"], row, said, _given(row), size, row["n"], evidence)
 
 
-def _unreached(spans: pl.DataFrame, calls: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Of the client spans of one operation of a caller, the share with a server span below, where all had one."""
-    reached = calls.select(pl.col("parent").alias("row"), "callee").unique("row", keep="first", maintain_order=True)
-    leading = spans.select("visit", "row", "service", "operation", "now", "entry").filter(~pl.col("entry"))
+def _unreached(
+    spans: pl.DataFrame, calls: pl.DataFrame, evidence: tuple[str, ...]
+) -> Iterator[Finding]:
+    """Of the client spans of one operation of a caller, the share with a server span below, where
+    all had one."""
+    reached = calls.select(pl.col("parent").alias("row"), "callee").unique(
+        "row", keep="first", maintain_order=True
+    )
+    leading = spans.select("visit", "row", "service", "operation", "now", "entry").filter(
+        ~pl.col("entry")
+    )
     entered = spans.filter("entry").select("visit", pl.col("operation").alias("within"))
-    rows = leading.join(entered, on="visit").join(reached, on="row", how="left", maintain_order="left")
+    rows = leading.join(entered, on="visit").join(
+        reached, on="row", how="left", maintain_order="left"
+    )
     by = ["service", "within", "operation"]
     before = rows.filter((pl.col("now") == 0) & pl.col("callee").is_not_null())
     usual = before.group_by(by).agg(
@@ -121,22 +160,35 @@ def _unreached(spans: pl.DataFrame, calls: pl.DataFrame, evidence: tuple[str, ..
     usual = usual.filter(pl.col("n_usual") == 1).drop("n_usual")
     shares = _shares(rows.join(usual, on=by), pl.col("callee").is_null(), [*by, "usual"])
     gone = shares.filter(
-        (pl.col("share_before") <= 1 - ALWAYS) & (pl.col("share") - pl.col("share_before") >= MIN_RISE)
+        (pl.col("share_before") <= 1 - ALWAYS)
+        & (pl.col("share") - pl.col("share_before") >= MIN_RISE)
     ).sort("share", *by, descending=[True, False, False, False])
-    for row in gone.unique("usual", keep="first", maintain_order=True)[:MAX_PER_KIND].iter_rows(named=True):
+    for row in gone.unique("usual", keep="first", maintain_order=True)[:MAX_PER_KIND].iter_rows(
+        named=True
+    ):
         percent, before_percent = _percents(row)
         said = (
-            f"{number(percent, 3)} % of the calls from {plain(row['service'])} ({plain(row['operation'], 60)}) "
-            f"leave no trace in {plain(row['usual'])}, {number(before_percent, 3)} % in the baseline."
+            f"{number(percent, 3)} % of the calls from {plain(row['service'])} "
+            f"({plain(row['operation'], 60)}) "
+            f"leave no trace in {plain(row['usual'])}, {number(before_percent, 3)} % in the "
+            f"baseline."
         )
         size = row["share"] - row["share_before"]
         yield _finding(
-            UNREACHED, row["usual"], row | {"caller": row["service"]}, said, _given(row), size, row["n"], evidence
+            UNREACHED,
+            row["usual"],
+            row | {"caller": row["service"]},
+            said,
+            _given(row),
+            size,
+            row["n"],
+            evidence,
         )
 
 
 def _shares(rows: pl.DataFrame, holds: pl.Expr, by: list[str]) -> pl.DataFrame:
-    """Per group the share that holds on both sides, where it rose by three standard errors; n, n_before."""
+    """Per group the share that holds on both sides, where it rose by three standard errors; n,
+    n_before."""
     now = pl.col("now") == 1
     shares = rows.group_by(by).agg(
         (holds & now).sum().alias("k"),
@@ -144,8 +196,11 @@ def _shares(rows: pl.DataFrame, holds: pl.Expr, by: list[str]) -> pl.DataFrame:
         now.sum().alias("n"),
         (~now).sum().alias("n_before"),
     )
-    shares = shares.filter((pl.col("n") >= MIN_VISITS) & (pl.col("n_before") >= MIN_VISITS)).with_columns(
-        (pl.col("k") / pl.col("n")).alias("share"), (pl.col("k_before") / pl.col("n_before")).alias("share_before")
+    shares = shares.filter(
+        (pl.col("n") >= MIN_VISITS) & (pl.col("n_before") >= MIN_VISITS)
+    ).with_columns(
+        (pl.col("k") / pl.col("n")).alias("share"),
+        (pl.col("k_before") / pl.col("n_before")).alias("share_before"),
     )
     pooled = (pl.col("k") + pl.col("k_before") + 1) / (pl.col("n") + pl.col("n_before") + 2)
     error = (pooled * (1 - pooled) * (1 / pl.col("n") + 1 / pl.col("n_before"))).sqrt()
@@ -180,5 +235,9 @@ def _finding(
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row.get("callee", subject), "caller": row["caller"]},
-        details={"class": "other" if kind == FAN_OUT else "errors", "bad": True, "caller": row["caller"]},
+        details={
+            "class": "other" if kind == FAN_OUT else "errors",
+            "bad": True,
+            "caller": row["caller"],
+        },
     )

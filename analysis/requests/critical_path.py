@@ -1,8 +1,9 @@
 """Which service carries the time by which requests became slower.
 
-A request's time is shared out over its critical path: to each visit its own time, to each call the time lost between
-caller and callee; calls that overlap share the time that they take together. So the parts add up to what the request
-took, and the parts' differences to the baseline add up to the difference of the whole.
+A request's time is shared out over its critical path: to each visit its own time, to each call the
+time lost between caller and callee; calls that overlap share the time that they take together. So
+the parts add up to what the request took, and the parts' differences to the baseline add up to the
+difference of the whole.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ KIND = "critical_path"
 MIN_REQUESTS = 5
 MIN_RATIO = 1.3
 MIN_DELTA_US = 1000.0
-"""A kind of request became slower when its mean is 1.3 times and at least 1 ms above the baseline's."""
+"""A kind of request became slower when its mean is 1.3 times and at least 1 ms above the
+baseline's."""
 MIN_ERRORS = 3.0
 """And the difference is three standard errors (Welch)."""
 TRIM = 0.95
-"""Requests slower than this quantile of their side are left out: one stuck request is no slowdown."""
+"""Requests slower than this quantile of their side are left out: one stuck request is no
+slowdown."""
 MOST = 0.5
 """A service carries a slowdown when it has at least this share of it."""
 MAX_FINDINGS = 1
@@ -45,28 +48,47 @@ def critical_path(
     parts = _parts(calls, visits, windows)
     if parts["side"].n_unique() < 2:
         return []
-    return [_finding(row, evidence) for row in _slower(parts).head(MAX_FINDINGS).iter_rows(named=True)]
+    return [
+        _finding(row, evidence) for row in _slower(parts).head(MAX_FINDINGS).iter_rows(named=True)
+    ]
 
 
 def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """Per request its parts: root, side, root_service, root_operation, first (call), total_us; service, how, us."""
+    """Per request its parts: root, side, root_service, root_operation, first (call), total_us;
+    service, how, us."""
     spent = calls.group_by("caller_visit").agg(pl.col("us").sum().alias("called"))
-    made = calls.select(pl.col("row").alias("visit"), "caller_visit", "us", "callee_us", "dedicated")
+    made = calls.select(
+        pl.col("row").alias("visit"), "caller_visit", "us", "callee_us", "dedicated"
+    )
     visits = _scaled(
         visits.join(made, on="visit", how="left", suffix="_call", maintain_order="left").join(
             spent, left_on="visit", right_on="caller_visit", how="left", maintain_order="left"
         )
     )
     lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
-    own = visits.select("root", "service", pl.lit(OWN).alias("how"), (pl.col("own_us") * pl.col("scale")).alias("us"))
-    gaps = visits.select("root", "service", pl.lit(LOST).alias("how"), (lost * pl.col("scale")).alias("us"))
-    side = pl.when(windows.in_search("start")).then(pl.lit(NOW)).when(windows.in_baseline("start")).then(pl.lit(BEFORE))
+    own = visits.select(
+        "root",
+        "service",
+        pl.lit(OWN).alias("how"),
+        (pl.col("own_us") * pl.col("scale")).alias("us"),
+    )
+    gaps = visits.select(
+        "root", "service", pl.lit(LOST).alias("how"), (lost * pl.col("scale")).alias("us")
+    )
+    side = (
+        pl.when(windows.in_search("start"))
+        .then(pl.lit(NOW))
+        .when(windows.in_baseline("start"))
+        .then(pl.lit(BEFORE))
+    )
     first = calls.sort("start", "row").unique("caller_visit", keep="first", maintain_order=True)
     roots = (
         visits.filter(pl.col("visit") == pl.col("root"))
         .join(
             first.select(
-                pl.col("caller_visit").alias("visit"), "callee", pl.col("operation").alias("called_operation")
+                pl.col("caller_visit").alias("visit"),
+                "callee",
+                pl.col("operation").alias("called_operation"),
             ),
             on="visit",
             how="left",
@@ -81,12 +103,17 @@ def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.Da
         )
         .filter(pl.col("side").is_not_null())
     )
-    parts = pl.concat([own, gaps.filter(pl.col("us") > 0)]).group_by("root", "service", "how").agg(pl.col("us").sum())
+    parts = (
+        pl.concat([own, gaps.filter(pl.col("us") > 0)])
+        .group_by("root", "service", "how")
+        .agg(pl.col("us").sum())
+    )
     return parts.join(roots, on="root", how="inner")
 
 
 def _scaled(visits: pl.DataFrame) -> pl.DataFrame:
-    """The visits with their `root` and `scale`: the share of their time that their request waits for them alone."""
+    """The visits with their `root` and `scale`: the share of their time that their request waits
+    for them alone."""
     index = pl.DataFrame({"caller_visit": visits["visit"], "at": np.arange(visits.height)})
     at = visits.join(index, on="caller_visit", how="left", maintain_order="left")["at"]
     here = np.arange(visits.height)
@@ -107,7 +134,8 @@ def _scaled(visits: pl.DataFrame) -> pl.DataFrame:
 def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     """Per kind of request that became slower its largest part, the largest slowdown in all first.
 
-    Columns root_service, root_operation, first, n, n_before, mean_before, delta_us, service, how, part_us.
+    Columns root_service, root_operation, first, n, n_before, mean_before, delta_us, service, how,
+    part_us.
     """
     by = ["root_service", "root_operation", "first"]
     roots = parts.unique("root", keep="first").select("root", "side", *by, "total_us")
@@ -132,7 +160,10 @@ def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     sums = (
         parts.join(kept.select("root"), on="root", how="semi")
         .group_by(*by, "service", "how")
-        .agg(pl.col("us").filter(now).sum().alias("us"), pl.col("us").filter(~now).sum().alias("us_before"))
+        .agg(
+            pl.col("us").filter(now).sum().alias("us"),
+            pl.col("us").filter(~now).sum().alias("us_before"),
+        )
     )
     part = pl.col("us") / pl.col("n") - pl.col("us_before") / pl.col("n_before")
     rows = kinds.join(sums, on=by).with_columns(part.alias("part_us"))
@@ -140,7 +171,11 @@ def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     rows = rows.sort("part_us", *by, "service", "how", descending=[True, *[False] * 5]).unique(
         by, keep="first", maintain_order=True
     )
-    return rows.sort(pl.col("delta_us") * pl.col("n"), *[pl.col(c) for c in by], descending=[True, False, False, False])
+    return rows.sort(
+        pl.col("delta_us") * pl.col("n"),
+        *[pl.col(c) for c in by],
+        descending=[True, False, False, False],
+    )
 
 
 def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
@@ -159,11 +194,16 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
         effect=ms,
         effect_unit="ms",
         strength=round(share * sure * size, 4),
-        sentence=f"{number(percent, 3)} % of the {number(ms, 3)} ms by which requests through {operation} of "
+        sentence=f"{number(percent, 3)} % of the {number(ms, 3)} ms by which requests through "
+        f"{operation} of "
         f"{plain(row['root_service'])}{first} became slower {what}.",
         numbers={"percent": percent, "slower_ms": ms},
         evidence=evidence,
-        series={"table": "spans", "service": row["root_service"], "operation": row["root_operation"]},
+        series={
+            "table": "spans",
+            "service": row["root_service"],
+            "operation": row["root_operation"],
+        },
         details={
             "class": "latency",
             "bad": True,

@@ -1,8 +1,9 @@
 """Where failing requests fail first: the deepest failing span, whose own calls do not fail.
 
-An error travels from callee to caller, so a failing span above another failing one only passes it on. The exception is
-a span that gave up waiting (a timeout, a passed deadline, a cancelled call): what it waited for is to blame, followed
-down to the visit that was not itself waiting, though no span there need have failed.
+An error travels from callee to caller, so a failing span above another failing one only passes it
+on. The exception is a span that gave up waiting (a timeout, a passed deadline, a cancelled call):
+what it waited for is to blame, followed down to the visit that was not itself waiting, though no
+span there need have failed.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ from analysis.wording.phrases import number, plain, rounded
 
 KIND = "error_origin"
 FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
-"""A span's status as vendors write it: OpenTelemetry's Error (2, STATUS_CODE_ERROR), an HTTP code."""
+"""A span's status as vendors write it: OpenTelemetry's Error (2, STATUS_CODE_ERROR), an HTTP
+code."""
 GAVE_UP = (
     r"(?i)time[sd]?[ _-]?out|deadline[ _-]?exceeded|cancell?ed"
     r"|\"rpc\.grpc\.status_code\":\s?\"?[14]\b"
     r"|\"http\.(?:response\.)?status_code\":\s?\"?(?:408|499|504)\b"
 )
 """gRPC's CANCELLED (1) and DEADLINE_EXCEEDED (4); HTTP's 408 and 504, and 499 of nginx."""
-PEER = r"\"(?:peer\.service|server\.address|net\.peer\.name|upstream_cluster\.name)\":\s?\"([^\"\\]{1,200})\""
-"""OpenTelemetry's attributes of a client span that name the other side, old and new, and Envoy's."""
+PEER = (
+    r"\"(?:peer\.service|server\.address|net\.peer\.name|upstream_cluster\.name)\":\s?\""
+    r"([^\"\\]{1,200})\""
+)
+"""OpenTelemetry's attributes of a client span that name the other side, old and new, and
+Envoy's."""
 WAITED = 0.5
 """A span waits for the call that takes at least this share of its time."""
 MIN_FAILING = 3
@@ -44,10 +50,18 @@ MAX_FINDINGS = 3
 def error_origins(
     spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
 ) -> list[Finding]:
-    """At most three findings, most requests first; `spans` and `calls` are those of analysis.requests.visits."""
+    """At most three findings, most requests first; `spans` and `calls` are those of
+    analysis.requests.visits."""
     failed = pl.col("status").fill_null("").str.contains(FAILED)
-    side = pl.when(windows.in_search("start")).then(pl.lit(1)).when(windows.in_baseline("start")).then(pl.lit(0))
-    marked = spans.with_columns(failed.alias("failed"), side.alias("now")).filter(pl.col("now").is_not_null())
+    side = (
+        pl.when(windows.in_search("start"))
+        .then(pl.lit(1))
+        .when(windows.in_baseline("start"))
+        .then(pl.lit(0))
+    )
+    marked = spans.with_columns(failed.alias("failed"), side.alias("now")).filter(
+        pl.col("now").is_not_null()
+    )
     bad = marked.filter("failed")
     if not bad.filter(pl.col("now") == 1).height:
         return []
@@ -61,13 +75,17 @@ def error_origins(
 
 
 def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The first failing spans with the service and operation to blame, and whether for being waited for."""
+    """The first failing spans with the service and operation to blame, and whether for being waited
+    for."""
     text = pl.concat_str("status", "attributes", separator=" ", ignore_nulls=True).fill_null("")
     first = first.with_columns(
-        text.str.contains(GAVE_UP).alias("gave_up"), pl.col("attributes").str.extract(PEER).alias("peer")
+        text.str.contains(GAVE_UP).alias("gave_up"),
+        pl.col("attributes").str.extract(PEER).alias("peer"),
     )
     entries = spans.filter("entry").select(
-        pl.col("visit").alias("slow"), pl.col("service").alias("slow_service"), pl.col("operation").alias("slow_op")
+        pl.col("visit").alias("slow"),
+        pl.col("service").alias("slow_service"),
+        pl.col("operation").alias("slow_op"),
     )
     # a client span waits for the call below it, an entry span for the longest call of its visit
     under = calls.select("parent", pl.col("row").alias("callee_visit"), "callee_us").sort(
@@ -82,21 +100,38 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
             .otherwise(pl.when("entry").then("visit"))
             .alias("callee_visit")
         )
-        .join(_waited_for(spans, calls), left_on="callee_visit", right_on="visit", how="left", maintain_order="left")
+        .join(
+            _waited_for(spans, calls),
+            left_on="callee_visit",
+            right_on="visit",
+            how="left",
+            maintain_order="left",
+        )
         .join(entries, on="slow", how="left", maintain_order="left")
     )
-    known = spans.select(pl.col("service").unique().alias("peer"), pl.lit(value=True).alias("known")).filter(
-        pl.col("peer") != ""
-    )
+    known = spans.select(
+        pl.col("service").unique().alias("peer"), pl.lit(value=True).alias("known")
+    ).filter(pl.col("peer") != "")
     first = first.join(known, on="peer", how="left", maintain_order="left")
-    waits = pl.col("gave_up") & pl.col("slow_service").is_not_null() & (pl.col("slow_service") != pl.col("service"))
+    waits = (
+        pl.col("gave_up")
+        & pl.col("slow_service").is_not_null()
+        & (pl.col("slow_service") != pl.col("service"))
+    )
     unreached = pl.col("known").fill_null(value=False) & (pl.col("peer") != pl.col("service"))
-    unreached = unreached & ~pl.col("row").is_in(calls["parent"].unique().implode()) & ~pl.col("entry")
+    unreached = (
+        unreached & ~pl.col("row").is_in(calls["parent"].unique().implode()) & ~pl.col("entry")
+    )
     return first.select(
         "trace_id",
         "now",
         "start",
-        pl.when(waits).then("slow_service").when(unreached).then("peer").otherwise("service").alias("blamed"),
+        pl.when(waits)
+        .then("slow_service")
+        .when(unreached)
+        .then("peer")
+        .otherwise("service")
+        .alias("blamed"),
         pl.when(waits).then("slow_op").otherwise("operation").alias("at"),
         pl.when(waits)
         .then(pl.lit("waited"))
@@ -108,11 +143,16 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
 
 
 def _waited_for(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Per visit the one that it waited for in the end (`slow`): the longest call, its longest call, and so on."""
-    longest = calls.sort("callee_us", "row", descending=[True, False]).unique("caller_visit", keep="first")
+    """Per visit the one that it waited for in the end (`slow`): the longest call, its longest call,
+    and so on."""
+    longest = calls.sort("callee_us", "row", descending=[True, False]).unique(
+        "caller_visit", keep="first"
+    )
     visits = spans.filter("entry").select("visit", "duration_us")
     visits = visits.join(
-        longest.select(pl.col("caller_visit").alias("visit"), pl.col("row").alias("next"), "callee_us"),
+        longest.select(
+            pl.col("caller_visit").alias("visit"), pl.col("row").alias("next"), "callee_us"
+        ),
         on="visit",
         how="left",
         maintain_order="left",
@@ -131,7 +171,8 @@ def _waited_for(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rising(blamed: pl.DataFrame, requests: Mapping[int, int], failing: int) -> pl.DataFrame:
-    """Per service its commonest place: blamed, at, how, n (requests that fail first there), n_before, onset, rates."""
+    """Per service its commonest place: blamed, at, how, n (requests that fail first there),
+    n_before, onset, rates."""
     now = pl.col("now") == 1
     total, total_before = requests.get(1, 0), requests.get(0, 0)
     places = blamed.group_by("blamed", "at", "how").agg(
@@ -145,7 +186,9 @@ def _rising(blamed: pl.DataFrame, requests: Mapping[int, int], failing: int) -> 
     rises = (rate - rate_before >= MIN_RISE) & (rate - rate_before >= MIN_SIGMAS * error)
     return (
         places.filter((pl.col("n") >= MIN_FAILING) & (pl.col("n") >= MIN_SHARE * failing) & rises)
-        .with_columns(pl.lit(failing).alias("failing"), pl.lit(total_before).alias("requests_before"))
+        .with_columns(
+            pl.lit(failing).alias("failing"), pl.lit(total_before).alias("requests_before")
+        )
         .sort("n", "blamed", "at", "how", descending=[True, False, False, False])
         .unique("blamed", keep="first", maintain_order=True)
     )
@@ -162,7 +205,10 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     numbers: dict[str, float] = {"percent": percent, "failing": row["failing"]}
     before = ""
     if row["requests_before"]:
-        numbers |= {"baseline_failing": row["n_before"], "baseline_requests": row["requests_before"]}
+        numbers |= {
+            "baseline_failing": row["n_before"],
+            "baseline_requests": row["requests_before"],
+        }
         before = f"; in the baseline {row['n_before']} of {row['requests_before']} requests did"
     sure = 1.0 - math.exp(-row["n"] / 3.0)
     return Finding(
@@ -178,5 +224,11 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row["blamed"], "operation": row["at"]},
-        details={"class": "errors", "bad": True, "direction": "up", "how": row["how"], "requests": row["n"]},
+        details={
+            "class": "errors",
+            "bad": True,
+            "direction": "up",
+            "how": row["how"],
+            "requests": row["n"],
+        },
     )

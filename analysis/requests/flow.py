@@ -1,8 +1,10 @@
-"""Where requests stop following their usual path: a step that always came after another no longer comes.
+"""Where requests stop following their usual path: a step that always came after another no longer
+comes.
 
-Comparing the event patterns of requests with those of a fault-free phase, and taking the deepest break for the
-culprit's, are the ideas of Nezha (Yu et al., FSE 2023). Requests that stop right after their calls to one service, in
-two or more of its callers, accuse that service: else each caller's own code would have to have broken at once.
+Comparing the event patterns of requests with those of a fault-free phase, and taking the deepest
+break for the culprit's, are the ideas of Nezha (Yu et al., FSE 2023). Requests that stop right
+after their calls to one service, in two or more of its callers, accuse that service: else each
+caller's own code would have to have broken at once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
 def flow_breaks(case: Case) -> list[Finding]:
-    """At most three findings per service, the clearest breaks; empty without spans on both sides."""
+    """At most three findings per service, the clearest breaks; empty without spans on both
+    sides."""
     paths = request_paths(case)
     if paths is None:
         return []
@@ -71,12 +74,16 @@ def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Findi
     """One finding per service after whose calls the requests of two or more callers break."""
     found = []
     clearest = rows.unique(["callee", "service"], keep="first", maintain_order=True)
-    for (callee,), callers in clearest.partition_by("callee", as_dict=True, maintain_order=True).items():
+    for (callee,), callers in clearest.partition_by(
+        "callee", as_dict=True, maintain_order=True
+    ).items():
         one, two = callers.head(2).iter_rows(named=True)
         (a, a_before), (b, b_before) = _percents(one), _percents(two)
         said = (
-            f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of those of "
-            f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the baseline predicts "
+            f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of "
+            f"those of "
+            f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the "
+            f"baseline predicts "
             f"{number(a_before, 3)} % and {number(b_before, 3)} %."
         )
         found.append(_finding(str(callee), [one, two], said, evidence, _strength(one)))

@@ -1,8 +1,8 @@
 """Endpoints that are only seen by their callers, and the services behind them.
 
-A call through a load balancer or a DNS name is often drawn beside the instrumented service that answers it: two nodes,
-one service. Such an endpoint is a host name that calls nobody; a piece of that name names exactly one of the services
-that its caller calls as well.
+A call through a load balancer or a DNS name is often drawn beside the instrumented service that
+answers it: two nodes, one service. Such an endpoint is a host name that calls nobody; a piece of
+that name names exactly one of the services that its caller calls as well.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from analysis.requests.topology import Topology
 
 MIN_LETTERS = 5
-"""Shorter pieces of a name occur in others by chance; load balancers cut names to about this length."""
+"""Shorter pieces of a name occur in others by chance; load balancers cut names to about this
+length."""
 _HOST = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _LETTERS = re.compile(r"[a-z]+")
 _STORE = re.compile(
-    r"(^|[^a-z])(db|sql|postgres\w*|mysql|mongo\w*|redis|rds|cache|kafka|queue|sqs|s3|bucket|broker)([^a-z]|$)"
+    r"(^|[^a-z])(db|sql|postgres\w*|mysql|mongo\w*|redis|rds|cache|kafka|queue|sqs|s3|bucket"
+    r"|broker)([^a-z]|$)"
 )
 """A data store is often named for the service it serves, and is another thing."""
 _GENERIC = (
@@ -28,10 +30,15 @@ _GENERIC = (
 
 
 def front_doors(topology: Topology) -> dict[str, str]:
-    """Endpoint to the service behind it; without those that no service, or more than one, could be behind."""
+    """Endpoint to the service behind it; without those that no service, or more than one, could be
+    behind."""
     found = {}
     for endpoint in sorted(topology.services):
-        if topology.callees(endpoint) or not _HOST.match(endpoint) or _STORE.search(endpoint.lower()):
+        if (
+            topology.callees(endpoint)
+            or not _HOST.match(endpoint)
+            or _STORE.search(endpoint.lower())
+        ):
             continue
         beside = {c for caller in topology.callers(endpoint) for c in topology.callees(caller)}
         behind = _named(endpoint, (s for s in beside if not _HOST.match(s) and "@" not in s))
@@ -41,8 +48,11 @@ def front_doors(topology: Topology) -> dict[str, str]:
 
 
 def _named(endpoint: str, services: Iterable[str]) -> set[str]:
-    """The services that share a piece of the host's name; pieces that name several services tell nothing."""
-    pieces = {p for p in _pieces(endpoint.lower()) if not any(word.startswith(p) for word in _GENERIC)}
+    """The services that share a piece of the host's name; pieces that name several services tell
+    nothing."""
+    pieces = {
+        p for p in _pieces(endpoint.lower()) if not any(word.startswith(p) for word in _GENERIC)
+    }
     by_piece = {p: set[str]() for p in pieces}
     for service in services:
         words = _pieces(service.lower())

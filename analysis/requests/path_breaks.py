@@ -1,9 +1,10 @@
 """The steps at which visits leave the path that the baseline's visits took.
 
-Of the visits that reach step A, which share also takes B, the step that nearly always comes with it? Each step is
-judged only on the visits that reach the one before it, so the first step that is missing is the break, and what would
-have followed it is not. The baseline's share is standardised to the contexts (who called, after which step) in which
-the incident's visits were called, so that another mix of callers is no break.
+Of the visits that reach step A, which share also takes B, the step that nearly always comes with
+it? Each step is judged only on the visits that reach the one before it, so the first step that is
+missing is the break, and what would have followed it is not. The baseline's share is standardised
+to the contexts (who called, after which step) in which the incident's visits were called, so that
+another mix of callers is no break.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ ALWAYS = 0.9
 BROKEN = 0.25
 """And is broken when the share falls by at least this much."""
 MIN_SHARE = 0.5
-"""Less often than this, in the baseline as a whole, B is not looked at: the contexts differ too much."""
+"""Less often than this, in the baseline as a whole, B is not looked at: the contexts differ too
+much."""
 MIN_VISITS = 4
 MIN_SIGMAS = 3.0
-"""Two shares differ when their difference, less the continuity correction (Yates), is three standard errors: some
-hundreds of pairs are compared."""
+"""Two shares differ when their difference, less the continuity correction (Yates), is three
+standard errors: some hundreds of pairs are compared."""
 PRIOR = 2.0
 """A context's share is drawn towards the overall one as if by this many more visits."""
 USUAL_ERROR = 0.5
 """An error that this share of an operation's visits meets is its usual path."""
 ERROR_SURGE = 2.0
-"""An error explains what it does to a request unless this many times the baseline's share of requests meet it."""
+"""An error explains what it does to a request unless this many times the baseline's share of
+requests meet it."""
 MIN_OWN = 0.5
 """A break is a service's own when no callee explains at least this share of the broken visits."""
 MIN_CALLERS = 2
@@ -39,11 +42,12 @@ PAIR = ("service", "operation", "step", "then")
 
 @dataclass(frozen=True)
 class Breaks:
-    """Broken pairs of steps, the clearest first: of a service by itself, and of the callers of one callee.
+    """Broken pairs of steps, the clearest first: of a service by itself, and of the callers of one
+    callee.
 
-    Both hold service, operation, step, then; n_before, n (visits that reach the step); expected, share (of those that
-    take `then`; with `ended`, that do not end at the step); sigmas; own (share of the broken visits that neither a
-    broken visit below them nor an accused callee explains).
+    Both hold service, operation, step, then; n_before, n (visits that reach the step); expected,
+    share (of those that take `then`; with `ended`, that do not end at the step); sigmas; own (share
+    of the broken visits that neither a broken visit below them nor an accused callee explains).
     """
 
     own: pl.DataFrame
@@ -66,7 +70,9 @@ def request_breaks(paths: RequestPaths) -> Breaks:
     behind = rows.join(callees, on="step", how="inner", maintain_order="left").filter(
         pl.col("service").n_unique().over("callee") >= MIN_CALLERS
     )
-    last = paths.steps.filter(pl.col("next") == END).join(callees, on="step").select("visit", "callee")
+    last = (
+        paths.steps.filter(pl.col("next") == END).join(callees, on="step").select("visit", "callee")
+    )
     accused = last.join(behind.select("callee").unique(), on="callee", how="semi")["visit"]
     broken = broken.with_columns(pl.col("explained") | pl.col("visit").is_in(accused.implode()))
     return Breaks(_own(pairs, broken), behind)
@@ -79,9 +85,11 @@ def _own(pairs: pl.DataFrame, broken: pl.DataFrame) -> pl.DataFrame:
 
 
 def _undisturbed(paths: RequestPaths) -> pl.DataFrame:
-    """The visits, less those that met an error that the baseline's requests met as often, whatever the service.
+    """The visits, less those that met an error that the baseline's requests met as often, whatever
+    the service.
 
-    Their callers up to the root go with them. An error on the usual path of an operation disturbs nothing.
+    Their callers up to the root go with them. An error on the usual path of an operation disturbs
+    nothing.
     """
     visits = paths.visits
     if not paths.errors.height:
@@ -96,7 +104,9 @@ def _undisturbed(paths: RequestPaths) -> pl.DataFrame:
     }
     known = met.group_by("kind").agg(**share)
     known = known.filter((pl.col(BEFORE) > 0) & (pl.col(NOW) < ERROR_SURGE * pl.col(BEFORE)))
-    met = met.join(known, on="kind", how="semi").join(_usual_errors(visits, met), on=[*PAIR[:2], "kind"], how="anti")
+    met = met.join(known, on="kind", how="semi").join(
+        _usual_errors(visits, met), on=[*PAIR[:2], "kind"], how="anti"
+    )
     disturbed = met["visit"].unique()
     away = pl.concat([disturbed, _above(disturbed, visits)])
     return visits.filter(~pl.col("visit").is_in(away.implode()))
@@ -108,15 +118,21 @@ def _usual_errors(visits: pl.DataFrame, met: pl.DataFrame) -> pl.DataFrame:
     total = visits.group_by(by).agg(pl.len().alias("total"))
     shares = met.group_by(*by, "kind").agg(pl.col("visit").n_unique().alias("n")).join(total, on=by)
     often = shares.filter(pl.col("n") >= USUAL_ERROR * pl.col("total"))
-    both = often.group_by("service", "operation", "kind").agg(pl.col("side").n_unique().alias("sides"))
+    both = often.group_by("service", "operation", "kind").agg(
+        pl.col("side").n_unique().alias("sides")
+    )
     return both.filter(pl.col("sides") == 2)
 
 
 def _broken(visits: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The broken pairs, and the incident's visits that broke at each."""
-    reached = steps.join(visits.select("visit", "side", "context", "service", "operation"), on="visit")
+    reached = steps.join(
+        visits.select("visit", "side", "context", "service", "operation"), on="visit"
+    )
     held = steps.select("visit", pl.col("step").alias("then"), pl.lit(value=True).alias("held"))
-    judged = reached.join(_usual_pairs(reached), on=PAIR[:3]).join(held, on=["visit", "then"], how="left")
+    judged = reached.join(_usual_pairs(reached), on=PAIR[:3]).join(
+        held, on=["visit", "then"], how="left"
+    )
     judged = judged.with_columns(pl.col("held").fill_null(value=False))
     ends = ~pl.col("held") & (pl.col("next") == END)
     lost = _compared(judged, pl.col("held")).filter(pl.col("expected") >= ALWAYS)
@@ -124,14 +140,20 @@ def _broken(visits: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl
     pairs = pl.concat([lost.with_columns(ended=False), ended.with_columns(ended=True)])
     drop = pl.col("expected") - pl.col("share")
     pairs = pairs.filter((drop >= BROKEN) & (pl.col("sigmas") >= MIN_SIGMAS))
-    failed = judged.filter((pl.col("side") == NOW) & ~pl.col("held")).join(pairs.select(*PAIR, "ended"), on=PAIR)
-    return pairs, failed.filter(~pl.col("ended") | (pl.col("next") == END)).select("visit", *PAIR, "ended")
+    failed = judged.filter((pl.col("side") == NOW) & ~pl.col("held")).join(
+        pairs.select(*PAIR, "ended"), on=PAIR
+    )
+    return pairs, failed.filter(~pl.col("ended") | (pl.col("next") == END)).select(
+        "visit", *PAIR, "ended"
+    )
 
 
 def _usual_pairs(reached: pl.DataFrame) -> pl.DataFrame:
-    """Each step of the baseline with the one that most often came right before it, and with its likeliest next.
+    """Each step of the baseline with the one that most often came right before it, and with its
+    likeliest next.
 
-    Only steps that belong to the one before in half its visits: so there are no more pairs than steps in two visits.
+    Only steps that belong to the one before in half its visits: so there are no more pairs than
+    steps in two visits.
     """
     by = list(PAIR)
     taken = reached.filter(pl.col("side") == BEFORE)
@@ -148,14 +170,19 @@ def _usual_pairs(reached: pl.DataFrame) -> pl.DataFrame:
         then, on=[*by[:2], "then"], maintain_order="left"
     )
     before = before.filter(pl.col("n_then") >= MIN_SHARE * pl.col("n_step")).select(by)
-    after = counts.unique(["service", "operation", "step"], keep="first", maintain_order=True).select(by)
+    after = counts.unique(
+        ["service", "operation", "step"], keep="first", maintain_order=True
+    ).select(by)
     both = pl.concat([before, after]).unique(maintain_order=True)
     likeliest = after.with_columns(pl.lit(value=True).alias("likeliest"))
-    return both.join(likeliest, on=by, how="left").with_columns(pl.col("likeliest").fill_null(value=False))
+    return both.join(likeliest, on=by, how="left").with_columns(
+        pl.col("likeliest").fill_null(value=False)
+    )
 
 
 def _compared(judged: pl.DataFrame, holds: pl.Expr) -> pl.DataFrame:
-    """Per pair: the share of the incident's visits, the one expected, and how far below it is, in standard errors."""
+    """Per pair: the share of the incident's visits, the one expected, and how far below it is, in
+    standard errors."""
     before = pl.col("side") == BEFORE
     contexts = judged.group_by(*PAIR, "context").agg(
         before.sum().alias("n_before"),
@@ -177,7 +204,9 @@ def _compared(judged: pl.DataFrame, holds: pl.Expr) -> pl.DataFrame:
     pooled = pooled.clip(1 / (total + 1), 1 - 1 / (total + 1))
     inverse = 1 / pl.col("n_before") + 1 / pl.col("n")
     distance = pl.col("expected") - pl.col("share") - inverse / 2
-    return pairs.with_columns((distance / (pooled * (1 - pooled) * inverse).sqrt()).alias("sigmas")).drop("k")
+    return pairs.with_columns(
+        (distance / (pooled * (1 - pooled) * inverse).sqrt()).alias("sigmas")
+    ).drop("k")
 
 
 def _above(visits: pl.Series, all_visits: pl.DataFrame) -> pl.Series:

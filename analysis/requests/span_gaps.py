@@ -1,8 +1,8 @@
 """Which of two services answers for the time lost between them.
 
-A delay at one service (its network, its queue, a starved process) shows on the edges that touch it; what a callee
-takes itself is no gap, so gaps do not travel from callee to caller. An edge's gap is put down to the side whose other
-edges are delayed more, and without such evidence to the callee.
+A delay at one service (its network, its queue, a starved process) shows on the edges that touch it;
+what a callee takes itself is no gap, so gaps do not travel from callee to caller. An edge's gap is
+put down to the side whose other edges are delayed more, and without such evidence to the callee.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from collections.abc import Mapping
 import polars as pl
 
 CALLEE_FIRST = 0.2
-"""What speaks for the callee before any other edge is looked at: the strength of one more edge of it."""
+"""What speaks for the callee before any other edge is looked at: the strength of one more edge of
+it."""
 
 Edge = tuple[str, str]
 """Caller, callee."""
 
 
-def accountable(delayed: Mapping[Edge, float], calls: pl.DataFrame, min_calls: int) -> dict[Edge, str]:
+def accountable(
+    delayed: Mapping[Edge, float], calls: pl.DataFrame, min_calls: int
+) -> dict[Edge, str]:
     """Per delayed edge, with its strength in [0, 1]: the service that answers for it.
 
-    `calls` has a row per measured call (caller, callee, window); an edge that was measured `min_calls` times in both
-    windows and is not delayed is healthy, and speaks for both its services.
+    `calls` has a row per measured call (caller, callee, window); an edge that was measured
+    `min_calls` times in both windows and is not delayed is healthy, and speaks for both its
+    services.
     """
     counts = calls.group_by("caller", "callee", "window").len().filter(pl.col("len") >= min_calls)
     both = counts.group_by("caller", "callee").len("windows").filter(pl.col("windows") == 2)

@@ -1,9 +1,11 @@
-"""Which operations became slower or failed more often, and on which calls time is lost between caller and callee.
+"""Which operations became slower or failed more often, and on which calls time is lost between
+caller and callee.
 
-Three tables over baseline and incident spans: what a visit to a service (one entry of a request into it) spends itself,
-its duration less its waits for others; per edge the gap, a client span less the callee's span: the time neither side
-was working; and the error share per service and operation. With them go the critical path, the origin of errors and
-changed call patterns, which read the same visits and calls.
+Three tables over baseline and incident spans: what a visit to a service (one entry of a request
+into it) spends itself, its duration less its waits for others; per edge the gap, a client span less
+the callee's span: the time neither side was working; and the error share per service and operation.
+With them go the critical path, the origin of errors and changed call patterns, which read the same
+visits and calls.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def span_shifts(case: Case) -> list[Finding]:
 
 
 def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
-    """Rows of either window, with `window` "baseline" or "incident"; the incident wins where they overlap."""
+    """Rows of either window, with `window` "baseline" or "incident"; the incident wins where they
+    overlap."""
     tagged = rows.with_columns(
         pl.when(windows.in_search(time))
         .then(pl.lit("incident"))
@@ -69,12 +72,18 @@ def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame
     return tagged.filter(pl.col(_WINDOW).is_not_null())
 
 
-def _latencies(own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """A small delay beside a large one is its effect or chance: each counts by its share of the largest per request."""
+def _latencies(
+    own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]
+) -> Iterator[Finding]:
+    """A small delay beside a large one is its effect or chance: each counts by its share of the
+    largest per request."""
     slower = _compared(own.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
     lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
     apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
-    largest = max((_delay(row) for table in (slower, apart) for row in table.iter_rows(named=True)), default=0.0)
+    largest = max(
+        (_delay(row) for table in (slower, apart) for row in table.iter_rows(named=True)),
+        default=0.0,
+    )
     for row in slower.iter_rows(named=True):
         service, operation = row["service"], row["operation"]
         yield _latency_finding(
@@ -89,8 +98,12 @@ def _latencies(own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...])
     yield from _gaps(apart, gaps, evidence, largest)
 
 
-def _gaps(apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], largest: float) -> Iterator[Finding]:
-    strengths = {(row["caller"], row["callee"]): _strength(row) for row in apart.iter_rows(named=True)}
+def _gaps(
+    apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], largest: float
+) -> Iterator[Finding]:
+    strengths = {
+        (row["caller"], row["callee"]): _strength(row) for row in apart.iter_rows(named=True)
+    }
     blamed = accountable(strengths, gaps, MIN_SPANS)
     for row in apart.iter_rows(named=True):
         caller, callee = row["caller"], row["callee"]
@@ -104,16 +117,23 @@ def _gaps(apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], la
             {"table": "spans", "service": callee, "caller": caller},
             largest,
         )
-        yield finding.model_copy(update={"details": {**finding.details, "caller": caller, "callee": callee}})
+        yield finding.model_copy(
+            update={"details": {**finding.details, "caller": caller, "callee": callee}}
+        )
 
 
 def _delay(row: Mapping[str, Any]) -> float:
     """Microseconds per request that the delay adds, for a request that meets it."""
-    return (_float(row["us"]) - _float(row["us_before"])) * _float(row["n"]) / max(1.0, _float(row["requests"]))
+    return (
+        (_float(row["us"]) - _float(row["us_before"]))
+        * _float(row["n"])
+        / max(1.0, _float(row["requests"]))
+    )
 
 
 def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Per group: median on both sides, the incident's share above the baseline's 95th percentile, counts, onset."""
+    """Per group: median on both sides, the incident's share above the baseline's 95th percentile,
+    counts, onset."""
     empty = pl.DataFrame()
     if not rows.height:
         return empty
@@ -138,7 +158,9 @@ def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         pl.col("trace_id").n_unique().alias("requests"),
         *[pl.col(c).first() for c in ("us_before", "us_high", "us_mad", "n_before")],
     )
-    moved = (pl.col("us") >= MIN_RATIO * pl.col("us_before")) & (pl.col("us") - pl.col("us_before") >= MIN_DELTA_US)
+    moved = (pl.col("us") >= MIN_RATIO * pl.col("us_before")) & (
+        pl.col("us") - pl.col("us_before") >= MIN_DELTA_US
+    )
     enough = (pl.col("n") >= MIN_SPANS) & (pl.col("n_before") >= MIN_SPANS)
     return out.filter(moved & enough).sort(by)
 
@@ -184,7 +206,8 @@ def _latency_finding(
 
 
 def _strength(row: Mapping[str, Any]) -> float:
-    """In [0, 1]: how much of the incident lies above the baseline's 95th percentile, how large, on how many spans."""
+    """In [0, 1]: how much of the incident lies above the baseline's 95th percentile, how large, on
+    how many spans."""
     before, after = _float(row["us_before"]), _float(row["us"])
     above = max(0.0, (_float(row["above"]) - 0.05) / 0.95)
     size = 1.0 - math.exp(-(after - before) / max(before, 2 * MIN_DELTA_US))
@@ -205,7 +228,9 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
         pl.col("start").filter(failed & is_in).min().alias("onset"),
     )
     for row in (
-        shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE).sort(by).iter_rows(named=True)
+        shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE)
+        .sort(by)
+        .iter_rows(named=True)
     ):
         percent, before = rounded(100 * row["share"], 3), rounded(100 * row["share_before"], 3)
         support = 1.0 - math.exp(-row["failures"] / 3.0)
@@ -218,7 +243,8 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
             effect=rounded(percent - before, 3),
             effect_unit="percentage points",
             strength=round(min(1.0, (row["share"] - row["share_before"]) ** 0.5 * support), 4),
-            sentence=f"{number(percent, 3)} % of {plain(row['service'])} {plain(row['operation'], 60)} spans fail, "
+            sentence=f"{number(percent, 3)} % of {plain(row['service'])} "
+            f"{plain(row['operation'], 60)} spans fail, "
             f"{number(before, 3)} % in the baseline.",
             numbers={"percent": percent, "baseline_percent": before},
             evidence=evidence,

@@ -1,6 +1,8 @@
-"""Who calls whom: the topology table, the service catalogue and spans together; without any of them, labels of metrics.
+"""Who calls whom: the topology table, the service catalogue and spans together; without any of
+them, labels of metrics.
 
-A span whose parent belongs to another service is a call. Labels are those of service-graph and service-mesh metrics.
+A span whose parent belongs to another service is a call. Labels are those of service-graph and
+service-mesh metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from analysis.case.folder import Case
 
 @dataclass(frozen=True)
 class Topology:
-    """A directed graph of services; an edge leads from caller to callee. Edges are unique and sorted."""
+    """A directed graph of services; an edge leads from caller to callee. Edges are unique and
+    sorted."""
 
     edges: tuple[tuple[str, str], ...]
 
@@ -39,15 +42,18 @@ class Topology:
         return self._callers.get(service, ())
 
     def downstream(self, service: str, within: int | None = None) -> dict[str, int]:
-        """All services it reaches by calls, `within` so many if given, with the number of hops (itself at 0)."""
+        """All services it reaches by calls, `within` so many if given, with the number of hops
+        (itself at 0)."""
         return self._reached(service, within, down=True)
 
     def upstream(self, service: str, within: int | None = None) -> dict[str, int]:
-        """All services that reach it by calls, `within` so many if given, with the number of hops (itself at 0)."""
+        """All services that reach it by calls, `within` so many if given, with the number of hops
+        (itself at 0)."""
         return self._reached(service, within, down=False)
 
     def _reached(self, service: str, within: int | None, *, down: bool) -> dict[str, int]:
-        """What a walk from the service reaches; the last walks are kept, since callers ask from the same service."""
+        """What a walk from the service reaches; the last walks are kept, since callers ask from the
+        same service."""
         key = (service, within, down)
         if key not in self._walks:
             if len(self._walks) >= MAX_WALKS:
@@ -115,7 +121,8 @@ def topology_of(pairs: Iterable[tuple[str | None, str | None]]) -> Topology:
 
 
 def call_edges(spans: pl.DataFrame) -> pl.DataFrame:
-    """One row per call between services: caller, callee, operation of the callee, start, and both durations (us)."""
+    """One row per call between services: caller, callee, operation of the callee, start, and both
+    durations (us)."""
     parents = spans.select(
         "trace_id",
         pl.col("span_id").alias("parent_id"),

@@ -1,4 +1,5 @@
-"""Spans grouped into visits (one entry of a request into a service), and how long a visit waits for others.
+"""Spans grouped into visits (one entry of a request into a service), and how long a visit waits for
+others.
 
 Durations and order are only compared between spans of one service, that is of one clock.
 """
@@ -15,15 +16,20 @@ LONGEST_NS = 10**17
 
 
 def with_visits(spans: pl.DataFrame) -> pl.DataFrame:
-    """The spans, each once, with `row` (their number), `parent` (the parent's), `visit` (the number of the entry span)
-    and `entry` (whether it is that span). Start times are in ns; a duration that is missing or none is 0."""
-    rows = spans.unique(["trace_id", "span_id"], keep="first", maintain_order=True).with_row_index("row")
+    """The spans, each once, with `row` (their number), `parent` (the parent's), `visit` (the number
+    of the entry span) and `entry` (whether it is that span). Start times are in ns; a duration that
+    is missing or none is 0."""
+    rows = spans.unique(["trace_id", "span_id"], keep="first", maintain_order=True).with_row_index(
+        "row"
+    )
     rows = rows.with_columns(
         pl.col("service", "operation").fill_null(""),
         pl.col("start").dt.cast_time_unit("ns"),
         pl.col("duration_us").fill_nan(None).fill_null(0.0).clip(0.0, LONGEST_NS / 1000),
     )
-    above = rows.select("trace_id", pl.col("span_id").alias("parent_id"), pl.col("row").alias("parent"))
+    above = rows.select(
+        "trace_id", pl.col("span_id").alias("parent_id"), pl.col("row").alias("parent")
+    )
     rows = rows.join(above, on=["trace_id", "parent_id"], how="left", maintain_order="left")
     parent = rows["parent"].fill_null(0).to_numpy().astype(np.int64)
     service = rows["service"].rank("dense").to_numpy()
@@ -38,10 +44,15 @@ def with_visits(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def calls_made(spans: pl.DataFrame) -> pl.DataFrame:
-    """One row per call to another service: row (of the callee's entry), parent, caller_visit, caller, callee,
-    operation (the callee's), start and us (of the span around it), callee_us, and `dedicated`: whether that span is
-    around this call alone, so that what it takes longer is lost between the two."""
-    children = spans.filter(pl.col("parent").is_not_null()).group_by("parent").agg(pl.len().alias("children"))
+    """One row per call to another service: row (of the callee's entry), parent, caller_visit,
+    caller, callee, operation (the callee's), start and us (of the span around it), callee_us, and
+    `dedicated`: whether that span is around this call alone, so that what it takes longer is lost
+    between the two."""
+    children = (
+        spans.filter(pl.col("parent").is_not_null())
+        .group_by("parent")
+        .agg(pl.len().alias("children"))
+    )
     around = spans.select(
         pl.col("row").alias("parent"),
         pl.col("visit").alias("caller_visit"),
@@ -72,10 +83,11 @@ def calls_made(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """One row per visit: visit, trace_id, service, operation, start, us, and own_us, its duration less its waits.
+    """One row per visit: visit, trace_id, service, operation, start, us, and own_us, its duration
+    less its waits.
 
-    A wait is the time in a span around calls, overlaps counted once; calls right under the entry span wait as long as
-    the callee takes, and for the whole visit when they are its only child.
+    A wait is the time in a span around calls, overlaps counted once; calls right under the entry
+    span wait as long as the callee takes, and for the whole visit when they are its only child.
     """
     spent = calls.filter(~pl.col("direct")).unique("parent", keep="first", maintain_order=True)
     begin, took = pl.col("start").dt.epoch("ns"), (1000 * pl.col("us")).cast(pl.Int64)
@@ -83,9 +95,14 @@ def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     spent = spent.sort("caller_visit", "begin", "end")
     reached = pl.col("end").cum_max().shift(1).over("caller_visit")
     new = (pl.col("end") - pl.max_horizontal("begin", reached)).clip(lower_bound=0)
-    inner = spent.with_columns((new / 1000).alias("wait")).group_by("caller_visit").agg(pl.col("wait").sum())
+    inner = (
+        spent.with_columns((new / 1000).alias("wait"))
+        .group_by("caller_visit")
+        .agg(pl.col("wait").sum())
+    )
     direct = calls.filter("direct").select(
-        "caller_visit", pl.when("dedicated").then(pl.col("us")).otherwise(pl.col("callee_us")).alias("wait")
+        "caller_visit",
+        pl.when("dedicated").then(pl.col("us")).otherwise(pl.col("callee_us")).alias("wait"),
     )
     waits = pl.concat([inner, direct]).group_by("caller_visit").agg(pl.col("wait").sum())
     visits = spans.filter("entry").join(
@@ -93,5 +110,11 @@ def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
     own = (pl.col("duration_us") - pl.col("wait").fill_null(0.0)).clip(lower_bound=0)
     return visits.select(
-        "visit", "trace_id", "service", "operation", "start", pl.col("duration_us").alias("us"), own.alias("own_us")
+        "visit",
+        "trace_id",
+        "service",
+        "operation",
+        "start",
+        pl.col("duration_us").alias("us"),
+        own.alias("own_us"),
     )

@@ -1,4 +1,5 @@
-"""Well-known secrets in a text, replaced by their kind. What they look like stands in `secret_patterns`."""
+"""Well-known secrets in a text, replaced by their kind. What they look like stands in
+`secret_patterns`."""
 
 from __future__ import annotations
 
@@ -13,14 +14,16 @@ _MASKED = re.compile(r"\[[A-Z][A-Z_]{1,30}(?:_\d{1,6})?\]")
 
 
 def masked(text: str) -> str:
-    """The text with each secret replaced by its kind, `[AWS_KEY]`. Not reversible; personal data stays."""
+    """The text with each secret replaced by its kind, `[AWS_KEY]`. Not reversible; personal data
+    stays."""
     for kind, pattern in SECRETS:
         text = pattern.sub(replacing(lambda _secret, kind=kind: f"[{kind}]"), text)  # type: ignore[misc]
     return text
 
 
 def mask_column(column: pl.Series) -> pl.Series:
-    """A column of texts with the secrets in it masked; texts that look harmless are left alone in one pass."""
+    """A column of texts with the secrets in it masked; texts that look harmless are left alone in
+    one pass."""
     suspicious = column.str.contains(SUSPICIOUS).fill_null(False)
     if not suspicious.any():
         return column
@@ -35,7 +38,8 @@ def mask_column(column: pl.Series) -> pl.Series:
 def replacing(
     replacement: Callable[[str], str], holds: Callable[[str], bool] = lambda value: True
 ) -> Callable[[re.Match[str]], str]:
-    """For `re.sub`: replaces what the pattern is about within the match, where `holds` says that it is such a value."""
+    """For `re.sub`: replaces what the pattern is about within the match, where `holds` says that it
+    is such a value."""
 
     def replace(match: re.Match[str]) -> str:
         group = match.lastindex or 0

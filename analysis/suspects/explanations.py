@@ -1,8 +1,10 @@
-"""What each service's findings say about it: a culprit's own trouble, or a victim's symptom explained by a callee.
+"""What each service's findings say about it: a culprit's own trouble, or a victim's symptom
+explained by a callee.
 
-Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for a service by
-itself. A symptom (latency, errors, availability, broken request paths) travels from callee to caller, so it speaks for
-a service only as far as no service it calls explains it. The weights were set on recorded fault cases.
+Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for
+a service by itself. A symptom (latency, errors, availability, broken request paths) travels from
+callee to caller, so it speaks for a service only as far as no service it calls explains it. The
+weights were set on recorded fault cases.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from analysis.requests.span_shifts import ERRORS as SPAN_ERRORS
 from analysis.requests.span_shifts import GAP, OWN_TIME
 from analysis.requests.topology import Topology, topology_of
 from analysis.suspects.training_causes import TRAINING_CAUSES
-from analysis.suspects.victims import discount_load, discount_symptoms, discount_unfelt, later, onset_of
+from analysis.suspects.victims import (
+    discount_load,
+    discount_symptoms,
+    discount_unfelt,
+    later,
+    onset_of,
+)
 from analysis.vocabulary import Alert, Finding
 
 WEIGHTS = {
@@ -55,10 +63,21 @@ TRAINING = frozenset(TRAINING_CAUSES)
 """Kinds of findings from what a training job left; each is a kind of trouble by its own name."""
 HOLDS_UP = frozenset(kind for kind, cause in TRAINING_CAUSES.items() if cause.held_up)
 CLEAR_STRAGGLER = 0.25
-"""A rank that holds up the others, when at least this clear, leads: their waits, and the job's slow steps, are its
-effect."""
+"""A rank that holds up the others, when at least this clear, leads: their waits, and the job's slow
+steps, are its effect."""
 OWN = (
-    frozenset({"resource", "network", "own_time", "flow_break", "critical_path", "error_origin", "fan_out"}) | TRAINING
+    frozenset(
+        {
+            "resource",
+            "network",
+            "own_time",
+            "flow_break",
+            "critical_path",
+            "error_origin",
+            "fan_out",
+        }
+    )
+    | TRAINING
 )
 """What a service has by itself, and its callers near and far then feel."""
 ELSEWHERE = 0.6
@@ -66,18 +85,22 @@ ELSEWHERE = 0.6
 IDLE = 0.5
 """A service that takes no part in any known call."""
 OTHER_CLASS = 0.6
-"""A symptom of another class than the alert's: slow where the alert says failing, or the reverse."""
+"""A symptom of another class than the alert's: slow where the alert says failing, or the
+reverse."""
 RECOVERED = 0.7
 LATER = 0.85
-"""A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this much."""
+"""A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this
+much."""
 
 MAX_SUSPECTS = 300
-"""Each is held against all that it calls. An incident in more services than this is told by its loudest."""
+"""Each is held against all that it calls. An incident in more services than this is told by its
+loudest."""
 
 
 @dataclass
 class Suspect:
-    """One service: its score in [0, 1], its trouble by kind (`felt`, and less what others explain), its onset."""
+    """One service: its score in [0, 1], its trouble by kind (`felt`, and less what others explain),
+    its onset."""
 
     subject: str
     score: float = 0.0
@@ -89,8 +112,12 @@ class Suspect:
 
     @property
     def leads(self) -> bool:
-        """Whether it comes first whatever the others' scores: it clearly holds up all other ranks."""
-        return self.is_rank and max((self.felt.get(kind, 0.0) for kind in HOLDS_UP), default=0.0) >= CLEAR_STRAGGLER
+        """Whether it comes first whatever the others' scores: it clearly holds up all other
+        ranks."""
+        return (
+            self.is_rank
+            and max((self.felt.get(kind, 0.0) for kind in HOLDS_UP), default=0.0) >= CLEAR_STRAGGLER
+        )
 
     @property
     def is_rank(self) -> bool:
@@ -112,12 +139,18 @@ def weigh_suspects(
     largest = _largest_moves(findings)
     doors = front_doors(topology)
     names = doors | rank_names(findings)
-    topology = topology_of((doors.get(a, a), doors.get(b, b)) for a, b in topology.edges) if doors else topology
+    topology = (
+        topology_of((doors.get(a, a), doors.get(b, b)) for a, b in topology.edges)
+        if doors
+        else topology
+    )
     loud = _loudest(_by_subject(findings, names), {alert.service, doors.get(alert.service or "")})
     suspects = {s: _suspect(s, own, wanted, largest) for s, own in loud.items()}
     own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
     services = topology.services
-    reach = topology.downstream(alert.service) if alert.service in services and alert.service else {}
+    reach = (
+        topology.downstream(alert.service) if alert.service in services and alert.service else {}
+    )
     discount_unfelt(suspects, topology, known, alert)
     discount_symptoms(suspects, own, topology, known)
     for suspect in suspects.values():
@@ -179,7 +212,9 @@ def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[s
     return {s: out[s] for s in sorted(out)}
 
 
-def _loudest(by_subject: dict[str, list[Finding]], always: Container[str | None]) -> dict[str, list[Finding]]:
+def _loudest(
+    by_subject: dict[str, list[Finding]], always: Container[str | None]
+) -> dict[str, list[Finding]]:
     """The subjects with the strongest findings, and those that are `always` weighed."""
     if len(by_subject) <= MAX_SUSPECTS:
         return by_subject
@@ -199,7 +234,8 @@ def rank_names(findings: Iterable[Finding]) -> dict[str, str]:
 
 
 def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) -> Topology:
-    """The graph with each rank below its job, as a callee, and a straggler below all other ranks, which wait for it."""
+    """The graph with each rank below its job, as a callee, and a straggler below all other ranks,
+    which wait for it."""
     names = rank_names(findings)
     edges = {(names.get(a, a), names.get(b, b)) for a, b in topology.edges}
     for finding in findings:
@@ -214,8 +250,8 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
 def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
     """Per signal of a resource or of availability the largest move of any service.
 
-    A small move of a resource beside it is the load, not the cause. Failures thin out from callee to caller, which
-    answers other requests too.
+    A small move of a resource beside it is the load, not the cause. Failures thin out from callee
+    to caller, which answers other requests too.
     """
     moves: dict[str, float] = {}
     for finding in findings:
@@ -229,9 +265,12 @@ def _move(finding: Finding) -> float:
     return abs(finding.numbers.get("incident", 0.0) - finding.numbers.get("baseline", 0.0))
 
 
-def _suspect(subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]) -> Suspect:
+def _suspect(
+    subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]
+) -> Suspect:
     suspect = Suspect(
-        subject, findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence))
+        subject,
+        findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence)),
     )
     grouped: dict[str, list[float]] = defaultdict(list)
     for finding in suspect.findings:
@@ -241,7 +280,9 @@ def _suspect(subject: str, findings: list[Finding], wanted: SignalClass | None, 
             if trouble in ("resource", "availability") and largest.get(finding.signal or ""):
                 weight *= math.sqrt(_move(finding) / largest[finding.signal or ""])
             grouped[trouble].append(weight)
-    suspect.trouble = {k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()}
+    suspect.trouble = {
+        k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()
+    }
     suspect.felt = dict(suspect.trouble)
     return suspect
 
@@ -250,7 +291,11 @@ def _relevance(finding: Finding, trouble: str, wanted: SignalClass | None) -> fl
     factor = RECOVERED if finding.details.get("recovered") else 1.0
     if wanted in (SignalClass.LATENCY,) and trouble in ("errors", "availability", "span_errors"):
         factor *= OTHER_CLASS
-    if wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY) and trouble in ("latency", "network", "own_time"):
+    if wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY) and trouble in (
+        "latency",
+        "network",
+        "own_time",
+    ):
         factor *= OTHER_CLASS
     return factor
 

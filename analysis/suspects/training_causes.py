@@ -1,4 +1,5 @@
-"""What a training job's findings are as causes: one entry per rule of the trace doctor that may accuse."""
+"""What a training job's findings are as causes: one entry per rule of the trace doctor that may
+accuse."""
 
 from __future__ import annotations
 
@@ -19,13 +20,25 @@ class TrainingCause:
 
 TRAINING_CAUSES = {
     "dead_rank": TrainingCause(0.95, "ended, and the others wait for it", held_up=True),
-    "flight_recorder_missing_rank": TrainingCause(0.95, "does not join the others' collective", held_up=True),
-    "flight_recorder_mismatch": TrainingCause(0.95, "does not match the others in a collective", held_up=True),
-    "flight_recorder_device_stuck": TrainingCause(0.95, "has a device that does not finish", held_up=True),
+    "flight_recorder_missing_rank": TrainingCause(
+        0.95, "does not join the others' collective", held_up=True
+    ),
+    "flight_recorder_mismatch": TrainingCause(
+        0.95, "does not match the others in a collective", held_up=True
+    ),
+    "flight_recorder_device_stuck": TrainingCause(
+        0.95, "has a device that does not finish", held_up=True
+    ),
     "flight_recorder_deadlock": TrainingCause(0.9, "waits in a circle"),
-    "flight_recorder_all_joined": TrainingCause(0.8, "hangs in a collective that all ranks have joined"),
-    "stack_outlier": TrainingCause(0.85, "stands outside of the collective that the others wait in", held_up=True),
-    "stuck_rank": TrainingCause(0.85, "stands elsewhere than the ranks that wait for it", held_up=True),
+    "flight_recorder_all_joined": TrainingCause(
+        0.8, "hangs in a collective that all ranks have joined"
+    ),
+    "stack_outlier": TrainingCause(
+        0.85, "stands outside of the collective that the others wait in", held_up=True
+    ),
+    "stuck_rank": TrainingCause(
+        0.85, "stands elsewhere than the ranks that wait for it", held_up=True
+    ),
     "all_ranks_stuck": TrainingCause(0.7, "stands still on all ranks"),
     "out_of_memory": TrainingCause(0.9, "ran out of memory"),
     "hardware_error": TrainingCause(0.9, "has a hardware error"),

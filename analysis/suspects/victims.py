@@ -1,8 +1,9 @@
 """Which of a service's symptoms another service explains: the loud victim is not the culprit.
 
-Slowness and failures travel from callee to caller. A caller's slowness is explained as far as its callee's own rise is
-large enough (`explained_share`), its failures by a callee that fails, or that is slow enough to time out. A callee
-whose slowness its callers do not feel harms nobody. Load travels the other way, from caller to callee.
+Slowness and failures travel from callee to caller. A caller's slowness is explained as far as its
+callee's own rise is large enough (`explained_share`), its failures by a callee that fails, or that
+is slow enough to time out. A callee whose slowness its callers do not feel harms nobody. Load
+travels the other way, from caller to callee.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from analysis.metrics.explained_share import FAILING, Measured, calls_per_request, explained_share, slower_by
+from analysis.metrics.explained_share import (
+    FAILING,
+    Measured,
+    calls_per_request,
+    explained_share,
+    slower_by,
+)
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import shift_class
 from analysis.metrics.signals import SignalClass, classify
@@ -34,9 +41,11 @@ EXPLAINED = 0.8
 TIMES_OUT = 0.5
 """A slow callee explains its caller's failures this far: some calls time out."""
 UNFELT = 0.4
-"""A latency keeps at least this much where its callers' latencies are measured and do not show it."""
+"""A latency keeps at least this much where its callers' latencies are measured and do not show
+it."""
 FIRST_LINE = timedelta(seconds=20)
-"""How far apart the first lines of one failure in caller and callee may lie by chance: waits and retries."""
+"""How far apart the first lines of one failure in caller and callee may lie by chance: waits and
+retries."""
 LOADED = 0.5
 """What a service runs out of under a load that its caller passes on keeps half of its weight."""
 
@@ -44,17 +53,26 @@ LOADED = 0.5
 def discount_symptoms(
     suspects: Mapping[str, Suspect], own: Mapping[str, float], topology: Topology, known: Measured
 ) -> None:
-    """Take from every caller's symptoms what the callee that explains most of them explains, unless it began later."""
+    """Take from every caller's symptoms what the callee that explains most of them explains, unless
+    it began later."""
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
     began = {name: began_of(s.findings) for name, s in suspects.items()}
-    far = set(sorted((name for name in suspects if own[name] > 0), key=lambda n: (-own[n], n))[:MAX_FAR])
+    far = set(
+        sorted((name for name in suspects if own[name] > 0), key=lambda n: (-own[n], n))[:MAX_FAR]
+    )
     reaching = {name: topology.upstream(name, MAX_HOPS) for name in sorted(far)}
     for suspect in suspects.values():
-        best: dict[str, tuple[float, str | None]] = {k: (0.0, None) for k in suspect.trouble if k in TRAVELS}
+        best: dict[str, tuple[float, str | None]] = {
+            k: (0.0, None) for k in suspect.trouble if k in TRAVELS
+        }
         if not best:
             continue
         near = dict.fromkeys(topology.callees(suspect.subject), 1)
-        beyond = {f: up[suspect.subject] for f, up in reaching.items() if f not in near and suspect.subject in up}
+        beyond = {
+            f: up[suspect.subject]
+            for f, up in reaching.items()
+            if f not in near and suspect.subject in up
+        }
         for callee, hops in sorted((beyond | near).items()):
             if hops == 0 or callee == suspect.subject or callee not in suspects:
                 continue
@@ -82,7 +100,9 @@ def _explains(
     """In [0, 1]: how far the callee explains this kind of the caller's trouble."""
     itself = own[callee.subject]
     slow = max((v for k, v in callee.felt.items() if k in SLOW), default=0.0) if hops == 1 else 0.0
-    fails = max((v for k, v in callee.felt.items() if k in FAILS), default=0.0) if hops == 1 else 0.0
+    fails = (
+        max((v for k, v in callee.felt.items() if k in FAILS), default=0.0) if hops == 1 else 0.0
+    )
     size = explained_share(
         rises[callee.subject],
         rises[caller.subject],
@@ -97,13 +117,19 @@ def _explains(
     return share * PER_HOP ** (hops - 1)
 
 
-def discount_unfelt(suspects: Mapping[str, Suspect], topology: Topology, known: Measured, alert: Alert) -> None:
+def discount_unfelt(
+    suspects: Mapping[str, Suspect], topology: Topology, known: Measured, alert: Alert
+) -> None:
     """Take from a callee's latency what its callers, and the alerting service, do not feel of it.
 
     A service that alerts for its latency feels it, whatever its median shows.
     """
     alerting = alert.service
-    sure = alerting is not None and alert.signal is not None and classify(alert.signal) is SignalClass.LATENCY
+    sure = (
+        alerting is not None
+        and alert.signal is not None
+        and classify(alert.signal) is SignalClass.LATENCY
+    )
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
     reached = topology.downstream(alerting) if alerting is not None else {}
     for name, suspect in suspects.items():
@@ -112,7 +138,11 @@ def discount_unfelt(suspects: Mapping[str, Suspect], topology: Topology, known: 
         above = set(topology.callers(name))
         if alerting is not None and name in reached:
             above.add(alerting)
-        shares = [s for caller in sorted(above) if (s := _felt(name, caller, rises, suspects, known)) is not None]
+        shares = [
+            s
+            for caller in sorted(above)
+            if (s := _felt(name, caller, rises, suspects, known)) is not None
+        ]
         if sure and alerting in above and alerting not in rises:
             continue
         if shares:
@@ -127,7 +157,9 @@ def _felt(
     known: Measured,
 ) -> float | None:
     if caller in rises:
-        share = explained_share(rises[callee], rises[caller], calls_per_request(callee, caller, known))
+        share = explained_share(
+            rises[callee], rises[caller], calls_per_request(callee, caller, known)
+        )
         if share is not None:
             return share
     found = suspects[caller].findings if caller in suspects else ()
@@ -135,10 +167,16 @@ def _felt(
 
 
 def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> None:
-    """A surge of traffic comes from the caller that has it too: resources and queues behind it are its effect."""
+    """A surge of traffic comes from the caller that has it too: resources and queues behind it are
+    its effect."""
     load = _surge(suspect)
     passed_on = max(
-        (min(load, _surge(suspects[c])) for c in topology.callers(suspect.subject) if c in suspects), default=0.0
+        (
+            min(load, _surge(suspects[c]))
+            for c in topology.callers(suspect.subject)
+            if c in suspects
+        ),
+        default=0.0,
     )
     if passed_on > 0:
         loaded = ("resource", "queue", "traffic", "latency", "errors")
@@ -172,8 +210,8 @@ class Began:
     def surely_after(self, other: Began) -> bool:
         """Whether it surely began later than the other.
 
-        Log lines have their own times. A metric's onset lies in (onset - uncertainty, onset], and its point may stand
-        for the time before or after its stamp.
+        Log lines have their own times. A metric's onset lies in (onset - uncertainty, onset], and
+        its point may stand for the time before or after its stamp.
         """
         if self.logged is not None and other.logged is not None:
             return self.logged - FIRST_LINE > other.logged
@@ -196,4 +234,6 @@ def later(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
 def onset_of(findings: Sequence[Finding]) -> datetime | None:
     """The earliest onset among the findings at least half as strong as the strongest."""
     strongest = max((f.strength for f in findings if f.onset), default=0.0)
-    return min((f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest), default=None)
+    return min(
+        (f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest), default=None
+    )

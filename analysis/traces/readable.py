@@ -8,17 +8,20 @@ MAX_NAME = 80
 
 
 def readable(name: str, limit: int = MAX_NAME) -> str:
-    """Printable, on one line, without the characters that chat programs take for markup, at most `limit` long.
+    """Printable, on one line, without the characters that chat programs take for markup, at most
+    `limit` long.
 
-    Kernel, function and file names come from whoever ran the job; "<!channel>" and ANSI escapes must stay inert.
+    Kernel, function and file names come from whoever ran the job; "<!channel>" and ANSI escapes
+    must stay inert.
     """
     clean = "".join(c if c.isprintable() and c not in "`<>" else " " for c in name[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def told_apart(name: str, limit: int) -> str:
-    """At most `limit` long; where it is cut, with a checksum of the whole: names of kernels made from templates are
-    often alike for hundreds of characters. Equal names are cut alike on every rank."""
+    """At most `limit` long; where it is cut, with a checksum of the whole: names of kernels made
+    from templates are often alike for hundreds of characters. Equal names are cut alike on every
+    rank."""
     if len(name) <= limit:
         return name
     return f"{name[: limit - 9]}~{crc32(name.encode('utf-8', 'backslashreplace')):08x}"

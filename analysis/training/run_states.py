@@ -18,16 +18,19 @@ ENDED = {
     "killed": "was stopped before it was done (killed)",
     "silent": "says that it is running, but has sent no heartbeat",
 }
-"""States that say something went wrong, in words (wandb's: docs.wandb.ai/models/runs/run-states)."""
+"""States that say something went wrong, in words (wandb's:
+docs.wandb.ai/models/runs/run-states)."""
 STRENGTH = {"crashed": 0.7, "failed": 0.7, "silent": 0.6, "killed": 0.4}
 """A killed run was mostly stopped by a person (own)."""
 KIND = "run_ended"
 GRACE = timedelta(minutes=10)
-"""A service calls a run crashed some minutes after its last heartbeat, and the alert may come before it."""
+"""A service calls a run crashed some minutes after its last heartbeat, and the alert may come
+before it."""
 
 
 def run_states(case: Case) -> list[Finding]:
-    """One finding per run that ended badly between the beginning of the baseline and the end of the incident."""
+    """One finding per run that ended badly between the beginning of the baseline and the end of the
+    incident."""
     if not case.monitors.height:
         return []
     rows = case.monitors.filter(
@@ -62,6 +65,7 @@ def _finding(case: Case, monitor: str, service: str | None, state: str, since: d
         details={
             "state": state,
             "run": name,
-            "fix": "Read the last lines of the run's output and its exit code; then its memory and the node's events.",
+            "fix": "Read the last lines of the run's output and its exit code; then its memory "
+            "and the node's events.",
         },
     )

@@ -2,12 +2,13 @@
 
     python benchmarks/trace_engine TRACE [--sizes 50,100,500,1000] [--ranks 8] [--rounds 3] [--folder DIR]
 
-TRACE is a real trace of a GPU job; it is replicated to each size (MB of JSON), each copy one window later with steps,
-launches and ids of its own. HTA is `traceinsight` from PyPI, installed into an environment of its own. Both sides run
-in turns, each in fresh processes; of CPU seconds the best of all rounds counts. "cold" is a process from its start to
-the loaded trace, "warm" the best repeat within a process. Memory is the highest resident set, for several ranks the
-highest sum over all processes. The exponent is the slope of log time over log events: 1 is linear.
-"""
+TRACE is a real trace of a GPU job; it is replicated to each size (MB of JSON), each copy one window
+later with steps, launches and ids of its own. HTA is `traceinsight` from PyPI, installed into an
+environment of its own. Both sides run in turns, each in fresh processes; of CPU seconds the best of
+all rounds counts. "cold" is a process from its start to the loaded trace, "warm" the best repeat
+within a process. Memory is the highest resident set, for several ranks the highest sum over all
+processes. The exponent is the slope of log time over log events: 1 is linear.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -21,7 +22,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from replicate import replicate
@@ -47,18 +47,31 @@ def main() -> None:
             for mb in sorted(sizes)[:2]:
                 _print_analyses(mb, *bench.sides("analyses", [sizes[mb]], repeats=3))
         if options.ranks:
-            files = [_replica(options.trace, folder / f"rank{r}.json", 100, r) for r in range(options.ranks)]
+            files = [
+                _replica(options.trace, folder / f"rank{r}.json", 100, r)
+                for r in range(options.ranks)
+            ]
             _print_ranks(files, *bench.sides("load", files, repeats=1, whole_tree=True))
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("trace", type=Path)
-    parser.add_argument("--sizes", type=lambda text: [int(mb) for mb in text.split(",")], default=[50, 100, 500, 1000])
+    parser.add_argument(
+        "--sizes",
+        type=lambda text: [int(mb) for mb in text.split(",")],
+        default=[50, 100, 500, 1000],
+    )
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the replicas are kept (a temporary folder if not given)")
-    parser.add_argument("--hta-python", type=Path, help="a Python that has HTA; otherwise it is installed")
+    parser.add_argument(
+        "--folder", type=Path, help="where the replicas are kept (a temporary folder if not given)"
+    )
+    parser.add_argument(
+        "--hta-python", type=Path, help="a Python that has HTA; otherwise it is installed"
+    )
     parser.add_argument("--no-analyses", action="store_true")
     return parser.parse_args()
 
@@ -83,35 +96,58 @@ class _Bench:
         self._hta, self._rounds = hta, rounds
 
     def load(self, megabytes: int, files: list[Path]) -> dict[str, Figures]:
-        """Both sides' figures of loading alone: cold from processes that load once, warm from repeats in one."""
+        """Both sides' figures of loading alone: cold from processes that load once, warm from
+        repeats in one."""
         rounds = self._rounds if megabytes < LARGE_MB else 1
         repeats = 3 if megabytes < LARGE_MB else 1
         best: dict[str, Figures] = {"hta": {}, "ours": {}}
         for _ in range(rounds):
             for side in best:
                 cold = self._run(side, "load", 1, files)
-                _keep_best(best[side], {"cold": cold["process"], "peak MB": cold["peak MB"], "load": cold["load"]})
+                _keep_best(
+                    best[side],
+                    {"cold": cold["process"], "peak MB": cold["peak MB"], "load": cold["load"]},
+                )
                 if repeats > 1 or side == "ours":
                     _keep_best(best[side], {"load": self._run(side, "load", 3, files)["load"]})
         return best
 
-    def sides(self, part: str, files: list[Path], *, repeats: int, whole_tree: bool = False) -> tuple[Figures, Figures]:
+    def sides(
+        self, part: str, files: list[Path], *, repeats: int, whole_tree: bool = False
+    ) -> tuple[Figures, Figures]:
         """(HTA's, ours) figures of one part."""
-        hta, ours = (self._run(side, part, repeats, files, whole_tree=whole_tree) for side in ("hta", "ours"))
+        hta, ours = (
+            self._run(side, part, repeats, files, whole_tree=whole_tree) for side in ("hta", "ours")
+        )
         return hta, ours
 
-    def _run(self, side: str, part: str, repeats: int, files: list[Path], *, whole_tree: bool = False) -> Figures:
+    def _run(
+        self, side: str, part: str, repeats: int, files: list[Path], *, whole_tree: bool = False
+    ) -> Figures:
         python = str(self._hta) if side == "hta" else sys.executable
-        command = [python, str(HERE / f"{side}_side.py"), part, str(repeats), *(str(f) for f in files)]
+        command = [
+            python,
+            str(HERE / f"{side}_side.py"),
+            part,
+            str(repeats),
+            *(str(f) for f in files),
+        ]
         before = os.times()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as child:
             peak = _Peak(child.pid) if whole_tree else None
             text = child.communicate()[0]
         after = os.times()
         if child.returncode:
             raise SystemExit(f"{side} {part}: exit {child.returncode}")
         figures: Figures = json.loads(text.strip().splitlines()[-1])
-        figures["process"] = after.children_user + after.children_system - before.children_user - before.children_system
+        figures["process"] = (
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
         if peak is not None:
             figures["peak MB"] = peak.megabytes()
         return figures
@@ -164,30 +200,44 @@ def _is_zombie(pid: int) -> bool:
 def _keep_best(best: Figures, new: Figures) -> None:
     for name, value in new.items():
         before = best.get(name)
-        best[name] = min(before, value) if isinstance(before, float) and isinstance(value, float) else value
+        best[name] = (
+            min(before, value) if isinstance(before, float) and isinstance(value, float) else value
+        )
 
 
 def _print_loads(loads: dict[int, dict[str, Figures]], sizes: dict[int, int]) -> None:
     print("\nLoading one trace (CPU seconds)")
-    print(f"{'MB':>6} {'HTA warm':>9} {'ours':>8} {'ratio':>6}  {'HTA cold':>9} {'ours':>8} {'ratio':>6}  "
+    print(f"{'MB':>6} {'HTA warm':>9} {'ours':>8} {'ratio':>6}  {'HTA cold':>9} {'ours':>8} {'ratio':>6}  "  # noqa: E501
           f"{'HTA MB':>7} {'ours':>6} {'1/n':>5}")  # fmt: skip
     for megabytes, both in loads.items():
         hta, ours = both["hta"], both["ours"]
         row = [f"{megabytes:>6}"]
         for name, width, digits in (("load", 9, 2), ("cold", 9, 2), ("peak MB", 7, 0)):
             a, b = float(hta[name]), float(ours[name])
-            row.append(f"{a:>{width}.{digits}f} {b:>8.{max(digits, 0) + (1 if digits else 0)}f} {a / b:>6.1f} ")
+            row.append(
+                f"{a:>{width}.{digits}f} {b:>8.{max(digits, 0) + (1 if digits else 0)}f} "
+                f"{a / b:>6.1f} "
+            )
         print(" ".join(row))
     for side in ("hta", "ours"):
         points = [(sizes[mb], float(both[side]["load"])) for mb, both in loads.items()]
         if len(points) > 1:
-            print(f"exponent over size, warm, {'HTA' if side == 'hta' else side}: {_slope(points):.2f}")
+            print(
+                f"exponent over size, warm, {'HTA' if side == 'hta' else side}: "
+                f"{_slope(points):.2f}"
+            )
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
     xs, ys = [math.log(x) for x, _ in points], [math.log(y) for _, y in points]
     x0, y0 = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / sum((x - x0) ** 2 for x in xs)
+    return sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / sum(
+        (x - x0) ** 2 for x in xs
+    )
+
+
+def _figure(value: float | str | None) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _print_analyses(megabytes: int, hta: Figures, ours: Figures) -> None:
@@ -196,13 +246,16 @@ def _print_analyses(megabytes: int, hta: Figures, ours: Figures) -> None:
         own = ours.get(name)
         if name in ("import", "process", "peak MB", "load"):
             continue
-        show: Callable[[float | str | None], str] = lambda v: f"{v:.4f}" if isinstance(v, float) else str(v)  # noqa: E731
+        show = _figure
         both = isinstance(value, float) and isinstance(own, float)
         ratio = f"{value / max(own, 1e-6):.0f}x" if both else ""  # type: ignore[operator, type-var]
         print(f"  {name:<28} HTA {show(value):>9}  ours {show(own):>9}  {ratio}")
     for name in sorted(set(ours) - set(hta)):
         print(f"  {name:<40} ours {float(ours[name]):>9.4f}")
-    print(f"  peak memory with all of these HTA {hta['peak MB']:.0f} MB, ours {ours['peak MB']:.0f} MB")
+    print(
+        f"  peak memory with all of these HTA {hta['peak MB']:.0f} MB, ours {ours['peak MB']:.0f} "
+        f"MB"
+    )
 
 
 def _print_ranks(files: list[Path], hta: Figures, ours: Figures) -> None:

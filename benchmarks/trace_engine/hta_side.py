@@ -1,4 +1,5 @@
-"""HTA's side of the benchmark; runs in an environment of its own, where `traceinsight` is installed.
+"""HTA's side of the benchmark; runs in an environment of its own, where `traceinsight` is
+installed.
 
 python hta_side.py load|analyses REPEATS FILE...
 """
@@ -17,7 +18,8 @@ logging.disable(logging.CRITICAL)
 
 
 def main() -> None:
-    """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded last."""
+    """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded
+    last."""
     part, repeats, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     measured = Measured()
     measured.note("import", _import())
@@ -45,11 +47,16 @@ def _import() -> float:
 def _fast(measured: Measured, analysis: Any) -> None:
     measured.time("temporal breakdown", lambda: analysis.get_temporal_breakdown(visualize=False))
     measured.time("communication overlap", lambda: analysis.get_comm_comp_overlap(visualize=False))
-    measured.time("idle breakdown", lambda: analysis.get_idle_time_breakdown(ranks=[0], visualize=False))
+    measured.time(
+        "idle breakdown", lambda: analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+    )
     measured.time("queue length", lambda: analysis.get_queue_length_time_series(ranks=[0]))
     measured.time("memory bandwidth", lambda: analysis.get_memory_bw_time_series(ranks=[0]))
     measured.time("kernel breakdown", lambda: analysis.get_gpu_kernel_breakdown(visualize=False))
-    measured.time("launch statistics", lambda: analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False))
+    measured.time(
+        "launch statistics",
+        lambda: analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False),
+    )
 
 
 def _slow(measured: Measured, analysis: Any, file: str) -> None:
@@ -57,14 +64,16 @@ def _slow(measured: Measured, analysis: Any, file: str) -> None:
 
     measured.time("call stacks", lambda: CallGraph(analysis.t, ranks=[0]))
     whole = measured.time(
-        "critical path, whole trace", lambda: analysis.critical_path_analysis(rank=0, annotation="", instance_id=None)
+        "critical path, whole trace",
+        lambda: analysis.critical_path_analysis(rank=0, annotation="", instance_id=None),
     )
     if isinstance(whole, tuple):
         measured.time("critical path breakdown", whole[0].get_critical_path_breakdown)
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(whole, tuple):
             measured.time(
-                "overlay written", lambda: analysis.overlay_critical_path_analysis(0, whole[0], output_dir=folder)
+                "overlay written",
+                lambda: analysis.overlay_critical_path_analysis(0, whole[0], output_dir=folder),
             )
         measured.time(
             "kernel sequences",
@@ -75,7 +84,8 @@ def _slow(measured: Measured, analysis: Any, file: str) -> None:
     measured.time("operator delays", lambda: analysis.get_aten_op_kernels_and_delay(ranks=[0]))
     written = Path(file).parent / "counted"
     measured.time(
-        "counters written", lambda: analysis.generate_trace_with_counters(ranks=[0], output_suffix=str(written.name))
+        "counters written",
+        lambda: analysis.generate_trace_with_counters(ranks=[0], output_suffix=str(written.name)),
     )
 
 

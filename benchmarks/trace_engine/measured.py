@@ -1,4 +1,5 @@
-"""What one child process measured: CPU seconds (its own children's too) and peak memory, as JSON on standard output."""
+"""What one child process measured: CPU seconds (its own children's too) and peak memory, as JSON on
+standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ from typing import Any
 
 def cpu_seconds() -> float:
     """User and system time of this process and of its finished children."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, children = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 

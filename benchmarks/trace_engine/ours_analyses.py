@@ -1,7 +1,7 @@
 """The analyses that HTA's side runs, by the same names.
 
-Each begins with columns of which nothing is derived but the links of kernels to launches and streams: HTA makes them
-while it loads. What they cost stands in a line of its own.
+Each begins with columns of which nothing is derived but the links of kernels to launches and
+streams: HTA makes them while it loads. What they cost stands in a line of its own.
 """
 
 from __future__ import annotations
@@ -67,4 +67,6 @@ def run(measured: Measured, trace: TraceColumns, file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         overlay, counters = Path(folder) / "overlay.json", Path(folder) / "counters.json"
         measured.time("overlay written", lambda: write_overlay(file, overlay, replace(trace), path))
-        measured.time("counters written", lambda: write_with_counters(file, counters, replace(trace)))
+        measured.time(
+            "counters written", lambda: write_with_counters(file, counters, replace(trace))
+        )

@@ -14,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 def main() -> None:
-    """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded last."""
+    """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded
+    last."""
     part, repeats, files = sys.argv[1], int(sys.argv[2]), [Path(f) for f in sys.argv[3:]]
     measured = Measured()
     began = cpu_seconds()

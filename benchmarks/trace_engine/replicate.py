@@ -1,4 +1,5 @@
-"""A longer trace from a real one: its events repeated one window later, with steps, launches and ids of their own."""
+"""A longer trace from a real one: its events repeated one window later, with steps, launches and
+ids of their own."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ import re
 from pathlib import Path
 
 _FIELD = re.compile(
-    rb'("ts":\s*|"correlation":\s*|"[Ee]xternal id":\s*|"Ev Idx":\s*|ProfilerStep#)"?(-?\d+)(\.\d+)?|"dur":\s*(\d+)'
+    rb'("ts":\s*|"correlation":\s*|"[Ee]xternal id":\s*|"Ev Idx":\s*|ProfilerStep#)"?(-?\d+)(\.\d+)?|"dur":\s*(\d+)'  # noqa: E501
 )
 _LIST_OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _RANK = re.compile(rb'("distributedInfo":\s*\{[^{}]*?"rank":\s*)\d+')
 
 
 def replicate(source: Path, target: Path, megabytes: int, rank: int | None = None) -> Path:
-    """Write `target` (plain JSON) with as many whole copies of the events of `source` as make up `megabytes`."""
+    """Write `target` (plain JSON) with as many whole copies of the events of `source` as make up
+    `megabytes`."""
     raw = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
     opened = _LIST_OPENS.search(raw)
     if opened is None:
@@ -28,19 +30,25 @@ def replicate(source: Path, target: Path, megabytes: int, rank: int | None = Non
         out.write(head)
         for copy in range(copies):
             out.write(b"," if copy else b"")
-            out.write(_FIELD.sub(lambda found, k=copy: _moved(found, k, shifts), events) if copy else events)
+            out.write(
+                _FIELD.sub(lambda found, k=copy: _moved(found, k, shifts), events)
+                if copy
+                else events
+            )
         out.write(tail)
     return target
 
 
 def _events(rest: bytes) -> tuple[bytes, bytes]:
-    """The list's text without the closing bracket, and what follows. The list is the last one of the document."""
+    """The list's text without the closing bracket, and what follows. The list is the last one of
+    the document."""
     close = rest.rindex(b"]")
     return rest[:close].rstrip(), rest[close:]
 
 
 def _shifts(events: bytes) -> dict[bytes, int]:
-    """By how much each kind of number grows from one copy to the next; `ts` by the length of the window in us."""
+    """By how much each kind of number grows from one copy to the next; `ts` by the length of the
+    window in us."""
     lows: dict[bytes, int] = {}
     highs: dict[bytes, int] = {}
     last_ts = 0

@@ -1,1 +1,2 @@
-"""The parts of `benchmarks/chaos.py`: what is broken on purpose, the bot's processes, the books compared."""
+"""The parts of `benchmarks/chaos.py`: what is broken on purpose, the bot's processes, the books
+compared."""

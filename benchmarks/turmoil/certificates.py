@@ -1,4 +1,5 @@
-"""An authority of our own for vendors on loopback: a certificate that holds, and one that ended yesterday."""
+"""An authority of our own for vendors on loopback: a certificate that holds, and one that ended
+yesterday."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Certificates:
-    """Contexts for servers on 127.0.0.1, and the file of the authority that clients are to trust."""
+    """Contexts for servers on 127.0.0.1, and the file of the authority that clients are to
+    trust."""
 
     authority: Path
     valid: ssl.SSLContext
@@ -39,17 +41,32 @@ def make_certificates(directory: Path) -> Certificates:
     authority = directory / "authority.pem"
     authority.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     issued = {
-        word: _issued(directory / f"{word}.pem", name, key, known, now - 300 * DAY, now + days * DAY)
+        word: _issued(
+            directory / f"{word}.pem", name, key, known, now - 300 * DAY, now + days * DAY
+        )
         for word, days in (("valid", 300), ("expired", -1))
     }
     return Certificates(authority, issued["valid"], issued["expired"])
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begins: datetime, ends: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    begins: datetime,
+    ends: datetime,
 ) -> x509.CertificateBuilder:
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    return made.serial_number(x509.random_serial_number()).not_valid_before(begins).not_valid_after(ends)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+    )
+    return (
+        made.serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+    )
 
 
 def _issued(

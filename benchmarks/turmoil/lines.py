@@ -1,4 +1,5 @@
-"""The line between the bot and a vendor: TLS on loopback, one request per connection, well or sick in one way."""
+"""The line between the bot and a vendor: TLS on loopback, one request per connection, well or sick
+in one way."""
 
 from __future__ import annotations
 
@@ -16,13 +17,18 @@ from urllib.parse import urlsplit
 from benchmarks.turmoil.certificates import Certificates
 
 PORTS = range(15_000, 30_000)
-"""Below those that the kernel gives to outgoing connections (32768 on Linux), so that a vendor that was gone finds its
-port free when it comes back."""
+"""Below those that the kernel gives to outgoing connections (32768 on Linux), so that a vendor that
+was gone finds its port free when it comes back."""
 SLOW_S = 40.0
 """Beyond every time limit of the bot: 8 s for a post, 20 s for all that one source is asked."""
 MAX_REQUEST = 16 * 1024 * 1024
 HTML = b"<!doctype html><html><body><h1>We'll be right back</h1></body></html>"
-TYPES = (b"[[], 7]", b"7", b'"text"', b'{"status":7,"data":"x","incident":[],"notes":{"a":1},"note":null,"alerts":7}')
+TYPES = (
+    b"[[], 7]",
+    b"7",
+    b'"text"',
+    b'{"status":7,"data":"x","incident":[],"notes":{"a":1},"note":null,"alerts":7}',
+)
 """JSON of other types than were asked for; none says that anything was done."""
 
 
@@ -121,7 +127,9 @@ class Line:
         assert task is not None
         self._talks.add(task)
         try:
-            with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            with contextlib.suppress(
+                OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError
+            ):
                 request = await _request(reader)
                 answer = await self._answer(request, reader)
                 writer.write(answer)
@@ -136,7 +144,9 @@ class Line:
         if sickness is None:
             return await self._ask(request)
         self.made_sick[sickness] += 1
-        if sickness is Sickness.SLOW and dice.random() < 0.5:  # it does what it was asked, and does not say so
+        if (
+            sickness is Sickness.SLOW and dice.random() < 0.5
+        ):  # it does what it was asked, and does not say so
             answer = await self._ask(request)
             await asyncio.sleep(SLOW_S)
             return answer
@@ -150,10 +160,13 @@ class Line:
             return _said(200, "application/json", dice.choice(TYPES))
         if sickness is Sickness.HTML:
             return _said(200, "text/html", HTML)
-        return _said(429, "application/json", b'{"ok":false,"error":"ratelimited"}', "Retry-After: 2\r\n")
+        return _said(
+            429, "application/json", b'{"ok":false,"error":"ratelimited"}', "Retry-After: 2\r\n"
+        )
 
     async def _ask(self, request: bytes) -> bytes:
-        """The vendor's whole answer. Once the vendor has the request it does it, whoever hangs up."""
+        """The vendor's whole answer. Once the vendor has the request it does it, whoever hangs
+        up."""
         return await asyncio.shield(self._asked(request))
 
     async def _asked(self, request: bytes) -> bytes:
@@ -170,8 +183,14 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
     """One whole request, for a vendor that is to close the connection after its answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")[:-2]
-    fields = [line for line in lines[1:] if not line.lower().startswith(("connection:", "x-forwarded-proto:"))]
-    named = {name.strip().lower(): value.strip() for name, _, value in (f.partition(":") for f in fields)}
+    fields = [
+        line
+        for line in lines[1:]
+        if not line.lower().startswith(("connection:", "x-forwarded-proto:"))
+    ]
+    named = {
+        name.strip().lower(): value.strip() for name, _, value in (f.partition(":") for f in fields)
+    }
     if "chunked" in named.get("transfer-encoding", "").lower():
         body = await reader.readuntil(b"0\r\n\r\n")
     else:
@@ -182,7 +201,8 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
 
 def _said(status: int, kind: str, body: bytes, more: str = "") -> bytes:
     head = (
-        f"HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
+        f"HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: "
+        f"{len(body)}\r\n{more}Connection: close\r\n\r\n"
     )
     return head.encode() + body
 

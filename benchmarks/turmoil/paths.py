@@ -1,4 +1,5 @@
-"""What is well does not wait for what is sick: times to answer, beside the same while all is well."""
+"""What is well does not wait for what is sick: times to answer, beside the same while all is
+well."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ NEED_IT = 10
 """Investigations that need what is sick, begun before those that are measured."""
 PATIENCE_S = 240.0
 BOUND = (3.0, 20.0)
-"""So many times the longest of the healthy ones, and so many seconds on top: the machine is busy with more, and what a
-place or source may take at most (8 s, 20 s) is a second limit that a wait for it would pass several times over."""
+"""So many times the longest of the healthy ones, and so many seconds on top: the machine is busy
+with more, and what a place or source may take at most (8 s, 20 s) is a second limit that a wait for
+it would pass several times over."""
 
 Answered = Callable[[World, Sent], bool]
 
@@ -79,16 +81,23 @@ class Measuring:
         return list(took.values())
 
     def settle(self) -> None:
-        """Until what was begun is answered, so that the next measurement begins with nothing waiting."""
+        """Until what was begun is answered, so that the next measurement begins with nothing
+        waiting."""
         ends = time.monotonic() + PATIENCE_S
-        while time.monotonic() < ends and not all(in_slack(self.world, one) for one in self.senders.sent):
+        while time.monotonic() < ends and not all(
+            in_slack(self.world, one) for one in self.senders.sent
+        ):
             time.sleep(0.25)
 
 
 def in_slack(world: World, one: Sent) -> bool:
     """Whether the answer stands in Slack."""
     keys = {f"{identity}:slack" for identity in one.investigations}
-    posts = [m for m in list(world.slack.posts) if (m.metadata or {}).get("event_payload", {}).get("key") in keys]
+    posts = [
+        m
+        for m in list(world.slack.posts)
+        if (m.metadata or {}).get("event_payload", {}).get("key") in keys
+    ]
     return any(STILL not in m.text for m in posts)
 
 
@@ -114,23 +123,41 @@ def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited
         found: list[Waited] = []
         for sickness in (Sickness.SLOW, Sickness.GONE, Sickness.LIMITED):
             seconds = _beside(measuring, "github", sickness, "alertmanager", in_slack)
-            found.append(Waited(f"GitHub is {sickness}", "answers in Slack that need no GitHub", seconds, usual_slack))
+            found.append(
+                Waited(
+                    f"GitHub is {sickness}",
+                    "answers in Slack that need no GitHub",
+                    seconds,
+                    usual_slack,
+                )
+            )
         for sickness in (Sickness.SLOW, Sickness.GONE, Sickness.LIMITED):
             seconds = _beside(measuring, "slack", sickness, "pagerduty", at_pagerduty)
             found.append(Waited(f"Slack is {sickness}", "notes at PagerDuty", seconds, usual_note))
         for sickness in (Sickness.SLOW, Sickness.GONE):
             seconds = _beside(measuring, "pagerduty", sickness, "alertmanager", in_slack)
-            found.append(Waited(f"PagerDuty is {sickness}", "answers in Slack", seconds, usual_slack))
+            found.append(
+                Waited(f"PagerDuty is {sickness}", "answers in Slack", seconds, usual_slack)
+            )
         measuring.settle()
         for n in range(CROWD):
             measuring.begin("alertmanager", f"crowd-{n}")
         seconds = measuring.times("alertmanager", in_slack)
-        found.append(Waited(f"{CROWD} alerts of one team at once", "another team's answers", seconds, usual_slack))
+        found.append(
+            Waited(
+                f"{CROWD} alerts of one team at once",
+                "another team's answers",
+                seconds,
+                usual_slack,
+            )
+        )
         senders.finish(30)
         return found
 
 
-def _beside(measuring: Measuring, vendor: str, sickness: Sickness, source: str, answered: Answered) -> list[float]:
+def _beside(
+    measuring: Measuring, vendor: str, sickness: Sickness, source: str, answered: Answered
+) -> list[float]:
     """With the vendor sick, and investigations under way that need it."""
     measuring.settle()
     line = measuring.world.lines[vendor]

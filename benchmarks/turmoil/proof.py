@@ -1,4 +1,5 @@
-"""The books at the end: what senders were told, what the store holds, what stands in Slack and at PagerDuty."""
+"""The books at the end: what senders were told, what the store holds, what stands in Slack and at
+PagerDuty."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def everything(store: Store) -> list[Investigation]:
 
 
 def unsettled(found: Sequence[Investigation], seen: Outside) -> list[str]:
-    """Investigations that have not ended, or whose answer does not stand in each wanted place yet."""
+    """Investigations that have not ended, or whose answer does not stand in each wanted place
+    yet."""
     return [one.id for one in found if one.status not in ENDED or _missing(one, seen)]
 
 
@@ -95,7 +97,11 @@ def _missing(one: Investigation, seen: Outside) -> str:
     if not texts or all(STILL in text for text in texts):
         return "no answer in Slack"
     incident = one.reply_to.pagerduty_incident
-    if incident and not seen.notes.get((incident, one.id)) and not (one.resolved_at and one.status == "failed"):
+    if (
+        incident
+        and not seen.notes.get((incident, one.id))
+        and not (one.resolved_at and one.status == "failed")
+    ):
         return "no note at PagerDuty"
     return ""
 
@@ -110,7 +116,10 @@ def prove(sent: Sequence[Sent], found: Sequence[Investigation], seen: Outside) -
     for one in found:
         _investigation(books, one, seen)
         if one.id not in told and not any(s.gave_up for s in sent):
-            books.say("unexplained", f"{one.id} was begun, and no sender was told of it ({one.alert.title})")
+            books.say(
+                "unexplained",
+                f"{one.id} was begun, and no sender was told of it ({one.alert.title})",
+            )
     if seen.strangers:
         books.say("unexplained", f"{seen.strangers} posts bear no key of an investigation")
     books.messages = sum(len(texts) for texts in seen.messages.values())
@@ -120,21 +129,35 @@ def prove(sent: Sequence[Sent], found: Sequence[Investigation], seen: Outside) -
 
 
 def _alert(books: Books, alert: Sent, by_id: Mapping[str, Investigation]) -> None:
-    books.outcomes.update(alert.outcomes or [f"refused with {alert.statuses[-1]}" if alert.statuses else "never taken"])
+    books.outcomes.update(
+        alert.outcomes
+        or [f"refused with {alert.statuses[-1]}" if alert.statuses else "never taken"]
+    )
     if alert.shape in REFUSED:
         if alert.investigations or any(one.alert.title == alert.title for one in by_id.values()):
             books.say("taken though refused", f"{alert.title} was {alert.shape}")
         return
     if alert.gave_up:
-        books.say("never taken", f"{alert.title} ({alert.source}): no answer to {alert.tries} tries")
+        books.say(
+            "never taken", f"{alert.title} ({alert.source}): no answer to {alert.tries} tries"
+        )
         return
-    needs = any(outcome in STARTS for outcome in alert.outcomes) and alert.shape is not Shape.ENDED_FIRST
+    needs = (
+        any(outcome in STARTS for outcome in alert.outcomes)
+        and alert.shape is not Shape.ENDED_FIRST
+    )
     if not needs and alert.shape is not Shape.ENDED_FIRST:
         books.say(
-            "lost", f"{alert.title} ({alert.source}, {alert.shape}) was answered {alert.statuses} {alert.outcomes}"
+            "lost",
+            f"{alert.title} ({alert.source}, {alert.shape}) was answered {alert.statuses} "
+            f"{alert.outcomes}",
         )
     if len(alert.investigations) > 1:
-        books.say("doubled", f"{alert.title} ({alert.shape}) has {len(alert.investigations)}: {alert.investigations}")
+        books.say(
+            "doubled",
+            f"{alert.title} ({alert.shape}) has {len(alert.investigations)}: "
+            f"{alert.investigations}",
+        )
     for identity in alert.investigations - by_id.keys():
         books.say("lost", f"{alert.title}: {identity} was told of and is not in the store")
 
@@ -162,14 +185,20 @@ def story(one: str, sent: Sequence[Sent], store: Store, faults: Sequence[tuple[f
     found = store.get(one)
     lines = [f"### {one}", ""]
     if found is not None:
-        lines += [f"{found.alert.source}: {found.alert.title}, {found.status}, accepted {found.accepted_at:%H:%M:%S}"]
+        lines += [
+            f"{found.alert.source}: {found.alert.title}, {found.status}, accepted "
+            f"{found.accepted_at:%H:%M:%S}"
+        ]
         lines += [f"- {p.at:%H:%M:%S} {p.stage}: {p.text}" for p in store.progress(one)]
         lines += [f"- post {key} is {ref}" for key, ref in store.posts(one).items()]
     told = [s for s in sent if one in s.investigations]
-    lines += [f"- sent {s.shape} as {s.title}: {s.statuses} {s.outcomes}, {s.tries} tries" for s in told]
+    lines += [
+        f"- sent {s.shape} as {s.title}: {s.statuses} {s.outcomes}, {s.tries} tries" for s in told
+    ]
     began = min((s.sent_at for s in told), default=now - 60)
     during = [(at, text) for at, text in faults if at > began - 10]
     lines += [
-        f"- {time.strftime('%H:%M:%S', time.gmtime(wall - (now - at)))} fault: {text}" for at, text in during[:60]
+        f"- {time.strftime('%H:%M:%S', time.gmtime(wall - (now - at)))} fault: {text}"
+        for at, text in during[:60]
     ]
     return "\n".join(lines)

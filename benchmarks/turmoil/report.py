@@ -44,16 +44,25 @@ def ran_lines(ran: Ran) -> list[str]:
     books, happened = ran.books, ran.happened
     refused = sum(one.refused for one in ran.sent)
     lines = [f"## Turmoil on {ran.engine}", ""]
-    lines += [f"{len(ran.sent)} alerts, {happened.kills} processes killed, {ran.seconds / 60:.1f} minutes", ""]
+    lines += [
+        f"{len(ran.sent)} alerts, {happened.kills} processes killed, {ran.seconds / 60:.1f} "
+        f"minutes",
+        "",
+    ]
     lines += ["| fault | times |", "|---|---|"]
     of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in Sickness}
     others = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
     lines += [f"| {kind} | {count} |" for kind, count in sorted(others.items())]
-    lines += [f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())]
+    lines += [
+        f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())
+    ]
     lines += [f"| {kind} | no time left |" for kind in sorted(set(ran.unmet) - of_vendors)]
     lines += ["", f"| vendor | {' | '.join(Sickness)} |", f"|---|{'---|' * len(Sickness)}"]
     for vendor in VENDORS:
-        lines.append(f"| {vendor} | {' | '.join(str(happened.counts[f'{vendor} {one}']) for one in Sickness)} |")
+        lines.append(
+            f"| {vendor} | "
+            f"{' | '.join(str(happened.counts[f'{vendor} {one}']) for one in Sickness)} |"
+        )
     lines += ["", "| deliveries were answered | times |", "|---|---|"]
     lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
     lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
@@ -61,9 +70,15 @@ def ran_lines(ran: Ran) -> list[str]:
     lines += [f"| ended with an explanation | {books.explained} |"]
     kinds = ("lost", "doubled", "stuck", "never taken", "taken though refused", "unexplained")
     lines += [f"| {kind} | {books.broken[kind]} |" for kind in kinds]
-    lines += [f"| messages in Slack | {books.messages} |", f"| notes at PagerDuty | {books.notes} |"]
+    lines += [
+        f"| messages in Slack | {books.messages} |",
+        f"| notes at PagerDuty | {books.notes} |",
+    ]
     lines += [f"| last answer after the last fault | {ran.recovered_s:.0f} s |", ""]
-    lines += [f"- a process ended by itself: {how}, {count} times" for how, count in sorted(ran.ended.items())]
+    lines += [
+        f"- a process ended by itself: {how}, {count} times"
+        for how, count in sorted(ran.ended.items())
+    ]
     lines += [f"- a fault failed: {said}" for said in happened.failed]
     lines += [f"- VIOLATION (seed {ran.seed}, {ran.engine}): {said}" for said in books.violations]
     lines += [line for said in list(books.concerned.values())[:MOST_STORIES] for line in ("", said)]
@@ -73,10 +88,15 @@ def ran_lines(ran: Ran) -> list[str]:
 def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:
     """What was well beside what was sick."""
     lines = [f"## What is well does not wait, on {engine}", ""]
-    lines += ["| sick | what is measured | median / longest | while all is well | bound |", "|---|---|---|---|---|"]
+    lines += [
+        "| sick | what is measured | median / longest | while all is well | bound |",
+        "|---|---|---|---|---|",
+    ]
     for one in waited:
         measured = f"{one.median_s:.1f} / {one.longest_s:.1f} s" if one.seconds else "no answer"
         usual = f"{one.usual_median_s:.1f} / {one.usual_longest_s:.1f} s"
         told = "" if one.fine else " **exceeded**"
-        lines.append(f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{told} |")
+        lines.append(
+            f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{told} |"
+        )
     return [*lines, ""]

@@ -1,6 +1,8 @@
-"""What vendors send: signed alerts of four sources, as senders do that try again until they are told that it arrived.
+"""What vendors send: signed alerts of four sources, as senders do that try again until they are
+told that it arrived.
 
-Some come twice at once, some are replayed, some end before they begin, some come in storms, some are forged.
+Some come twice at once, some are replayed, some end before they begin, some come in storms, some
+are forged.
 """
 
 from __future__ import annotations
@@ -46,7 +48,20 @@ WORDS = (
         "gate",
         "grove",
     ),
-    *("harbor", "heap", "index", "inlet", "journal", "juniper", "kernel", "ledger", "mesh", "node", "orders", "pool"),
+    *(
+        "harbor",
+        "heap",
+        "index",
+        "inlet",
+        "journal",
+        "juniper",
+        "kernel",
+        "ledger",
+        "mesh",
+        "node",
+        "orders",
+        "pool",
+    ),
     *("queue", "ring", "search", "tenant", "upload", "vault", "wallet", "yard", "zone"),
 )
 
@@ -109,12 +124,20 @@ class Senders:
         self._pagerduty = pagerduty
         self._dice = random.Random(f"{seed} senders")
         self._pool = ThreadPoolExecutor(16, thread_name_prefix="sender")
-        self._client = httpx.Client(timeout=PATIENCE_S, verify=False)  # a context for TLS costs more than the request
+        self._client = httpx.Client(
+            timeout=PATIENCE_S, verify=False
+        )  # a context for TLS costs more than the request
 
-    def send(self, number: int, shape: Shape, source: str = "", service: str = "", word: str = "") -> Sent:
+    def send(
+        self, number: int, shape: Shape, source: str = "", service: str = "", word: str = ""
+    ) -> Sent:
         """Begin to send an alert; in the background."""
         dice = self._dice
-        source = "pagerduty" if shape in (Shape.BETWEEN, Shape.ENDED_FIRST) else source or dice.choice(sorted(SOURCES))
+        source = (
+            "pagerduty"
+            if shape in (Shape.BETWEEN, Shape.ENDED_FIRST)
+            else source or dice.choice(sorted(SOURCES))
+        )
         title = f"{word or ' '.join(dice.sample(WORDS, 3))} fails {number}"
         one = Sent(number, source, service or f"svc-{number:04d}", title, shape, time.monotonic())
         if source == "pagerduty":
@@ -151,7 +174,9 @@ class Senders:
             with ThreadPoolExecutor(2) as together:
                 list(together.map(lambda d: self._deliver(one, d), [acknowledged, start]))
         elif one.shape is Shape.ENDED_FIRST:
-            self._deliver(one, _pagerduty(one, at + timedelta(seconds=2), "incident.resolved"), starts=False)
+            self._deliver(
+                one, _pagerduty(one, at + timedelta(seconds=2), "incident.resolved"), starts=False
+            )
             self._deliver(one, start)
         else:
             self._deliver(one, start)
@@ -163,7 +188,9 @@ class Senders:
             one.tries += 1
             url = self._urls[one.tries % len(self._urls)]
             try:
-                answer = self._client.post(url + delivery.path, content=delivery.body, headers=delivery.headers)
+                answer = self._client.post(
+                    url + delivery.path, content=delivery.body, headers=delivery.headers
+                )
             except httpx.TransportError:
                 one.refused += 1
             else:
@@ -203,7 +230,12 @@ SIGNED_IN = ("x-pagerduty-signature", "authorization", "sentry-hook-signature")
 def _pagerduty(one: Sent, at: datetime, kind: str) -> Delivery:
     kind = "incident.triggered" if kind == "start" else kind
     event = incident_event(
-        incident=one.incident or "", title=one.title, service=one.service, at=at, kind=kind, base=BASE
+        incident=one.incident or "",
+        title=one.title,
+        service=one.service,
+        at=at,
+        kind=kind,
+        base=BASE,
     )
     event |= {"id": f"event-{one.number}-{kind}"}
     return Delivery("/webhooks/pagerduty", *signed_webhook(SECRET, event))
@@ -213,16 +245,32 @@ def _alertmanager(one: Sent, at: datetime, _: str) -> Delivery:
     labels = {"alertname": one.title, "service": one.service, "severity": "warning"}
     alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": at.isoformat()}
     body = {"version": "4", "groupKey": one.title, "status": "firing", "alerts": [alert]}
-    return Delivery("/webhooks/alertmanager", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"})
+    return Delivery(
+        "/webhooks/alertmanager", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"}
+    )
 
 
 def _datadog(one: Sent, at: datetime, _: str) -> Delivery:
-    alert = {"id": str(one.number), "cycle_key": f"cycle-{one.number}", "aggreg_key": f"group-{one.number}"}
+    alert = {
+        "id": str(one.number),
+        "cycle_key": f"cycle-{one.number}",
+        "aggreg_key": f"group-{one.number}",
+    }
     alert |= {"title": one.title, "scope": f"service:{one.service}", "priority": "P3"}
-    event: dict[str, Any] = {"id": f"event-{one.number}", "title": one.title, "date": str(round(at.timestamp() * 1000))}
-    event |= {"service": one.service, "tags": f"service:{one.service}", "hostname": f"node-{one.number}"}
+    event: dict[str, Any] = {
+        "id": f"event-{one.number}",
+        "title": one.title,
+        "date": str(round(at.timestamp() * 1000)),
+    }
+    event |= {
+        "service": one.service,
+        "tags": f"service:{one.service}",
+        "hostname": f"node-{one.number}",
+    }
     body = datadog_event(**event, alert=alert)
-    return Delivery("/webhooks/datadog", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"})
+    return Delivery(
+        "/webhooks/datadog", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"}
+    )
 
 
 def _sentry(one: Sent, at: datetime, _: str) -> Delivery:

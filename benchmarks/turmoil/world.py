@@ -1,4 +1,5 @@
-"""The real bot with everything around it: processes, database, disk, clocks, vendors on loopback and their lines."""
+"""The real bot with everything around it: processes, database, disk, clocks, vendors on loopback
+and their lines."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ EngineName = Literal["sqlite", "postgresql"]
 ENGINES: tuple[EngineName, ...] = ("sqlite", "postgresql")
 CHANNEL = "C0INCIDENTS"
 SOURCES = ("prometheus", "loki", "github")
-"""Connectors that are asked beside the recorded case, which gives each investigation something to find; GitHub only
-about services that have a repository."""
+"""Connectors that are asked beside the recorded case, which gives each investigation something to
+find; GitHub only about services that have a repository."""
 VENDORS = ("slack", "pagerduty", *SOURCES)
 STATE_MB = 512
 STORMY = ("storm-front", "storm-middle", "storm-back")
@@ -76,7 +77,9 @@ class World:
 
 
 @contextmanager
-def running_world(engine: EngineName, directory: Path, seed: str, **environ: str) -> Iterator[World]:
+def running_world(
+    engine: EngineName, directory: Path, seed: str, **environ: str
+) -> Iterator[World]:
     """Start everything; stop all of it at the end."""
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -94,13 +97,17 @@ def running_world(engine: EngineName, directory: Path, seed: str, **environ: str
             stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
             stand_in.serve(server)
             named[name] = lines.line(name, server.url)
-            tables |= {k: v for k, v in stand_in.settings(named[name].url).items() if k != "services"}
+            tables |= {
+                k: v for k, v in stand_in.settings(named[name].url).items() if k != "services"
+            }
         disk = Disk(directory / "state", STATE_MB)
         stack.callback(disk.unmount)
         database: Database = SqliteFiles(disk.directory) if engine == "sqlite" else Postgres()
         stack.callback(database.close)
         clocks = Clocks(directory / "clocks")
-        settings = _settings(directory, named, tables) | {"SSL_CERT_FILE": str(lines.certificates.authority)}
+        settings = _settings(directory, named, tables) | {
+            "SSL_CERT_FILE": str(lines.certificates.authority)
+        }
         settings |= {"REQUESTS_CA_BUNDLE": str(lines.certificates.authority), **environ}
         if database.setting:
             settings["FAULTLINE_STORE__DATABASE"] = database.setting
@@ -109,11 +116,25 @@ def running_world(engine: EngineName, directory: Path, seed: str, **environ: str
         fleet.start()
         connected = connect(database.url)
         stack.callback(connected.dispose)
-        yield World(engine, directory, fleet, database, disk, clocks, slack, pagerduty, named, Store(connected))
+        yield World(
+            engine,
+            directory,
+            fleet,
+            database,
+            disk,
+            clocks,
+            slack,
+            pagerduty,
+            named,
+            Store(connected),
+        )
 
 
-def _fleet(engine: EngineName, directory: Path, settings: Mapping[str, str], clocks: Clocks, lines: Lines) -> Fleet:
-    """On SQLite one web process with its own worker; on PostgreSQL two web processes and two workers."""
+def _fleet(
+    engine: EngineName, directory: Path, settings: Mapping[str, str], clocks: Clocks, lines: Lines
+) -> Fleet:
+    """On SQLite one web process with its own worker; on PostgreSQL two web processes and two
+    workers."""
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
     fleet = Fleet(logs)
@@ -127,7 +148,9 @@ def _fleet(engine: EngineName, directory: Path, settings: Mapping[str, str], clo
     return fleet
 
 
-def _settings(directory: Path, lines: Mapping[str, Line], tables: Mapping[str, Any]) -> dict[str, str]:
+def _settings(
+    directory: Path, lines: Mapping[str, Line], tables: Mapping[str, Any]
+) -> dict[str, str]:
     case = write_small_case(_emptied(directory / "case"))
     config = directory / "faultline.toml"
     config.write_text(_catalogue(tables), encoding="utf-8")
@@ -154,15 +177,26 @@ def _settings(directory: Path, lines: Mapping[str, Line], tables: Mapping[str, A
 
 
 def _catalogue(tables: Mapping[str, Any]) -> str:
-    lines = [f"[services.{name}]\ndepends_on = {json.dumps(STORMY[n + 1 : n + 2])}" for n, name in enumerate(STORMY)]
-    lines += [f"[services.shop-{n}]\ngithub_repository = [{json.dumps(REPOSITORY)}]" for n in range(SHOPS)]
+    lines = [
+        f"[services.{name}]\ndepends_on = {json.dumps(STORMY[n + 1 : n + 2])}"
+        for n, name in enumerate(STORMY)
+    ]
+    lines += [
+        f"[services.shop-{n}]\ngithub_repository = [{json.dumps(REPOSITORY)}]" for n in range(SHOPS)
+    ]
     lines += [f"[services.quiet-{n}]" for n in range(QUIET)]
     lines += [f"[services.crowd-{n}]" for n in range(CROWD)]
     for team, count in (("quiet", QUIET), ("crowd", CROWD)):
-        lines.append(f"[teams.{team}]\nservices = {json.dumps([f'{team}-{n}' for n in range(count)])}")
+        lines.append(
+            f"[teams.{team}]\nservices = {json.dumps([f'{team}-{n}' for n in range(count)])}"
+        )
     for table, values in tables.items():
         kept = {key: value for key, value in values.items() if key not in ("token", "queries")}
-        lines.append("\n".join([f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]))
+        lines.append(
+            "\n".join(
+                [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]
+            )
+        )
     return "\n\n".join(lines) + "\n"
 
 

@@ -1,9 +1,10 @@
-"""First messages, posted as soon as an alert is accepted: they do not wait until a worker has a place free.
+"""First messages, posted as soon as an alert is accepted: they do not wait until a worker has a
+place free.
 
-One event loop in the worker, in a thread of its own. Each channel has one post on its way at a time, so that a channel
-which Slack limits, or which does not answer, keeps no other waiting. Several workers may do so at once: each
-investigation is claimed in the store. What could not be announced is left to the investigation's own step, as is what
-was claimed by a worker that died.
+One event loop in the worker, in a thread of its own. Each channel has one post on its way at a
+time, so that a channel which Slack limits, or which does not answer, keeps no other waiting.
+Several workers may do so at once: each investigation is claimed in the store. What could not be
+announced is left to the investigation's own step, as is what was claimed by a worker that died.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from bot.store.store import Store
 log = logging.getLogger("faultline.announcing")
 
 CHANNELS_AT_ONCE = 40
-"""Channels in which a worker posts first messages at the same time; each waits for Slack most of the time."""
+"""Channels in which a worker posts first messages at the same time; each waits for Slack most of
+the time."""
 LONGEST_STOP_S = 2.0
-"""Posts that are on their way when the worker stops are waited for so long. Then whoever comes next looks for them."""
+"""Posts that are on their way when the worker stops are waited for so long. Then whoever comes next
+looks for them."""
 
 
 class Announce:
@@ -62,7 +65,9 @@ class Announce:
             for one in await self._due(busy):
                 busy[asyncio.create_task(self._announce(one))] = one.channel
             if busy:
-                done, _ = await asyncio.wait(busy, timeout=self._every_s, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    busy, timeout=self._every_s, return_when=asyncio.FIRST_COMPLETED
+                )
                 for task in done:
                     del busy[task]
             else:
@@ -82,10 +87,14 @@ class Announce:
 
     async def _announce(self, due: Due) -> None:
         try:
-            if await asyncio.to_thread(self._announcing.claim, due.investigation_id, datetime.now(UTC)):
+            if await asyncio.to_thread(
+                self._announcing.claim, due.investigation_id, datetime.now(UTC)
+            ):
                 await self._announce_everywhere(due.investigation_id)
         except (SQLAlchemyError, OSError) as error:
-            log.warning("announcing %s: %s; its step will", due.investigation_id, type(error).__name__)
+            log.warning(
+                "announcing %s: %s; its step will", due.investigation_id, type(error).__name__
+            )
             await asyncio.sleep(self._every_s)
         except Exception:  # the edge of the loop: it must outlive what nobody thought of
             log.exception("announcing %s: its step will", due.investigation_id)
@@ -101,4 +110,6 @@ class Announce:
                     await first_message_posted(investigation, place.name, began)
                 except ConnectorError as error:
                     said = (investigation_id, f"announce {place.name}", str(error))
-                    await asyncio.to_thread(self._store.add_progress, *said, key=f"announce {place.name}: at once")
+                    await asyncio.to_thread(
+                        self._store.add_progress, *said, key=f"announce {place.name}: at once"
+                    )

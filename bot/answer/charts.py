@@ -1,4 +1,5 @@
-"""The one chart of an answer, as PNG: the decisive signal against its normal range, or the ranks of a training job.
+"""The one chart of an answer, as PNG: the decisive signal against its normal range, or the ranks of
+a training job.
 
 Drawn with matplotlib's Agg canvas and no global state, so that several may be drawn at once.
 """
@@ -36,7 +37,14 @@ SCALE = 2
 """Slack shows an image up to 800 px wide; twice that stays sharp on every screen."""
 DPI = 100 * SCALE
 
-BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#E69F00", "#009E73", "#8A8F98", "#1D1C1D"
+BLUE, VERMILLION, ORANGE, GREEN, GREY, INK = (
+    "#0072B2",
+    "#D55E00",
+    "#E69F00",
+    "#009E73",
+    "#8A8F98",
+    "#1D1C1D",
+)
 """Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/"""
 MAX_PHASES = 6
 MAX_THRESHOLD = 3.0
@@ -80,7 +88,10 @@ def _draw_signal(signal: DecisiveSignal) -> bytes:
 def _draw_job(phases: Phases, steps: DecisiveSignal | None) -> bytes:
     figure = _figure()
     panels = figure.subplots(
-        1, 2 if steps else 1, squeeze=False, gridspec_kw={"width_ratios": [1, 1.25][: 1 + bool(steps)]}
+        1,
+        2 if steps else 1,
+        squeeze=False,
+        gridspec_kw={"width_ratios": [1, 1.25][: 1 + bool(steps)]},
     )
     _phase_bars(panels[0][0], phases)
     if steps is not None:
@@ -92,7 +103,9 @@ def _draw_job(phases: Phases, steps: DecisiveSignal | None) -> bytes:
 
 def _figure() -> Figure:
     width, height = SIZE_PX
-    figure = Figure(figsize=(width / 100, height / 100), dpi=DPI, facecolor="white", layout="constrained")
+    figure = Figure(
+        figsize=(width / 100, height / 100), dpi=DPI, facecolor="white", layout="constrained"
+    )
     FigureCanvasAgg(figure)
     return figure
 
@@ -101,20 +114,44 @@ def _series(axes: Axes, signal: DecisiveSignal, width_px: float) -> None:
     times = [datetime.fromtimestamp(t, UTC) for t in signal.times]
     if signal.normal is not None:
         low, middle, high = signal.normal
-        axes.axhspan(low, high, color=GREY, alpha=0.25, linewidth=0, label="baseline, 5th to 95th percentile")
+        axes.axhspan(
+            low, high, color=GREY, alpha=0.25, linewidth=0, label="baseline, 5th to 95th percentile"
+        )
         axes.axhline(middle, color=GREY, linewidth=1)
     x: Any = times
     if signal.counted:
         width: Any = (times[1] - times[0]) if len(times) > 1 else 1
-        axes.bar(x, signal.values, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
+        axes.bar(
+            x,
+            signal.values,
+            width=width,
+            align="edge",
+            color=BLUE,
+            edgecolor="white",
+            linewidth=0.5,
+        )
     else:
         x, values = _broken_at_holes(signal)
-        axes.plot(x, values, color=BLUE, linewidth=1.8, marker="o" if len(times) <= 60 else "", markersize=3)
+        axes.plot(
+            x,
+            values,
+            color=BLUE,
+            linewidth=1.8,
+            marker="o" if len(times) <= 60 else "",
+            markersize=3,
+        )
     _time_axis(axes, times)
     rows = _marks(axes, signal, width_px)
     _y_axis(axes, signal, 0.06 + rows * WORD_HEIGHT)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            frameon=False,
+            fontsize=8,
+            ncols=2,
+            borderaxespad=0.1,
+        )
 
 
 def _broken_at_holes(signal: DecisiveSignal) -> tuple[list[datetime], list[float]]:
@@ -134,7 +171,13 @@ def _y_axis(axes: Axes, signal: DecisiveSignal, headroom: float) -> None:
     low, high = min(shown), max(shown)
     if signal.threshold is not None and signal.threshold <= MAX_THRESHOLD * max(high, 1e-12):
         high = max(high, signal.threshold)
-        axes.axhline(signal.threshold, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)), label="alert threshold")
+        axes.axhline(
+            signal.threshold,
+            color=ORANGE,
+            linewidth=1.4,
+            linestyle=(0, (4, 2)),
+            label="alert threshold",
+        )
     from_zero = signal.counted or -0.02 * high <= low < 0.6 * high
     bottom = 0.0 if from_zero else low - 0.1 * (high - low or abs(high) or 1)
     axes.set_ylim(bottom, bottom + ((high - bottom) or abs(high) or 1) / (1 - headroom))
@@ -155,7 +198,8 @@ def _time_axis(axes: Axes, times: list[datetime]) -> None:
 
 
 def _marks(axes: Axes, signal: DecisiveSignal, width_px: float) -> int:
-    """Vertical lines with their words along the top, those that would overlap one row lower. Gives the rows used."""
+    """Vertical lines with their words along the top, those that would overlap one row lower. Gives
+    the rows used."""
     marks: list[tuple[datetime, str, str, Any]] = [(signal.alert_at, "alert", INK, (0, (5, 2)))]
     if signal.onset is not None:
         marks.append((signal.onset, "onset", VERMILLION, "solid"))
@@ -169,7 +213,9 @@ def _marks(axes: Axes, signal: DecisiveSignal, width_px: float) -> int:
             continue
         width = CHARACTER_PX * (len(text) + 2) / width_px
         left = share if share + width < 1 else share - width
-        row = next(r for r in range(99) if all(r != o or left > e or left + width < s for s, e, o in taken))
+        row = next(
+            r for r in range(99) if all(r != o or left > e or left + width < s for s, e, o in taken)
+        )
         taken.append((left, left + width, row))
         axes.axvline(x, color=colour, linewidth=1.5, linestyle=style, zorder=1.5)
         _word(axes, x, 0.985 - WORD_HEIGHT * row, text, colour, to_the_left=left < share)
@@ -209,14 +255,23 @@ def _phase_bars(axes: Axes, phases: Phases) -> None:
     axes.margins(x=0.16)
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8, ncols=2, borderaxespad=0.1)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        frameon=False,
+        fontsize=8,
+        ncols=2,
+        borderaxespad=0.1,
+    )
     _title(axes, "Where the step's time goes")
 
 
 def _title(axes: Axes, text: str) -> None:
     _frame(axes)
     pad = 20 if axes.get_legend() else 8
-    axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad, parse_math=False)
+    axes.set_title(
+        text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad, parse_math=False
+    )
 
 
 def _frame(axes: Axes) -> None:
@@ -235,5 +290,7 @@ def _png(figure: Figure) -> bytes:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         canvas: Any = figure.canvas
-        canvas.print_png(out, metadata={"Software": None})  # savefig would lay out and draw everything once more
+        canvas.print_png(
+            out, metadata={"Software": None}
+        )  # savefig would lay out and draw everything once more
     return out.getvalue()

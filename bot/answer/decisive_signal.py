@@ -20,7 +20,8 @@ from bot.answer.foreign_text import one_line
 
 MIN_POINTS = 3
 LEAD = 2.5
-"""The chart begins so many times its decisive part earlier, so that normal is seen before abnormal."""
+"""The chart begins so many times its decisive part earlier, so that normal is seen before
+abnormal."""
 MIN_POINTS_BEFORE = 20
 """... or so many points earlier, for a series of coarse steps."""
 SHORTEST = timedelta(minutes=5)
@@ -51,8 +52,8 @@ class ChangeMark:
 
 @dataclass(frozen=True)
 class DecisiveSignal:
-    """One series in view: `times` in seconds since 1970, `values` in `unit`; `normal` is the baseline's 5th, 50th and
-    95th percentile."""
+    """One series in view: `times` in seconds since 1970, `values` in `unit`; `normal` is the
+    baseline's 5th, 50th and 95th percentile."""
 
     title: str
     unit: str
@@ -68,14 +69,16 @@ class DecisiveSignal:
 
 @dataclass(frozen=True)
 class Phases:
-    """Where a straggling rank's step time goes: phase to (its milliseconds, the other ranks' median)."""
+    """Where a straggling rank's step time goes: phase to (its milliseconds, the other ranks'
+    median)."""
 
     rank: int
     ms: Mapping[str, tuple[float, float]]
 
 
 def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
-    """Of the first cause: a straggling rank, else its own signal, else its strongest finding that has a series.
+    """Of the first cause: a straggling rank, else its own signal, else its strongest finding that
+    has a series.
 
     Without a cause, the strongest of the impact, then of all.
     """
@@ -93,14 +96,23 @@ def phases_of(finding: Finding) -> Phases | None:
     rank, own, others = (finding.details.get(k) for k in ("rank", "phases_ms", "others_phases_ms"))
     if not isinstance(rank, int) or not isinstance(own, Mapping) or not isinstance(others, Mapping):
         return None
-    both = {str(p): (own[p], others[p]) for p in own if p in others and _is_number(own[p]) and _is_number(others[p])}
+    both = {
+        str(p): (own[p], others[p])
+        for p in own
+        if p in others and _is_number(own[p]) and _is_number(others[p])
+    }
     ordered = sorted(both.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
     return Phases(rank, {p: (float(a), float(b)) for p, (a, b) in ordered}) if ordered else None
 
 
 def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
-    """The finding about the time of a training step: the rank's own if there is one, else the strongest."""
-    steps = [f for f in diagnosis.findings if f.series.get("table") == "metrics" and "step" in (f.signal or "")]
+    """The finding about the time of a training step: the rank's own if there is one, else the
+    strongest."""
+    steps = [
+        f
+        for f in diagnosis.findings
+        if f.series.get("table") == "metrics" and "step" in (f.signal or "")
+    ]
     return max(steps, key=lambda f: (f.subject.endswith(f"rank {rank}"), f.strength), default=None)
 
 
@@ -157,7 +169,9 @@ def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, floa
 
 def _metrics(case: Case, finding: Finding) -> _Series:
     service, signal = finding.series.get("service"), finding.series.get("signal")
-    rows = case.metrics.filter((pl.col("service") == service) & (pl.col("signal") == signal)).drop_nulls("value")
+    rows = case.metrics.filter(
+        (pl.col("service") == service) & (pl.col("signal") == signal)
+    ).drop_nulls("value")
     parts = rows.partition_by("labels")
     if len(parts) > 1:
         rows = min(parts, key=lambda part: _distance(part, finding))
@@ -176,9 +190,15 @@ def _implied_unit(signal: str) -> str:
 def _distance(part: pl.DataFrame, finding: Finding) -> float:
     """How far this labelled series is from the one whose incident level the finding quotes."""
     level = finding.numbers.get("incident")
-    after = part.filter(pl.col("time") >= finding.onset)["value"] if finding.onset else part["value"]
+    after = (
+        part.filter(pl.col("time") >= finding.onset)["value"] if finding.onset else part["value"]
+    )
     median = after.median()
-    return abs(float(median) - level) if level is not None and isinstance(median, float) else float("inf")
+    return (
+        abs(float(median) - level)
+        if level is not None and isinstance(median, float)
+        else float("inf")
+    )
 
 
 def _logs(case: Case, finding: Finding) -> _Series:
@@ -190,7 +210,9 @@ def _logs(case: Case, finding: Finding) -> _Series:
     step = _step(case.logs["time"])
     at = pl.col("time").dt.truncate(f"{step}s")
     first, last = case.logs.select(at.min().alias("first"), at.max().alias("last")).row(0)
-    grid = pl.DataFrame({"time": pl.datetime_range(first, last, f"{step}s", time_unit="ns", eager=True)})
+    grid = pl.DataFrame(
+        {"time": pl.datetime_range(first, last, f"{step}s", time_unit="ns", eager=True)}
+    )
     counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
     counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
     title = one_line(f"{finding.subject} · “{template or 'log lines'}”", 90)
@@ -211,15 +233,30 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, str
             (pl.col("caller") == series["caller"]) & (pl.col("callee") == series.get("service"))
         )
         lost = (pl.col("caller_us") - pl.col("callee_us")).clip(lower_bound=0).median() / 1000
-        return edges.rename({"start": "time"}), lost, "ms (median)", f"lost on calls from {series['caller']}"
+        return (
+            edges.rename({"start": "time"}),
+            lost,
+            "ms (median)",
+            f"lost on calls from {series['caller']}",
+        )
     rows = case.spans.filter(pl.col("service") == series.get("service")).rename({"start": "time"})
     if "operation" in series:
         rows = rows.filter(pl.col("operation") == series["operation"])
     operation = series.get("operation", "all operations")
     if finding.signal == "errors":
-        return rows, 100 * pl.col("status").fill_null("").str.contains(_FAILED).mean(), "% failed", operation
+        return (
+            rows,
+            100 * pl.col("status").fill_null("").str.contains(_FAILED).mean(),
+            "% failed",
+            operation,
+        )
     if finding.kind == OWN_TIME:
-        return _own_times(case, rows), pl.col("own_us").median() / 1000, "ms (median)", f"own time in {operation}"
+        return (
+            _own_times(case, rows),
+            pl.col("own_us").median() / 1000,
+            "ms (median)",
+            f"own time in {operation}",
+        )
     return rows, pl.col("duration_us").median() / 1000, "ms (median)", operation
 
 
@@ -254,7 +291,9 @@ def _spread(values: pl.Series) -> tuple[float, float, float] | None:
     return float(low), float(middle), float(high)
 
 
-def _changes(case: Case, view: pl.DataFrame, top: Cause | None, finding: Finding) -> tuple[ChangeMark, ...]:
+def _changes(
+    case: Case, view: pl.DataFrame, top: Cause | None, finding: Finding
+) -> tuple[ChangeMark, ...]:
     first, last = view["time"].min(), view["time"].max()
     near = finding.onset or case.alert.started_at
     marks: dict[str, ChangeMark] = {}
@@ -280,7 +319,13 @@ def _said(step: int) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+    )
 
 
-_SOURCES: Mapping[str, Callable[[Case, Finding], _Series]] = {"metrics": _metrics, "logs": _logs, "spans": _spans}
+_SOURCES: Mapping[str, Callable[[Case, Finding], _Series]] = {
+    "metrics": _metrics,
+    "logs": _logs,
+    "spans": _spans,
+}

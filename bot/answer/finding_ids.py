@@ -1,6 +1,8 @@
-"""Ids that stay: a diagnosis made again with more evidence numbers its findings anew, a conversation cites the old.
+"""Ids that stay: a diagnosis made again with more evidence numbers its findings anew, a
+conversation cites the old.
 
-A finding keeps the id it had where it says the same, or where it alone is about the same thing; others get new ids.
+A finding keeps the id it had where it says the same, or where it alone is about the same thing;
+others get new ids.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ KEYS: tuple[Key, ...] = (
     lambda f: (f.kind, f.subject, f.signal, str(f.details.get("change") or "")),
     lambda f: (f.kind, f.subject),
 )
-"""What makes two findings the same, the strictest first; each counts only where it is unique on both sides."""
+"""What makes two findings the same, the strictest first; each counts only where it is unique on
+both sides."""
 
 
-def with_kept_ids(before: Diagnosis, after: Diagnosis, taken: Iterable[str]) -> tuple[Diagnosis, dict[str, str]]:
+def with_kept_ids(
+    before: Diagnosis, after: Diagnosis, taken: Iterable[str]
+) -> tuple[Diagnosis, dict[str, str]]:
     """`after` with the ids of `before` where a finding is the same, and each id's own in `after`.
 
     `taken` are ids that were given out earlier and may mean nothing else now.
@@ -47,7 +52,9 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
         return tuple(names.get(i, i) for i in given)
 
     def cause(one: Cause) -> Cause:
-        return one.model_copy(update={"findings": ids(one.findings), "contradicting": ids(one.contradicting)})
+        return one.model_copy(
+            update={"findings": ids(one.findings), "contradicting": ids(one.contradicting)}
+        )
 
     def finding(one: Finding) -> Finding:
         details: Mapping[str, Any] = one.details
@@ -67,7 +74,10 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
 
 def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[Claim, ...]:
     """Claims with other ids; an id without another stays, and is left to the guard."""
-    return tuple(c.model_copy(update={"findings": tuple(names.get(i, i) for i in c.findings)}) for c in claims)
+    return tuple(
+        c.model_copy(update={"findings": tuple(names.get(i, i) for i in c.findings)})
+        for c in claims
+    )
 
 
 def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, str]:

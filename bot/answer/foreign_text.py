@@ -1,4 +1,5 @@
-"""Text of alerts, logs and models on its way into a reply: one line, no invisible characters, no markup, no links."""
+"""Text of alerts, logs and models on its way into a reply: one line, no invisible characters, no
+markup, no links."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from urllib.parse import urlsplit
 MAX_URL = 600
 """Longer links are left out: a dozen of them must fit into one message."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control, format (zero-width, direction), surrogate, private, unassigned, line and paragraph separators."""
+"""Control, format (zero-width, direction), surrogate, private, unassigned, line and paragraph
+separators."""
 _MARKS = re.compile(
     r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]{2})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]+"
 )
@@ -33,7 +35,8 @@ def one_line(text: str, limit: int) -> str:
 
 
 def sentence(text: str, limit: int) -> str:
-    """One line without its full stop, as a line of a message ends; a commit's id in the length people quote it in."""
+    """One line without its full stop, as a line of a message ends; a commit's id in the length
+    people quote it in."""
     return _COMMIT.sub(r"\1", one_line(text, limit)).removesuffix(".")
 
 

@@ -17,11 +17,14 @@ LONGEST_LINE = 400
 
 def with_guidance(report: Report, applied: AppliedRunbooks) -> Report:
     """The report with what runbooks say; nothing that was worded before is touched."""
-    return report.model_copy(update={"guidance": guidance_of(applied)}) if applied.runbooks else report
+    return (
+        report.model_copy(update={"guidance": guidance_of(applied)}) if applied.runbooks else report
+    )
 
 
 def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
-    """Line by line: first of all runbooks what makes the alert expected, then owners, then steps, then links."""
+    """Line by line: first of all runbooks what makes the alert expected, then owners, then steps,
+    then links."""
     lines = [line for runbook in applied.runbooks for line in _of_one(runbook)]
     order = list(MOST_OF_ONE)
     seen: dict[tuple[str, str], Guidance] = {}
@@ -37,21 +40,33 @@ def said_by(line: Guidance) -> str:
 
 
 def told(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
-    """Lines for people with their links: one line for what is said, one for all links of a runbook."""
+    """Lines for people with their links: one line for what is said, one for all links of a
+    runbook."""
     lines = list(guidance)
     links: dict[str, tuple[Link, ...]] = {}
     for line in lines:
         if line.url is not None:
-            links[line.runbook] = (*links.get(line.runbook, ()), Link(title=line.text, url=line.url))
-    said: list[tuple[str, tuple[Link, ...]]] = [(said_by(line), ()) for line in lines if line.url is None]
+            links[line.runbook] = (
+                *links.get(line.runbook, ()),
+                Link(title=line.text, url=line.url),
+            )
+    said: list[tuple[str, tuple[Link, ...]]] = [
+        (said_by(line), ()) for line in lines if line.url is None
+    ]
     return said + [(f"Runbook {runbook}:", to) for runbook, to in links.items()]
 
 
 def _of_one(runbook: AppliedRunbook) -> Iterator[Guidance]:
     name = clipped(quotable(runbook.name), 80)
-    hours = [f"expected {e.when}: {e.text}" if e.when else f"known benign reason: {e.text}" for e in runbook.expected]
+    hours = [
+        f"expected {e.when}: {e.text}" if e.when else f"known benign reason: {e.text}"
+        for e in runbook.expected
+    ]
     kinds: Sequence[tuple[Any, Iterable[str]]] = (
-        ("expected", (f"this alert is {line}" if line.startswith("expected") else line for line in hours)),
+        (
+            "expected",
+            (f"this alert is {line}" if line.startswith("expected") else line for line in hours),
+        ),
         ("owner", (f"owned by {runbook.owner}",) if runbook.owner else ()),
         ("next_step", runbook.next_steps),
     )
@@ -59,4 +74,6 @@ def _of_one(runbook: AppliedRunbook) -> Iterator[Guidance]:
         for text in list(texts)[: MOST_OF_ONE[kind]]:
             yield Guidance(runbook=name, kind=kind, text=clipped(quotable(text), LONGEST_LINE))
     for link in runbook.links[: MOST_OF_ONE["link"]]:
-        yield Guidance(runbook=name, kind="link", text=clipped(quotable(link.title), 80), url=link.url)
+        yield Guidance(
+            runbook=name, kind="link", text=clipped(quotable(link.title), 80), url=link.url
+        )

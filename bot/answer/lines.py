@@ -1,6 +1,8 @@
-"""What an answer says, line by line, before any vendor's layout: six lines, then evidence, then what is missing.
+"""What an answer says, line by line, before any vendor's layout: six lines, then evidence, then
+what is missing.
 
-Pure. Every sentence is the report's or the diagnosis's own; only labels and the words around numbers are added here.
+Pure. Every sentence is the report's or the diagnosis's own; only labels and the words around
+numbers are added here.
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ from analysis.case.earlier import KIND as EARLIER
 from analysis.case.earlier import RECORD
 from analysis.changes.nearby import RULED_OUT
 from analysis.suspects.training_causes import TRAINING_CAUSES
-from analysis.vocabulary import Alert, Cause, Diagnosis, Evidence, Finding, Gap, Link, Report, Verdict
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Gap,
+    Link,
+    Report,
+    Verdict,
+)
 from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.guidance import told
 
@@ -29,7 +41,8 @@ ALTERNATIVES = 2
 MORE_STEPS = 2
 GAPS = 5
 ENOUGH = 2
-"""With so many lines of evidence, a finding that only repeats them is left out: it is in the modal and on the page."""
+"""With so many lines of evidence, a finding that only repeats them is left out: it is in the modal
+and on the page."""
 REPEATED = 0.6
 """Share of a line's words in an earlier line from which it says nothing new."""
 HIGH, MEDIUM = 0.75, 0.5
@@ -44,7 +57,8 @@ LABELS: Mapping[Verdict, str] = {
 _NO_CAUSE: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "See the evidence below",
     Verdict.RECOVERED: "Not established before it recovered",
-    Verdict.NO_ACTIVE_INCIDENT: "None: nothing that was measured left its baseline in a way that explains the alert",
+    Verdict.NO_ACTIVE_INCIDENT: "None: nothing that was measured left its baseline in a way that "
+    "explains the alert",
     Verdict.INSUFFICIENT_EVIDENCE: "Not established",
 }
 _CAUSE_PREFIX: Mapping[Verdict, str] = {
@@ -104,7 +118,8 @@ def answer_lines(
     page_url: str,
     evidence: Sequence[Evidence] = (),
 ) -> AnswerLines:
-    """The answer in lines. Links go to findings on the page and to the vendor's own page of the evidence."""
+    """The answer in lines. Links go to findings on the page and to the vendor's own page of the
+    evidence."""
     cite = _Citations(diagnosis, evidence, page_url)
     six = _six(alert, diagnosis, report)
     steps = [sentence(step.text, LINE) for step in report.next_steps]
@@ -117,13 +132,21 @@ def answer_lines(
     return AnswerLines(
         six=six,
         evidence=_evidence(diagnosis, report, cite, said),
-        against=tuple(cite.finding(f) for f in (top.contradicting if top else ())[:ALTERNATIVES] if cite.knows(f)),
+        against=tuple(
+            cite.finding(f)
+            for f in (top.contradicting if top else ())[:ALTERNATIVES]
+            if cite.knows(f)
+        ),
         alternatives=alternatives,
         earlier=_earlier(report, cite),
-        runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in told(report.guidance)),
+        runbooks=tuple(
+            CitedLine(sentence(text, LINE), _safe(links)) for text, links in told(report.guidance)
+        ),
         more_steps=(*steps[1 : 1 + MORE_STEPS], *_to_tell_apart(diagnosis)),
         missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
-        gaps=tuple(Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]),
+        gaps=tuple(
+            Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]
+        ),
         gaps_left_out=max(0, len(gaps) - GAPS),
     )
 
@@ -180,7 +203,8 @@ def _says_already(before: str, text: str) -> bool:
 
 
 def _named(cause: Cause, diagnosis: Diagnosis) -> str:
-    """The cause by name: what was changed where, with the change's own title; or what is wrong where."""
+    """The cause by name: what was changed where, with the change's own title; or what is wrong
+    where."""
     if cause.change is None:
         known = TRAINING_CAUSES.get(cause.kind)
         if known is not None and cause.subject.startswith("rank "):
@@ -193,7 +217,9 @@ def _named(cause: Cause, diagnosis: Diagnosis) -> str:
     title = about.details.get("title") if about else None
     kind = (about.signal if about else None) or "change"
     named = f"{one_line(kind, 20)} {sentence(cause.change, 60)} of {one_line(cause.subject, 80)}"
-    return f"{named}: “{one_line(title, 100)}”" if isinstance(title, str) and title.strip() else named
+    return (
+        f"{named}: “{one_line(title, 100)}”" if isinstance(title, str) and title.strip() else named
+    )
 
 
 def _since(alert: Alert, diagnosis: Diagnosis) -> str:
@@ -204,7 +230,9 @@ def _since(alert: Alert, diagnosis: Diagnosis) -> str:
     before = alert.started_at - onset
     if abs(before) < timedelta(seconds=1):
         return f"{at(onset)}, when the alert fired"
-    return f"{at(onset)}, {span_of(before)} {'before' if before > timedelta(0) else 'after'} the alert"
+    return (
+        f"{at(onset)}, {span_of(before)} {'before' if before > timedelta(0) else 'after'} the alert"
+    )
 
 
 def _step(diagnosis: Diagnosis, report: Report) -> str:
@@ -228,7 +256,9 @@ def _confidence(diagnosis: Diagnosis) -> str:
     top = _top(diagnosis)
     if top is None:
         return said
-    ruled_out = {f.id for f in diagnosis.findings if f.kind == RULED_OUT}  # of other explanations, not of this one
+    ruled_out = {
+        f.id for f in diagnosis.findings if f.kind == RULED_OUT
+    }  # of other explanations, not of this one
     pro, contra = len(top.findings), len(set(top.contradicting) - ruled_out)
     said += f" · {pro} finding{'s' if pro != 1 else ''} for it"
     said = f"{said}, {contra} against" if contra else f"{said}, none against"
@@ -236,8 +266,11 @@ def _confidence(diagnosis: Diagnosis) -> str:
     return f"{said} · {sentence(record.sentence, LINE)}" if record else said
 
 
-def _evidence(diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[str]) -> tuple[CitedLine, ...]:
-    """The report's claims that no other line says already; then the first cause's findings not cited by them."""
+def _evidence(
+    diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[str]
+) -> tuple[CitedLine, ...]:
+    """The report's claims that no other line says already; then the first cause's findings not
+    cited by them."""
     lines: list[CitedLine] = []
     cited: set[str] = set()
     for claim in report.claims:
@@ -270,13 +303,17 @@ def _earlier(report: Report, cite: _Citations) -> tuple[CitedLine, ...]:
     lines = []
     for claim in report.claims:
         if EARLIER in cite.kinds(claim.findings[:1]):
-            line, then = cite.line(claim.text, claim.findings), cite.investigation(claim.findings[0])
+            line, then = (
+                cite.line(claim.text, claim.findings),
+                cite.investigation(claim.findings[0]),
+            )
             lines.append(CitedLine(line.text, (*line.links, then) if then else line.links))
     return tuple(lines)
 
 
 class _Citations:
-    """Turns finding ids into links: to the finding on the page, and to the evidence at its vendor."""
+    """Turns finding ids into links: to the finding on the page, and to the evidence at its
+    vendor."""
 
     def __init__(self, diagnosis: Diagnosis, evidence: Sequence[Evidence], page_url: str) -> None:
         self._findings: dict[str, Finding] = {f.id: f for f in diagnosis.findings}
@@ -290,7 +327,8 @@ class _Citations:
         return {self._findings[i].kind for i in finding_ids if i in self._findings}
 
     def investigation(self, finding_id: str) -> Link | None:
-        """The page of the earlier investigation that the finding speaks of: beside this one's page."""
+        """The page of the earlier investigation that the finding speaks of: beside this one's
+        page."""
         earlier = self._findings[finding_id].details.get("investigation")
         if not isinstance(earlier, str) or not earlier:
             return None
@@ -300,7 +338,10 @@ class _Citations:
     def named(self, finding_id: str) -> CitedLine:
         """The finding by name alone, where its sentence stands above."""
         finding = self._findings[finding_id]
-        return self.line(f"{finding.signal or finding.kind.replace('_', ' ')} of {finding.subject}", (finding_id,))
+        return self.line(
+            f"{finding.signal or finding.kind.replace('_', ' ')} of {finding.subject}",
+            (finding_id,),
+        )
 
     def finding(self, finding_id: str) -> CitedLine:
         return self.line(self._findings[finding_id].sentence, (finding_id,))

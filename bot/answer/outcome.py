@@ -43,7 +43,8 @@ class ReplyTarget(Protocol):
         """Say that the investigation has begun, where the place has such a message."""
 
     async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, where the place has one; `answer` follows."""
+        """Edit the announcement into the answer so far, where the place has one; `answer`
+        follows."""
 
     async def answer(self, outcome: Outcome) -> None:
         """Post the answer, or edit the announcement into it."""

@@ -1,6 +1,8 @@
-"""`faultline investigate`: the production analysis on a recorded case, worded by the built-in writer.
+"""`faultline investigate`: the production analysis on a recorded case, worded by the built-in
+writer.
 
-Where the case holds a report that a model wrote, that one is shown, as far as the findings still support it.
+Where the case holds a report that a model wrote, that one is shown, as far as the findings still
+support it.
 """
 
 from __future__ import annotations
@@ -52,13 +54,19 @@ def replay(folder: Path) -> Replayed:
     case = read_case(folder)
     diagnosis = diagnose(case)
     analyzed = time.perf_counter()
-    report = with_guidance(_stored(case, diagnosis) or word(diagnosis, case.alert, case.gaps), case.runbooks)
-    timings = {"analyze_s": round(analyzed - began, 3), "write_s": round(time.perf_counter() - analyzed, 3)}
+    report = with_guidance(
+        _stored(case, diagnosis) or word(diagnosis, case.alert, case.gaps), case.runbooks
+    )
+    timings = {
+        "analyze_s": round(analyzed - began, 3),
+        "write_s": round(time.perf_counter() - analyzed, 3),
+    }
     return Replayed(case, diagnosis, report, timings)
 
 
 def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
-    """The report that a model wrote for this case, as far as the findings of today support it; None without one."""
+    """The report that a model wrote for this case, as far as the findings of today support it; None
+    without one."""
     try:
         report, told = read_report(case.path), read_diagnosis(case.path)
     except EvidenceError:
@@ -116,7 +124,12 @@ def print_report(replayed: Replayed) -> None:
     if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):
         console.print(Text("other candidates", style="dim"))
         for cause in diagnosis.causes[1:5]:
-            console.print(Text(f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})", style="dim"))
+            console.print(
+                Text(
+                    f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})",
+                    style="dim",
+                )
+            )
     for gap in replayed.case.gaps:
         console.print(Text(f"  {gap.id} {gap.source}: {quotable(gap.reason)}", style="yellow"))
 

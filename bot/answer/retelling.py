@@ -1,7 +1,8 @@
-"""From the store to the engine's queues, once an investigation has ended: messages to edit, and runs to make again.
+"""From the store to the engine's queues, once an investigation has ended: messages to edit, and
+runs to make again.
 
-In the worker, beside `bot.queue.dispatch`. Several workers may do so at once: each workflow's id says what it is for, so that
-it is queued once.
+In the worker, beside `bot.queue.dispatch`. Several workers may do so at once: each workflow's id
+says what it is for, so that it is queued once.
 """
 
 from __future__ import annotations
@@ -79,20 +80,31 @@ class Retell(Loop):
         self._enqueue(INVESTIGATIONS, WORKFLOW_INVESTIGATE, workflow_id, rerun.investigation_id)
 
     def _tell_again(self, due: Retold, now: datetime) -> None:
-        """Queued first, marked then: a crash between queues the same ids again, which changes nothing."""
+        """Queued first, marked then: a crash between queues the same ids again, which changes
+        nothing."""
         investigation = self._store.get(due.investigation_id)
         for place in self._places if investigation else ():
             if investigation and place.wanted(investigation):
                 workflow_id = f"{due.investigation_id}:{place.name}:told{due.changes}"
-                self._enqueue(reply_queue(place.name), WORKFLOW_REPLY, workflow_id, due.investigation_id, place.name)
+                self._enqueue(
+                    reply_queue(place.name),
+                    WORKFLOW_REPLY,
+                    workflow_id,
+                    due.investigation_id,
+                    place.name,
+                )
         self._retelling.retold(due, now)
 
     def _post(self, digest: DueDigest, now: datetime) -> None:
         refused = self._refused.get(digest.channel)
-        if self._digests is None or (refused and abs((now - refused).total_seconds()) < WAIT_AFTER_REFUSAL_S):
+        if self._digests is None or (
+            refused and abs((now - refused).total_seconds()) < WAIT_AFTER_REFUSAL_S
+        ):
             return
         try:
-            asyncio.run(self._digests.post_digest(digest, self._store.some(digest.investigation_ids)))
+            asyncio.run(
+                self._digests.post_digest(digest, self._store.some(digest.investigation_ids))
+            )
         except ConnectorError as error:
             self._refused[digest.channel] = now
             log.warning("digest: %s; %s", error, "tried again" if error.retryable else "given up")

@@ -22,14 +22,21 @@ NOTHING_CAPTURED = 1
 
 
 def capture_now(
-    settings: Settings, job: str, *, seconds: float | None, iterations: int | None, output: Path | None
+    settings: Settings,
+    job: str,
+    *,
+    seconds: float | None,
+    iterations: int | None,
+    output: Path | None,
 ) -> int:
     """Ask, collect and print; 0 when anything was recorded, else 1. Raises SettingsError."""
     plan = plan_capture(settings, job, seconds=seconds, iterations=iterations)
     store = open_store(settings)
     target = output or settings.store.directory / "captures"
     try:
-        result = asyncio.run(run_capture(plan, CaptureLog(store.engine), target, asked_by=_user(), say=_say))
+        result = asyncio.run(
+            run_capture(plan, CaptureLog(store.engine), target, asked_by=_user(), say=_say)
+        )
     finally:
         store.engine.dispose()
     if result.refusal is not None:
@@ -44,9 +51,16 @@ def print_history(settings: Settings, job: str | None) -> None:
     store = open_store(settings)
     console = Console(highlight=False, soft_wrap=True)
     for row in CaptureLog(store.engine).history(job):
-        line = f"{row.asked_at:%Y-%m-%d %H:%M:%S}Z  {row.id}  {row.status:<8}  {row.job}  {row.wanted}"
+        line = (
+            f"{row.asked_at:%Y-%m-%d %H:%M:%S}Z  {row.id}  {row.status:<8}  {row.job}  {row.wanted}"
+        )
         console.print(
-            Text(one_line(f"{line}  by {row.asked_by}  hosts {row.hosts}  {row.result or 'no end recorded'}"))
+            Text(
+                one_line(
+                    f"{line}  by {row.asked_by}  hosts {row.hosts}  "
+                    f"{row.result or 'no end recorded'}"
+                )
+            )
         )
     store.engine.dispose()
 
@@ -56,7 +70,13 @@ def _print(result: CaptureResult) -> None:
     for file in result.files:
         who = f"rank {file.rank}" if file.rank is not None else "rank unknown"
         process = f", process {file.pid}" if file.pid is not None else ""
-        console.print(Text(one_line(f"{file.path}  {file.kind.replace('_', ' ')}, {who}{process} on {file.host}")))
+        console.print(
+            Text(
+                one_line(
+                    f"{file.path}  {file.kind.replace('_', ' ')}, {who}{process} on {file.host}"
+                )
+            )
+        )
     for gap in result.gaps:
         console.print(Text(one_line(f"missing: {gap.where}: {gap.why}"), style="yellow"))
     if result.files:

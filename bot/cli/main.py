@@ -17,17 +17,23 @@ from trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
-    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence and the next step.",
+    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence "
+    "and the next step.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(trace_commands, name="trace", help="What is wrong with a training job, from its traces.")
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+app.add_typer(
+    trace_commands, name="trace", help="What is wrong with a training job, from its traces."
+)
+Config = Annotated[
+    Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")
+]
 
 
 class ExportAs(StrEnum):
-    """The exports of `bot.answer.exports.formats`, named here so that other commands do not load them."""
+    """The exports of `bot.answer.exports.formats`, named here so that other commands do not load
+    them."""
 
     POSTMORTEM = "postmortem"
     JSON = "json"
@@ -52,7 +58,9 @@ def demo(
 @app.command()
 def serve(
     config: Config = None,
-    no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave investigating to `faultline worker`.")] = False,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Leave investigating to `faultline worker`.")
+    ] = False,
 ) -> None:
     """The bot: webhooks, Slack, web pages, and one worker."""
     from bot.processes.server import serve as run
@@ -76,7 +84,8 @@ def worker(
 
 @app.command()
 def check(config: Config = None) -> None:
-    """Is each configured connector reachable, allowed, and read-only? One line each; exit 1 if one is not."""
+    """Is each configured connector reachable, allowed, and read-only? One line each; exit 1 if one
+    is not."""
     from bot.processes.check import run_checks
     from bot.settings import load_settings
 
@@ -88,7 +97,8 @@ def investigate(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Analyse a recorded case, without any network. Exit 0 whatever the verdict; 2 if the case cannot be read."""
+    """Analyse a recorded case, without any network. Exit 0 whatever the verdict; 2 if the case
+    cannot be read."""
     from bot.answer.replay import print_json, print_report, replay
 
     replayed = replay(case)
@@ -100,10 +110,14 @@ def export(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
     as_: Annotated[ExportAs, typer.Option("--as", help="What is written.")] = ExportAs.POSTMORTEM,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; standard output if not given.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to; standard output if not given."
+        ),
     ] = None,
 ) -> None:
-    """Write a case as postmortem draft, JSON or task for a coding agent; the same bytes every time."""
+    """Write a case as postmortem draft, JSON or task for a coding agent; the same bytes every
+    time."""
     from bot.answer.exports.formats import export as exported
 
     written = exported(case, as_.value)
@@ -113,25 +127,39 @@ def export(
     try:
         output.write_bytes(written)
     except OSError as error:
-        raise EvidenceError(str(output), f"cannot be written ({error.strerror or type(error).__name__})") from error
+        raise EvidenceError(
+            str(output), f"cannot be written ({error.strerror or type(error).__name__})"
+        ) from error
 
 
 @app.command("eval")
 def eval_(
     cases: Annotated[Path, typer.Argument(help="A folder of case folders with a label.json each.")],
-    json_: Annotated[bool, typer.Option("--json", help="Print the figures and each case as JSON.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the figures and each case as JSON.")
+    ] = False,
     without: Annotated[
-        str, typer.Option("--without", metavar="TABLES", help="Hide tables from the analysis: logs,spans,topology,...")
+        str,
+        typer.Option(
+            "--without",
+            metavar="TABLES",
+            help="Hide tables from the analysis: logs,spans,topology,...",
+        ),
     ] = "",
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes side by side; one per core if not given.")
+        int | None,
+        typer.Option("--workers", help="Processes side by side; one per core if not given."),
     ] = None,
     model: Annotated[
-        bool, typer.Option("--model", help="Have the model of the settings word each case, and grade its words.")
+        bool,
+        typer.Option(
+            "--model", help="Have the model of the settings word each case, and grade its words."
+        ),
     ] = False,
     config: Config = None,
 ) -> None:
-    """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever the grades."""
+    """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever
+    the grades."""
     if model:
         from bot.settings import load_settings
         from evaluation.wording_run import run_wording
@@ -148,19 +176,26 @@ def eval_(
 @app.command()
 def capture(
     job: Annotated[
-        str | None, typer.Option("--job", metavar="NAME", help="A job of the settings: [jobs.NAME].")
+        str | None,
+        typer.Option("--job", metavar="NAME", help="A job of the settings: [jobs.NAME]."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="Length of the recording; 0.5 if not given.")
     ] = None,
-    iterations: Annotated[int | None, typer.Option("--iterations", help="Record so many iterations instead.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="Where a folder with the files is made.")
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", help="Record so many iterations instead.")
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Only show what was captured before.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Where a folder with the files is made."),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Only show what was captured before.")
+    ] = False,
     config: Config = None,
 ) -> None:
-    """Ask a running training job for a trace, where its settings allow it. Exit 1 if none was recorded."""
+    """Ask a running training job for a trace, where its settings allow it. Exit 1 if none was
+    recorded."""
     from bot.cli.capture_command import capture_now, print_history
     from bot.settings import load_settings
 
@@ -170,7 +205,9 @@ def capture(
         return
     if job is None:
         raise SettingsError("--job", "is needed: the name of a table [jobs.NAME] of the settings")
-    raise typer.Exit(capture_now(settings, job, seconds=seconds, iterations=iterations, output=output))
+    raise typer.Exit(
+        capture_now(settings, job, seconds=seconds, iterations=iterations, output=output)
+    )
 
 
 add_operating_commands(app)

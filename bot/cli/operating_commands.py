@@ -10,11 +10,17 @@ import typer
 
 from analysis.errors import SettingsError
 
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")
+]
 Name = Annotated[str, typer.Argument(metavar="ID", help="An investigation.")]
-Sure = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only said what would be done.")]
+Sure = Annotated[
+    bool, typer.Option("--yes", help="Do it; without this it is only said what would be done.")
+]
 
-database_commands = typer.Typer(no_args_is_help=True, help="Which version the tables have; up, and back.")
+database_commands = typer.Typer(
+    no_args_is_help=True, help="Which version the tables have; up, and back."
+)
 
 
 def add_operating_commands(app: typer.Typer) -> None:
@@ -26,12 +32,16 @@ def add_operating_commands(app: typer.Typer) -> None:
 
 def doctor(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="An investigation, a delivery, an alert or an incident.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="An investigation, a delivery, an alert or an incident."
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
     config: Config = None,
 ) -> None:
-    """What is wrong, and what to do about it. It only looks. Exit 0 nothing, 1 something, 2 it could not look."""
+    """What is wrong, and what to do about it. It only looks. Exit 0 nothing, 1 something, 2 it
+    could not look."""
     from bot.operating.doctor import run_doctor
     from bot.settings import load_settings
 
@@ -39,7 +49,9 @@ def doctor(
 
 
 def backup(
-    to: Annotated[Path, typer.Argument(metavar="FILE_OR_FOLDER", help="A new file, or a folder for one.")],
+    to: Annotated[
+        Path, typer.Argument(metavar="FILE_OR_FOLDER", help="A new file, or a folder for one.")
+    ],
     config: Config = None,
 ) -> None:
     """Back up the embedded databases and the case folders, while the bot runs."""
@@ -50,14 +62,20 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="What `faultline backup` wrote.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="What `faultline backup` wrote.")
+    ] = None,
     database_is_back: Annotated[
         bool,
-        typer.Option("--database-is-back", help="The database was restored by other means: begin again what it holds."),
+        typer.Option(
+            "--database-is-back",
+            help="The database was restored by other means: begin again what it holds.",
+        ),
     ] = False,
     config: Config = None,
 ) -> None:
-    """Put a backup into an empty place; what had not ended begins again, and nothing is posted twice."""
+    """Put a backup into an empty place; what had not ended begins again, and nothing is posted
+    twice."""
     from bot.operating.restore import begin_again
     from bot.operating.restore import restore as put_back
     from bot.settings import load_settings
@@ -76,7 +94,13 @@ def requeue(name: Name, config: Config = None) -> None:
 
     with looking(load_settings(config)) as look:
         done = requeue_one(look, name)
-    said = "begins again" if done.begun else "is told again where it was not" if done.told else "ended, and was told"
+    said = (
+        "begins again"
+        if done.begun
+        else "is told again where it was not"
+        if done.told
+        else "ended, and was told"
+    )
     sys.stdout.write(f"{name} {said}\n")
 
 

@@ -1,1 +1,2 @@
-"""The conversation: questions about an investigation, and commands, answered in the thread where they were asked."""
+"""The conversation: questions about an investigation, and commands, answered in the thread where
+they were asked."""

@@ -1,4 +1,5 @@
-"""Answers about the cause: what it is, why, what speaks against it, the other suspects, and what to do next."""
+"""Answers about the cause: what it is, why, what speaks against it, the other suspects, and what to
+do next."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ SUSPECTS = 4
 NO_CAUSE = {
     Verdict.CAUSE_FOUND: "The case names no single cause",
     Verdict.RECOVERED: "It recovered before a cause was established",
-    Verdict.NO_ACTIVE_INCIDENT: "There is no cause to name: nothing that was measured left its baseline in a way that "
+    Verdict.NO_ACTIVE_INCIDENT: "There is no cause to name: nothing that was measured left its "
+    "baseline in a way that "
     "explains the alert",
     Verdict.INSUFFICIENT_EVIDENCE: "No cause is established: there is not enough evidence",
 }
@@ -25,8 +27,12 @@ def cause(held: Held) -> AnswerText:
     lines = [held.said(held.report.headline, bold=LABELS[held.diagnosis.verdict])]
     if first is not None:
         lines.append(held.said(first.summary, first.findings[:2], bold=named_cause(held)))
-    lines.append(held.said(held.diagnosis.impact.sentence, held.diagnosis.impact.findings[:2], bold="Impact"))
-    return AnswerText(lead=f"In short ({percent(held.diagnosis.confidence)} confidence):", lines=tuple(lines))
+    lines.append(
+        held.said(held.diagnosis.impact.sentence, held.diagnosis.impact.findings[:2], bold="Impact")
+    )
+    return AnswerText(
+        lead=f"In short ({percent(held.diagnosis.confidence)} confidence):", lines=tuple(lines)
+    )
 
 
 def why(held: Held) -> AnswerText:
@@ -37,7 +43,11 @@ def why(held: Held) -> AnswerText:
     found = held.some(first.findings)
     more = [f"{len(found) - MOST} more findings stand on the page"] if len(found) > MOST else []
     counter = len(_against(held, first))
-    more.append(f"{counter} finding{'s' if counter != 1 else ''} against it" if counter else "Nothing found against it")
+    more.append(
+        f"{counter} finding{'s' if counter != 1 else ''} against it"
+        if counter
+        else "Nothing found against it"
+    )
     lead = f"{_sure(held, first)} {first.subject}, because of what was measured:"
     return AnswerText(lead=lead, lines=tuple(held.line(f) for f in found[:MOST]), more=tuple(more))
 
@@ -51,14 +61,21 @@ def against(held: Held) -> AnswerText:
     lines = [held.line(f, "Against") for f in counter[:MOST]]
     rivals = [c for c in held.causes[1:3] if c.confidence >= 0.1]
     lines += [
-        held.said(f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?") for c in rivals
+        held.said(f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?")
+        for c in rivals
     ]
     if diagnosis.next_query is not None:
         lines.append(held.said(diagnosis.next_query.text, bold="Would tell"))
     lines += _missing(held)[:2]
-    said = "Nothing that was measured speaks against it" if not counter else f"{len(counter)} findings speak against it"
+    said = (
+        "Nothing that was measured speaks against it"
+        if not counter
+        else f"{len(counter)} findings speak against it"
+    )
     said = said.replace("1 findings speak", "1 finding speaks")
-    return AnswerText(lead=f"{percent(first.confidence)} for {first.subject}. {said}.", lines=tuple(lines))
+    return AnswerText(
+        lead=f"{percent(first.confidence)} for {first.subject}. {said}.", lines=tuple(lines)
+    )
 
 
 def suspects(held: Held) -> AnswerText:
@@ -66,9 +83,16 @@ def suspects(held: Held) -> AnswerText:
     others = held.causes[1 : 1 + SUSPECTS]
     if not others:
         said = "There is no other suspect" if held.first else "There is no suspect"
-        return AnswerText(lead=f"{said}: nothing else that was measured explains the alert.", lines=_ruled_out(held))
+        return AnswerText(
+            lead=f"{said}: nothing else that was measured explains the alert.",
+            lines=_ruled_out(held),
+        )
     lines = [
-        held.said(f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:3], f"{c.rank}. {c.subject}")
+        held.said(
+            f"{c.summary.rstrip('. ')} ({percent(c.confidence)})",
+            c.findings[:3],
+            f"{c.rank}. {c.subject}",
+        )
         for c in others
     ]
     left = len(held.causes) - 1 - len(others)
@@ -110,7 +134,9 @@ def _against(held: Held, first: Cause) -> list[Finding]:
 
 
 def _ruled_out(held: Held) -> tuple[AnswerLine, ...]:
-    return tuple(held.line(f, "Ruled out") for f in held.findings.values() if f.kind == RULED_OUT)[:SUSPECTS]
+    return tuple(held.line(f, "Ruled out") for f in held.findings.values() if f.kind == RULED_OUT)[
+        :SUSPECTS
+    ]
 
 
 def _missing(held: Held) -> list[AnswerLine]:

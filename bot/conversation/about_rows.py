@@ -29,17 +29,25 @@ SLOWEST = 3
 TOLD_BY_LOGS = (SIGNATURE, NEW, SURGE, VANISHED)
 TOLD_BY_SPANS = (CRITICAL_PATH, OWN_TIME, GAP)
 _ERROR = re.compile(
-    r"(?i)\b(error|fatal|panic|critical|exception|traceback|fail(ed|ure)?|timed? ?out|denied|refused)\b"
+    r"(?i)\b(error|fatal|panic|critical|exception|traceback|fail(ed|ure)?|timed? "
+    r"?out|denied|refused)\b"
 )
 _BAD_LEVEL = re.compile(r"(?i)^(error|err|fatal|critical|crit|alert|emerg|panic|severe)")
-_WITH = re.compile(r"\b(?:with|containing|matching|mentioning|including)\s+(.{2,80}?)\s*[?.!]*\s*$", re.IGNORECASE)
+_WITH = re.compile(
+    r"\b(?:with|containing|matching|mentioning|including)\s+(.{2,80}?)\s*[?.!]*\s*$", re.IGNORECASE
+)
 _QUOTED = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{2,80})[\"'`\u201d\u2019]")
 
 
 def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
-    """What stands out in the logs, of one service if one is named, and lines as they were written."""
+    """What stands out in the logs, of one service if one is named, and lines as they were
+    written."""
     names = subject.names if subject else ()
-    told = [f for f in held.findings.values() if f.kind in TOLD_BY_LOGS and (not names or _is_of(f, names))]
+    told = [
+        f
+        for f in held.findings.values()
+        if f.kind in TOLD_BY_LOGS and (not names or _is_of(f, names))
+    ]
     told.sort(key=lambda f: -f.strength)
     wanted = _wanted(text)
     rows = _rows(held, names, wanted)
@@ -49,10 +57,18 @@ def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
     if not held.case.logs.height:
         return AnswerText(lead=f"The case holds no log lines: {_no_logs(held)}")
     if not told and not code:
-        return AnswerText(lead=f"No log line{where}{words} in the incident's time, and none stands out.")
-    lead = f"What stands out in the logs{where}:" if told else f"Nothing stands out in the logs{where}; lines{words}:"
+        return AnswerText(
+            lead=f"No log line{where}{words} in the incident's time, and none stands out."
+        )
+    lead = (
+        f"What stands out in the logs{where}:"
+        if told
+        else f"Nothing stands out in the logs{where}; lines{words}:"
+    )
     more = (f"{counted(rows.height, 'line')}{where}{words} in the incident's time",)
-    return AnswerText(lead=lead, lines=tuple(held.line(f) for f in told[:MOST]), code=code, more=more)
+    return AnswerText(
+        lead=lead, lines=tuple(held.line(f) for f in told[:MOST]), code=code, more=more
+    )
 
 
 def slow(held: Held, subject: Subject | None) -> AnswerText:
@@ -63,12 +79,26 @@ def slow(held: Held, subject: Subject | None) -> AnswerText:
     lines = [held.line(f) for f in told[:4]]
     slowest = _slowest(held, names)
     if not held.case.spans.height:
-        lead = "There are no spans in the case; what else tells about time:" if lines else "The case holds no spans."
-        gaps = [held.said(g.reason, bold=plain(f"{g.source} spans", 60)) for g in held.case.gaps if g.kind == "spans"]
+        lead = (
+            "There are no spans in the case; what else tells about time:"
+            if lines
+            else "The case holds no spans."
+        )
+        gaps = [
+            held.said(g.reason, bold=plain(f"{g.source} spans", 60))
+            for g in held.case.gaps
+            if g.kind == "spans"
+        ]
         return AnswerText(lead=lead, lines=(*lines, *gaps[:2]))
     if not lines and not slowest:
-        return AnswerText(lead="No call became slower, and none was recorded in the incident's time.")
-    lead = "Where the time goes:" if lines else "No call stands out against the baseline; the slowest ones were:"
+        return AnswerText(
+            lead="No call became slower, and none was recorded in the incident's time."
+        )
+    lead = (
+        "Where the time goes:"
+        if lines
+        else "No call stands out against the baseline; the slowest ones were:"
+    )
     return AnswerText(lead=lead, lines=(*lines, *slowest))
 
 
@@ -79,13 +109,17 @@ def _slowest(held: Held, names: Sequence[str]) -> tuple[AnswerLine, ...]:
         return ()
     kept = table.filter(pl.col("duration_us").is_finite(), pl.col("duration_us") >= 0)
     kept = kept.filter(pl.col("service").is_in(list(names))) if names else kept
-    timed = kept.with_columns(windows.in_search("start").alias("now"), windows.in_baseline("start").alias("then"))
+    timed = kept.with_columns(
+        windows.in_search("start").alias("now"), windows.in_baseline("start").alias("then")
+    )
     by = timed.group_by("service", "operation").agg(
         pl.col("duration_us").filter(pl.col("now")).quantile(0.95).alias("p95"),
         pl.col("duration_us").filter(pl.col("then")).quantile(0.95).alias("before"),
         pl.col("now").sum().alias("n"),
     )
-    rows = by.filter(pl.col("n") > 0).sort(["p95", "service", "operation"], descending=[True, False, False])
+    rows = by.filter(pl.col("n") > 0).sort(
+        ["p95", "service", "operation"], descending=[True, False, False]
+    )
     return tuple(_operation(row) for row in rows.head(SLOWEST).iter_rows(named=True))
 
 
@@ -106,7 +140,9 @@ def _rows(held: Held, names: Sequence[str], wanted: str) -> pl.DataFrame:
     if names:
         found = found.filter(pl.col("service").is_in(list(names)))
     if wanted:
-        found = found.filter(pl.col("message").str.to_lowercase().str.contains(wanted.lower(), literal=True))
+        found = found.filter(
+            pl.col("message").str.to_lowercase().str.contains(wanted.lower(), literal=True)
+        )
     return found.sort("time", descending=True)
 
 
@@ -129,7 +165,9 @@ def _chosen(rows: pl.DataFrame) -> list[dict[str, object]]:
 def _shown(row: dict[str, object]) -> str:
     """One line as it was written, without the secrets in it."""
     message = masked(plain(str(row["message"]), 4 * MAX_LINE))
-    return plain(f"{row['time']:%H:%M:%S} {plain(str(row['service'] or '-'), 40)} {message}", MAX_LINE)
+    return plain(
+        f"{row['time']:%H:%M:%S} {plain(str(row['service'] or '-'), 40)} {message}", MAX_LINE
+    )
 
 
 def _wanted(text: str) -> str:
@@ -139,7 +177,11 @@ def _wanted(text: str) -> str:
 
 def _no_logs(held: Held) -> str:
     gaps = [g for g in held.case.gaps if g.kind == "logs"]
-    return f"{plain(gaps[0].source, 40)}: {plain(gaps[0].reason, 200)}" if gaps else "no source of logs was asked."
+    return (
+        f"{plain(gaps[0].source, 40)}: {plain(gaps[0].reason, 200)}"
+        if gaps
+        else "no source of logs was asked."
+    )
 
 
 def _is_of(finding: Finding, names: Sequence[str]) -> bool:

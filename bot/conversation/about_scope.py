@@ -23,7 +23,9 @@ def impact(held: Held) -> AnswerText:
     if told.services:
         shown = ", ".join(one_line(s, 60) for s in told.services[:MOST])
         left = len(told.services) - MOST
-        lines.append(held.said(f"{shown}{f' and {left} more' if left > 0 else ''}", bold="Services"))
+        lines.append(
+            held.said(f"{shown}{f' and {left} more' if left > 0 else ''}", bold="Services")
+        )
     if told.since is not None:
         lines.append(held.said(at(told.since), bold="Since"))
     numbers = {k: v for k, v in told.numbers.items() if k in _SAID}
@@ -34,11 +36,17 @@ def impact(held: Held) -> AnswerText:
 def missing(held: Held) -> AnswerText:
     """What could not be had, and what would be needed."""
     lines = [held.said(m) for m in held.diagnosis.missing]
-    lines += [held.said(g.reason, bold=one_line(f"{g.source} {g.kind}", 60)) for g in held.case.gaps]
+    lines += [
+        held.said(g.reason, bold=one_line(f"{g.source} {g.kind}", 60)) for g in held.case.gaps
+    ]
     cut = [e for e in held.case.evidence if e.cut]
-    lines += [held.said(f"not all of it: {e.cut}", bold=one_line(f"{e.source} {e.kind}", 60)) for e in cut]
+    lines += [
+        held.said(f"not all of it: {e.cut}", bold=one_line(f"{e.source} {e.kind}", 60)) for e in cut
+    ]
     if not lines:
-        return AnswerText(lead="Nothing that was asked for is missing.", lines=checked(held).lines[:4])
+        return AnswerText(
+            lead="Nothing that was asked for is missing.", lines=checked(held).lines[:4]
+        )
     more = (f"{len(lines) - MOST} more on the page",) if len(lines) > MOST else ()
     return AnswerText(lead="What I could not see:", lines=tuple(lines[:MOST]), more=more)
 
@@ -49,13 +57,19 @@ def checked(held: Held) -> AnswerText:
     for item in held.case.evidence:
         rows[(item.source, item.kind)] += item.rows or 0
     lines = [
-        held.said(f"{counted(n, 'row')}" if n else "collected", bold=one_line(f"{source} {kind}", 60))
+        held.said(
+            f"{counted(n, 'row')}" if n else "collected", bold=one_line(f"{source} {kind}", 60)
+        )
         for (source, kind), n in rows.most_common(MOST)
     ]
     window = held.case.scope.incident
     fine = fine_services(held)
     if fine:
-        lines.append(held.said(f"{', '.join(plain(s, 60) for s in fine[:MOST])}", bold="Looked at and found fine"))
+        lines.append(
+            held.said(
+                f"{', '.join(plain(s, 60) for s in fine[:MOST])}", bold="Looked at and found fine"
+            )
+        )
     lead = f"{at(window.start)} to {window.end:%H:%M:%S}, {counted(len(held.findings), 'finding')}:"
     return AnswerText(lead=lead, lines=tuple(lines))
 
@@ -65,7 +79,9 @@ def fine_services(held: Held) -> list[str]:
     table = held.case.metrics
     if not table.height:
         return []
-    seen = table.filter(pl.col("value").is_finite())["service"].drop_nulls().unique().sort().to_list()
+    seen = (
+        table.filter(pl.col("value").is_finite())["service"].drop_nulls().unique().sort().to_list()
+    )
     troubled = {f.subject for f in held.findings.values() if f.kind != RULED_OUT}
     return [s for s in seen if s not in troubled]
 

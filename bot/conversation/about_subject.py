@@ -1,4 +1,5 @@
-"""Answers about one subject: "is it the database?", "what about payments?" - what speaks for it and what against it."""
+"""Answers about one subject: "is it the database?", "what about payments?" - what speaks for it and
+what against it."""
 
 from __future__ import annotations
 
@@ -41,8 +42,17 @@ def concerns(finding: Finding, subject: Subject) -> bool:
         return False
     if finding.signal and classify(finding.signal) in CLASSES.get(subject.thing, frozenset()):
         return True
-    said = set(words(f"{finding.subject} {finding.signal or ''} {finding.kind.replace('_', ' ')} {finding.sentence}"))
-    pieces = {piece for word in said for piece in word.replace("_", "-").replace(".", "-").replace("/", "-").split("-")}
+    said = set(
+        words(
+            f"{finding.subject} {finding.signal or ''} {finding.kind.replace('_', ' ')} "
+            f"{finding.sentence}"
+        )
+    )
+    pieces = {
+        piece
+        for word in said
+        for piece in word.replace("_", "-").replace(".", "-").replace("/", "-").split("-")
+    }
     return bool((said | pieces) & thing_words(subject.thing))
 
 
@@ -55,15 +65,22 @@ def _suspected(held: Held, name: str, cause: Cause, about_it: Sequence[Finding])
     others = [f for f in held.some(cause.findings) if f in about_it] or held.some(cause.findings)
     counter = [f for f in held.some(cause.contradicting) if f.kind != RULED_OUT]
     lines = [held.said(cause.summary, cause.findings[:2])]
-    lines += [held.line(f, "For") for f in others if f.sentence.rstrip(".") not in cause.summary][: MOST - 1]
+    lines += [held.line(f, "For") for f in others if f.sentence.rstrip(".") not in cause.summary][
+        : MOST - 1
+    ]
     lines += [held.line(f, "Against") for f in counter[:2]]
     if cause.rank == 1:
         doubtful = held.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
-        lead = f"{name}: it is my first suspect, not established" if doubtful else f"Yes, {name} is what I blame"
+        lead = (
+            f"{name}: it is my first suspect, not established"
+            if doubtful
+            else f"Yes, {name} is what I blame"
+        )
     else:
         first = held.causes[0]
         lead = (
-            f"Perhaps: {name} is suspect {cause.rank}, after {plain(first.subject, 60)} ({percent(first.confidence)})"
+            f"Perhaps: {name} is suspect {cause.rank}, after {plain(first.subject, 60)} "
+            f"({percent(first.confidence)})"
         )
     return AnswerText(lead=f"{lead} ({percent(cause.confidence)}).", lines=tuple(lines))
 
@@ -74,13 +91,18 @@ def _in_trouble(held: Held, name: str, bad: Sequence[Finding]) -> AnswerText:
     if first is None:
         lead = f"{name} shows something, but no cause is established."
     else:
-        lead = f"Probably not by itself: {name} shows something, and I blame {plain(first.subject, 60)}"
+        lead = (
+            f"Probably not by itself: {name} shows something, and I blame "
+            f"{plain(first.subject, 60)}"
+        )
         lead += f" ({percent(first.confidence)})."
         lines.append(held.said(first.summary, first.findings[:2], "Against"))
     return AnswerText(lead=lead, lines=tuple(lines))
 
 
-def _calm_or_unseen(held: Held, subject: Subject, name: str, ruled_out: Sequence[Finding]) -> AnswerText:
+def _calm_or_unseen(
+    held: Held, subject: Subject, name: str, ruled_out: Sequence[Finding]
+) -> AnswerText:
     told = tuple(held.line(f, "Ruled out") for f in ruled_out[:MOST])
     series = _series(held, subject)
     calls = [(a, b) for a, b in _calls(held) if {a, b} & set(subject.names)]
@@ -91,7 +113,9 @@ def _calm_or_unseen(held: Held, subject: Subject, name: str, ruled_out: Sequence
         return AnswerText(lead=lead, lines=(held.said(shown, bold="Looked at"), *told))
     if told:
         return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
-    lines = tuple(held.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3])
+    lines = tuple(
+        held.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3]
+    )
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
     return AnswerText(lead=f"I have nothing about {name} in this case.", lines=lines, more=more)
 
@@ -101,7 +125,9 @@ def _series(held: Held, subject: Subject) -> list[str]:
     case = held.case
     found: list[str] = []
     if case.metrics.height:
-        pairs = case.metrics.select("service", "signal").unique().drop_nulls().sort("service", "signal")
+        pairs = (
+            case.metrics.select("service", "signal").unique().drop_nulls().sort("service", "signal")
+        )
         for service, signal in pairs.iter_rows():
             if _pair_is_about(service, signal, subject):
                 found.append(f"{service} {signal}")
@@ -116,19 +142,29 @@ def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
         return any(_same(service, n) or signal == n for n in subject.names)
     if subject.thing is None:
         return False
-    pieces = {p for w in words(f"{service} {signal}") for p in w.replace("_", "-").replace("/", "-").split("-")}
-    return classify(signal) in CLASSES.get(subject.thing, frozenset()) or bool(pieces & thing_words(subject.thing))
+    pieces = {
+        p
+        for w in words(f"{service} {signal}")
+        for p in w.replace("_", "-").replace("/", "-").split("-")
+    }
+    return classify(signal) in CLASSES.get(subject.thing, frozenset()) or bool(
+        pieces & thing_words(subject.thing)
+    )
 
 
 def _calls(held: Held) -> list[tuple[str, str]]:
-    rows = held.case.topology.select("caller", "callee").unique().sort("caller", "callee").iter_rows()
+    rows = (
+        held.case.topology.select("caller", "callee").unique().sort("caller", "callee").iter_rows()
+    )
     return [(str(a), str(b)) for a, b in rows][:2000]
 
 
 def _is_cause(cause: Cause, subject: Subject, held: Held) -> bool:
     """By its subject, the change it blames, or, of a kind of thing, by its findings."""
     if subject.names:
-        return any(_same(cause.subject, n) or cause.change == n or cause.signal == n for n in subject.names)
+        return any(
+            _same(cause.subject, n) or cause.change == n or cause.signal == n for n in subject.names
+        )
     if subject.thing == "deploy":
         return cause.change is not None and cause.kind in ("deploy", "merge", "scale")
     if subject.thing is None:

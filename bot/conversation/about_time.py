@@ -1,4 +1,5 @@
-"""Answers about time: since when, is it over, what changed before it, in which order, and did it happen before."""
+"""Answers about time: since when, is it over, what changed before it, in which order, and did it
+happen before."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def since(held: Held) -> AnswerText:
     onset = diagnosis.impact.since or (first.onset if first else None)
     if onset is None:
         return AnswerText(
-            lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was not found.",
+            lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was "
+            f"not found.",
             lines=tuple(held.said(m, bold="Missing") for m in diagnosis.missing[:3]),
         )
     before = alert.started_at - onset
@@ -39,7 +41,9 @@ def since(held: Held) -> AnswerText:
     if abs(before) < timedelta(seconds=1):
         lead = f"Since {at(onset)}, when the alert fired."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
-    told = [f for f in held.some(cited) if f.onset is not None and f.onset >= onset and f.kind != NEAR]
+    told = [
+        f for f in held.some(cited) if f.onset is not None and f.onset >= onset and f.kind != NEAR
+    ]
     lines = tuple(held.line(f, clock(f.onset)) for f in sorted(told, key=_onset)[:4] if f.onset)
     return AnswerText(lead=lead, lines=lines, more=_uncertainty(told))
 
@@ -58,11 +62,18 @@ def still(held: Held) -> AnswerText:
         lead = f"It was still going on at {clock(end)} UTC, where my data ends."
         lines = [held.line(f, "Still out") for f in out[:3]]
     else:
-        lead, lines = f"I cannot say: no symptom was measured until {clock(end)} UTC, where my data ends.", []
+        lead, lines = (
+            f"I cannot say: no symptom was measured until {clock(end)} UTC, where my data ends.",
+            [],
+        )
     resolved = held.investigation.resolved_at
     if resolved is not None:
         lines.append(held.said(f"The alert itself was resolved at {at(resolved)}"))
-    more = [f"That was {span_of(age)} ago. To look at now, ask: what about the last 30 minutes?"] if age > FRESH else []
+    more = (
+        [f"That was {span_of(age)} ago. To look at now, ask: what about the last 30 minutes?"]
+        if age > FRESH
+        else []
+    )
     return AnswerText(lead=lead, lines=tuple(lines), more=tuple(more))
 
 
@@ -89,8 +100,17 @@ def timeline(held: Held) -> AnswerText:
     first, alert = held.first, held.case.alert
     cited = [*(first.findings if first else ()), *held.diagnosis.impact.findings]
     rows = [(f.onset, held.line(f, clock(f.onset))) for f in held.some(cited) if f.onset]
-    rows.append((alert.started_at, held.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at))))
-    back = [(f.onset, held.line(f, clock(f.onset))) for f in held.findings.values() if f.kind == CAME_BACK and f.onset]
+    rows.append(
+        (
+            alert.started_at,
+            held.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at)),
+        )
+    )
+    back = [
+        (f.onset, held.line(f, clock(f.onset)))
+        for f in held.findings.values()
+        if f.kind == CAME_BACK and f.onset
+    ]
     ordered = [line for _, line in sorted([*rows, *back], key=lambda row: row[0])]
     return AnswerText(lead="In the order of their onsets (UTC):", lines=tuple(ordered[:12]))
 
@@ -99,11 +119,15 @@ def before(held: Held) -> AnswerText:
     """What memory knows: how often, and whether an earlier cause shows again."""
     told = [f for f in held.findings.values() if f.kind in (EARLIER, RECORD)]
     if told:
-        return AnswerText(lead="What I remember; it is no evidence:", lines=tuple(held.line(f) for f in told[:5]))
+        return AnswerText(
+            lead="What I remember; it is no evidence:", lines=tuple(held.line(f) for f in told[:5])
+        )
     asked = held.case.earlier.asked_at is not None
     if not asked:
         return AnswerText(lead="I did not look into earlier investigations for this one.")
-    return AnswerText(lead="Not that I know: I remember no earlier investigation of this alert or its services.")
+    return AnswerText(
+        lead="Not that I know: I remember no earlier investigation of this alert or its services."
+    )
 
 
 def clock(time: datetime | None) -> str:
@@ -117,11 +141,16 @@ def _other_changes(held: Held, told: set[str]) -> Iterator[AnswerLine]:
     if not table.height:
         return
     onset = held.diagnosis.impact.since or held.case.alert.started_at
-    near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end).sort("time", descending=True)
+    near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end).sort(
+        "time", descending=True
+    )
     for row in near.head(4 * MOST).iter_rows(named=True):
         if str(row["id"]) not in told:
             by = f" by {plain(str(row['author']), 40)}" if row.get("author") else ""
-            what = f"{plain(str(row['kind']), 20)} {plain(str(row['id']), 40)} of {plain(str(row['service']), 60)}"
+            what = (
+                f"{plain(str(row['kind']), 20)} {plain(str(row['id']), 40)} of "
+                f"{plain(str(row['service']), 60)}"
+            )
             title = f": {plain(str(row['title']), 80)}" if row.get("title") else ""
             yield AnswerLine(text=f"{what}{by}{title}", bold=clock(row["time"]))
 
@@ -134,20 +163,31 @@ def _changes_lead(held: Held, blamed: bool, known: int) -> str:
             else "One change, and it is to blame:"
         )
     if known:
-        none = "none that the first cause rests on" if held.first else "none that is to blame for anything"
+        none = (
+            "none that the first cause rests on"
+            if held.first
+            else "none that is to blame for anything"
+        )
         return f"{counted(known, 'change')} around it, and {none}:"
     asked = any(e.kind == "changes" for e in held.case.evidence)
     gaps = [g for g in held.case.gaps if g.kind == "changes"]
     if gaps:
         return (
-            f"I do not know: changes from {plain(gaps[0].source, 40)} could not be had ({plain(gaps[0].reason, 160)})."
+            f"I do not know: changes from {plain(gaps[0].source, 40)} could not be had "
+            f"({plain(gaps[0].reason, 160)})."
         )
-    return "None that I know of before the onset." if asked else "I do not know: no source of changes was asked."
+    return (
+        "None that I know of before the onset."
+        if asked
+        else "I do not know: no source of changes was asked."
+    )
 
 
 def _uncertainty(told: list[Finding]) -> tuple[str, ...]:
     known = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
-    return (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",) if known else ()
+    return (
+        (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",) if known else ()
+    )
 
 
 def _onset(finding: Finding) -> float:

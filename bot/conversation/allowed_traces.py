@@ -1,7 +1,8 @@
 """Which places `trace` may read: below one of the configured `traces.locations`, and nothing else.
 
-A location is a folder or `s3://bucket/prefix`; `{job}` in it stands for one name. What is asked for must lie in it by
-whole path segments, so that `s3://bucket/traces` opens neither `s3://bucket/traces-private` nor `s3://bucket`.
+A location is a folder or `s3://bucket/prefix`; `{job}` in it stands for one name. What is asked for
+must lie in it by whole path segments, so that `s3://bucket/traces` opens neither
+`s3://bucket/traces-private` nor `s3://bucket`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def _within_s3(asked: str, locations: Sequence[str]) -> bool:
     segments = asked.removeprefix("s3://").split("/")
     if not all(_SEGMENT.fullmatch(s) and s not in (".", "..") for s in segments):
         return False
-    return any(_below(segments, one.removeprefix("s3://")) for one in locations if one.startswith("s3://"))
+    return any(
+        _below(segments, one.removeprefix("s3://")) for one in locations if one.startswith("s3://")
+    )
 
 
 def _local(asked: str, locations: Sequence[str]) -> str | None:
@@ -42,9 +45,15 @@ def _local(asked: str, locations: Sequence[str]) -> str | None:
         if one.startswith("s3://"):
             continue
         fixed = Path(one.partition("{job}")[0] or ".")
-        base = fixed if one.partition("{job}")[0].endswith("/") or "{job}" not in one else fixed.parent
+        base = (
+            fixed if one.partition("{job}")[0].endswith("/") or "{job}" not in one else fixed.parent
+        )
         try:
-            pattern = str(base.resolve()) + one[len(str(base)) :] if "{job}" in one else str(base.resolve())
+            pattern = (
+                str(base.resolve()) + one[len(str(base)) :]
+                if "{job}" in one
+                else str(base.resolve())
+            )
         except (OSError, ValueError, RuntimeError):
             continue
         if _below(str(real).strip("/").split("/"), pattern.strip("/")):

@@ -1,6 +1,8 @@
-"""A question to a case, answered by code alone: understood by the intent table, or told that it is not.
+"""A question to a case, answered by code alone: understood by the intent table, or told that it is
+not.
 
-Pure. `useful` says whether the case itself answered: without that, nobody who did not mention us hears from us.
+Pure. `useful` says whether the case itself answered: without that, nobody who did not mention us
+hears from us.
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ OF_THE_CASE: Mapping[Intent, Callable[[Held], AnswerText]] = {
     Intent.MISSING: about_scope.missing,
     Intent.CHECKED: about_scope.checked,
 }
-OF_A_SUBJECT = frozenset({Intent.UNKNOWN, Intent.WHY, Intent.CAUSE, Intent.STILL, Intent.CHECKED, Intent.SUBJECT})
-"""Questions that are about their subject, where they name one: "why not the database?", "is payments ok?"."""
+OF_A_SUBJECT = frozenset(
+    {Intent.UNKNOWN, Intent.WHY, Intent.CAUSE, Intent.STILL, Intent.CHECKED, Intent.SUBJECT}
+)
+"""Questions that are about their subject, where they name one: "why not the database?", "is
+payments ok?"."""
 CAN_ANSWER = (
     "why · what speaks against it · what changed · who is affected · since when · is it over · "
-    "show logs of a service · slowest calls · other suspects · what is missing · what next · happened before · "
+    "show logs of a service · slowest calls · other suspects · what is missing · what next · "
+    "happened before · "
     "explain F1"
 )
 
@@ -67,14 +73,19 @@ class Reply:
     further: FurtherWanted | None = None
 
 
-def answer_from_case(held: Held, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True) -> Reply:
-    """The answer by the table. `catalogue` names services beyond the case's own; `for_us`: it was addressed to us."""
+def answer_from_case(
+    held: Held, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True
+) -> Reply:
+    """The answer by the table. `catalogue` names services beyond the case's own; `for_us`: it was
+    addressed to us."""
     understood = understand(question)
     names = (*held.services, *(s for s in catalogue if s not in held.services))
     subject = subject_of(question, names)
     further = _further(held, question, subject, for_us=for_us)
     if further is not None:
-        return Reply(AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, further=further)
+        return Reply(
+            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, further=further
+        )
     if understood.intent is Intent.EXPLAIN:
         return _reply(held, explain(held, understood.findings), understood.intent)
     reply = _by_intent(held, question, understood, subject or subject_of(question, held.signals))
@@ -82,7 +93,9 @@ def answer_from_case(held: Held, question: str, catalogue: tuple[str, ...] = (),
     if strange < MANY_STRANGE or reply.intent not in SAID_AS:
         return reply
     taken = f"I took this for: {SAID_AS[reply.intent]}?"
-    return replace(reply, useful=False, text=reply.text.model_copy(update={"more": (taken, *reply.text.more)}))
+    return replace(
+        reply, useful=False, text=reply.text.model_copy(update={"more": (taken, *reply.text.more)})
+    )
 
 
 def not_in_the_case(held: Held) -> AnswerText:
@@ -94,15 +107,24 @@ def not_in_the_case(held: Held) -> AnswerText:
         *(counted(table.height, name) for name, table in _tables(held) if table.height),
     ]
     window = case.scope.incident
-    lines = (held.said(f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"),)
+    lines = (
+        held.said(f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"),
+    )
     lookup = "To look elsewhere: what about the last 6 hours · check payments too"
-    return AnswerText(lead="I cannot answer that from the case.", lines=lines, more=(f"Ask: {CAN_ANSWER}", lookup))
+    return AnswerText(
+        lead="I cannot answer that from the case.", lines=lines, more=(f"Ask: {CAN_ANSWER}", lookup)
+    )
 
 
 def _by_intent(held: Held, question: str, understood: Understood, subject: Subject | None) -> Reply:
     intent = understood.intent
     about_it = subject is not None and (subject.known or asks_about(question))
-    if subject is not None and about_it and intent in OF_A_SUBJECT and not _is_the_cause(held, subject, intent):
+    if (
+        subject is not None
+        and about_it
+        and intent in OF_A_SUBJECT
+        and not _is_the_cause(held, subject, intent)
+    ):
         useful = about_subject.knows(held, subject)
         return _reply(held, about_subject.about(held, subject), Intent.SUBJECT, useful=useful)
     if intent is Intent.LOGS:
@@ -119,20 +141,28 @@ def _by_intent(held: Held, question: str, understood: Understood, subject: Subje
 def _reply(held: Held, text: AnswerText, intent: Intent, *, useful: bool = True) -> Reply:
     more = text.more
     if held.newer_runs:
-        more = (*more, "A further investigation of this thread is still running; this is what I knew before it")
+        more = (
+            *more,
+            "A further investigation of this thread is still running; this is what I knew before "
+            "it",
+        )
     told = text.model_copy(update={"investigation_id": held.investigation.id, "more": more})
     return Reply(told, useful=useful, intent=intent)
 
 
 def _is_the_cause(held: Held, subject: Subject, intent: Intent) -> bool:
-    """ "Why checkout?" of the blamed service asks for the cause's evidence, not about the service."""
+    """ "Why checkout?" of the blamed service asks for the cause's evidence, not about the
+    service."""
     first = held.first
     own = {first.subject, held.case.alert.service} if first else {held.case.alert.service}
     return intent in (Intent.WHY, Intent.CAUSE, Intent.STILL) and bool(own & set(subject.names))
 
 
-def _further(held: Held, question: str, subject: Subject | None, *, for_us: bool) -> FurtherWanted | None:
-    """A longer time, or more services than the case has: by "check ... too", of services that somebody knows."""
+def _further(
+    held: Held, question: str, subject: Subject | None, *, for_us: bool
+) -> FurtherWanted | None:
+    """A longer time, or more services than the case has: by "check ... too", of services that
+    somebody knows."""
     span = asked_span(question)
     include = asks_to_include(question)
     known = subject.names if subject else ()
@@ -148,4 +178,9 @@ def _further(held: Held, question: str, subject: Subject | None, *, for_us: bool
 
 def _tables(held: Held) -> list[tuple[str, pl.DataFrame]]:
     case = held.case
-    return [("metric point", case.metrics), ("log line", case.logs), ("span", case.spans), ("change", case.changes)]
+    return [
+        ("metric point", case.metrics),
+        ("log line", case.logs),
+        ("span", case.spans),
+        ("change", case.changes),
+    ]

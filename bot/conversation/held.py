@@ -1,4 +1,5 @@
-"""What we hold about one investigation when somebody asks: its case, its diagnosis, its report, and links to them."""
+"""What we hold about one investigation when somebody asks: its case, its diagnosis, its report, and
+links to them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LINKS = 3
 
 @dataclass(frozen=True)
 class Held:
-    """One answered investigation. `newer_runs` when a further one of the same thread has no answer yet."""
+    """One answered investigation. `newer_runs` when a further one of the same thread has no answer
+    yet."""
 
     investigation: Investigation
     case: Case
@@ -59,9 +61,13 @@ class Held:
         names |= dict.fromkeys(f.subject for f in self.findings.values())
         for table in (case.metrics, case.logs, case.spans):
             names |= dict.fromkeys(table["service"].drop_nulls().unique().sort().to_list())
-        names |= dict.fromkeys([*case.topology["caller"].to_list(), *case.topology["callee"].to_list()])
+        names |= dict.fromkeys(
+            [*case.topology["caller"].to_list(), *case.topology["callee"].to_list()]
+        )
         named = [n for n in names if isinstance(n, str) and n][:MAX_NAMES]
-        return tuple(dict.fromkeys([*named, *(n.rpartition("/")[2] for n in named)]))  # `job/rank 2` is rank 2
+        return tuple(
+            dict.fromkeys([*named, *(n.rpartition("/")[2] for n in named)])
+        )  # `job/rank 2` is rank 2
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
@@ -79,11 +85,16 @@ class Held:
     def said(self, text: str, ids: Sequence[str] = (), bold: str = "") -> AnswerLine:
         """A sentence that rests on findings, with links to them."""
         known = [f.id for f in self.some(ids)]
-        return AnswerLine(text=sentence(text, LINE), findings=tuple(known), links=self.links(known), bold=bold)
+        return AnswerLine(
+            text=sentence(text, LINE), findings=tuple(known), links=self.links(known), bold=bold
+        )
 
     def links(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """To the findings on the page, and to the first evidence of theirs that has an address at its vendor."""
-        found = [(one_line(i, 12), safe_url(f"{self.page_url}#{quote(i, safe='')}")) for i in ids[:LINKS]]
+        """To the findings on the page, and to the first evidence of theirs that has an address at
+        its vendor."""
+        found = [
+            (one_line(i, 12), safe_url(f"{self.page_url}#{quote(i, safe='')}")) for i in ids[:LINKS]
+        ]
         items = {e.id: e for e in self.case.evidence}
         evidence = [items[e] for i in ids for e in self.findings[i].evidence if e in items]
         vendor = next(((e, url) for e in evidence if (url := safe_url(e.link))), None)
@@ -93,7 +104,12 @@ class Held:
 
 
 def read_held(
-    investigation: Investigation, folder: Path, settings: Settings, *, now: datetime, newer_runs: bool = False
+    investigation: Investigation,
+    folder: Path,
+    settings: Settings,
+    *,
+    now: datetime,
+    newer_runs: bool = False,
 ) -> Held:
     """Read an answered investigation's folder. Raises EvidenceError."""
     return Held(

@@ -1,7 +1,8 @@
-"""An answer as a Slack message: a first line, lines with links, log lines in a box, small print; within Slack's limits.
+"""An answer as a Slack message: a first line, lines with links, log lines in a box, small print;
+within Slack's limits.
 
-All text goes into rich text elements, in which Slack parses nothing: no mention, channel or link can be formed by it.
-Links are those that `Held.links` made, and are checked again here.
+All text goes into rich text elements, in which Slack parses nothing: no mention, channel or link
+can be formed by it. Links are those that `Held.links` made, and are checked again here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,18 @@ from __future__ import annotations
 import re
 
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.targets.slack_blocks import Block, bold, bullets, context, link, preformatted, rich, section, size, text
+from bot.answer.targets.slack_blocks import (
+    Block,
+    bold,
+    bullets,
+    context,
+    link,
+    preformatted,
+    rich,
+    section,
+    size,
+    text,
+)
 from bot.answer.targets.slack_message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
 from bot.intake.questions.asked import AnswerLine, AnswerText
 
@@ -18,13 +30,17 @@ LINE = 420
 LEAD = 600
 CODE = 2_400
 LIMITS = ((MAX_LINES, LINE, CODE), (8, 300, 1_200), (5, 220, 600), (3, 160, 0), (1, 120, 0))
-"""Lines, characters of one, and characters of log lines, in the order in which they are given up until it fits."""
+"""Lines, characters of one, and characters of log lines, in the order in which they are given up
+until it fits."""
 IMAGE_ALT = 300
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
 
 
-def message_of(answer: AnswerText, page_url: str | None, *, chart: str | None = None) -> SlackMessage:
-    """The message; what does not fit is said to be on the page. `chart` is the id of an uploaded file."""
+def message_of(
+    answer: AnswerText, page_url: str | None, *, chart: str | None = None
+) -> SlackMessage:
+    """The message; what does not fit is said to be on the page. `chart` is the id of an uploaded
+    file."""
     blocks: list[Block] = []
     for most, longest, code in LIMITS:
         blocks = _blocks(answer, page_url, most, longest, code, chart)

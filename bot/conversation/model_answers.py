@@ -1,4 +1,5 @@
-"""A question that the table does not understand, put to the model: its guarded sentences as our answer."""
+"""A question that the table does not understand, put to the model: its guarded sentences as our
+answer."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ async def answer_by_model(
     for claim in answered.claims[:MOST]:
         known = [f for f in claim.findings if f not in fresh]
         links = tuple((f, u) for f in known[:3] if (u := safe_url(f"{url}#{f}")))
-        lines.append(AnswerLine(text=one_line(claim.text, 600), findings=claim.findings, links=links))
+        lines.append(
+            AnswerLine(text=one_line(claim.text, 600), findings=claim.findings, links=links)
+        )
     new = [f for f in answered.diagnosis.findings if f.id in fresh]
     lines += [AnswerLine(text=one_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
     use = answered.use

@@ -1,4 +1,5 @@
-"""What is said to a question: by its kind, from the investigation it is about, as far as the asker may hear of it."""
+"""What is said to a question: by its kind, from the investigation it is about, as far as the asker
+may hear of it."""
 
 from __future__ import annotations
 
@@ -42,12 +43,25 @@ HELP = AnswerText(
             bold="investigate checkout errors since 10:05",
             text="look into something; in an alert's thread, investigate alone is enough",
         ),
-        AnswerLine(bold="status", text="what is running, whether the sources answer, the last answers"),
-        AnswerLine(bold="explain F3", text="a finding: its numbers, how it was computed, its query"),
-        AnswerLine(bold="trace", text="and an address in S3: the trace doctor on a training job's files there"),
-        AnswerLine(bold="quiet, listen", text="in this thread, answer only when mentioned; answer questions again"),
+        AnswerLine(
+            bold="status", text="what is running, whether the sources answer, the last answers"
+        ),
+        AnswerLine(
+            bold="explain F3", text="a finding: its numbers, how it was computed, its query"
+        ),
+        AnswerLine(
+            bold="trace",
+            text="and an address in S3: the trace doctor on a training job's files there",
+        ),
+        AnswerLine(
+            bold="quiet, listen",
+            text="in this thread, answer only when mentioned; answer questions again",
+        ),
     ),
-    more=(f"In an answer's thread, just ask: {CAN_ANSWER} · what about the last 6 hours · check payments too",),
+    more=(
+        f"In an answer's thread, just ask: {CAN_ANSWER} · what about the last 6 hours · check "
+        f"payments too",
+    ),
 )
 
 log = logging.getLogger("faultline.conversation")
@@ -73,7 +87,9 @@ class Replies:
             return HELP
         if question.kind == "limited":
             limit = self._desk.settings.slack.questions_per_hour
-            return AnswerText(lead=f"That were {limit} questions in an hour in this thread; I go on later.")
+            return AnswerText(
+                lead=f"That were {limit} questions in an hour in this thread; I go on later."
+            )
         if question.kind == "investigate":
             return await self._investigate(question)
         return await self._about_an_investigation(question)
@@ -91,9 +107,13 @@ class Replies:
     async def _silence(self, question: Question) -> AnswerText:
         quiet = question.kind == "quiet"
         silence = self._conversations.silence
-        await asyncio.to_thread(silence, question.channel, question.thread, question.who, quiet=quiet)
+        await asyncio.to_thread(
+            silence, question.channel, question.thread, question.who, quiet=quiet
+        )
         if quiet:
-            return AnswerText(lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen")
+            return AnswerText(
+                lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen"
+            )
         return AnswerText(lead="I listen in this thread again: questions need no mention.")
 
     async def _status(self, question: Question) -> AnswerText:
@@ -101,7 +121,9 @@ class Replies:
         if dm:
             some = await asyncio.to_thread(store.latest, LOOKED_AT, self._sight.seen(question))
         else:
-            ids = await asyncio.to_thread(self._conversations.in_channel, question.channel, LOOKED_AT)
+            ids = await asyncio.to_thread(
+                self._conversations.in_channel, question.channel, LOOKED_AT
+            )
             some = await asyncio.to_thread(store.some, ids)
         here = await self._sight.visible(question, some, LOOKED_AT)
         seen = self._sight.seen(question)
@@ -116,8 +138,12 @@ class Replies:
         text = command.argument if command else ""
         if not text:
             return AnswerText(lead="Say what: investigate checkout errors since 10:05")
-        started = await asyncio.to_thread(asked_investigation, question, text, self._desk.settings, self._desk.store)
-        return AnswerText(lead="I look into it; the answer comes in this thread.", investigation_id=started)
+        started = await asyncio.to_thread(
+            asked_investigation, question, text, self._desk.settings, self._desk.store
+        )
+        return AnswerText(
+            lead="I look into it; the answer comes in this thread.", investigation_id=started
+        )
 
     async def _about_an_investigation(self, question: Question) -> AnswerText | None:
         about, newer_runs = await self._investigation(question)
@@ -127,10 +153,15 @@ class Replies:
         if about.status in ("accepted", "running"):
             return await self._still_running(about)
         if about.status == "failed":
-            return AnswerText(lead=plain(about.headline or "The investigation failed", 400), investigation_id=about.id)
+            return AnswerText(
+                lead=plain(about.headline or "The investigation failed", 400),
+                investigation_id=about.id,
+            )
 
         def answer(folder: Path) -> tuple[Held, Reply]:
-            held = read_held(about, folder, self._desk.settings, now=datetime.now(UTC), newer_runs=newer_runs)
+            held = read_held(
+                about, folder, self._desk.settings, now=datetime.now(UTC), newer_runs=newer_runs
+            )
             catalogue = tuple(self._desk.settings.services)
             return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
 
@@ -145,7 +176,9 @@ class Replies:
         """Where a model is configured, it is asked what the table does not understand."""
         if self._desk.settings.model.name is None:
             return None
-        from bot.conversation.model_answers import answer_by_model  # late: loading the client takes a second
+        from bot.conversation.model_answers import (
+            answer_by_model,
+        )  # late: loading the client takes a second
 
         earlier = await asyncio.to_thread(self._conversations.earlier, question)
         checkout = self._desk.cases.checkout(about.id)
@@ -155,12 +188,19 @@ class Replies:
         finally:
             await asyncio.to_thread(checkout.__exit__, None, None, None)
 
-    async def _look_further(self, question: Question, held: Held, wanted: FurtherWanted) -> AnswerText:
+    async def _look_further(
+        self, question: Question, held: Held, wanted: FurtherWanted
+    ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._desk.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
-        count = await asyncio.to_thread(self._furthers.count_since, question.channel, question.thread, since)
+        count = await asyncio.to_thread(
+            self._furthers.count_since, question.channel, question.thread, since
+        )
         if count >= limit:
-            lead = f"I looked further {count} times in this thread within the hour, which is the limit. Ask later."
+            lead = (
+                f"I looked further {count} times in this thread within the hour, which is the "
+                f"limit. Ask later."
+            )
             return AnswerText(lead=lead, investigation_id=held.investigation.id)
         incident = held.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
@@ -176,12 +216,17 @@ class Replies:
         )
         said = []
         if window is not None:
-            said.append(f"{at(window.start)} to {at(window.end)}, {span_of(window.end - window.start)}")
+            said.append(
+                f"{at(window.start)} to {at(window.end)}, {span_of(window.end - window.start)}"
+            )
         if wanted.services:
             said.append(", ".join(plain(s, 60) for s in wanted.services[:5]))
         return AnswerText(
             lead=f"That is not in the case, so I look: {'; '.join(said)}.",
-            more=(f"A further investigation of {held.investigation.id}; its answer comes in this thread",),
+            more=(
+                f"A further investigation of {held.investigation.id}; its answer comes in this "
+                f"thread",
+            ),
             investigation_id=started,
         )
 
@@ -189,36 +234,54 @@ class Replies:
         lines = await asyncio.to_thread(self._desk.store.progress, about.id)
         last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
         more = ("The answer comes in this thread; ask again then",)
-        return AnswerText(lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id)
+        return AnswerText(
+            lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id
+        )
 
     async def _investigation(self, question: Question) -> tuple[Investigation | None, bool]:
-        """The one that is named, or the newest of the thread that came to an answer; and whether a newer one runs."""
+        """The one that is named, or the newest of the thread that came to an answer; and whether a
+        newer one runs."""
         named = _ID.search(question.text)
         store = self._desk.store
         if named is not None:
             found = await asyncio.to_thread(store.get, named[0])
             return (found if found and await self._sight.may_tell(question, found) else None), False
-        ids = list(await asyncio.to_thread(self._conversations.in_thread, question.channel, question.thread))
+        ids = list(
+            await asyncio.to_thread(
+                self._conversations.in_thread, question.channel, question.thread
+            )
+        )
         some = await asyncio.to_thread(store.some, ids, self._sight.seen(question))
         if not some and question.surface in ("dm", "pane"):
-            spoken = [q.investigation_id for q in await asyncio.to_thread(self._conversations.earlier, question)]
+            spoken = [
+                q.investigation_id
+                for q in await asyncio.to_thread(self._conversations.earlier, question)
+            ]
             known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
             some = await self._sight.visible(question, known, 1)
         done = [one for one in some if one.status == "done"]
-        answered = next((one for one in done if one.verdict != NO_ANSWER), done[0] if done else None)
+        answered = next(
+            (one for one in done if one.verdict != NO_ANSWER), done[0] if done else None
+        )
         if answered is not None:
             return answered, some[0].id != answered.id and some[0].status in ("accepted", "running")
         return (some[0] if some else None), False
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await asyncio.to_thread(self._desk.store.latest, LOOKED_AT, self._sight.seen(question))
+        some = await asyncio.to_thread(
+            self._desk.store.latest, LOOKED_AT, self._sight.seen(question)
+        )
         seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
-            return AnswerText(lead="Which investigation? Ask in its thread.", more=("help tells what I can do",))
+            return AnswerText(
+                lead="Which investigation? Ask in its thread.", more=("help tells what I can do",)
+            )
         more = (f"For example: why, {seen[0].id}", "help tells what I can do")
-        return AnswerText(lead="Which investigation? Name it, or ask in its thread:", code=code, more=more)
+        return AnswerText(
+            lead="Which investigation? Name it, or ask in its thread:", code=code, more=more
+        )
 
     async def _in_folder(self, investigation_id: str, read: Callable[[Path], R]) -> R:
         def work() -> R:

@@ -1,8 +1,10 @@
-"""Which investigations may be spoken of where: nobody learns of what was answered in a channel that he cannot see.
+"""Which investigations may be spoken of where: nobody learns of what was answered in a channel that
+he cannot see.
 
-In a channel: those that were answered in that channel. In a direct message and in the assistant's pane: those that
-were started there, those of public channels, and those of the channel that the person is looking at, which Slack only
-names to somebody who may see it. A channel of which Slack tells nothing is taken for private.
+In a channel: those that were answered in that channel. In a direct message and in the assistant's
+pane: those that were started there, those of public channels, and those of the channel that the
+person is looking at, which Slack only names to somebody who may see it. A channel of which Slack
+tells nothing is taken for private.
 
 With `login.isolation = "teams"`, moreover, only those of the channel's team and those of no team.
 """
@@ -30,7 +32,9 @@ MAX_KNOWN = 10_000
 class Sight:
     """Decides with the store and with what Slack says of channels."""
 
-    def __init__(self, store: Store, posts: ConversationPosts, settings: Settings | None = None) -> None:
+    def __init__(
+        self, store: Store, posts: ConversationPosts, settings: Settings | None = None
+    ) -> None:
         self._store = store
         self._posts = posts
         apart = settings is not None and settings.login.isolation == "teams"
@@ -55,12 +59,19 @@ class Sight:
         return ALL if self._teams is None else sight_of(self._heard_by(question))
 
     def _heard_by(self, question: Question) -> tuple[str, ...]:
-        """The teams of the channel, and of the one that the person is looking at. Slack tells no one's teams."""
+        """The teams of the channel, and of the one that the person is looking at. Slack tells no
+        one's teams."""
         assert self._teams is not None
         asked_in = (question.channel, question.about_channel or "")
-        return tuple(self._teams.channels[c.casefold()] for c in asked_in if c.casefold() in self._teams.channels)
+        return tuple(
+            self._teams.channels[c.casefold()]
+            for c in asked_in
+            if c.casefold() in self._teams.channels
+        )
 
-    async def visible(self, question: Question, some: Iterable[Investigation], limit: int) -> list[Investigation]:
+    async def visible(
+        self, question: Question, some: Iterable[Investigation], limit: int
+    ) -> list[Investigation]:
         """Those that may be spoken of, in their order."""
         found: list[Investigation] = []
         for one in some:
@@ -79,7 +90,10 @@ class Sight:
             told = await self._posts.channel(channel)
         except ConnectorError:
             return False
-        shared = any(told.get(name) for name in ("is_ext_shared", "is_pending_ext_shared", "is_im", "is_mpim"))
+        shared = any(
+            told.get(name)
+            for name in ("is_ext_shared", "is_pending_ext_shared", "is_im", "is_mpim")
+        )
         public = told.get("is_private") is False and not shared
         if len(self._public) >= MAX_KNOWN:
             self._public.clear()

@@ -1,4 +1,5 @@
-"""The answer in Slack: one message per question in its thread, and at most one file beside it, each posted once."""
+"""The answer in Slack: one message per question in its thread, and at most one file beside it, each
+posted once."""
 
 from __future__ import annotations
 
@@ -31,10 +32,17 @@ FILE = "file"
 
 
 class ConversationPosts:
-    """Posts answers and files. Every failure is one ConnectorError that says whether to try again."""
+    """Posts answers and files. Every failure is one ConnectorError that says whether to try
+    again."""
 
     def __init__(
-        self, settings: Settings, store: Store, conversations: Conversations, *, owner: str, lease: timedelta = LEASE
+        self,
+        settings: Settings,
+        store: Store,
+        conversations: Conversations,
+        *,
+        owner: str,
+        lease: timedelta = LEASE,
     ) -> None:
         self._conversations = conversations
         self._owner = owner
@@ -42,7 +50,9 @@ class ConversationPosts:
         self._client = slack_client(settings.slack)
         self._replies = SlackReplies(settings, store, owner=owner, lease=lease)
 
-    async def post(self, question: Question, answer: AnswerText, page_url: str | None) -> MessageRef:
+    async def post(
+        self, question: Question, answer: AnswerText, page_url: str | None
+    ) -> MessageRef:
         """The answer to the question, posted now or before."""
         message = message_of(answer, page_url)
         key = f"{question.id}:answer"
@@ -51,7 +61,11 @@ class ConversationPosts:
             return await self._find(question, bears(key))
 
         async def send() -> str:
-            return str(await send_with_key(self._client, place_of(question), message, event_type=EVENT_TYPE, key=key))
+            return str(
+                await send_with_key(
+                    self._client, place_of(question), message, event_type=EVENT_TYPE, key=key
+                )
+            )
 
         return MessageRef.parse(await self._once(question, key, find, send))
 
@@ -60,10 +74,17 @@ class ConversationPosts:
         await self._replies.edit(ref, message_of(answer, page_url))
 
     async def show_chart(
-        self, ref: MessageRef, question: Question, answer: AnswerText, page_url: str | None, png: bytes
+        self,
+        ref: MessageRef,
+        question: Question,
+        answer: AnswerText,
+        page_url: str | None,
+        png: bytes,
     ) -> None:
         """Edit the answer so that it shows a chart. The file is shared nowhere else."""
-        upload = self._client.files_upload_v2(filename=f"{answer.chart or 'chart'}.png", file=png, title="Chart")
+        upload = self._client.files_upload_v2(
+            filename=f"{answer.chart or 'chart'}.png", file=png, title="Chart"
+        )
         uploaded = await said("files.completeUploadExternal", upload, question.channel)
         chart = str(uploaded["file"]["id"])
         await self._replies.edit(ref, message_of(answer, page_url, chart=chart))
@@ -76,7 +97,11 @@ class ConversationPosts:
 
         async def send() -> str:
             upload = self._client.files_upload_v2(
-                filename=name, file=str(file), title=title, channel=question.channel, thread_ts=question.thread
+                filename=name,
+                file=str(file),
+                title=title,
+                channel=question.channel,
+                thread_ts=question.thread,
             )
             uploaded = await said("files.completeUploadExternal", upload, question.channel)
             return str(uploaded["file"]["id"])
@@ -85,13 +110,21 @@ class ConversationPosts:
 
     async def channel(self, channel: str) -> Mapping[str, Any]:
         """What Slack tells of a channel. Raises ConnectorError."""
-        answer = await said("conversations.info", self._client.conversations_info(channel=channel), channel)
+        answer = await said(
+            "conversations.info", self._client.conversations_info(channel=channel), channel
+        )
         found = answer.get("channel")
         return found if isinstance(found, dict) else {}
 
     async def _once(self, question: Question, key: str, find: Any, send: Any) -> str:
         return await post_once(
-            self._conversations, key, question.id, owner=self._owner, find=find, send=send, lease=self._lease
+            self._conversations,
+            key,
+            question.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
         )
 
     async def _find(self, question: Question, is_it: IsIt) -> str | None:
@@ -107,4 +140,6 @@ def place_of(question: Question) -> SlackPlace:
 
 def _holds_file(row: Mapping[str, Any], name: str) -> bool:
     files = row.get("files")
-    return isinstance(files, list) and any(isinstance(f, dict) and f.get("name") == name for f in files)
+    return isinstance(files, list) and any(
+        isinstance(f, dict) and f.get("name") == name for f in files
+    )

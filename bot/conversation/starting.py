@@ -1,4 +1,5 @@
-"""`investigate ...` where no alert's thread says more: in a direct message or the assistant's pane. Started once."""
+"""`investigate ...` where no alert's thread says more: in a direct message or the assistant's pane.
+Started once."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ SOURCE = "slack"
 MAX_QUESTION = 2_000
 
 
-def asked_investigation(question: Question, text: str, settings: Settings, store: Store) -> str | None:
-    """Accept it under the question's own id; the same question again starts nothing. Gives the investigation."""
+def asked_investigation(
+    question: Question, text: str, settings: Settings, store: Store
+) -> str | None:
+    """Accept it under the question's own id; the same question again starts nothing. Gives the
+    investigation."""
     alert = Alert(
         source=SOURCE,
         id=question.ts,

@@ -1,4 +1,5 @@
-"""`status`: what is running, what waits, whether the sources answer, and the last answers that may be told here."""
+"""`status`: what is running, what waits, whether the sources answer, and the last answers that may
+be told here."""
 
 from __future__ import annotations
 
@@ -39,9 +40,15 @@ class Health:
 
 
 def status_text(
-    counts: dict[str, int], questions: int, checks: Sequence[Check], here: Sequence[Investigation], *, where: str
+    counts: dict[str, int],
+    questions: int,
+    checks: Sequence[Check],
+    here: Sequence[Investigation],
+    *,
+    where: str,
 ) -> AnswerText:
-    """`counts` are of all investigations by status; `here` those that may be named, the newest first."""
+    """`counts` are of all investigations by status; `here` those that may be named, the newest
+    first."""
     running, waiting = counts.get("running", 0), counts.get("accepted", 0)
     lead = f"{counted(running, 'investigation')} running, {waiting} waiting"
     lead += f", {counted(questions, 'question')} besides this one." if questions else "."
@@ -50,7 +57,9 @@ def status_text(
     lines += [_answered(one) for one in answered]
     bad = [check for check in checks if not check.ok]
     good = ", ".join(check.name for check in checks if check.ok)
-    lines += [AnswerLine(text=plain(check.line, 200), bold=f"Not working: {check.name}") for check in bad]
+    lines += [
+        AnswerLine(text=plain(check.line, 200), bold=f"Not working: {check.name}") for check in bad
+    ]
     if good:
         lines.append(AnswerLine(text=good, bold="Sources that answer"))
     more = (f"By name: investigations {where}",) if lines else ()
@@ -59,13 +68,19 @@ def status_text(
 
 def _running(one: Investigation) -> AnswerLine:
     word = "Running" if one.status == "running" else "Waiting"
-    return AnswerLine(text=f"{plain(one.alert.title, 160)}, since {at(one.accepted_at)}", bold=f"{word} {one.id}")
+    return AnswerLine(
+        text=f"{plain(one.alert.title, 160)}, since {at(one.accepted_at)}", bold=f"{word} {one.id}"
+    )
 
 
 def _answered(one: Investigation) -> AnswerLine:
-    verdict = next((label for known, label in LABELS.items() if known.value == one.verdict), "Failed")
+    verdict = next(
+        (label for known, label in LABELS.items() if known.value == one.verdict), "Failed"
+    )
     title, headline = plain(one.alert.title, 120), plain(one.headline or "", 200)
-    return AnswerLine(text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {one.id}")
+    return AnswerLine(
+        text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {one.id}"
+    )
 
 
 async def _bounded(connector: Connector) -> Check:
@@ -76,5 +91,6 @@ async def _bounded(connector: Connector) -> Check:
         return Check(connector.name, False, f"no answer within {CHECK_WITHIN_S:g} s")
     except FaultlineError as error:
         return Check(connector.name, False, str(error))
-    except Exception as error:  # noqa: BLE001  the edge of a connector, as in `collect_one`: said instead
+    # The edge of a connector, as in `collect_one`: said instead.
+    except Exception as error:  # noqa: BLE001
         return Check(connector.name, False, f"unexpected {type(error).__name__}")

@@ -1,6 +1,8 @@
-"""The steps by which a worker answers one question. Each can be run again after a crash: it says the same words once.
+"""The steps by which a worker answers one question. Each can be run again after a crash: it says
+the same words once.
 
-`word` decides what is said and keeps it, `post` brings it to Slack, `finish` is the end; a trace has a step before.
+`word` decides what is said and keeps it, `post` brings it to Slack, `finish` is the end; a trace
+has a step before.
 """
 
 from __future__ import annotations
@@ -64,7 +66,11 @@ class ConversationSteps:
             raise
         except Exception as error:  # the edge of an answer: it ends with an explanation
             log.exception("question %s", question_id)
-            reason = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
+            reason = (
+                str(error)
+                if isinstance(error, FaultlineError)
+                else f"unexpected {type(error).__name__}"
+            )
             answer = AnswerText(lead=f"I could not answer that: {reason}")
         if answer is None:
             await asyncio.to_thread(self._conversations.finish, question_id, "withdrawn")
@@ -102,7 +108,11 @@ class ConversationSteps:
         if question is None or question.answer is None or question.status != "asked":
             return {"again": False, "why": "nothing to post"}
         answer = AnswerText.model_validate(question.answer)
-        url = page_url(self._desk.settings, answer.investigation_id) if answer.investigation_id else None
+        url = (
+            page_url(self._desk.settings, answer.investigation_id)
+            if answer.investigation_id
+            else None
+        )
         try:
             ref = await self._posts.post(question, answer, url)
             if question.kind == "trace":
@@ -144,10 +154,14 @@ class ConversationSteps:
         with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
             file = Path(scratch) / REPORT
             await asyncio.to_thread(file.write_bytes, content)
-            await self._posts.attach(question, file, f"{_trace_case(question)}.html", "Trace report")
+            await self._posts.attach(
+                question, file, f"{_trace_case(question)}.html", "Trace report"
+            )
         await asyncio.to_thread(self._desk.cases.delete, _trace_case(question), "")
 
-    async def _show_chart(self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None) -> None:
+    async def _show_chart(
+        self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None
+    ) -> None:
         """The answer stands without its picture, so a failure costs the picture only."""
         png = await self._replies.chart(answer)
         if png is None:

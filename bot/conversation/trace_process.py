@@ -1,7 +1,8 @@
-"""The trace doctor in a process of its own: `python -m bot.conversation.trace_process PLACE FOLDER`.
+"""The trace doctor in a process of its own: `python -m bot.conversation.trace_process PLACE
+FOLDER`.
 
-Writes `report.html` and `answer.json` (verdict, statement, diagnoses, what was left out) into the folder. The process
-is killed when it takes too long; nothing of it stays in the worker.
+Writes `report.html` and `answer.json` (verdict, statement, diagnoses, what was left out) into the
+folder. The process is killed when it takes too long; nothing of it stays in the worker.
 """
 
 from __future__ import annotations
@@ -28,10 +29,15 @@ def main(place: str, folder: Path) -> int:
     """0, or 1 with one line on standard error."""
     try:
         with opened([place]) as sources:
-            result = run_job(sources, Wanted(chosen(None), charts=True), jobs=JOBS, say=lambda *_: None)
+            result = run_job(
+                sources, Wanted(chosen(None), charts=True), jobs=JOBS, say=lambda *_: None
+            )
             report = report_of(result)
             if not (report.lines or report.diagnoses or result.timelines):
-                why = next((f"{file}: {reason}" for file, reason in result.unread), "no trace, and no log that tells")
+                why = next(
+                    (f"{file}: {reason}" for file, reason in result.unread),
+                    "no trace, and no log that tells",
+                )
                 sys.stderr.write(f"{why}\n")
                 return 1
             told = answer(report)

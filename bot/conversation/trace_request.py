@@ -1,4 +1,5 @@
-"""`trace s3://bucket/prefix`: the trace doctor over a job's files, in a process with a time limit; its words."""
+"""`trace s3://bucket/prefix`: the trace doctor over a job's files, in a process with a time limit;
+its words."""
 
 from __future__ import annotations
 
@@ -37,12 +38,17 @@ def refusal(asked: str, settings: TracesSettings) -> AnswerText | None:
     if allowed_place(asked, settings.locations) is not None:
         return None
     if not asked:
-        return AnswerText(lead="Say where: trace, and the address of a bucket and prefix below traces.locations.")
-    return AnswerText(lead="I may not read that: it lies in none of the configured traces.locations.")
+        return AnswerText(
+            lead="Say where: trace, and the address of a bucket and prefix below traces.locations."
+        )
+    return AnswerText(
+        lead="I may not read that: it lies in none of the configured traces.locations."
+    )
 
 
 async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -> AnswerText:
-    """Analyse what lies there; the page is left in the folder. Raises EvidenceError, BudgetExceeded."""
+    """Analyse what lies there; the page is left in the folder. Raises EvidenceError,
+    BudgetExceeded."""
     place = allowed_place(asked, settings.locations)
     if place is None:
         raise EvidenceError("trace", "the place is not among traces.locations")
@@ -54,12 +60,20 @@ async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -
 
 def worded(said: Mapping[str, Any], place: str) -> AnswerText:
     """The doctor's own sentences, the worst first."""
-    summary, found = said.get("summary") or {}, [d for d in said.get("diagnoses") or [] if isinstance(d, dict)]
+    summary, found = (
+        said.get("summary") or {},
+        [d for d in said.get("diagnoses") or [] if isinstance(d, dict)],
+    )
     lines = [
-        AnswerLine(text=plain(str(d.get("statement") or ""), 600), bold=DOTS.get(str(d.get("severity")), "Note"))
+        AnswerLine(
+            text=plain(str(d.get("statement") or ""), 600),
+            bold=DOTS.get(str(d.get("severity")), "Note"),
+        )
         for d in found[:SAID]
     ]
-    first = next((d for d in found if d.get("severity") in ("critical", "warning") and d.get("fix")), None)
+    first = next(
+        (d for d in found if d.get("severity") in ("critical", "warning") and d.get("fix")), None
+    )
     if first is not None:
         lines.append(AnswerLine(text=plain(str(first["fix"]), 400), bold="Do"))
     facts = " · ".join(plain(str(f), 60) for f in said.get("facts") or [])
@@ -70,8 +84,15 @@ def worded(said: Mapping[str, Any], place: str) -> AnswerText:
     more += [f"{counted(unread, 'file')} could not be read"] if unread else []
     nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
     wrong = summary.get("verdict") == "something_wrong"
-    lead = f"{shown_place(place)}: {counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
-    return AnswerText(lead=lead if wrong else f"{shown_place(place)}: {nothing}", lines=tuple(lines), more=tuple(more))
+    lead = (
+        f"{shown_place(place)}: "
+        f"{counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
+    )
+    return AnswerText(
+        lead=lead if wrong else f"{shown_place(place)}: {nothing}",
+        lines=tuple(lines),
+        more=tuple(more),
+    )
 
 
 def shown_place(place: str) -> str:
@@ -106,14 +127,17 @@ async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> M
             await process.wait()
     answer = folder / "answer.json"
     if process.returncode != 0 or not answer.exists():
-        last = problem.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it ended without a word"]
+        last = problem.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+            "it ended without a word"
+        ]
         raise EvidenceError(plain(place, 200), plain(last[0], 300))
     said = json.loads(answer.read_bytes())
     return said if isinstance(said, dict) else {}
 
 
 def _check_size(place: str, settings: TracesSettings) -> None:
-    """Raises BudgetExceeded before anything is downloaded that is more than one request may read."""
+    """Raises BudgetExceeded before anything is downloaded that is more than one request may
+    read."""
     bucket, _, prefix = place.removeprefix("s3://").partition("/")
     options: dict[str, Any] = {}
     if settings.endpoint_url:
@@ -130,7 +154,9 @@ def _check_size(place: str, settings: TracesSettings) -> None:
                 raise BudgetExceeded("trace size", f"{MAX_BYTES / 1e9:.0f} GB")
     except (BaseError, OSError, ValueError) as error:
         problem = (str(error).splitlines() or [""])[0][:200]
-        raise EvidenceError(plain(place, 200), f"cannot be listed ({plain(problem, 200)})") from error
+        raise EvidenceError(
+            plain(place, 200), f"cannot be listed ({plain(problem, 200)})"
+        ) from error
 
 
 def _sizes(batch: Sequence[Any]) -> list[int]:

@@ -1,4 +1,5 @@
-"""The durable workflows of the conversation: one answers a question, one runs the trace doctor. And their queues."""
+"""The durable workflows of the conversation: one answers a question, one runs the trace doctor. And
+their queues."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ T = TypeVar("T")
 ANSWER, ANSWER_TRACE = "answer", "answer_trace"
 QUESTIONS, ASKED_TRACES = "questions", "asked-traces"
 QUEUES = {QUESTIONS: 16, ASKED_TRACES: 1}
-"""Queue to how many at once in one worker: words take moments, a trace takes two cores for minutes."""
+"""Queue to how many at once in one worker: words take moments, a trace takes two cores for
+minutes."""
 POST_TRIES = 60
 POST_WAIT_S = (1.0, 120.0)
-"""A Slack that is down is tried again after 1 s, 2 s, 4 s ... 120 s; for how long says `bot.conversation.steps`."""
+"""A Slack that is down is tried again after 1 s, 2 s, 4 s ... 120 s; for how long says
+`bot.conversation.steps`."""
 
 
 def register_conversation(steps: ConversationSteps) -> None:

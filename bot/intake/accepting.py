@@ -42,12 +42,14 @@ class Ignored:
 
 
 def too_old(at: datetime | None, settings: Settings, now: datetime) -> Ignored | None:
-    """Why a delivery of that time starts nothing, however genuine: vendors try again for hours, not for days."""
+    """Why a delivery of that time starts nothing, however genuine: vendors try again for hours, not
+    for days."""
     return _before(at, settings.alerts.oldest_days, "alerts.oldest_days", now)
 
 
 def forgotten(at: datetime | None, settings: Settings, now: datetime) -> Ignored | None:
-    """Why a delivery of that time starts nothing: whether it came before is not remembered for so long."""
+    """Why a delivery of that time starts nothing: whether it came before is not remembered for so
+    long."""
     return _before(at, settings.retention.deliveries_days, "retention.deliveries_days", now)
 
 
@@ -59,17 +61,20 @@ def _before(at: datetime | None, days: float, setting: str, now: datetime) -> Ig
 
 @dataclass(frozen=True)
 class IntakeLimits:
-    """What one delivery may take. PagerDuty waits 5 s and Slack 3 s for the answer, Alertmanager at least 10 s."""
+    """What one delivery may take. PagerDuty waits 5 s and Slack 3 s for the answer, Alertmanager at
+    least 10 s."""
 
     max_body_bytes: int = 1_048_576
     body_within_s: float = 5.0
     accept_within_s: float = 2.0
     group_within_s: float = 7.0
-    """No further alert of a grouped notification is begun after this; the rest comes with the sender's retry."""
+    """No further alert of a grouped notification is begun after this; the rest comes with the
+    sender's retry."""
 
 
 class NotAccepted(FaultlineError):
-    """The alert could not be stored in time. Nothing is lost: the sender is told to send it again."""
+    """The alert could not be stored in time. Nothing is lost: the sender is told to send it
+    again."""
 
 
 async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted:
@@ -90,7 +95,9 @@ def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
     async def remember(delivery: Delivery) -> bool:
         try:
             async with asyncio.timeout(within_s):
-                return await asyncio.to_thread(first_time, store.engine, delivery, datetime.now(UTC))
+                return await asyncio.to_thread(
+                    first_time, store.engine, delivery, datetime.now(UTC)
+                )
         except TimeoutError:
             raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
         except SQLAlchemyError as error:
@@ -100,9 +107,11 @@ def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
 
 
 def store_accept(store: Store) -> Accept:
-    """Accept into the store: whatever waits while a transaction is written goes into the next one together.
+    """Accept into the store: whatever waits while a transaction is written goes into the next one
+    together.
 
-    A caller that gives up waiting does not undo work that is begun; what is not begun by then is left.
+    A caller that gives up waiting does not undo work that is begun; what is not begun by then is
+    left.
     """
     waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
     writer: asyncio.Task[None] | None = None
@@ -111,7 +120,9 @@ def store_accept(store: Store) -> Accept:
         try:
             accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender must be told
-            if len(batch) > 1 and not isinstance(error, OperationalError):  # one of them cannot be stored; which?
+            if len(batch) > 1 and not isinstance(
+                error, OperationalError
+            ):  # one of them cannot be stored; which?
                 for one in batch:
                     await store_together([one])
                 return
@@ -125,7 +136,8 @@ def store_accept(store: Store) -> Accept:
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                # whose sender was told to try again meanwhile comes again: twice the work would not end a jam
+                # whose sender was told to try again meanwhile comes again: twice the work would not
+                # end a jam
                 if batch := [one for one in batch if not one[1].done()]:
                     await store_together(batch)
         finally:

@@ -1,9 +1,11 @@
-"""Alertmanager webhooks, version 4 (Grafana's alerting sends the same): a group of alerts, firing and resolved.
+"""Alertmanager webhooks, version 4 (Grafana's alerting sends the same): a group of alerts, firing
+and resolved.
 
-Alertmanager sends no delivery id, so one is derived from what it sent and a five-minute slot of the clock: a retry of
-a notification is a duplicate, its repetition after `repeat_interval` joins the open investigation (or starts one, when
-that is too old to join). A retry that crosses into the next slot joins: harmless. An occurrence is known by the alert
-and the time it began at: once it has ended, or was not told of for days, a notification of it starts nothing.
+Alertmanager sends no delivery id, so one is derived from what it sent and a five-minute slot of the
+clock: a retry of a notification is a duplicate, its repetition after `repeat_interval` joins the
+open investigation (or starts one, when that is too old to join). A retry that crosses into the next
+slot joins: harmless. An occurrence is known by the alert and the time it began at: once it has
+ended, or was not told of for days, a notification of it starts nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from bot.store.store import Arrival, Delivery, ReplyTo
 
 SOURCE = "alertmanager"
 RETRY_SLOT_S = 300
-"""Alertmanager retries a notification for one `group_interval` at the longest; its default is 5 minutes."""
+"""Alertmanager retries a notification for one `group_interval` at the longest; its default is 5
+minutes."""
 SERVICE_LABELS = ("service", "app", "job")
 SUMMARY_ANNOTATIONS = ("summary", "description", "message", "title")
 LINK_ANNOTATIONS = (
@@ -69,7 +72,8 @@ class Notification(Payload):
 
 
 def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival] | Ignored:
-    """The alerts of one notification, in its order. Never fails: what cannot be read is ignored, with the reason."""
+    """The alerts of one notification, in its order. Never fails: what cannot be read is ignored,
+    with the reason."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
@@ -81,7 +85,9 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
 
 
 def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datetime) -> Arrival:
-    fingerprint = one.fingerprint or _digest(*(f"{k}={v}" for k, v in sorted(one.labels.items())))[:16]
+    fingerprint = (
+        one.fingerprint or _digest(*(f"{k}={v}" for k, v in sorted(one.labels.items())))[:16]
+    )
     status = one.status or group.status
     alert = Alert(
         source=SOURCE,
@@ -99,7 +105,11 @@ def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datet
     slot = int(now.timestamp() // RETRY_SLOT_S)
     started = one.startsAt.isoformat() if one.startsAt else ""
     delivery = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
-    return Arrival(alert, Delivery(SOURCE, delivery, _ordered_by(one, alert), _occurrence(one, fingerprint)), ReplyTo())
+    return Arrival(
+        alert,
+        Delivery(SOURCE, delivery, _ordered_by(one, alert), _occurrence(one, fingerprint)),
+        ReplyTo(),
+    )
 
 
 def _ordered_by(one: OneAlert, alert: Alert) -> datetime | None:
@@ -118,7 +128,9 @@ def _service(one: OneAlert, settings: Settings) -> str | None:
 
 
 def _summary(one: OneAlert) -> str | None:
-    return next((one.annotations[name] for name in SUMMARY_ANNOTATIONS if name in one.annotations), None)
+    return next(
+        (one.annotations[name] for name in SUMMARY_ANNOTATIONS if name in one.annotations), None
+    )
 
 
 def _links(one: OneAlert, group: Notification) -> tuple[Link, ...]:

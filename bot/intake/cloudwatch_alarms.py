@@ -1,7 +1,9 @@
-"""CloudWatch alarms as alerts: what an alarm sends to its topic, and EventBridge's event of the same change.
+"""CloudWatch alarms as alerts: what an alarm sends to its topic, and EventBridge's event of the
+same change.
 
-Shapes: CloudWatch user guide, "Alarm events and EventBridge"; the alarm's own message is not documented, and is read as
-alarms send it. The two write dimensions differently, as a list and as an object, both in either case.
+Shapes: CloudWatch user guide, "Alarm events and EventBridge"; the alarm's own message is not
+documented, and is read as alarms send it. The two write dimensions differently, as a list and as an
+object, both in either case.
 """
 
 from __future__ import annotations
@@ -26,22 +28,30 @@ EVENT = "CloudWatch Alarm State Change"
 FIRING, RESOLVED, NO_DATA = "ALARM", "OK", "INSUFFICIENT_DATA"
 MOST_DIMENSIONS = 30
 SERVICE_DIMENSIONS = ("ServiceName", "Service", "service.name", "service", "app")
-"""Dimensions that name a service: of ECS, of Application Signals and OpenTelemetry, and what teams call theirs."""
+"""Dimensions that name a service: of ECS, of Application Signals and OpenTelemetry, and what teams
+call theirs."""
 _ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:.{1,255}")
 _OBSERVED = re.compile(r"datapoints? \[(-?[\d.]{1,30}(?:E-?\d{1,3})?) ")
 """The last value, as it stands in an alarm's reason."""
 
 
 def _dimensions(value: Any) -> dict[str, str]:
-    """Name to value from `[{"name": ..., "value": ...}]` or `{name: value}`, keys in either case."""
+    """Name to value from `[{"name": ..., "value": ...}]` or `{name: value}`, keys in either
+    case."""
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, list):
-        rows = [{str(k).lower(): v for k, v in row.items()} for row in value[:MOST_DIMENSIONS] if isinstance(row, dict)]
+        rows = [
+            {str(k).lower(): v for k, v in row.items()}
+            for row in value[:MOST_DIMENSIONS]
+            if isinstance(row, dict)
+        ]
         pairs = [(row.get("name"), row.get("value")) for row in rows]
     else:
         pairs = []
-    cleaned = ((one_line(name, 255), one_line(text, 1_000)) for name, text in pairs[:MOST_DIMENSIONS])
+    cleaned = (
+        (one_line(name, 255), one_line(text, 1_000)) for name, text in pairs[:MOST_DIMENSIONS]
+    )
     return {name: text for name, text in cleaned if name and text}
 
 
@@ -131,12 +141,15 @@ class AlarmEvent(Payload):
 
     account: Line = ""
     region: Line = ""
-    resources: Annotated[Line, BeforeValidator(lambda v: v[0] if isinstance(v, list) and v else "")] = ""
+    resources: Annotated[
+        Line, BeforeValidator(lambda v: v[0] if isinstance(v, list) and v else "")
+    ] = ""
     detail: Table[Detail] = Field(default_factory=Detail)
 
 
 def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> Alert | Ignored:
-    """The alert in a message's text; `region` is the topic's. Never fails: what is no alarm is ignored."""
+    """The alert in a message's text; `region` is the topic's. Never fails: what is no alarm is
+    ignored."""
     payload = json_object(text.encode("utf-8", "replace"))
     if payload is None:
         return Ignored("the message is not a JSON object, as alarms are")
@@ -146,7 +159,9 @@ def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> 
     if not message.AlarmName or message.NewStateValue not in (FIRING, RESOLVED, NO_DATA):
         return Ignored("the message is no change of an alarm's state")
     trigger = message.Trigger
-    metric = next((one.MetricStat for one in trigger.Metrics if one.MetricStat.Metric.MetricName), None)
+    metric = next(
+        (one.MetricStat for one in trigger.Metrics if one.MetricStat.Metric.MetricName), None
+    )
     own = metric.Metric if metric and not trigger.MetricName else trigger
     return _alert(
         settings,
@@ -159,7 +174,11 @@ def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> 
         about=message.AlarmDescription,
         reason=message.NewStateReason,
         at=message.StateChangeTime or now,
-        metric=(own.Namespace, own.MetricName, trigger.ExtendedStatistic or trigger.Statistic or _stat(metric)),
+        metric=(
+            own.Namespace,
+            own.MetricName,
+            trigger.ExtendedStatistic or trigger.Statistic or _stat(metric),
+        ),
         dimensions=own.Dimensions,
         threshold=_number(trigger.Threshold),
         observed=_observed(message.NewStateReason),
@@ -172,7 +191,10 @@ def _of_event(event: AlarmEvent, region: str, settings: Settings, now: datetime)
         return Ignored(f"nothing to do for an alarm whose state is {state.value or 'not told'}")
     if state.actionsSuppressedBy:
         return Ignored("the alarm's actions are suppressed")
-    metric = next((one.metricStat for one in detail.configuration.metrics if one.metricStat.metric.name), OneStat())
+    metric = next(
+        (one.metricStat for one in detail.configuration.metrics if one.metricStat.metric.name),
+        OneStat(),
+    )
     data = json_object(state.reasonData.encode("utf-8", "replace")) or {}
     recent = data.get("recentDatapoints")
     last = one_line(recent[-1]) if isinstance(recent, list) and recent else ""
@@ -244,7 +266,8 @@ def _alert(
 
 
 def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> str | None:
-    """Whose resource it is by the catalogue; else the service that the alarm's words name, else the resource itself."""
+    """Whose resource it is by the catalogue; else the service that the alarm's words name, else the
+    resource itself."""
     resource = resource_names(dimensions)
     if resource is not None:
         kind, name = resource

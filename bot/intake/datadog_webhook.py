@@ -1,8 +1,9 @@
 """Datadog webhooks: a monitor that triggers is an alert, its recovery the end of it.
 
-Datadog lets its user write the body; this reads the template of docs/connectors/datadog.md. It signs nothing: a token
-in a header of the user's own is what proves the sender. A retry carries the same event id, so it is a duplicate; and
-one that is dated `alerts.oldest_days` ago, or before the monitor's recovery, starts nothing.
+Datadog lets its user write the body; this reads the template of docs/connectors/datadog.md. It
+signs nothing: a token in a header of the user's own is what proves the sender. A retry carries the
+same event id, so it is a duplicate; and one that is dated `alerts.oldest_days` ago, or before the
+monitor's recovery, starts nothing.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ _VARIABLE = re.compile(r"\$[A-Z_]+(?:\[\w+\])?")
 _TRIGGERED = re.compile(r"^\[[^\]]{1,120}\]\s*")
 MOST_TAGS = 40
 RETRY_SLOT_S = 600
-"""For payloads without id, cycle and date: the same monitor, state and group within so long is a retry."""
+"""For payloads without id, cycle and date: the same monitor, state and group within so long is a
+retry."""
 
 
 def _filled(value: Any) -> str:
-    """A line; "" for a variable that Datadog had no value for, which it sends as it stands or as `null`."""
+    """A line; "" for a variable that Datadog had no value for, which it sends as it stands or as
+    `null`."""
     line = one_line(value)
     return "" if _VARIABLE.fullmatch(line) or line.lower() in ("null", "none", "n/a") else line
 
@@ -125,7 +128,8 @@ class Webhook(Payload):
 
 
 def verify_datadog(authorization: str | None, tokens: Sequence[SecretStr]) -> None:
-    """`Authorization: Bearer token`, or `Basic` with `user:password`, equal to one of `tokens`. Raises BadSignature."""
+    """`Authorization: Bearer token`, or `Basic` with `user:password`, equal to one of `tokens`.
+    Raises BadSignature."""
     try:
         verify_alertmanager(authorization, tokens)
     except BadSignature as error:
@@ -133,15 +137,20 @@ def verify_datadog(authorization: str | None, tokens: Sequence[SecretStr]) -> No
 
 
 def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
-    """The alert in a body whose sender is known. Never fails: what cannot be read is ignored, with the reason."""
+    """The alert in a body whose sender is known. Never fails: what cannot be read is ignored, with
+    the reason."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
     found = Webhook.model_validate(payload)
     if not found.alert.id:
-        return Ignored("the body names no monitor; is the payload the one of docs/connectors/datadog.md?")
+        return Ignored(
+            "the body names no monitor; is the payload the one of docs/connectors/datadog.md?"
+        )
     if not found.alert.transition or IGNORED.search(found.alert.transition):
-        return Ignored(f"nothing to do for {found.alert.transition or 'an event without a transition'}")
+        return Ignored(
+            f"nothing to do for {found.alert.transition or 'an event without a transition'}"
+        )
     if (old := too_old(found.date, settings, now)) is not None:
         return old
     alert = _alert(found, settings, now)
@@ -149,16 +158,24 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
 
 
 def _delivery_id(found: Webhook, alert: Alert, now: datetime) -> str:
-    """What is the same in a retry and in nothing else; a payload that holds none of that is told apart by the clock."""
+    """What is the same in a retry and in nothing else; a payload that holds none of that is told
+    apart by the clock."""
     at = found.date.isoformat() if found.date else ""
     if not (found.id or found.alert.cycle_key or at):
         at = f"slot {int(now.timestamp() // RETRY_SLOT_S)}"
-    return _digest(found.id, found.alert.cycle_key, found.alert.transition, alert.labels["fingerprint"], at)
+    return _digest(
+        found.id, found.alert.cycle_key, found.alert.transition, alert.labels["fingerprint"], at
+    )
 
 
 def _alert(found: Webhook, settings: Settings, now: datetime) -> Alert:
     labels = _labels(found)
-    names = (found.service, labels.get("service", ""), labels.get("kube_deployment", ""), labels.get("app", ""))
+    names = (
+        found.service,
+        labels.get("service", ""),
+        labels.get("kube_deployment", ""),
+        labels.get("app", ""),
+    )
     named = [("Datadog event", found.link), ("Graph", found.snapshot)]
     return Alert(
         source=SOURCE,
@@ -182,7 +199,8 @@ def _title(found: Webhook) -> str:
 
 
 def _labels(found: Webhook) -> dict[str, str]:
-    """The alert's scope and tags by key; its monitor under `monitor_id`, what it measures under `query`."""
+    """The alert's scope and tags by key; its monitor under `monitor_id`, what it measures under
+    `query`."""
     own = found.alert
     said = {
         "monitor_id": own.id,
@@ -196,7 +214,13 @@ def _labels(found: Webhook) -> dict[str, str]:
         "host": found.hostname,
     }
     said = {name: value for name, value in said.items() if value}
-    tags = as_labels({**_tags(found.tags), **_tags(own.scope), **({"service": found.service} if found.service else {})})
+    tags = as_labels(
+        {
+            **_tags(found.tags),
+            **_tags(own.scope),
+            **({"service": found.service} if found.service else {}),
+        }
+    )
     return {**tags, **said}
 
 

@@ -1,8 +1,9 @@
 """PagerDuty V3 webhooks: an incident that triggers or reopens is an alert, a resolved one its end.
 
-Replay: PagerDuty signs the body alone, so nothing is taken from a header. The identity of a delivery is that of the
-event in the body, or the body itself: a captured request sent again is a duplicate. When the event occurred stands in
-the body too: one of `alerts.oldest_days` ago, or from before the incident's end, starts nothing.
+Replay: PagerDuty signs the body alone, so nothing is taken from a header. The identity of a
+delivery is that of the event in the body, or the body itself: a captured request sent again is a
+duplicate. When the event occurred stands in the body too: one of `alerts.oldest_days` ago, or from
+before the incident's end, starts nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Webhook(Payload):
 
 
 def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
-    """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with the reason."""
+    """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with
+    the reason."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
@@ -98,7 +100,9 @@ def _alert(event: Event, settings: Settings, now: datetime) -> Alert:
         service=catalogued(settings, incident.service.summary, incident.service.id),
         severity=incident.priority.summary or incident.urgency or None,
         labels={name: value for name, value in labels.items() if value},
-        links=(Link(title="PagerDuty incident", url=incident.html_url),) if incident.html_url else (),
+        links=(Link(title="PagerDuty incident", url=incident.html_url),)
+        if incident.html_url
+        else (),
     )
 
 

@@ -1,7 +1,7 @@
 """Fields of vendors' payloads that never fail: what is missing or of the wrong type is empty.
 
-A vendor that changes one field must not cost us the alert; and its text is hostile: control characters, lone
-surrogates and direction overrides are removed, lengths are cut.
+A vendor that changes one field must not cost us the alert; and its text is hostile: control
+characters, lone surrogates and direction overrides are removed, lengths are cut.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LONG = 4_000
 MAX_LABELS = 64
 MAX_ROWS = 2_000
 MAX_URL = 4_096
-_REMOVED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_REMOVED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 _UNFIT_FOR_URLS = re.compile(r"[\s<>\"'`|\\^{}]")
 
 T = TypeVar("T")
@@ -34,7 +36,8 @@ class Payload(BaseModel):
 
 
 def plain(value: Any, limit: int = LONG) -> str:
-    """Text without control characters, at most `limit` characters; "" for what is not text or a number."""
+    """Text without control characters, at most `limit` characters; "" for what is not text or a
+    number."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
     text = _REMOVED.sub("", str(value)[: 4 * limit]).strip()
@@ -48,17 +51,27 @@ def one_line(value: Any, limit: int = SHORT) -> str:
 
 def as_url(value: Any) -> str:
     """An http(s) address without credentials; "" for anything else."""
-    if not isinstance(value, str) or len(value) > MAX_URL or _UNFIT_FOR_URLS.search(value) or _REMOVED.search(value):
+    if (
+        not isinstance(value, str)
+        or len(value) > MAX_URL
+        or _UNFIT_FOR_URLS.search(value)
+        or _REMOVED.search(value)
+    ):
         return ""
     try:
         parts = urlsplit(value)
     except ValueError:
         return ""
-    return value if parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc else ""
+    return (
+        value
+        if parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
+        else ""
+    )
 
 
 def as_time(value: Any) -> datetime | None:
-    """A time in UTC from ISO 8601 (without zone: UTC); None for what is none or lies outside 2000-2100."""
+    """A time in UTC from ISO 8601 (without zone: UTC); None for what is none or lies outside
+    2000-2100."""
     if not isinstance(value, str) or len(value) > 64:
         return None
     try:
@@ -69,7 +82,8 @@ def as_time(value: Any) -> datetime | None:
 
 
 def in_utc(time: datetime) -> datetime | None:
-    """The time in UTC, or None outside 2000-2100: Go's zero time, and years that would overflow a window."""
+    """The time in UTC, or None outside 2000-2100: Go's zero time, and years that would overflow a
+    window."""
     if not 2000 <= time.year < 2100:
         return None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -90,7 +104,11 @@ def as_table(value: Any) -> Any:
 
 def as_rows(value: Any) -> list[Any]:
     """The objects in a list."""
-    return [row for row in value[:MAX_ROWS] if isinstance(row, dict)] if isinstance(value, list) else []
+    return (
+        [row for row in value[:MAX_ROWS] if isinstance(row, dict)]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:
@@ -103,7 +121,8 @@ def json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def form_payload(body: bytes) -> dict[str, Any] | None:
-    """The JSON object in the field `payload` of a URL-encoded form, or None when there is none that can be read."""
+    """The JSON object in the field `payload` of a URL-encoded form, or None when there is none that
+    can be read."""
     try:
         fields = parse_qs(body.decode("utf-8"), max_num_fields=MAX_LABELS)
     except ValueError:

@@ -19,7 +19,8 @@ class Refused(FaultlineError):
 
 
 async def read_body(request: Request, limits: IntakeLimits) -> bytes:
-    """The raw body. Raises Refused with 413 as soon as it is too large, 408 when it takes too long."""
+    """The raw body. Raises Refused with 413 as soon as it is too large, 408 when it takes too
+    long."""
     too_large = Refused(413, f"the body is larger than {limits.max_body_bytes} bytes")
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limits.max_body_bytes:

@@ -1,7 +1,9 @@
-"""The HTTP addresses that take alerts and clicks: /webhooks/<vendor>, /slack/events and /slack/interactivity.
+"""The HTTP addresses that take alerts and clicks: /webhooks/<vendor>, /slack/events and
+/slack/interactivity.
 
-An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404 with the setting to
-set, 400, 408 or 413 about the body, 503 when the same request should be sent again.
+An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404
+with the setting to set, 400, 408 or 413 about the body, 503 when the same request should be sent
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ from bot.intake.payload_fields import form_payload, json_object
 from bot.intake.questions.door import Door
 from bot.intake.request_body import Refused, read_body
 from bot.intake.sentry_webhook import ANSWER_WITHIN_S, read_sentry
-from bot.intake.signatures import BadSignature, verify_alertmanager, verify_pagerduty, verify_sentry, verify_slack
+from bot.intake.signatures import (
+    BadSignature,
+    verify_alertmanager,
+    verify_pagerduty,
+    verify_sentry,
+    verify_slack,
+)
 from bot.intake.slack_events import MISSHAPEN, Register, SlackEvents
 from bot.intake.sns_signature import Fetch, fetch_https
 from bot.intake.sns_webhook import SnsWebhook
@@ -57,8 +65,8 @@ def intake_routes(
     """The routes; one whose secrets are not set answers 404 and names the setting.
 
     `fetch_sns` reaches SNS itself; `slack_listeners` add what other rooms want to hear from Slack;
-    `door` takes the questions that people ask there, without it they are not answered; `first_time` remembers clicks,
-    so that one which was recorded is not done again.
+    `door` takes the questions that people ask there, without it they are not answered; `first_time`
+    remembers clicks, so that one which was recorded is not done again.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     handlers = {
@@ -70,7 +78,9 @@ def intake_routes(
     }
     slack = _slack(settings, accept, limits, slack_listeners, door, first_time)
     handlers |= {SLACK: slack, SLACK_CLICKS: slack}
-    return [Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()]
+    return [
+        Route(path, _answering(handler), methods=["POST"]) for path, handler in handlers.items()
+    ]
 
 
 def _pagerduty(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler:
@@ -116,7 +126,9 @@ def _sentry(settings: Settings, accept: Accept, limits: IntakeLimits) -> Handler
         found = read_sentry(body, settings, now=datetime.now(UTC))
         if isinstance(found, Ignored):
             return _ignored("sentry", found)
-        return _taken([await take(accept, found, within_s=min(limits.accept_within_s, ANSWER_WITHIN_S))])
+        return _taken(
+            [await take(accept, found, within_s=min(limits.accept_within_s, ANSWER_WITHIN_S))]
+        )
 
     return handle
 
@@ -169,7 +181,9 @@ def _slack(
 
     async def handle(request: Request) -> Response:
         body = await read_body(request, limits)
-        timestamp, signature = (request.headers.get(f"x-slack-{n}") for n in ("request-timestamp", "signature"))
+        timestamp, signature = (
+            request.headers.get(f"x-slack-{n}") for n in ("request-timestamp", "signature")
+        )
         verify_slack(body, timestamp, signature, secrets, now=time.time())
         if request.url.path == SLACK:
             payload = json_object(body)
@@ -182,11 +196,15 @@ def _slack(
             if first_time is not None and not await first_time(_click(body)):
                 return _ignored("slack", Ignored("the same click came before"), status=200)
         if payload.get("type") == "app_rate_limited":
-            log.warning("slack is dropping events: more than 30,000 in an hour for this app and workspace")
+            log.warning(
+                "slack is dropping events: more than 30,000 in an hour for this app and workspace"
+            )
         try:
             answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
         except MISSHAPEN as error:
-            return _ignored("slack", Ignored(f"Bolt cannot read the event ({type(error).__name__})"), status=200)
+            return _ignored(
+                "slack", Ignored(f"Bolt cannot read the event ({type(error).__name__})"), status=200
+            )
         if answer.status == 404:
             return _ignored("slack", Ignored("nothing to do for it"), status=200)
         return to_starlette_response(answer)
@@ -199,13 +217,18 @@ def _click(body: bytes) -> Delivery:
     return Delivery("slack-click", hashlib.sha256(body).hexdigest())
 
 
-async def _take_all(accept: Accept, found: Sequence[Arrival], limits: IntakeLimits) -> list[Accepted]:
-    """One after the other, so that a storm too large for one answer gets further with each retry."""
+async def _take_all(
+    accept: Accept, found: Sequence[Arrival], limits: IntakeLimits
+) -> list[Accepted]:
+    """One after the other, so that a storm too large for one answer gets further with each
+    retry."""
     deadline = time.monotonic() + limits.group_within_s
     taken: list[Accepted] = []
     for one in found:
         if time.monotonic() >= deadline:
-            raise NotAccepted(f"{len(taken)} of {len(found)} alerts stored within {limits.group_within_s:g} s")
+            raise NotAccepted(
+                f"{len(taken)} of {len(found)} alerts stored within {limits.group_within_s:g} s"
+            )
         taken.append(await take(accept, one, within_s=limits.accept_within_s))
     return taken
 
@@ -213,7 +236,10 @@ async def _take_all(accept: Accept, found: Sequence[Arrival], limits: IntakeLimi
 def _taken(taken: Sequence[Accepted]) -> Response:
     outcomes = [{"outcome": one.outcome, "investigation_id": one.investigation_id} for one in taken]
     first = next((one.investigation_id for one in taken if one.investigation_id), None)
-    return JSONResponse({"outcome": taken[0].outcome, "investigation_id": first, "alerts": outcomes}, status_code=202)
+    return JSONResponse(
+        {"outcome": taken[0].outcome, "investigation_id": first, "alerts": outcomes},
+        status_code=202,
+    )
 
 
 def _ignored(source: str, ignored: Ignored, status: int = 202) -> Response:

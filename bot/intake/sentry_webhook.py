@@ -1,8 +1,10 @@
-"""Sentry's integration webhooks: issue alerts, issues and metric alerts are alerts, `resolved` is their end.
+"""Sentry's integration webhooks: issue alerts, issues and metric alerts are alerts, `resolved` is
+their end.
 
-Replay: Sentry signs the body; the headers with the time, the delivery's id and the kind are unsigned. So nothing is
-taken from them: a delivery is known by its body, and what it is about by what the body holds. When Sentry received an
-event stands in the body: one of `alerts.oldest_days` ago starts nothing. A metric alert that was resolved is over.
+Replay: Sentry signs the body; the headers with the time, the delivery's id and the kind are
+unsigned. So nothing is taken from them: a delivery is known by its body, and what it is about by
+what the body holds. When Sentry received an event stands in the body: one of `alerts.oldest_days`
+ago starts nothing. A metric alert that was resolved is over.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from pydantic import BeforeValidator, Field
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, forgotten, too_old
-from bot.intake.payload_fields import Address, Line, Payload, Table, When, in_utc, json_object, one_line
+from bot.intake.payload_fields import (
+    Address,
+    Line,
+    Payload,
+    Table,
+    When,
+    in_utc,
+    json_object,
+    one_line,
+)
 from bot.intake.service_names import catalogued
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
@@ -119,7 +130,8 @@ class Webhook(Payload):
 
 
 def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
-    """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with the reason."""
+    """The alert in a body whose signature holds. Never fails: what cannot be read is ignored, with
+    the reason."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
@@ -128,7 +140,10 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
         raw = payload["data"]["metric_alert"]
-        alert, at = _metric_alert(data, action, _first(raw.get("projects")), settings, now), _began(data, action)
+        alert, at = (
+            _metric_alert(data, action, _first(raw.get("projects")), settings, now),
+            _began(data, action),
+        )
     elif _ISSUE_ID.fullmatch(data.event.issue_id) and action == "triggered":
         if (old := too_old(data.event.received, settings, now)) is not None:
             return old
@@ -189,7 +204,11 @@ def _about_issue(
     labels: dict[str, str],
     ended: bool = False,
 ) -> Alert:
-    said = labels | {"fingerprint": f"issue:{issue_id}", "issue_id": issue_id, "sentry_project": project}
+    said = labels | {
+        "fingerprint": f"issue:{issue_id}",
+        "issue_id": issue_id,
+        "sentry_project": project,
+    }
     return Alert(
         source=SOURCE,
         id=issue_id,
@@ -204,7 +223,9 @@ def _about_issue(
     )
 
 
-def _metric_alert(data: Data, action: str, project: str, settings: Settings, now: datetime) -> Alert:
+def _metric_alert(
+    data: Data, action: str, project: str, settings: Settings, now: datetime
+) -> Alert:
     metric = data.metric_alert
     rule = metric.alert_rule
     labels = {
@@ -217,7 +238,10 @@ def _metric_alert(data: Data, action: str, project: str, settings: Settings, now
     return Alert(
         source=SOURCE,
         id=metric.id,
-        title=rule.name or data.description_title or metric.title or f"Sentry metric alert {metric.id}",
+        title=rule.name
+        or data.description_title
+        or metric.title
+        or f"Sentry metric alert {metric.id}",
         started_at=metric.date_detected or metric.date_started or now,
         status="resolved" if action == ENDS else "firing",
         service=_service(project, settings),
@@ -240,7 +264,11 @@ def _service(project: str, settings: Settings) -> str | None:
     if not project:
         return None
     wanted = project.casefold()
-    ours = (s for s, e in settings.services.items() if e.sentry_project and e.sentry_project.casefold() == wanted)
+    ours = (
+        s
+        for s, e in settings.services.items()
+        if e.sentry_project and e.sentry_project.casefold() == wanted
+    )
     return next(ours, None) or catalogued(settings, project)
 
 

@@ -7,13 +7,18 @@ import re
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
 
-_NAMED = re.compile(r"\b(?:service|svc|app|job)\s*[:=]\s*[`'\"]?([A-Za-z0-9][\w.-]{1,62})", re.IGNORECASE)
-_SUFFIXED = re.compile(r"(?<![\w./:-])[a-z][a-z0-9]*(?:[-_][a-z0-9]+){0,6}[-_](?:service|svc|api|worker|job|server)\b")
+_NAMED = re.compile(
+    r"\b(?:service|svc|app|job)\s*[:=]\s*[`'\"]?([A-Za-z0-9][\w.-]{1,62})", re.IGNORECASE
+)
+_SUFFIXED = re.compile(
+    r"(?<![\w./:-])[a-z][a-z0-9]*(?:[-_][a-z0-9]+){0,6}[-_](?:service|svc|api|worker|job|server)\b"
+)
 _ONE_WORD = re.compile(r"[A-Za-z][\w.-]{1,62}")
 
 
 def catalogued(settings: Settings, *names: str) -> str | None:
-    """The first of a vendor's names that the catalogue knows, by its name there; else the first that is not empty."""
+    """The first of a vendor's names that the catalogue knows, by its name there; else the first
+    that is not empty."""
     given = [name for name in names if name]
     for name in given:
         found = catalogue_name(name, settings)
@@ -25,8 +30,8 @@ def catalogued(settings: Settings, *names: str) -> str | None:
 def mentioned(settings: Settings, text: str) -> str | None:
     """The service a text speaks of, or None.
 
-    A catalogue name or alias counts first (the earliest in the text, the longest of those), then `service: name`,
-    then a word such as `checkout-api`, then a text that is one single word.
+    A catalogue name or alias counts first (the earliest in the text, the longest of those), then
+    `service: name`, then a word such as `checkout-api`, then a text that is one single word.
     """
     if found := _from_catalogue(settings, text):
         return found

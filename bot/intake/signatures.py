@@ -1,7 +1,8 @@
 """Who sent this? Checks on the raw body and headers, before anything is parsed.
 
-Every check takes several secrets, so that one can be rotated without losing an alert, and compares in constant time.
-What is wrong with a signature is for our log alone: the sender learns "signature" and no more.
+Every check takes several secrets, so that one can be rotated without losing an alert, and compares
+in constant time. What is wrong with a signature is for our log alone: the sender learns "signature"
+and no more.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MAX_SIGNATURES = 16
 
 
 class BadSignature(FaultlineError):
-    """The sender did not prove who it is. `reason` is for our log; the text of the error is all a sender may see."""
+    """The sender did not prove who it is. `reason` is for our log; the text of the error is all a
+    sender may see."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__("signature")
@@ -42,7 +44,8 @@ def sign_slack(body: bytes, timestamp: str, secret: str) -> str:
 
 
 def verify_pagerduty(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
-    """PagerDuty V3: one of several comma-separated signatures must fit one of our secrets. Raises BadSignature."""
+    """PagerDuty V3: one of several comma-separated signatures must fit one of our secrets. Raises
+    BadSignature."""
     if not header:
         raise BadSignature("pagerduty", "no x-pagerduty-signature header")
     given = [part.strip() for part in header.split(",")]
@@ -66,9 +69,15 @@ def verify_sentry(body: bytes, header: str | None, secrets: Sequence[SecretStr])
 
 
 def verify_slack(
-    body: bytes, timestamp: str | None, signature: str | None, secrets: Sequence[SecretStr], *, now: float
+    body: bytes,
+    timestamp: str | None,
+    signature: str | None,
+    secrets: Sequence[SecretStr],
+    *,
+    now: float,
 ) -> None:
-    """Slack: signed over body and timestamp, and at most five minutes away from `now` (epoch seconds).
+    """Slack: signed over body and timestamp, and at most five minutes away from `now` (epoch
+    seconds).
 
     Raises BadSignature.
     """
@@ -78,12 +87,15 @@ def verify_slack(
         raise BadSignature("slack", "the timestamp is not a number")
     if abs(now - int(timestamp)) > SLACK_WINDOW_S:
         raise BadSignature("slack", f"the timestamp is more than {SLACK_WINDOW_S} s away")
-    if not _any_equal([signature], (sign_slack(body, timestamp, secret) for secret in _usable(secrets))):
+    if not _any_equal(
+        [signature], (sign_slack(body, timestamp, secret) for secret in _usable(secrets))
+    ):
         raise BadSignature("slack", "the signature fits no secret")
 
 
 def verify_alertmanager(authorization: str | None, tokens: Sequence[SecretStr]) -> None:
-    """Alertmanager: `Bearer token`, or `Basic` with `user:password`, equal to one of `tokens`. Raises BadSignature."""
+    """Alertmanager: `Bearer token`, or `Basic` with `user:password`, equal to one of `tokens`.
+    Raises BadSignature."""
     scheme, _, credentials = (authorization or "").strip().partition(" ")
     credentials = credentials.strip()
     if scheme.lower() == "basic":

@@ -1,7 +1,8 @@
 """Is a message that another bot posted in a watched channel an alert?
 
-Recognised by the links it carries, which say what is alerting whatever the layout; without such a link by the few
-layouts that mean nothing else: `[FIRING:2] title`, `Triggered: title`, a red attachment with a title.
+Recognised by the links it carries, which say what is alerting whatever the layout; without such a
+link by the few layouts that mean nothing else: `[FIRING:2] title`, `Triggered: title`, a red
+attachment with a title.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _PREFIX = re.compile(
 _ORNAMENT = re.compile(r"^(?:[\s*_]|:[\w+-]{1,40}:)+")
 _AWS_CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
 _ALERTNAME = re.compile(r"[A-Za-z_]\w{2,100}(?= |$)")
-"""Alertmanager's title begins with the alert's name (its default template: group labels, that of the name first)."""
+"""Alertmanager's title begins with the alert's name (its default template: group labels, that of
+the name first)."""
 _ENDED = re.compile(r"resolved|recover|\bok\b", re.IGNORECASE)
 _SEVERITY = re.compile(r"\b(critical|warning|page|sev-?[0-4]|p[1-5])\b", re.IGNORECASE)
 
@@ -52,7 +54,8 @@ class Known:
 
     @property
     def identity(self) -> str:
-        """Equal for each message about the same thing; "" where the link does not say which thing."""
+        """Equal for each message about the same thing; "" where the link does not say which
+        thing."""
         return f"{self.vendor}:{self.key}" if self.key else ""
 
 
@@ -66,7 +69,11 @@ def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | 
     hues = {_hue(box.color) for box in message.attachments if box.title}
     if not known and not state and not hues & {"red", "green"}:
         return None
-    ended = bool(_ENDED.search(state)) if state else "green" in {_hue(box.color) for box in message.attachments}
+    ended = (
+        bool(_ENDED.search(state))
+        if state
+        else "green" in {_hue(box.color) for box in message.attachments}
+    )
     first = next((link for link in known if link.identity), None)
     return Alert(
         source=SOURCE,
@@ -101,7 +108,9 @@ def known_link(url: str) -> Known | None:
 
 def in_thread(alert: Alert, channel: str, thread: str) -> Alert:
     """The alert with labels by which the Slack connector finds its thread."""
-    return alert.model_copy(update={"labels": {**alert.labels, CHANNEL_LABEL: channel, THREAD_LABEL: thread}})
+    return alert.model_copy(
+        update={"labels": {**alert.labels, CHANNEL_LABEL: channel, THREAD_LABEL: thread}}
+    )
 
 
 def pagerduty_incident(alert: Alert) -> str | None:
@@ -130,7 +139,9 @@ def _sentry(host: str, parts: SplitResult) -> str | None:
 
 
 def _cloudwatch(host: str, parts: SplitResult) -> str | None:
-    match = re.search(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,255})", parts.fragment)
+    match = re.search(
+        r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,255})", parts.fragment
+    )
     if match is None or not _AWS_CONSOLE.search(host) or not parts.path.startswith("/cloudwatch"):
         return None
     region = parse_qs(parts.query).get("region", [""])[0]
@@ -156,11 +167,13 @@ _VENDORS: dict[str, Callable[[str, SplitResult], str | None]] = {
     "Grafana": _grafana,
     "Alertmanager": _alertmanager,
 }
-"""Vendor to a reader of its links: the key of what is alerting, "" when the link does not say, None when not its."""
+"""Vendor to a reader of its links: the key of what is alerting, "" when the link does not say, None
+when not its."""
 
 
 def _object_labels(known: list[Known], title: str) -> dict[str, str]:
-    """Labels by which the connectors find the object that a link names; the first of each vendor."""
+    """Labels by which the connectors find the object that a link names; the first of each
+    vendor."""
     found: dict[str, str] = {}
     for link in reversed(known):
         if link.vendor == "Datadog":
@@ -177,23 +190,42 @@ def _object_labels(known: list[Known], title: str) -> dict[str, str]:
 def _texts(message: Message) -> list[str]:
     raw = [message.text, *message.blocks]
     for box in message.attachments:
-        raw += [box.pretext, box.title, box.text, *box.blocks, *(f"{f.title}: {f.value}" for f in box.fields)]
+        raw += [
+            box.pretext,
+            box.title,
+            box.text,
+            *box.blocks,
+            *(f"{f.title}: {f.value}" for f in box.fields),
+        ]
         raw += [] if box.title or box.text or box.blocks else [box.fallback]
     lines = (slack_plain(text).strip() for text in raw)
-    return [line for line in dict.fromkeys(lines) if line and not line.startswith(("http://", "https://"))]
+    return [
+        line
+        for line in dict.fromkeys(lines)
+        if line and not line.startswith(("http://", "https://"))
+    ]
 
 
 def _urls(message: Message) -> list[str]:
     raw = [message.text, *message.blocks]
     for box in message.attachments:
-        raw += [box.title_link, box.title, box.pretext, box.text, *box.blocks, *(f.value for f in box.fields)]
+        raw += [
+            box.title_link,
+            box.title,
+            box.pretext,
+            box.text,
+            *box.blocks,
+            *(f.value for f in box.fields),
+        ]
     return list(dict.fromkeys(url for text in raw if text for url in slack_urls(text)))
 
 
 def _title(message: Message, texts: list[str]) -> tuple[str, str]:
     """The title without the word for its state, and that word."""
     boxes = [slack_plain(box.title) for box in message.attachments if box.title]
-    candidates = [_ORNAMENT.sub("", line) for line in (*boxes, *(text.splitlines()[0] for text in texts))]
+    candidates = [
+        _ORNAMENT.sub("", line) for line in (*boxes, *(text.splitlines()[0] for text in texts))
+    ]
     for candidate in candidates:
         match = _PREFIX.match(candidate)
         if match:
@@ -206,16 +238,25 @@ def _tidy(title: str) -> str:
 
 
 def _hue(color: str) -> Literal["red", "green", ""]:
-    """What an attachment's colour says: Slack's words, or a hex colour that the eye calls red or green."""
+    """What an attachment's colour says: Slack's words, or a hex colour that the eye calls red or
+    green."""
     if color in ("danger", "good"):
         return "red" if color == "danger" else "green"
     digits = color.removeprefix("#")
     if not re.fullmatch(r"[0-9a-fA-F]{6}", digits):
         return ""
-    hue, saturation, value = colorsys.rgb_to_hsv(*(int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)))
+    hue, saturation, value = colorsys.rgb_to_hsv(
+        *(int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4))
+    )
     if saturation < 0.4 or value < 0.3:
         return ""
-    return "red" if hue < RED_BELOW or hue > 1 - RED_BELOW else "green" if GREEN_HUES[0] < hue < GREEN_HUES[1] else ""
+    return (
+        "red"
+        if hue < RED_BELOW or hue > 1 - RED_BELOW
+        else "green"
+        if GREEN_HUES[0] < hue < GREEN_HUES[1]
+        else ""
+    )
 
 
 def _service(settings: Settings, title: str, texts: list[str]) -> str | None:

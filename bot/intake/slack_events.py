@@ -1,7 +1,7 @@
 """Slack's Events API through Bolt: the same app serves events over HTTP and over Socket Mode.
 
-An event is acknowledged after its alert is in the store, never before: Slack then repeats what we failed to keep, and
-the event's id makes a repeat of what we did keep a duplicate.
+An event is acknowledged after its alert is in the store, never before: Slack then repeats what we
+failed to keep, and the event's id makes a repeat of what we did keep a duplicate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ LOOK_UP_WITHIN_S = 0.7
 ASK_AGAIN_AFTER_S = 30.0
 UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
-"""How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to repeat it is no use."""
+"""How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to
+repeat it is no use."""
 Register = Callable[[AsyncApp], None]
 """Adds listeners of another room to Bolt's app."""
 
@@ -48,7 +49,9 @@ class SlackWorkspace:
     def __init__(self, settings: Settings) -> None:
         token = settings.slack.bot_token
         self.token = token.get_secret_value() if token else None
-        self.client = AsyncWebClient(token=self.token, base_url=settings.slack.api_url + "/", timeout=5)
+        self.client = AsyncWebClient(
+            token=self.token, base_url=settings.slack.api_url + "/", timeout=5
+        )
         self._known: Ourselves | None = None
         self._ask_after = 0.0
         self._asking = asyncio.Lock()
@@ -59,7 +62,9 @@ class SlackWorkspace:
             if self._known is None and time.monotonic() >= self._ask_after:
                 self._known = await self._auth_test()
         known = self._known or Ourselves()
-        named = {one.user_id for one in envelope.authorizations if one.is_bot is True and one.user_id}
+        named = {
+            one.user_id for one in envelope.authorizations if one.is_bot is True and one.user_id
+        }
         return Ourselves(known.user_ids | named, known.bot_id, envelope.api_app_id)
 
     async def _auth_test(self) -> Ourselves | None:
@@ -70,13 +75,18 @@ class SlackWorkspace:
             log.warning("slack auth.test failed (%s)", _said(error))
             return None
         user, bot = answer.get("user_id"), answer.get("bot_id")
-        return Ourselves(frozenset({user} if isinstance(user, str) else ()), bot if isinstance(bot, str) else "")
+        return Ourselves(
+            frozenset({user} if isinstance(user, str) else ()), bot if isinstance(bot, str) else ""
+        )
 
     async def parent(self, message: Message) -> Message | None:
-        """The message that began the thread, or None when there is none or it cannot be had quickly."""
+        """The message that began the thread, or None when there is none or it cannot be had
+        quickly."""
         if not message.is_reply:
             return None
-        call = self.client.conversations_replies(channel=message.channel, ts=message.thread_ts, limit=1)
+        call = self.client.conversations_replies(
+            channel=message.channel, ts=message.thread_ts, limit=1
+        )
         try:
             answer = await asyncio.wait_for(call, LOOK_UP_WITHIN_S)
         except UNREACHABLE as error:
@@ -107,7 +117,8 @@ class SlackEvents:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def message(self, envelope: Envelope) -> None:
-        """A message was posted, edited or deleted: an alert, a question, or neither. Raises NotAccepted."""
+        """A message was posted, edited or deleted: an alert, a question, or neither. Raises
+        NotAccepted."""
         watched_channel = envelope.event.channel in self.settings.slack.alert_channels
         heard = self._heard is not None and may_be_for_us(envelope)
         if not (watched_channel or heard):
@@ -146,10 +157,15 @@ class SlackEvents:
             self._answer_later(message)
 
     async def _investigate_in_dm(self, envelope: Envelope) -> bool:
-        """`investigate ...` in a direct message, as in a mention; whether it was that. Raises NotAccepted."""
+        """`investigate ...` in a direct message, as in a mention; whether it was that. Raises
+        NotAccepted."""
         message = envelope.event
         question = question_in(message) if is_direct(envelope) and not message.subtype else None
-        found = asked(envelope, question, None, self.settings, now=datetime.now(UTC)) if question else None
+        found = (
+            asked(envelope, question, None, self.settings, now=datetime.now(UTC))
+            if question
+            else None
+        )
         if found is None:
             return False
         await take(self._accept, found, within_s=self._limits.accept_within_s)
@@ -170,9 +186,12 @@ class SlackEvents:
 
     def _bolt_app(self, more: Sequence[Register]) -> AsyncApp:
         async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
-            return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token)
+            return AuthorizeResult(
+                enterprise_id=enterprise_id, team_id=team_id, bot_token=self.workspace.token
+            )
 
-        # The client has no token: with one Bolt would ask `auth.test` itself and drop the event when that fails.
+        # The client has no token: with one Bolt would ask `auth.test` itself and drop the event
+        # when that fails.
         app = AsyncApp(
             name="faultline",
             logger=_without_payloads(),

@@ -1,6 +1,8 @@
-"""What people write to us in Slack beside `investigate`: in our threads, with a mention, in direct messages.
+"""What people write to us in Slack beside `investigate`: in our threads, with a mention, in direct
+messages.
 
-A message becomes `Asked` for the conversation's door. Bots, our own messages, joins and files of others are not heard.
+A message becomes `Asked` for the conversation's door. Bots, our own messages, joins and files of
+others are not heard.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Heard:
         if not _is_persons(message) or not _addressed(event.channel, message):
             return
         if event.subtype == "message_changed":
-            await self._door.edited(event.channel, message.ts, slack_plain(message.text), within_s=within_s)
+            await self._door.edited(
+                event.channel, message.ts, slack_plain(message.text), within_s=within_s
+            )
             return
         direct = is_direct(envelope)
         if not direct and (any(f"<@{user}>" in message.text for user in ourselves.user_ids)):
@@ -49,7 +53,8 @@ class Heard:
 
 
 def may_be_for_us(envelope: Envelope) -> bool:
-    """Whether a message event can be a question, an edit or a deletion of one: in a thread, or written to us alone."""
+    """Whether a message event can be a question, an edit or a deletion of one: in a thread, or
+    written to us alone."""
     event = envelope.event
     if event.subtype not in HEARD_SUBTYPES or not event.channel:
         return False
@@ -68,13 +73,21 @@ def of_person(envelope: Envelope) -> Message:
 
 
 def _is_persons(message: Message) -> bool:
-    by_bot = message.bot_id or message.app_id or message.bot_profile.app_id or message.subtype == "bot_message"
+    by_bot = (
+        message.bot_id
+        or message.app_id
+        or message.bot_profile.app_id
+        or message.subtype == "bot_message"
+    )
     return bool(message.user) and not by_bot
 
 
 def _addressed(channel: str, message: Message) -> bool:
-    """Whether channel, message and thread have the form of Slack's; they become keys and addresses."""
-    return bool(_CHANNEL.fullmatch(channel) and _TS.fullmatch(message.ts) and _TS.fullmatch(message.thread))
+    """Whether channel, message and thread have the form of Slack's; they become keys and
+    addresses."""
+    return bool(
+        _CHANNEL.fullmatch(channel) and _TS.fullmatch(message.ts) and _TS.fullmatch(message.thread)
+    )
 
 
 def _asked(envelope: Envelope, surface: Surface) -> Asked:

@@ -24,7 +24,8 @@ HELP = (
 
 
 def question_in(message: Message) -> str | None:
-    """The text after `investigate` ("" when there is none), or None when the message asks for something else."""
+    """The text after `investigate` ("" when there is none), or None when the message asks for
+    something else."""
     command = command_in(slack_plain(message.text))
     if command is None or command.kind != "investigate":
         return None
@@ -34,7 +35,8 @@ def question_in(message: Message) -> str | None:
 def asked(
     envelope: Envelope, question: str, parent: Message | None, settings: Settings, *, now: datetime
 ) -> Arrival | None:
-    """The investigation that was asked for, or None when neither the question nor the thread says of what.
+    """The investigation that was asked for, or None when neither the question nor the thread says
+    of what.
 
     Each request is its own alert: someone who asks again shall get an answer, not silence.
     """
@@ -53,13 +55,18 @@ def asked(
         service=mentioned(settings, words) or (about.service if about else None),
         severity=about.severity if about else None,
         summary=context or None,
-        labels={**(about.labels if about else {}), "fingerprint": f"asked:{message.channel}:{message.ts}"},
+        labels={
+            **(about.labels if about else {}),
+            "fingerprint": f"asked:{message.channel}:{message.ts}",
+        },
         links=about.links if about else (),
     )
     return Arrival(
         alert=in_thread(alert, message.channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope)),
-        reply_to=ReplyTo(slack_channel=message.channel or None, slack_thread=message.thread or None),
+        reply_to=ReplyTo(
+            slack_channel=message.channel or None, slack_thread=message.thread or None
+        ),
         question=question or None,
     )
 

@@ -1,4 +1,5 @@
-"""Messages in watched channels: which of them are alerts of other bots, and what becomes of them."""
+"""Messages in watched channels: which of them are alerts of other bots, and what becomes of
+them."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ from bot.store.store import Arrival, Delivery, ReplyTo
 READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
 
 
-def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now: datetime) -> Arrival | Ignored:
+def watched(
+    envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now: datetime
+) -> Arrival | Ignored:
     """The alert in a message event, to be answered in that message's thread; or why there is none.
 
-    An edited message and a reply in a thread can only end an alert: bots edit to unfurl links and reply to comment.
+    An edited message and a reply in a thread can only end an alert: bots edit to unfurl links and
+    reply to comment.
     """
     event = envelope.event
     if event.channel not in settings.slack.alert_channels or event.subtype not in READ_SUBTYPES:
@@ -36,7 +40,8 @@ def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now
         return Ignored("not an alert")
     if alert.status == "firing" and (edited or message.is_reply):
         return Ignored("an edit or a reply starts nothing")
-    # With webhooks from PagerDuty its incident has an investigation of its own, which writes the note.
+    # With webhooks from PagerDuty its incident has an investigation of its own, which writes the
+    # note.
     incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
     return Arrival(
         alert=in_thread(alert, event.channel, message.thread),
@@ -46,5 +51,10 @@ def watched(envelope: Envelope, ourselves: Ourselves, settings: Settings, *, now
 
 
 def _ordered_by(alert: Alert) -> datetime:
-    """The message's time, as events come in any order. An edit that ends an alert has the time of what it edits."""
-    return alert.started_at + timedelta(microseconds=1) if alert.status == "resolved" else alert.started_at
+    """The message's time, as events come in any order. An edit that ends an alert has the time of
+    what it edits."""
+    return (
+        alert.started_at + timedelta(microseconds=1)
+        if alert.status == "resolved"
+        else alert.started_at
+    )

@@ -1,4 +1,5 @@
-"""The parts of Slack's event payloads that we read: docs.slack.dev, "Events API" and "message event"."""
+"""The parts of Slack's event payloads that we read: docs.slack.dev, "Events API" and "message
+event"."""
 
 from __future__ import annotations
 

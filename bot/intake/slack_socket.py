@@ -17,13 +17,15 @@ from bot.settings import Settings
 PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""
 FRESH_URL_AFTER_S = 30.0
-"""The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an old one for ever."""
+"""The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an
+old one for ever."""
 
 log = logging.getLogger("faultline.intake")
 
 
 class SlackSocket(AsyncSocketModeHandler):
-    """Bolt's handler, which connects in the background and asks for a fresh address while it is disconnected."""
+    """Bolt's handler, which connects in the background and asks for a fresh address while it is
+    disconnected."""
 
     def __init__(self, events: SlackEvents, app_token: str) -> None:
         super().__init__(events.app, app_token, ping_interval=PING_S)
@@ -71,7 +73,11 @@ async def start_socket_mode(
 def socket_mode_tokens(settings: Settings) -> str:
     """The app token, where the bot token is there too. Raises SettingsError without one of them."""
     if settings.slack.app_token is None:
-        raise SettingsError("slack.app_token", "is needed for Socket Mode: set FAULTLINE_SLACK__APP_TOKEN")
+        raise SettingsError(
+            "slack.app_token", "is needed for Socket Mode: set FAULTLINE_SLACK__APP_TOKEN"
+        )
     if settings.slack.bot_token is None:
-        raise SettingsError("slack.bot_token", "is needed for Socket Mode: set FAULTLINE_SLACK__BOT_TOKEN")
+        raise SettingsError(
+            "slack.bot_token", "is needed for Socket Mode: set FAULTLINE_SLACK__BOT_TOKEN"
+        )
     return settings.slack.app_token.get_secret_value()

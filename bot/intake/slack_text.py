@@ -1,4 +1,5 @@
-"""Slack's message markup as plain text, and the links in it: docs.slack.dev, "Formatting message text"."""
+"""Slack's message markup as plain text, and the links in it: docs.slack.dev, "Formatting message
+text"."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _BARE_URL = re.compile(r"https?://[^\s<>|\"'`]{3,2048}")
 
 
 def slack_plain(text: str) -> str:
-    """`<url|label>` becomes its label, mentions of people and groups vanish, `&amp;` and the like are unescaped."""
+    """`<url|label>` becomes its label, mentions of people and groups vanish, `&amp;` and the like
+    are unescaped."""
     return _unescape(_MARKUP.sub(_label, text))
 
 
@@ -46,7 +48,9 @@ def _strings(root: Any) -> Iterator[str]:
             for key in ("url", "text"):
                 if isinstance(node.get(key), str):
                     yield node[key]
-            waiting.extend(reversed([value for value in node.values() if isinstance(value, (dict, list))]))
+            waiting.extend(
+                reversed([value for value in node.values() if isinstance(value, (dict, list))])
+            )
         elif isinstance(node, list):
             waiting.extend(reversed(node[:MAX_BLOCK_NODES]))
 

@@ -1,7 +1,9 @@
-"""Did SNS sign this, for a topic of ours? (Amazon SNS developer guide, "Verifying the signatures of SNS messages")
+"""Did SNS sign this, for a topic of ours? (Amazon SNS developer guide, "Verifying the signatures of
+SNS messages")
 
-A message names the certificate it was signed with. It is fetched only from SNS's own host in the region of a topic that
-the settings name, so that nobody can make us fetch anything else, and is looked at before it is trusted.
+A message names the certificate it was signed with. It is fetched only from SNS's own host in the
+region of a topic that the settings name, so that nobody can make us fetch anything else, and is
+looked at before it is trusted.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 SOURCE = "sns"
 OLDEST = timedelta(hours=1)
-"""SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries", HTTP/S)."""
+"""SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries",
+HTTP/S)."""
 AHEAD = timedelta(minutes=5)
 MOST_BYTES = 65_536
 FETCH_S = 4.0
@@ -44,8 +47,24 @@ _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w.-]{1,260}"
 _PEM_PATH = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,80}\.pem")
 _SIGNED: Mapping[str, tuple[str, ...]] = {
     "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
-    "SubscriptionConfirmation": ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
-    "UnsubscribeConfirmation": ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
+    "SubscriptionConfirmation": (
+        "Message",
+        "MessageId",
+        "SubscribeURL",
+        "Timestamp",
+        "Token",
+        "TopicArn",
+        "Type",
+    ),
+    "UnsubscribeConfirmation": (
+        "Message",
+        "MessageId",
+        "SubscribeURL",
+        "Timestamp",
+        "Token",
+        "TopicArn",
+        "Type",
+    ),
 }
 """The fields that are signed, in the order in which they are; a Subject only where there is one."""
 _HASHES: Mapping[str, Callable[[], hashes.HashAlgorithm]] = {"1": hashes.SHA1, "2": hashes.SHA256}
@@ -75,7 +94,8 @@ class SnsVerifier:
         self._lock = asyncio.Lock()
 
     async def verify(self, body: bytes, *, now: datetime) -> SnsMessage:
-        """The message. Raises BadSignature, and NotAccepted when the certificate cannot be had now."""
+        """The message. Raises BadSignature, and NotAccepted when the certificate cannot be had
+        now."""
         envelope = json_object(body)
         if envelope is None:
             raise BadSignature(SOURCE, "the body is not a JSON object")
@@ -127,7 +147,9 @@ class SnsVerifier:
             except (NotAccepted, ValueError) as error:
                 _keep(self._failed, url, time.monotonic())
                 raise (
-                    error if isinstance(error, NotAccepted) else BadSignature(SOURCE, "it is no certificate")
+                    error
+                    if isinstance(error, NotAccepted)
+                    else BadSignature(SOURCE, "it is no certificate")
                 ) from None
             _keep(self._keys, url, certificate)
             return certificate
@@ -149,7 +171,8 @@ def check_host(url: str, region: str) -> None:
 
 
 def check_certificate(certificate: x509.Certificate, region: str, now: datetime) -> None:
-    """Raise BadSignature unless the certificate is valid now, belongs to SNS and holds a key that can sign."""
+    """Raise BadSignature unless the certificate is valid now, belongs to SNS and holds a key that
+    can sign."""
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise BadSignature(SOURCE, "the certificate is not valid now")
     if not _names(certificate) & certificate_names(region):
@@ -160,7 +183,8 @@ def check_certificate(certificate: x509.Certificate, region: str, now: datetime)
 
 
 def certificate_names(region: str) -> frozenset[str]:
-    """Names of SNS's signing certificates in a region (aws-sdk-java-v2, sns-message-manager, SigningCertCommonName)."""
+    """Names of SNS's signing certificates in a region (aws-sdk-java-v2, sns-message-manager,
+    SigningCertCommonName)."""
     if region.startswith("cn-"):
         return frozenset({f"sns-{region}.amazonaws.com.cn"})
     if region.startswith("us-gov-"):
@@ -185,7 +209,8 @@ async def fetch_https(url: str) -> bytes:
 
 
 def _names(certificate: x509.Certificate) -> set[str]:
-    """The names in the alternative name extension; the common name where there is none (RFC 6125, 6.4.4)."""
+    """The names in the alternative name extension; the common name where there is none (RFC 6125,
+    6.4.4)."""
     try:
         named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return set(named.get_values_for_type(x509.DNSName))
@@ -196,7 +221,9 @@ def _names(certificate: x509.Certificate) -> set[str]:
         return set()
 
 
-def _check_signature(envelope: Mapping[str, Any], signed: bytes, certificate: x509.Certificate) -> None:
+def _check_signature(
+    envelope: Mapping[str, Any], signed: bytes, certificate: x509.Certificate
+) -> None:
     algorithm = _HASHES.get(_text(envelope, "SignatureVersion"))
     if algorithm is None:
         raise BadSignature(SOURCE, "the signature's version is neither 1 nor 2")

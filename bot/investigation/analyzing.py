@@ -1,4 +1,5 @@
-"""Analyze and rank, in processes of their own so that a heavy case never delays another's first message."""
+"""Analyze and rank, in processes of their own so that a heavy case never delays another's first
+message."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ TRIES = 2
 
 
 class AnalysisPool:
-    """Processes that die with this one, one task at a time each; one that was killed or ran too long is replaced.
+    """Processes that die with this one, one task at a time each; one that was killed or ran too
+    long is replaced.
 
     `memory_bytes` bounds what each process may allocate: a task that needs more gets a MemoryError.
     """
@@ -53,11 +55,12 @@ class AnalysisPool:
         self._closed = False
 
     async def run(self, function: Callable[[A], R], argument: A) -> R:
-        """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the process was killed
-        at each of TRIES.
+        """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the
+        process was killed at each of TRIES.
 
-        The deadline counts from when a process is ready: waiting behind others is nobody's fault. Of a pool that was
-        closed nothing returns: this process ends, and whoever takes its work over begins it anew.
+        The deadline counts from when a process is ready: waiting behind others is nobody's fault.
+        Of a pool that was closed nothing returns: this process ends, and whoever takes its work
+        over begins it anew.
         """
         async with self._slots:
             for _ in range(TRIES):
@@ -89,7 +92,8 @@ class AnalysisPool:
             self._free.append(process)
 
     def close(self) -> None:
-        """End the processes, and wait until they gave their semaphores back: that takes some milliseconds."""
+        """End the processes, and wait until they gave their semaphores back: that takes some
+        milliseconds."""
         self._closed = True
         for process in list(self._processes):
             self._kill(process, wait=True)
@@ -131,7 +135,8 @@ def _start_process(parent: int, memory_bytes: int | None, niceness: int) -> None
 
 
 def analyze_case(folder: Path) -> Diagnosis:
-    """Diagnose the case in `folder`. Imports late: the pool's processes pay for it, not the web process."""
+    """Diagnose the case in `folder`. Imports late: the pool's processes pay for it, not the web
+    process."""
     from analysis.diagnosis import diagnose
 
     return diagnose(read_case(folder))

@@ -1,7 +1,8 @@
 """The model's turn in an investigation: what it leaves is put into the case whole, or not at all.
 
-Its result is stored beside its transcript before any file of the case is replaced. A worker that takes over finds
-either the transcript, and goes on with it, or the result, and puts it in place; nothing is paid for twice.
+Its result is stored beside its transcript before any file of the case is replaced. A worker that
+takes over finds either the transcript, and goes on with it, or the result, and puts it in place;
+nothing is paid for twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ async def ask_model(desk: Desk, case_id: str, say: Say) -> tuple[Diagnosis, Repo
 
 
 def forget_earlier(desk: Desk, case_id: str) -> None:
-    """What a model left in an earlier run of the same investigation: the case was collected anew."""
+    """What a model left in an earlier run of the same investigation: the case was collected
+    anew."""
     desk.cases.delete(case_id, STORE)
     if desk.cases.get(case_id, OBSERVATIONS_FILE) is not None:
         desk.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))
@@ -75,7 +77,12 @@ async def _investigated(desk: Desk, case_id: str, say: Say) -> None:
     folder = await asyncio.to_thread(checkout.__enter__)
     try:
         done = await investigate(
-            folder, desk.settings, connectors=desk.connectors, keep=keep, run=desk.pool.run, progress=progress
+            folder,
+            desk.settings,
+            connectors=desk.connectors,
+            keep=keep,
+            run=desk.pool.run,
+            progress=progress,
         )
         runbooks = (await asyncio.to_thread(read_case, folder)).runbooks
     finally:

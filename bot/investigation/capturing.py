@@ -1,7 +1,8 @@
-"""Capture: where an alert is about a training job and no trace of the incident was found, ask the job for one.
+"""Capture: where an alert is about a training job and no trace of the incident was found, ask the
+job for one.
 
-Only where the job's settings allow both captures and captures by alerts; cool-down, budget and record are those of
-`faultline capture`. Whatever stands in the way is a gap of the investigation.
+Only where the job's settings allow both captures and captures by alerts; cool-down, budget and
+record are those of `faultline capture`. Whatever stands in the way is a gap of the investigation.
 """
 
 from __future__ import annotations
@@ -42,29 +43,42 @@ LONGEST_WAIT_S = 120.0
 def may_capture(alert: Alert, scope: Scope, settings: Settings) -> bool:
     """Whether the settings let this alert ask its job for a capture."""
     job = settings.jobs.get(scope.training.name) if scope.training else None
-    return job is not None and job.allow_capture and job.capture_on_alert and alert.status == "firing"
+    return (
+        job is not None and job.allow_capture and job.capture_on_alert and alert.status == "firing"
+    )
 
 
 def has_traces(parts: Iterable[Part]) -> bool:
-    """Whether the connectors brought a trace or dump that was taken in the incident; logs and telemetry are neither."""
-    items = [item for part in parts for item in part.items if item.kind == "traces" and item.cut is None]
+    """Whether the connectors brought a trace or dump that was taken in the incident; logs and
+    telemetry are neither."""
+    items = [
+        item for part in parts for item in part.items if item.kind == "traces" and item.cut is None
+    ]
     return any(item.details.get("what", "").startswith(ENOUGH) for item in items)
 
 
 async def capture_part(
     job: JobIdentity | None, settings: Settings, log: CaptureLog, cases: CaseStore, case_id: str
 ) -> Part:
-    """Ask the job, and store what it brought as a part of the case; without a job the part is empty."""
+    """Ask the job, and store what it brought as a part of the case; without a job the part is
+    empty."""
     with tempfile.TemporaryDirectory(prefix="faultline-capture-") as scratch:
         folder = Path(scratch)
         files = folder / "files"
         files.mkdir()
-        collected = Collected() if job is None else await _ask(job, settings, log, cases, files, case_id)
+        collected = (
+            Collected() if job is None else await _ask(job, settings, log, cases, files, case_id)
+        )
         return await asyncio.to_thread(store_part, CAPTURE, collected, folder, cases, case_id)
 
 
 async def _ask(
-    job: JobIdentity, settings: Settings, log: CaptureLog, cases: CaseStore, files: Path, case_id: str
+    job: JobIdentity,
+    settings: Settings,
+    log: CaptureLog,
+    cases: CaseStore,
+    files: Path,
+    case_id: str,
 ) -> Collected:
     try:
         plan = _plan(settings, job)
@@ -79,11 +93,14 @@ async def _ask(
 
 
 def _interrupted(job: str, log: CaptureLog, case_id: str) -> Collected | None:
-    """The worker that asked for this investigation ended before the answer: the capture's row is closed."""
+    """The worker that asked for this investigation ended before the answer: the capture's row is
+    closed."""
     last = _last(job, log)
     if last is None or last.asked_by != f"{ASKED_BY}{case_id}" or last.finished_at is not None:
         return None
-    log.finish(last.id, "failed", result="its worker ended before the files were there", counts=True)
+    log.finish(
+        last.id, "failed", result="its worker ended before the files were there", counts=True
+    )
     why = f"capture {last.id} was asked for, but the worker ended before its files were there"
     return Collected(missing=(Missing("traces", f"capture of {job}", why),))
 
@@ -92,12 +109,19 @@ def _last(job: str, log: CaptureLog) -> CaptureRecord | None:
     return next((r for r in log.history(job) if r.counts), None)
 
 
-async def _shared(plan: CapturePlan, log: CaptureLog, cases: CaseStore, files: Path) -> Collected | None:
-    """The files of another investigation's capture, within whose cool-down this one came; waits for one that runs."""
+async def _shared(
+    plan: CapturePlan, log: CaptureLog, cases: CaseStore, files: Path
+) -> Collected | None:
+    """The files of another investigation's capture, within whose cool-down this one came; waits for
+    one that runs."""
     ends = time.monotonic() + LONGEST_WAIT_S
     while True:
         last = await asyncio.to_thread(_last, plan.job, log)
-        if last is None or not last.asked_by.startswith(ASKED_BY) or last.status in ("failed", "refused"):
+        if (
+            last is None
+            or not last.asked_by.startswith(ASKED_BY)
+            or last.status in ("failed", "refused")
+        ):
             return None
         if await asyncio.to_thread(_stored, last, cases) or time.monotonic() > ends:
             break
@@ -108,7 +132,8 @@ async def _shared(plan: CapturePlan, log: CaptureLog, cases: CaseStore, files: P
 
 
 def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
-    """Whether all its files lie in the other's case: a part's note comes after its files, and goes once they moved."""
+    """Whether all its files lie in the other's case: a part's note comes after its files, and goes
+    once they moved."""
     other = capture.asked_by.removeprefix(ASKED_BY)
     if capture.finished_at is None:
         return False
@@ -129,8 +154,13 @@ def _copied(capture: CaptureRecord, cases: CaseStore, files: Path) -> Collected 
             folder.mkdir(exist_ok=True)
             target.write_bytes(content)
             if target.name != NOTE:
-                query = f"{target.name} of capture {capture.id} of {capture.job}, taken for investigation {other}"
-                items.append(Item("traces", query, file=f"{capture.id}/{target.name}", bytes=len(content)))
+                query = (
+                    f"{target.name} of capture {capture.id} of {capture.job}, taken for "
+                    f"investigation {other}"
+                )
+                items.append(
+                    Item("traces", query, file=f"{capture.id}/{target.name}", bytes=len(content))
+                )
     return Collected(items=tuple(items)) if items else None
 
 
@@ -143,17 +173,22 @@ def _plan(settings: Settings, job: JobIdentity) -> CapturePlan:
 
 
 def _collected(result: CaptureResult) -> Collected:
-    missing = [Missing("traces", f"capture of {result.job}: {gap.where}", gap.why) for gap in result.gaps]
+    missing = [
+        Missing("traces", f"capture of {result.job}: {gap.where}", gap.why) for gap in result.gaps
+    ]
     if result.refusal is not None:
         missing.append(Missing("traces", f"capture of {result.job}", result.refusal))
-    return Collected(items=tuple(_item(result, file) for file in result.files), missing=tuple(missing))
+    return Collected(
+        items=tuple(_item(result, file) for file in result.files), missing=tuple(missing)
+    )
 
 
 def _item(result: CaptureResult, file: CapturedFile) -> Item:
     who = f"rank {file.rank}" if file.rank is not None else f"process {file.pid}"
     return Item(
         "traces",
-        f"{file.kind.replace('_', ' ')} of {who} on {file.host}, capture {result.id} of {result.job}",
+        f"{file.kind.replace('_', ' ')} of {who} on {file.host}, capture {result.id} of "
+        f"{result.job}",
         file=f"{result.folder.name}/{file.path.name}",
         bytes=file.path.stat().st_size,
         details={"what": f"{file.kind} of {who}", "host": file.host, "capture": result.id},

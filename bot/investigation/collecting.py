@@ -1,6 +1,8 @@
-"""Collect: what each connector brought becomes a part of the case; the parts become the case folder.
+"""Collect: what each connector brought becomes a part of the case; the parts become the case
+folder.
 
-A part is stored whole before its step ends, so that a step run twice, or on another machine, gives the same case.
+A part is stored whole before its step ends, so that a step run twice, or on another machine, gives
+the same case.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from connectors.base import Collected, Connector, Item, Missing, Request, collec
 
 
 class Part(BaseModel):
-    """Everything one connector brought; items and gaps get their ids when the case is put together."""
+    """Everything one connector brought; items and gaps get their ids when the case is put
+    together."""
 
     connector: str
     items: list[Evidence]
@@ -40,7 +43,9 @@ class Part(BaseModel):
         return f"{self.connector}: {brought}{missing}"
 
 
-async def collect_part(connector: Connector, alert: Alert, scope: Scope, cases: CaseStore, case_id: str) -> Part:
+async def collect_part(
+    connector: Connector, alert: Alert, scope: Scope, cases: CaseStore, case_id: str
+) -> Part:
     """Ask one connector and store what it brought under parts/<connector>/."""
     with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
         folder = Path(scratch)
@@ -48,18 +53,28 @@ async def collect_part(connector: Connector, alert: Alert, scope: Scope, cases: 
         files.mkdir()
         collected = await collect_one(connector, Request(alert, scope, files))
         collected = await asyncio.to_thread(with_exports, collected, files)
-        return await asyncio.to_thread(store_part, connector.name, collected, folder, cases, case_id)
+        return await asyncio.to_thread(
+            store_part, connector.name, collected, folder, cases, case_id
+        )
 
 
-def store_nothing(connector: str, kinds: Sequence[EvidenceKind], cases: CaseStore, case_id: str) -> Part:
-    """The part of a connector that was taken out of the settings after the investigation had begun: its gaps."""
-    gaps = [Gap(id="", kind=k, source=connector, query=connector, reason="is not configured any more") for k in kinds]
+def store_nothing(
+    connector: str, kinds: Sequence[EvidenceKind], cases: CaseStore, case_id: str
+) -> Part:
+    """The part of a connector that was taken out of the settings after the investigation had begun:
+    its gaps."""
+    gaps = [
+        Gap(id="", kind=k, source=connector, query=connector, reason="is not configured any more")
+        for k in kinds
+    ]
     part = Part(connector=connector, items=[], gaps=gaps, tables=[], files=[])
     cases.put(case_id, f"{PARTS}/{connector}/part.json", json_bytes(part))
     return part
 
 
-def store_part(name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str) -> Part:
+def store_part(
+    name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str
+) -> Part:
     """Store what was collected, with the files below `folder`/files, under parts/<name>/."""
     part = part_of(name, collected, folder / "files", folder)
     write_json(folder / "part.json", part)
@@ -80,13 +95,19 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Part:
             gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
     found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
     return Part(
-        connector=name, items=[_item(name, item) for item in collected.items], gaps=gaps, tables=tables, files=found
+        connector=name,
+        items=[_item(name, item) for item in collected.items],
+        gaps=gaps,
+        tables=tables,
+        files=found,
     )
 
 
 def _item(connector: str, item: Item) -> Evidence:
     values = {field.name: getattr(item, field.name) for field in fields(item)}
-    return Evidence(**{**values, "id": "", "source": item.source or connector, "file": _case_file(item)})
+    return Evidence(
+        **{**values, "id": "", "source": item.source or connector, "file": _case_file(item)}
+    )
 
 
 def _gap(connector: str, missing: Missing) -> Gap:
@@ -94,8 +115,11 @@ def _gap(connector: str, missing: Missing) -> Gap:
     return Gap(id="", kind=missing.kind, source=source, query=missing.query, reason=missing.reason)
 
 
-def assemble(alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str) -> Scope:
-    """Put the parts together, in the connectors' order, into the case folder; gives the scope as written."""
+def assemble(
+    alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str
+) -> Scope:
+    """Put the parts together, in the connectors' order, into the case folder; gives the scope as
+    written."""
     parts = [read_part(cases, case_id, name) for name in connectors]
     scope = scope.model_copy(update={"connectors": tuple(connectors)})
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
@@ -141,6 +165,8 @@ def _join(table: str, parts: Sequence[Part], cases: CaseStore, case_id: str, fol
     for part in parts:
         stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
         if stored is not None:
-            frames.append(conform(pl.read_parquet(stored), table, f"{part.connector}/{table}.parquet"))
+            frames.append(
+                conform(pl.read_parquet(stored), table, f"{part.connector}/{table}.parquet")
+            )
     if frames:
         write_table(folder, table, pl.concat(frames).unique(maintain_order=True))

@@ -40,4 +40,5 @@ class Desk:
     pool: AnalysisPool
     recorded: Scope | None = None
     traces: TraceReading | None = None
-    """Reads the traces of large cases beside the analysis; without it, the analysis reads them one by one."""
+    """Reads the traces of large cases beside the analysis; without it, the analysis reads them one
+    by one."""

@@ -1,4 +1,5 @@
-"""The scope with what the operator's runbooks add to it, and the guidance that goes into the case."""
+"""The scope with what the operator's runbooks add to it, and the guidance that goes into the
+case."""
 
 from __future__ import annotations
 
@@ -22,21 +23,31 @@ LONGEST_SAID = 400
 def guided_scope(
     alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None
 ) -> tuple[Scope, AppliedRunbooks | None]:
-    """The scope of one alert; None where no runbooks are configured. Reads the runbooks anew (blocking)."""
+    """The scope of one alert; None where no runbooks are configured. Reads the runbooks anew
+    (blocking)."""
     scope = scope_for(alert, settings, now=now, recorded=recorded)
     if not settings.runbooks.directories:
         return scope, None
     try:
-        found = guided(read_shelf(settings.runbooks.directories), alert, scope, linkable_hosts(settings))
-        return scope_for(alert, settings, now=now, recorded=recorded, look=found.look), found.applied
-    except Exception as error:  # noqa: BLE001  the edge of runbooks: an incident is answered without them, too
+        found = guided(
+            read_shelf(settings.runbooks.directories), alert, scope, linkable_hosts(settings)
+        )
+        return scope_for(
+            alert, settings, now=now, recorded=recorded, look=found.look
+        ), found.applied
+    # The edge of runbooks: an incident is answered without them, too.
+    except Exception as error:  # noqa: BLE001
         log.warning("runbooks cannot be used: %s", type(error).__name__)
-        return scope, AppliedRunbooks(troubles=(f"runbooks could not be used: unexpected {type(error).__name__}",))
+        return scope, AppliedRunbooks(
+            troubles=(f"runbooks could not be used: unexpected {type(error).__name__}",)
+        )
 
 
 def runbooks_said(applied: AppliedRunbooks) -> str:
     """One line for the progress log."""
     names = ", ".join(f"{one.name} ({one.why})" for one in applied.runbooks) or "none matches"
     broken = len(applied.troubles)
-    said = f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else ""
+    said = (
+        f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else ""
+    )
     return plain(names, LONGEST_SAID) + plain(said, LONGEST_SAID)

@@ -1,4 +1,5 @@
-"""Reports of Nsight Systems among the files that a connector brought become exports, which the analysis can read."""
+"""Reports of Nsight Systems among the files that a connector brought become exports, which the
+analysis can read."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ KEEP_FREE_BYTES = 1024**3
 
 
 def with_exports(collected: Collected, files: Path) -> Collected:
-    """The same with exports in the place of reports below `files`; what cannot be exported stays, and is a gap."""
+    """The same with exports in the place of reports below `files`; what cannot be exported stays,
+    and is a gap."""
     waiting = without_export(sorted(p for p in files.rglob("*") if p.is_file() and is_report(p)))
     if not waiting:
         return collected
@@ -36,22 +38,33 @@ def with_exports(collected: Collected, files: Path) -> Collected:
         except EvidenceError as error:
             item = items.get(name)
             missing.append(
-                Missing("traces", item.query if item else name, error.problem, item.source if item else None)
+                Missing(
+                    "traces",
+                    item.query if item else name,
+                    error.problem,
+                    item.source if item else None,
+                )
             )
             continue
         left -= target.stat().st_size
         if name in items:
             items[name] = _exported_item(items[name], target, files)
-    changed = tuple(items.get(item.file, item) if item.file is not None else item for item in collected.items)
+    changed = tuple(
+        items.get(item.file, item) if item.file is not None else item for item in collected.items
+    )
     return replace(collected, items=changed, missing=tuple(missing))
 
 
 def _in_place(report: Path, name: str, most_bytes: int, seconds: float) -> Path:
     """The export beside the report, which is removed."""
     if seconds <= 0:
-        raise EvidenceError(name, f"the {PART_SECONDS:g} s for exporting reports were spent on others")
+        raise EvidenceError(
+            name, f"the {PART_SECONDS:g} s for exporting reports were spent on others"
+        )
     with tempfile.TemporaryDirectory(prefix="faultline-export-") as scratch:
-        copy = exported(report, Path(scratch), name=Path(name).name, most_bytes=most_bytes, limit_s=seconds)
+        copy = exported(
+            report, Path(scratch), name=Path(name).name, most_bytes=most_bytes, limit_s=seconds
+        )
         target = report.with_suffix(".sqlite")
         shutil.move(copy, target)
     os.unlink(report)
@@ -60,4 +73,9 @@ def _in_place(report: Path, name: str, most_bytes: int, seconds: float) -> Path:
 
 def _exported_item(item: Item, target: Path, files: Path) -> Item:
     details = {**item.details, "exported": "by nsys, from the report that the link leads to"}
-    return replace(item, file=target.relative_to(files).as_posix(), bytes=target.stat().st_size, details=details)
+    return replace(
+        item,
+        file=target.relative_to(files).as_posix(),
+        bytes=target.stat().st_size,
+        details=details,
+    )

@@ -1,7 +1,9 @@
-"""Traces of a large case are read by all workers at once, each into a record beside it; the analysis takes the records.
+"""Traces of a large case are read by all workers at once, each into a record beside it; the
+analysis takes the records.
 
-The step that analyses a case begins with this and waits: it puts every trace without a valid record on the queue of
-traces, and goes on when all have ended. A worker reads one trace in a process of its own, within its time and memory.
+The step that analyses a case begins with this and waits: it puts every trace without a valid record
+on the queue of traces, and goes on when all have ended. A worker reads one trace in a process of
+its own, within its time and memory.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from pathlib import Path
 from msgspec import Raw
 
 from analysis.errors import BudgetExceeded
-from analysis.traces.job.trace_versions import SUMMARIES, TRACES, StoredRecord, record_bytes, record_name, record_of
+from analysis.traces.job.trace_versions import (
+    SUMMARIES,
+    TRACES,
+    StoredRecord,
+    record_bytes,
+    record_name,
+    record_of,
+)
 from analysis.traces.readable import readable
 from analysis.traces.reading.file_kinds import FileKind
 from analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
@@ -35,15 +44,16 @@ Say = Callable[[str, str], Awaitable[None]]
 """Adds one line of progress: its key, and what it says."""
 
 FAN_OUT_BYTES = 1_000_000_000
-"""Unpacked bytes of traces from which several workers read them. Fewer are read by one process in some 6 s (own: 0.55 s
-of CPU per 100 MB), of which sharing them out would save little: it costs 1 to 2 s."""
+"""Unpacked bytes of traces from which several workers read them. Fewer are read by one process in
+some 6 s (own: 0.55 s of CPU per 100 MB), of which sharing them out would save little: it costs 1 to
+2 s."""
 WORTH_A_TURN_BYTES = 1_000_000
 """Smaller files are read by the analysis itself in the time that the queue would need."""
 BYTES_PER_PACKED_BYTE = 15
 """As `trace_report.workers`: traces pack to about a fifteenth."""
 ATTEMPTS = 3
-"""A trace whose reading left no valid record is put on the queue so often: its worker's disk may have been full, or the
-worker of another version, as in a rolling upgrade."""
+"""A trace whose reading left no valid record is put on the queue so often: its worker's disk may
+have been full, or the worker of another version, as in a rolling upgrade."""
 LONGEST_READING_S = 3600.0
 """An answer that names the ranks that were not read is better than one that comes later."""
 POLL_S = 0.5
@@ -67,7 +77,8 @@ class RankTask:
 
 
 class TraceReading:
-    """Reads the traces of large cases: as the investigation that waits, and as the worker that reads."""
+    """Reads the traces of large cases: as the investigation that waits, and as the worker that
+    reads."""
 
     def __init__(self, cases: CaseStore, settings: WorkerSettings) -> None:
         self.processes = settings.trace_processes or len(os.sched_getaffinity(0))
@@ -87,11 +98,15 @@ class TraceReading:
     async def read_all(self, case_id: str, say: Say, resting: set[str] | None = None) -> list[str]:
         """Have every trace of a large case read; gives the files that the analysis can do without.
 
-        While it waits, its run is among the `resting`: nothing is lost when a worker that stops leaves it at once.
+        While it waits, its run is among the `resting`: nothing is lost when a worker that stops
+        leaves it at once.
         """
         listed = await asyncio.to_thread(self._cases.listed, case_id, TRACES)
         traces = {name: stored for name, stored in listed.items() if _worth_a_turn(name, stored)}
-        if len(traces) < 2 or sum(_unpacked(name, stored) for name, stored in traces.items()) < FAN_OUT_BYTES:
+        if (
+            len(traces) < 2
+            or sum(_unpacked(name, stored) for name, stored in traces.items()) < FAN_OUT_BYTES
+        ):
             return []
         run = trace_queue.this_run(case_id)
         ends = time.monotonic() + LONGEST_READING_S
@@ -105,7 +120,9 @@ class TraceReading:
                 await self._wait(run, attempt, _Progress(traces, len(unread), say), ends)
             ready = await self._ready(case_id, traces, run)
             if time.monotonic() > ends:
-                ready |= await self._given_up(case_id, {n: s for n, s in traces.items() if n not in ready}, run)
+                ready |= await self._given_up(
+                    case_id, {n: s for n, s in traces.items() if n not in ready}, run
+                )
         return [f"{TRACES}/{name}" for name, record in ready.items() if record.is_trace]
 
     async def _wait(self, run: str, attempt: int, progress: _Progress, ends: float) -> None:
@@ -118,8 +135,11 @@ class TraceReading:
             await asyncio.sleep(POLL_S)
         await progress.tell(0)
 
-    async def _ready(self, case_id: str, traces: Mapping[str, Stored], run: str) -> dict[str, StoredRecord]:
-        """The valid records. A failure that was none of the file's stands for the run that it happened in."""
+    async def _ready(
+        self, case_id: str, traces: Mapping[str, Stored], run: str
+    ) -> dict[str, StoredRecord]:
+        """The valid records. A failure that was none of the file's stands for the run that it
+        happened in."""
         there = await asyncio.to_thread(self._cases.names, case_id, SUMMARIES)
         kept, readers = set(there), asyncio.Semaphore(STORE_READERS)
 
@@ -135,7 +155,9 @@ class TraceReading:
         found = zip(names, await asyncio.gather(*map(one, names)), strict=True)
         return {name: record for name, record in found if record is not None}
 
-    async def _given_up(self, case_id: str, traces: Mapping[str, Stored], run: str) -> dict[str, StoredRecord]:
+    async def _given_up(
+        self, case_id: str, traces: Mapping[str, Stored], run: str
+    ) -> dict[str, StoredRecord]:
         """The analysis has no time to read them either."""
         late = f"was not read within {LONGEST_READING_S / 60:g} minutes"
         records = {n: _unread(n, s, run, "profiler_trace", late) for n, s in traces.items()}
@@ -169,7 +191,9 @@ class TraceReading:
         try:
             return await self._pool.run(read_into_record, RankTask(path, trace, stored, run))
         except BudgetExceeded as error:
-            why = KILLED if error.what == "memory" else f"was not read within {self._deadline_s:g} s"
+            why = (
+                KILLED if error.what == "memory" else f"was not read within {self._deadline_s:g} s"
+            )
             log.warning("%s of %s: %s", readable(trace, MAX_NAME), case_id, why)
             return record_bytes(_unread(trace, stored, run, looked.kind, why))
 
@@ -190,7 +214,9 @@ class _Progress:
         done = self._count - min(left, self._unread)
         if self._told < 0:
             size = f"{self._bytes / 1e9:.1f} GB"
-            await self._say("traces: begun", f"{counted(self._count, 'trace')} of {size}, read by every worker")
+            await self._say(
+                "traces: begun", f"{counted(self._count, 'trace')} of {size}, read by every worker"
+            )
         tenth = done * LINES // self._count
         if tenth > max(self._told, 0):
             await self._say(f"traces: {tenth}", f"{done} of {self._count} ranks read")
@@ -210,7 +236,8 @@ def _among(runs: set[str] | None, run: str) -> Iterator[None]:
 
 
 def read_into_record(task: RankTask) -> bytes:
-    """In a process of the pool: the trace's record. What reads and compares is imported there alone."""
+    """In a process of the pool: the trace's record. What reads and compares is imported there
+    alone."""
     from analysis.traces.across_ranks.rank_summary import to_json
     from analysis.traces.job.rank_reading import read_ranks
 
@@ -238,7 +265,9 @@ def _no_trace(trace: str, stored: Stored, run: str, kind: FileKind) -> StoredRec
 
 
 def _unread(trace: str, stored: Stored, run: str, kind: FileKind, problem: str) -> StoredRecord:
-    return StoredRecord(trace, stored.version, kind, stored.size, run, problem=problem, passing=True)
+    return StoredRecord(
+        trace, stored.version, kind, stored.size, run, problem=problem, passing=True
+    )
 
 
 def _looked(path: Path) -> JobFile | None:

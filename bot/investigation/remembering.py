@@ -1,6 +1,8 @@
-"""Memory at work: what is recalled when a case is put together, and what is kept when its answer stands.
+"""Memory at work: what is recalled when a case is put together, and what is kept when its answer
+stands.
 
-What is recalled is written into the case, earlier.json, and only the analysis says whether it holds again.
+What is recalled is written into the case, earlier.json, and only the analysis says whether it holds
+again.
 """
 
 from __future__ import annotations
@@ -10,7 +12,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
 
-from analysis.case.earlier import EARLIER_FILE, Earlier, EarlierCause, EarlierInvestigation, Judged, Recalled, Seen, Why
+from analysis.case.earlier import (
+    EARLIER_FILE,
+    Earlier,
+    EarlierCause,
+    EarlierInvestigation,
+    Judged,
+    Recalled,
+    Seen,
+    Why,
+)
 from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.store.case_store import CaseStore
@@ -23,15 +34,20 @@ from bot.store.store import Investigation
 log = logging.getLogger("faultline.memory")
 
 SHORT_DAYS = 30
-"""How often an alert was seen is told of so many days, or, when it was seen in none of them, of the whole memory."""
+"""How often an alert was seen is told of so many days, or, when it was seen in none of them, of the
+whole memory."""
 SAME_ALERT, SAME_SERVICE, LIKE_WORDS = 3, 6, 6
-"""How many are recalled. The latter two are told only where their cause shows again, so more of them are tested."""
+"""How many are recalled. The latter two are told only where their cause shows again, so more of
+them are tested."""
 MAX_SERVICES = 30
 MAX_CHARACTERS = 500
 
 
-def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False) -> Earlier:
-    """What memory knows of an alert: answered before it was accepted, and not more than so many days before.
+def recall(
+    engine: Engine, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False
+) -> Earlier:
+    """What memory knows of an alert: answered before it was accepted, and not more than so many
+    days before.
 
     `apart`: only of the same team, and of no team.
     """
@@ -45,8 +61,12 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
     own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
-    beside = memory.of_services(services, since=since, before=before, limit=SAME_SERVICE + SAME_ALERT)
-    like = memory.of_like_words(alert.title, since=since, before=before, limit=LIKE_WORDS + SAME_ALERT)
+    beside = memory.of_services(
+        services, since=since, before=before, limit=SAME_SERVICE + SAME_ALERT
+    )
+    like = memory.of_like_words(
+        alert.title, since=since, before=before, limit=LIKE_WORDS + SAME_ALERT
+    )
     found: dict[str, tuple[Why, EarlierInvestigation]] = {}
     groups: tuple[tuple[Why, list[EarlierInvestigation], int], ...] = (
         ("same_alert", same, SAME_ALERT),
@@ -61,11 +81,18 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
     return Earlier(
         asked_at=before,
         seen=tuple(
-            Seen(days=d, times=_times_seen(memory, alert, first, before - timedelta(days=d), before))
+            Seen(
+                days=d, times=_times_seen(memory, alert, first, before - timedelta(days=d), before)
+            )
             for d in [*shorter, max(1, round(days))]
         ),
         recalled=tuple(
-            Recalled(why=why, investigation=e.model_copy(update={"case": None, "judged": _judged(judged.get(e.id))}))
+            Recalled(
+                why=why,
+                investigation=e.model_copy(
+                    update={"case": None, "judged": _judged(judged.get(e.id))}
+                ),
+            )
             for why, e in found.values()
         ),
         record=labels.record(but=investigation.id),
@@ -73,7 +100,11 @@ def recall(engine: Engine, investigation: Investigation, alert: Alert, *, days: 
 
 
 def _times_seen(
-    memory: Memory, alert: Alert, first: EarlierInvestigation | None, since: datetime, before: datetime
+    memory: Memory,
+    alert: Alert,
+    first: EarlierInvestigation | None,
+    since: datetime,
+    before: datetime,
 ) -> int:
     """How often the alert was answered then, but for this very incident."""
     own = first is not None and since <= first.at < before
@@ -81,28 +112,43 @@ def _times_seen(
 
 
 def recall_into_case(
-    engine: Engine, cases: CaseStore, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False
+    engine: Engine,
+    cases: CaseStore,
+    investigation: Investigation,
+    alert: Alert,
+    *,
+    days: float,
+    apart: bool = False,
 ) -> str:
     """Write what is recalled into the case; says what it was, in a few words."""
     try:
         earlier = recall(engine, investigation, alert, days=days, apart=apart)
         if earlier.recalled or earlier.record:
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
-    except Exception as error:  # noqa: BLE001  the edge of memory: an incident is answered without it, too
+    # The edge of memory: an incident is answered without it, too.
+    except Exception as error:  # noqa: BLE001
         log.warning("memory of %s: %s", investigation.id, type(error).__name__)
         return f"earlier investigations could not be looked up: {type(error).__name__}"
     count = len(earlier.recalled)
     return f"{count} earlier investigation{'' if count == 1 else 's'} recalled"
 
 
-def keep_in_memory(engine: Engine, cases: CaseStore, investigation: Investigation, headline: str) -> None:
-    """Remember the answer that stands in the case; a further one is another look at an incident that is remembered."""
+def keep_in_memory(
+    engine: Engine, cases: CaseStore, investigation: Investigation, headline: str
+) -> None:
+    """Remember the answer that stands in the case; a further one is another look at an incident
+    that is remembered."""
     try:
         if Furthers(engine).parent(investigation.id) is not None:
             return
-        findings, scope = (cases.get(investigation.id, name) for name in ("findings.json", "scope.json"))
+        findings, scope = (
+            cases.get(investigation.id, name) for name in ("findings.json", "scope.json")
+        )
         if findings is not None and scope is not None:
-            diagnosis, known = Diagnosis.model_validate_json(findings), Scope.model_validate_json(scope)
+            diagnosis, known = (
+                Diagnosis.model_validate_json(findings),
+                Scope.model_validate_json(scope),
+            )
             case = f"{cases.location}/{investigation.id}"
             kept = to_remember(investigation, known, diagnosis, headline, case)
             Memory(engine).remember(kept, investigation.alert)
@@ -143,4 +189,6 @@ def _kept(text: str) -> str:
 
 def _kept_cause(cause: EarlierCause) -> EarlierCause:
     texts = {"subject": _kept(cause.subject), "summary": _kept(cause.summary)}
-    return cause.model_copy(update={**texts, "change": _kept(cause.change) if cause.change else None})
+    return cause.model_copy(
+        update={**texts, "change": _kept(cause.change) if cause.change else None}
+    )

@@ -17,19 +17,32 @@ MAX_SERVICES = 40
 
 
 def scope_for(
-    alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None, look: Look = NOTHING_MORE
+    alert: Alert,
+    settings: Settings,
+    *,
+    now: datetime,
+    recorded: Scope | None = None,
+    look: Look = NOTHING_MORE,
 ) -> Scope:
     """The scope of one alert with what runbooks add; a recorded case brings its own windows."""
     name = catalogue_name(alert.service, settings)
     entry = settings.services.get(name) if name else None
     more = (catalogue_name(service, settings) for service in look.services)
-    services = tuple(dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ()), *more))))
+    services = tuple(
+        dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ()), *more)))
+    )
     added = {"queries": look.queries, "log_words": look.log_words}
     training = identify_job(alert, settings, entry.training_job if entry else None)
     job = training.name if training else None
     if recorded is not None:
-        known = {"services": recorded.services or services, "job": recorded.job or job, "connectors": ()}
-        return recorded.model_copy(update={**known, **added, "training": recorded.training or training})
+        known = {
+            "services": recorded.services or services,
+            "job": recorded.job or job,
+            "connectors": (),
+        }
+        return recorded.model_copy(
+            update={**known, **added, "training": recorded.training or training}
+        )
     own = settings.investigation
     start = alert.started_at - timedelta(minutes=max(own.incident_minutes, look.before_alert or 0))
     length = timedelta(minutes=max(own.baseline_minutes, look.baseline or 0))
@@ -55,19 +68,35 @@ def with_related(scope: Scope, related: Iterable[Alert], settings: Settings) -> 
     """The scope with the services of alerts that joined, and with what those call."""
     named = (catalogue_name(alert.service, settings) for alert in related)
     joined = dict.fromkeys(name for name in named if name)
-    called = (callee for name in joined if name in settings.services for callee in settings.services[name].depends_on)
+    called = (
+        callee
+        for name in joined
+        if name in settings.services
+        for callee in settings.services[name].depends_on
+    )
     services = dict.fromkeys((*scope.services, *joined, *called))
-    return scope.model_copy(update={"services": tuple(services)[: max(MAX_SERVICES, len(scope.services))]})
+    return scope.model_copy(
+        update={"services": tuple(services)[: max(MAX_SERVICES, len(scope.services))]}
+    )
 
 
 def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window, ...]:
     """The same hours on each of the `days` before, the latest first."""
-    return tuple(Window(start=start - timedelta(days=n), end=end - timedelta(days=n)) for n in range(1, days + 1))
+    return tuple(
+        Window(start=start - timedelta(days=n), end=end - timedelta(days=n))
+        for n in range(1, days + 1)
+    )
 
 
 def with_objective(alert: Alert, settings: Settings) -> Alert:
     """The alert with its service's objective as a label, unless it brings its own."""
     entry = settings.services.get(catalogue_name(alert.service, settings) or "")
-    if entry is None or entry.slo_objective is None or any(label in alert.labels for label in OBJECTIVE_LABELS):
+    if (
+        entry is None
+        or entry.slo_objective is None
+        or any(label in alert.labels for label in OBJECTIVE_LABELS)
+    ):
         return alert
-    return alert.model_copy(update={"labels": {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}})
+    return alert.model_copy(
+        update={"labels": {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}}
+    )

@@ -1,4 +1,5 @@
-"""The steps of an investigation. Each can be run again after a crash: it writes the same things in the same places.
+"""The steps of an investigation. Each can be run again after a crash: it writes the same things in
+the same places.
 
 A step gives back a small JSON value; everything large lies in the case store.
 """
@@ -47,9 +48,9 @@ TAKEN_UP = "worker"
 HANDED_OVER = "handover"
 ENDED = ("done", "failed")
 RECOVERIES = 25
-"""How often an investigation is taken up again after its worker ended, before it counts as what ends the workers.
-Counted here: the engine forgets its own count when work is put back on the queue. Workers that stopped in order do not
-count."""
+"""How often an investigation is taken up again after its worker ended, before it counts as what
+ends the workers. Counted here: the engine forgets its own count when work is put back on the queue.
+Workers that stopped in order do not count."""
 
 
 class Opened(TypedDict):
@@ -101,7 +102,8 @@ class Steps:
         self._worker = uuid.uuid4().hex[:8]
         self._taken_up: set[str] = set()
         self.resting: set[str] = set()
-        """Workflows that wait for a place to come back: nothing is lost when they are left at once."""
+        """Workflows that wait for a place to come back: nothing is lost when they are left at
+        once."""
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
@@ -113,7 +115,9 @@ class Steps:
         look = partial(guided_scope, alert, self.desk.settings, now=now, recorded=recorded)
         scope, runbooks = await asyncio.to_thread(look)
         if recorded is None and investigation.related:
-            scope = with_related(scope, [one.alert for one in investigation.related], self.desk.settings)
+            scope = with_related(
+                scope, [one.alert for one in investigation.related], self.desk.settings
+            )
         furthers = Furthers(self.desk.store.engine)
         scope = further_scope(scope, await asyncio.to_thread(furthers.scope, investigation_id))
         names = [connector.name for connector in self.desk.connectors]
@@ -127,7 +131,8 @@ class Steps:
             "scope": scope.model_dump(mode="json"),
             "connectors": names,
             "kinds": {connector.name: list(connector.kinds) for connector in self.desk.connectors},
-            "may_capture": self.desk.recorded is None and may_capture(alert, scope, self.desk.settings),
+            "may_capture": self.desk.recorded is None
+            and may_capture(alert, scope, self.desk.settings),
             "asks_model": self.desk.settings.model.name is not None,
             "places": [p.name for p in self.desk.places if p.wanted(investigation)],
         }
@@ -148,7 +153,9 @@ class Steps:
         alert, scope = _opened(opened)
         if source is None:
             kinds = opened.get("kinds", {}).get(connector, [])
-            part = await asyncio.to_thread(store_nothing, connector, kinds, self.desk.cases, investigation_id)
+            part = await asyncio.to_thread(
+                store_nothing, connector, kinds, self.desk.cases, investigation_id
+            )
         else:
             part = await collect_part(source, alert, scope, self.desk.cases, investigation_id)
         await self._say(investigation_id, f"collect {connector}", part.summary)
@@ -158,13 +165,22 @@ class Steps:
         """Ask the training job for a trace, unless the connectors found one of the incident."""
         await self._take_up(investigation_id)
         desk, (_, scope) = self.desk, _opened(opened)
-        parts = [await asyncio.to_thread(read_part, desk.cases, investigation_id, c) for c in opened["connectors"]]
+        parts = [
+            await asyncio.to_thread(read_part, desk.cases, investigation_id, c)
+            for c in opened["connectors"]
+        ]
         job = None if has_traces(parts) else scope.training
         if job is not None:
-            await self._say(investigation_id, "capture: asking", f"no trace of the incident: asking {job.name} for one")
+            await self._say(
+                investigation_id,
+                "capture: asking",
+                f"no trace of the incident: asking {job.name} for one",
+            )
         log = CaptureLog(desk.store.engine)
         part = await capture_part(job, desk.settings, log, desk.cases, investigation_id)
-        await self._say(investigation_id, "capture", part.summary if job else "not needed: there are traces")
+        await self._say(
+            investigation_id, "capture", part.summary if job else "not needed: there are traces"
+        )
         return part.summary
 
     async def assemble(self, investigation_id: str, opened: Opened) -> str:
@@ -186,21 +202,34 @@ class Steps:
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
-        """Findings, causes, verdict. Traces of a large case are read before, by all workers at once."""
+        """Findings, causes, verdict. Traces of a large case are read before, by all workers at
+        once."""
         await self._take_up(investigation_id)
         began = time.monotonic()
         reading, say = self.desk.traces, partial(self._say, investigation_id)
-        read = await reading.read_all(investigation_id, say, self.resting) if reading is not None else []
+        read = (
+            await reading.read_all(investigation_id, say, self.resting)
+            if reading is not None
+            else []
+        )
         async with self._checkout(investigation_id, without=read) as folder:
             diagnosis = await self.desk.pool.run(analyze_case, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
         seconds = round(time.monotonic() - began, 3)
-        said = f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, {seconds:.1f} s"
+        said = (
+            f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "
+            f"{seconds:.1f} s"
+        )
         await self._say(investigation_id, "analyze", said)
-        return {"verdict": diagnosis.verdict.value, "confidence": diagnosis.confidence, "seconds": seconds}
+        return {
+            "verdict": diagnosis.verdict.value,
+            "confidence": diagnosis.confidence,
+            "seconds": seconds,
+        }
 
     async def write(self, investigation_id: str, opened: Opened) -> str:
-        """Word the report and draw the decisive chart. Where a model is asked afterwards, the built-in writer words."""
+        """Word the report and draw the decisive chart. Where a model is asked afterwards, the
+        built-in writer words."""
         await self._take_up(investigation_id)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
@@ -217,26 +246,45 @@ class Steps:
         return report.headline
 
     async def preview(self, investigation_id: str, place: str) -> str:
-        """The answer by code, while the model investigates. A place that does not answer gets the final one."""
+        """The answer by code, while the model investigates. A place that does not answer gets the
+        final one."""
         try:
-            outcome = Outcome(await self._investigation(investigation_id), await self._answer(investigation_id))
+            outcome = Outcome(
+                await self._investigation(investigation_id), await self._answer(investigation_id)
+            )
             await self._place(place).preview(outcome)
         except ConnectorError as error:
             await self._say(investigation_id, f"preview {place}", str(error))
             return str(error)
         return "shown"
 
-    async def ask_model(self, investigation_id: str, analyzed: Analyzed, headline: str) -> ModelAsked:
-        """The model investigates and words the report. What it asked for is in the case, and was analysed, then."""
+    async def ask_model(
+        self, investigation_id: str, analyzed: Analyzed, headline: str
+    ) -> ModelAsked:
+        """The model investigates and words the report. What it asked for is in the case, and was
+        analysed, then."""
         await self._take_up(investigation_id)
         # Loading the client takes most of a second, and only those who named a model need it.
         from bot.investigation.asking_model import ask_model
 
         try:
-            diagnosis, report = await ask_model(self.desk, investigation_id, partial(self._say, investigation_id))
-        except (FaultlineError, BaseError, OSError, ValueError) as error:  # the answer by code stands
-            said = str(error) if isinstance(error, FaultlineError) else f"unexpected {type(error).__name__}"
-            await self._say(investigation_id, "model: failed", f"the model could not be asked: {said}")
+            diagnosis, report = await ask_model(
+                self.desk, investigation_id, partial(self._say, investigation_id)
+            )
+        except (
+            FaultlineError,
+            BaseError,
+            OSError,
+            ValueError,
+        ) as error:  # the answer by code stands
+            said = (
+                str(error)
+                if isinstance(error, FaultlineError)
+                else f"unexpected {type(error).__name__}"
+            )
+            await self._say(
+                investigation_id, "model: failed", f"the model could not be asked: {said}"
+            )
             return {"analyzed": analyzed, "headline": headline}
         seen: Analyzed = {
             "verdict": diagnosis.verdict.value,
@@ -258,11 +306,16 @@ class Steps:
         )
         self._taken_up.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
-        await asyncio.to_thread(keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline)
+        await asyncio.to_thread(
+            keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline
+        )
         try:
             await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
             await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
-        except (BaseError, OSError) as error:  # the answer was given; parts that stay only take room
+        except (
+            BaseError,
+            OSError,
+        ) as error:  # the answer was given; parts that stay only take room
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
 
@@ -274,7 +327,12 @@ class Steps:
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
         await asyncio.to_thread(
-            self.desk.store.finish, investigation_id, "failed", verdict=None, confidence=None, headline=headline
+            self.desk.store.finish,
+            investigation_id,
+            "failed",
+            verdict=None,
+            confidence=None,
+            headline=headline,
         )
         await self._say(investigation_id, "failed", headline)
         self._taken_up.discard(investigation_id)
@@ -303,7 +361,9 @@ class Steps:
         chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case = await asyncio.to_thread(read_case, folder)
-            return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart)
+            return Answer(
+                read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart
+            )
 
     async def _enriched(self, alert: Alert) -> Alert:
         for connector in self.desk.connectors:
@@ -322,12 +382,19 @@ class Steps:
         return found
 
     async def _take_up(self, investigation_id: str) -> None:
-        """Count the workers that had it. Raises FaultlineError when too many of them ended in the midst of it."""
+        """Count the workers that had it. Raises FaultlineError when too many of them ended in the
+        midst of it."""
         if investigation_id in self._taken_up:
             return
         known = await self._investigation(investigation_id)
-        if known.started_at is not None and known.status not in ENDED:  # neither its first run nor one more
-            await self._say(investigation_id, f"{TAKEN_UP}:{self._worker}", "taken up again after its worker ended")
+        if (
+            known.started_at is not None and known.status not in ENDED
+        ):  # neither its first run nor one more
+            await self._say(
+                investigation_id,
+                f"{TAKEN_UP}:{self._worker}",
+                "taken up again after its worker ended",
+            )
             lines = await asyncio.to_thread(self.desk.store.progress, investigation_id)
             stages = [line.stage for line in lines]
             if stages.count(TAKEN_UP) - stages.count(HANDED_OVER) > RECOVERIES:
@@ -335,14 +402,20 @@ class Steps:
         self._taken_up.add(investigation_id)
 
     def hand_over(self) -> None:
-        """This worker is about to end in order: say so of what it leaves, which then does not count against it."""
+        """This worker is about to end in order: say so of what it leaves, which then does not count
+        against it."""
         for investigation_id in sorted(self._taken_up):
             said = "its worker stops; another goes on with it"
-            self.desk.store.add_progress(investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}")
+            self.desk.store.add_progress(
+                investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}"
+            )
 
     @asynccontextmanager
-    async def _checkout(self, investigation_id: str, without: Sequence[str] = ()) -> AsyncIterator[Path]:
-        """The case as a local folder; copied from S3 in a thread, so that no other investigation waits for that."""
+    async def _checkout(
+        self, investigation_id: str, without: Sequence[str] = ()
+    ) -> AsyncIterator[Path]:
+        """The case as a local folder; copied from S3 in a thread, so that no other investigation
+        waits for that."""
         checkout = self.desk.cases.checkout(investigation_id, without)
         folder = await asyncio.to_thread(checkout.__enter__)
         try:
@@ -360,7 +433,9 @@ class Steps:
         await asyncio.to_thread(self.desk.cases.put, investigation_id, name, data)
 
     async def _say(self, investigation_id: str, stage: str, text: str) -> None:
-        await asyncio.to_thread(self.desk.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage)
+        await asyncio.to_thread(
+            self.desk.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage
+        )
 
 
 def _opened(opened: Opened) -> tuple[Alert, Scope]:

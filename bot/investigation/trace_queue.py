@@ -1,6 +1,8 @@
-"""The durable queue on which the traces of large cases are read: one workflow per trace, on any worker.
+"""The durable queue on which the traces of large cases are read: one workflow per trace, on any
+worker.
 
-An investigation waits on a queue of its own for what it put on this one, so that no number of them can block the other.
+An investigation waits on a queue of its own for what it put on this one, so that no number of them
+can block the other.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ T = TypeVar("T")
 TRACES_QUEUE = "traces"
 WORKFLOW_READ_TRACE = "read_trace"
 AHEAD = 1
-"""Traces that a worker takes from the queue beyond those that it has a process for: what lies in S3 is copied
-meanwhile, and no process waits for the next look at the queue."""
+"""Traces that a worker takes from the queue beyond those that it has a process for: what lies in S3
+is copied meanwhile, and no process waits for the next look at the queue."""
 WAITING = ["ENQUEUED", "PENDING", "DELAYED"]
 ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 STEP_TRIES = 5
@@ -30,12 +32,18 @@ Read = Callable[[str, str, str], Coroutine[Any, Any, str]]
 
 
 def register_trace_workflow(read: Read) -> None:
-    """Make the workflow known to DBOS; before it is launched. `read` is given case, trace and run."""
+    """Make the workflow known to DBOS; before it is launched. `read` is given case, trace and
+    run."""
 
     @DBOS.workflow(name=WORKFLOW_READ_TRACE)
     async def read_trace(case_id: str, trace: str, run: str) -> str:
         return await DBOS.run_step_async(
-            {"name": "read", "retries_allowed": True, "max_attempts": STEP_TRIES, "interval_seconds": 1.0},
+            {
+                "name": "read",
+                "retries_allowed": True,
+                "max_attempts": STEP_TRIES,
+                "interval_seconds": 1.0,
+            },
             watched(WORKFLOW_READ_TRACE, read),
             case_id,
             trace,
@@ -54,7 +62,8 @@ def this_run(case_id: str) -> str:
 
 
 async def wanted(run: str) -> bool:
-    """Whether the investigation still waits for its traces: one that was cancelled, or has ended, does not."""
+    """Whether the investigation still waits for its traces: one that was cancelled, or has ended,
+    does not."""
     status = await _outside(lambda: DBOS.get_workflow_status(run))
     return status is None or status.status not in ENDED
 
@@ -85,7 +94,10 @@ async def left(run: str, attempt: int) -> list[str]:
     """Ids of the workflows that have not ended."""
     found = await _outside(
         lambda: DBOS.list_workflows(
-            workflow_id_prefix=_prefix(run, attempt), status=WAITING, load_input=False, load_output=False
+            workflow_id_prefix=_prefix(run, attempt),
+            status=WAITING,
+            load_input=False,
+            load_output=False,
         )
     )
     return [status.workflow_id for status in found]
@@ -101,5 +113,6 @@ def _prefix(run: str, attempt: int) -> str:
 
 
 async def _outside(call: Callable[[], T]) -> T:
-    """In a thread that does not know of the step that runs, in which DBOS would not start a workflow."""
+    """In a thread that does not know of the step that runs, in which DBOS would not start a
+    workflow."""
     return await asyncio.get_running_loop().run_in_executor(None, call)

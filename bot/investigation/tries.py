@@ -1,4 +1,5 @@
-"""How often a step is tried again, and how a reply rests between two tries: by the monotonic clock alone."""
+"""How often a step is tried again, and how a reply rests between two tries: by the monotonic clock
+alone."""
 
 from __future__ import annotations
 
@@ -15,18 +16,20 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from analysis.errors import FaultlineError
 
 STORE_AWAY = (OperationalError, InterfaceError, InternalError, IntegrityError, PoolTimeout)
-"""The store is locked, full or away, or another worker wrote the same row first: the step is tried again."""
+"""The store is locked, full or away, or another worker wrote the same row first: the step is tried
+again."""
 STORE_TRIES = 70
 """After 1 s, then each time a tenth later: for about two hours in all."""
 CASES_PATIENCE_S = 900.0
-"""A case store that is full or does not answer is tried for so long. Then the alert gets an explanation, which needs
-the store alone."""
+"""A case store that is full or does not answer is tried for so long. Then the alert gets an
+explanation, which needs the store alone."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def cases_away(error: BaseException) -> bool:
-    """Whether the case store, or the disk for copies of cases, is full or away. obstore's GenericError is whatever is
-    none of its more precise kinds (not found, not permitted): a full disk, a server that does not answer."""
+    """Whether the case store, or the disk for copies of cases, is full or away. obstore's
+    GenericError is whatever is none of its more precise kinds (not found, not permitted): a full
+    disk, a server that does not answer."""
     return isinstance(error, GenericError) or (isinstance(error, OSError) and error.errno in FULL)
 
 
@@ -52,8 +55,9 @@ def reason(error: Exception) -> str:
 
 
 async def rest(seconds: float) -> None:
-    """Wait, once also over crashes. DBOS's own sleep notes the time of day to wake at, so that a clock that is set back
-    would make it last as much longer; a record of it, from another release, counts as waited."""
+    """Wait, once also over crashes. DBOS's own sleep notes the time of day to wake at, so that a
+    clock that is set back would make it last as much longer; a record of it, from another release,
+    counts as waited."""
     await DBOS.run_step_async({"name": "DBOS.sleep"}, _waited, seconds)
 
 

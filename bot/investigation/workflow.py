@@ -1,4 +1,5 @@
-"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the way of an alert.
+"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the
+way of an alert.
 
 An investigation never waits for a place: what it shows there on the way is posted beside it.
 """
@@ -35,7 +36,8 @@ def register_workflows(steps: Steps) -> None:
         for _ in range(REPLY_TRIES):
             try:
                 posted = await _step(f"reply {place}", steps.reply, investigation_id, place)
-            except Exception as error:  # noqa: BLE001  the edge of a reply: a case store may be away, as a place may
+            # The edge of a reply: a case store may be away, as a place may.
+            except Exception as error:  # noqa: BLE001
                 posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
                 return str(posted["why"])
@@ -49,17 +51,21 @@ def register_workflows(steps: Steps) -> None:
     async def investigate(investigation_id: str) -> str:
         try:
             places = await _answer(steps, investigation_id)
-        except Exception as error:  # noqa: BLE001  the edge of an investigation: it ends with an explanation
+        # The edge of an investigation: it ends with an explanation.
+        except Exception as error:  # noqa: BLE001
             DBOS.logger.exception("investigation %s failed", investigation_id)
             places = await _step("fail", steps.fail, investigation_id, reason(error))
         for place in places:
             with SetWorkflowID(f"{DBOS.workflow_id}:{place}"):  # its own for each run
-                await DBOS.enqueue_workflow_async(reply_queue(place), reply, investigation_id, place)
+                await DBOS.enqueue_workflow_async(
+                    reply_queue(place), reply, investigation_id, place
+                )
         return "answered" if places else "stored"
 
 
 async def _answer(steps: Steps, investigation_id: str) -> list[str]:
-    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the places to answer in.
+    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the
+    places to answer in.
 
     With a model the answer by code is shown while the model investigates.
     """
@@ -67,7 +73,10 @@ async def _answer(steps: Steps, investigation_id: str) -> list[str]:
     places = opened["places"]
     for place in places:
         _beside(f"announce {place}", steps.announce, investigation_id, place)
-    asked_now = [_reserved(f"collect {c}", steps.collect, investigation_id, c, opened) for c in opened["connectors"]]
+    asked_now = [
+        _reserved(f"collect {c}", steps.collect, investigation_id, c, opened)
+        for c in opened["connectors"]
+    ]
     await asyncio.gather(*asked_now)
     if opened.get("may_capture"):
         await _step("capture", steps.capture, investigation_id, opened)
@@ -87,7 +96,9 @@ async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *arg
     return await DBOS.run_step_async(_options(name), watched(name, function), *args)
 
 
-def _reserved(name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Coroutine[Any, Any, T]:
+def _reserved(
+    name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
+) -> Coroutine[Any, Any, T]:
     """A step whose number is drawn now, so that steps that run at once replay in the same order."""
     return DBOS.reserve_step().run_async(_options(name), watched(name, function), *args)
 
@@ -97,12 +108,17 @@ _UNDER_WAY: set[asyncio.Task[str]] = set()
 
 
 def _beside(name: str, function: Callable[..., Coroutine[Any, Any, str]], *args: Any) -> None:
-    """Begin a step whose end the workflow does not wait for. Lost with its worker, it is made up for by the reply."""
+    """Begin a step whose end the workflow does not wait for. Lost with its worker, it is made up
+    for by the reply."""
 
     def ended(task: asyncio.Task[str]) -> None:
         _UNDER_WAY.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.warning("%s: %s; the reply makes up for it", task.get_name(), type(task.exception()).__name__)
+            log.warning(
+                "%s: %s; the reply makes up for it",
+                task.get_name(),
+                type(task.exception()).__name__,
+            )
 
     task = asyncio.create_task(_reserved(name, function, *args), name=name)
     _UNDER_WAY.add(task)

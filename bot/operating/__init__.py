@@ -1,1 +1,2 @@
-"""Operating an installation: what is wrong with it, backup and restore, versions of its tables, deletion."""
+"""Operating an installation: what is wrong with it, backup and restore, versions of its tables,
+deletion."""

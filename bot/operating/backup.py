@@ -1,9 +1,10 @@
-"""`faultline backup`: one file with the embedded databases and the case folders, consistent while the bot runs.
+"""`faultline backup`: one file with the embedded databases and the case folders, consistent while
+the bot runs.
 
-The engine's database is copied first, then the store's, then the case folders: what a later copy knows more is done
-again after a restore, and nothing is lost. Each database is copied by SQLite's backup API
-(https://www.sqlite.org/backup.html), which gives a whole state of it however much is written meanwhile.
-PostgreSQL and S3 have better backups of their own: docs/operating.md.
+The engine's database is copied first, then the store's, then the case folders: what a later copy
+knows more is done again after a restore, and nothing is lost. Each database is copied by SQLite's
+backup API (https://www.sqlite.org/backup.html), which gives a whole state of it however much is
+written meanwhile. PostgreSQL and S3 have better backups of their own: docs/operating.md.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ PAGES_AT_ONCE = 2_000
 
 
 def back_up(settings: Settings, to: Path) -> str:
-    """Write the backup to a file, or into a folder under a name with the time; says what is in it, in words.
+    """Write the backup to a file, or into a folder under a name with the time; says what is in it,
+    in words.
 
     Raises FaultlineError; a file that was there is never touched.
     """
     if settings.store.database is not None:
-        raise SettingsError("store.database", "is PostgreSQL: use pg_dump or its snapshots (docs/operating.md)")
+        raise SettingsError(
+            "store.database", "is PostgreSQL: use pg_dump or its snapshots (docs/operating.md)"
+        )
     store = Path(make_url(store_url(settings)).database or "")
     if not store.exists():
         raise FaultlineError(f"there is nothing to back up: {store} does not exist")
@@ -58,7 +62,11 @@ def back_up(settings: Settings, to: Path) -> str:
         part.unlink(missing_ok=True)
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise FaultlineError(f"the backup could not be written to {target} ({said})") from error
-    held = f"{count} case files" if cases_here(settings) else f"no case folders: they lie in {settings.store.cases}"
+    held = (
+        f"{count} case files"
+        if cases_here(settings)
+        else f"no case folders: they lie in {settings.store.cases}"
+    )
     return f"{target}: {target.stat().st_size / 2**20:.1f} MiB, {held}"
 
 

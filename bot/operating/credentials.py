@@ -1,6 +1,8 @@
-"""Once, a while after the start: whether each connector's credential can read, and whether it could also write.
+"""Once, a while after the start: whether each connector's credential can read, and whether it could
+also write.
 
-What is wrong goes into the log and onto the health page; the bot works on, for evidence that is missing is a gap.
+What is wrong goes into the log and onto the health page; the bot works on, for evidence that is
+missing is a gap.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ log = logging.getLogger("faultline.credentials")
 class Credentials:
     """What the checks said; None until they have.
 
-    `look` asks every connector; it blocks, and raises BudgetExceeded soon after its argument is set.
+    `look` asks every connector; it blocks, and raises BudgetExceeded soon after its argument is
+    set.
     """
 
     def __init__(self, look: Callable[[threading.Event], Sequence[Check]]) -> None:
@@ -44,7 +47,9 @@ class Credentials:
 
     def look_later(self, after_s: float = START_S) -> None:
         """Look in a thread of its own."""
-        self._thread = threading.Thread(target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True)
+        self._thread = threading.Thread(
+            target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,9 +77,9 @@ class Credentials:
 
 
 def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Check]:
-    """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come in meanwhile, and
-    would stay in memory. Blocks. Raises BudgetExceeded when the process is killed or takes too long, and when the bot
-    stops."""
+    """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come
+    in meanwhile, and would stay in memory. Blocks. Raises BudgetExceeded when the process is killed
+    or takes too long, and when the bot stops."""
 
     async def ask() -> Sequence[Check]:
         pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
@@ -100,7 +105,9 @@ async def all_of(connectors: Sequence[Connector]) -> Sequence[Check]:
     return await asyncio.gather(*(bounded(c.name, c.check) for c in connectors))
 
 
-async def bounded(name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S) -> Check:
+async def bounded(
+    name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S
+) -> Check:
     """What a check says, within a limit in seconds; one that fails says why."""
     try:
         async with asyncio.timeout(within_s):

@@ -1,4 +1,5 @@
-"""`faultline database`: which version the tables have, up to the newest, and back for a release that is rolled back."""
+"""`faultline database`: which version the tables have, up to the newest, and back for a release
+that is rolled back."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from bot.store.versions import NOTHING, current_version, downgrade, known_versio
 
 def print_versions(settings: Settings) -> None:
     """Every version that is known, and the one that the tables have."""
-    with _opened(settings) as engine, engine.execution_options(reads_only=True).connect() as connection:
+    with (
+        _opened(settings) as engine,
+        engine.execution_options(reads_only=True).connect() as connection,
+    ):
         current = current_version(connection)
     known = known_versions()
     lines = [f"{'->' if v.number == current else '  '} {v.number}  {v.brought}" for v in known]
@@ -33,7 +37,8 @@ def print_versions(settings: Settings) -> None:
 
 
 def bring_up(settings: Settings) -> None:
-    """Bring the tables, and the engine's, to what this program needs; `faultline serve` does so by itself."""
+    """Bring the tables, and the engine's, to what this program needs; `faultline serve` does so by
+    itself."""
     settings.store.directory.mkdir(parents=True, exist_ok=True)
     with _opened(settings) as engine:
         upgrade(engine)
@@ -47,14 +52,17 @@ def take_back(settings: Settings, to: str, *, sure: bool) -> None:
         living = living_workers(settings, engine)
         if living:
             raise FaultlineError(
-                f"{living} of the bot's workers are alive: stop every `faultline serve` and `worker` first"
+                f"{living} of the bot's workers are alive: stop every `faultline serve` and "
+                f"`worker` first"
             )
         known = known_versions()
         numbers = [v.number for v in known]
         above = [v for v in known if to == NOTHING or (to in numbers and v.number > to)]
         if not sure and above:
             lost = "; ".join(f"{v.number}: {v.brought}" for v in above)
-            raise FaultlineError(f"this drops what these versions brought ({lost}). Back up first, then say --yes")
+            raise FaultlineError(
+                f"this drops what these versions brought ({lost}). Back up first, then say --yes"
+            )
         downgrade(engine, to)
     print_versions(settings)
 

@@ -1,4 +1,5 @@
-"""`faultline delete ID`: one investigation goes everywhere, and the audit says who asked for that."""
+"""`faultline delete ID`: one investigation goes everywhere, and the audit says who asked for
+that."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ DELETED = "deleted"
 
 
 def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
-    """Delete it, or without `sure` say what would be. Raises FaultlineError for one that runs, or that nobody knows."""
+    """Delete it, or without `sure` say what would be. Raises FaultlineError for one that runs, or
+    that nobody knows."""
     with looking(settings) as look:
         if look.rows is None:
             raise FaultlineError(f"the engine's tables cannot be read: {look.no_rows}")
@@ -40,13 +42,17 @@ def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
             raise FaultlineError(f"there is no investigation {name!r}")
         _refuse_running(look, name, work)
         if not sure:
-            sys.stdout.write(f"would delete {name}: {said}\n{_stays(posts)}Say --yes to delete it.\n")
+            sys.stdout.write(
+                f"would delete {name}: {said}\n{_stays(posts)}Say --yes to delete it.\n"
+            )
             return
         look.rows.delete([w.id for w in work])
         try:
             delete_case(folder, name)
         except (BaseError, OSError) as error:
-            raise FaultlineError(f"the case folder could not be deleted: {str(error).splitlines()[0][:200]}") from error
+            raise FaultlineError(
+                f"the case folder could not be deleted: {str(error).splitlines()[0][:200]}"
+            ) from error
         _delete_rows(look, name)
     sys.stdout.write(f"deleted {name}: {said}\n{_stays(posts)}")
 
@@ -57,27 +63,43 @@ def _delete_rows(look: Look, name: str) -> None:
             delete_rows(session, [name])
         who = _operator()
         visit = Visit(who, who, "admin", DELETED, name, "command line", 200)
-        Visits(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(visit, datetime.now(UTC))
+        Visits(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(
+            visit, datetime.now(UTC)
+        )
     except SQLAlchemyError as error:
-        raise FaultlineError(f"its rows could not be deleted ({first_line(error)}); say it again") from error
+        raise FaultlineError(
+            f"its rows could not be deleted ({first_line(error)}); say it again"
+        ) from error
 
 
 def _refuse_running(look: Look, name: str, work: list[Workflow]) -> None:
     living = look.executors()
     for workflow in work:
-        taken = workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor)
+        taken = (
+            workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor)
+        )
         if taken or (workflow.active and workflow.status != "PENDING" and living.count):
             raise FaultlineError(
-                f"{name} is being worked on ({workflow.id}); wait for its end, or stop the workers first"
+                f"{name} is being worked on ({workflow.id}); wait for its end, or stop the "
+                f"workers first"
             )
 
 
 def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
     """What there is of it, in words."""
-    lines = len(session.scalars(select(ProgressRow.id).where(ProgressRow.investigation_id == name)).all())
-    asked = len(session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all())
-    remembered = session.scalar(select(RememberedRow.id).where(RememberedRow.investigation_id == name)) is not None
-    further = session.scalars(select(FurtherRow.investigation_id).where(FurtherRow.parent_id == name)).all()
+    lines = len(
+        session.scalars(select(ProgressRow.id).where(ProgressRow.investigation_id == name)).all()
+    )
+    asked = len(
+        session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all()
+    )
+    remembered = (
+        session.scalar(select(RememberedRow.id).where(RememberedRow.investigation_id == name))
+        is not None
+    )
+    further = session.scalars(
+        select(FurtherRow.investigation_id).where(FurtherRow.parent_id == name)
+    ).all()
     said = [
         "its case folder",
         "its row" if known else "no row",
@@ -92,8 +114,14 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
 
 def _stays(posts: list[str]) -> str:
     """What is not ours to delete."""
-    at_vendors = f"stays at vendors: {'; '.join(posts)}. " if posts else "nothing of it is known at vendors. "
-    return at_vendors + "Later cases that quote it keep that quotation; backups keep what they hold.\n"
+    at_vendors = (
+        f"stays at vendors: {'; '.join(posts)}. "
+        if posts
+        else "nothing of it is known at vendors. "
+    )
+    return (
+        at_vendors + "Later cases that quote it keep that quotation; backups keep what they hold.\n"
+    )
 
 
 def _operator() -> str:

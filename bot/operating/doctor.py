@@ -1,4 +1,5 @@
-"""`faultline doctor`: what is wrong with an installation, or the story of one investigation. It only looks.
+"""`faultline doctor`: what is wrong with an installation, or the story of one investigation. It
+only looks.
 
 Exit codes: 0 nothing is wrong, 1 something is, 2 nothing could be looked at.
 """
@@ -55,5 +56,7 @@ def whole(look: Look) -> Sequence[Finding]:
             found += checks(look)
         except SQLAlchemyError as error:
             said = f"could not be looked at: {first_line(error)}"
-            found.append(Finding("wrong", about, said, "the database, or the rights of its user, say why"))
+            found.append(
+                Finding("wrong", about, said, "the database, or the rights of its user, say why")
+            )
     return found

@@ -1,7 +1,8 @@
-"""The engine's own tables, read for people: which workflows there are, in which step, at which worker.
+"""The engine's own tables, read for people: which workflows there are, in which step, at which
+worker.
 
-Names and columns as DBOS documents them (https://docs.dbos.dev/explanations/system-tables); times are ms since 1970.
-What a step took or gave is not read: it may hold what an alert says.
+Names and columns as DBOS documents them (https://docs.dbos.dev/explanations/system-tables); times
+are ms since 1970. What a step took or gave is not read: it may hold what an alert says.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from itertools import islice
 from typing import Any
 
 from dbos import DBOSClient
-from sqlalchemy import ColumnElement, Engine, Row, Select, TableClause, column, func, or_, select, table
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Row,
+    Select,
+    TableClause,
+    column,
+    func,
+    or_,
+    select,
+    table,
+)
 
 ACTIVE = ("PENDING", "ENQUEUED", "DELAYED")
 SCHEMA = "dbos"
@@ -90,19 +102,25 @@ class EngineRows:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.schema = schema = None if engine.dialect.name == "sqlite" else SCHEMA
-        self._status = table("workflow_status", *(column(c) for c in _STATUS_COLUMNS), schema=schema)
+        self._status = table(
+            "workflow_status", *(column(c) for c in _STATUS_COLUMNS), schema=schema
+        )
         self._steps = table("operation_outputs", *(column(c) for c in _STEP_COLUMNS), schema=schema)
 
     def of(self, name: str) -> list[Workflow]:
         """The workflows of an investigation, the oldest first."""
         s = self._status.c
-        query = self._workflows().where(_belongs(self._status, name)).order_by(s.created_at).limit(MOST)
+        query = (
+            self._workflows().where(_belongs(self._status, name)).order_by(s.created_at).limit(MOST)
+        )
         return self._read(query)
 
     def active(self, limit: int = MOST) -> list[Workflow]:
         """All that have not ended, the oldest first."""
         s = self._status.c
-        return self._read(self._workflows().where(s.status.in_(ACTIVE)).order_by(s.created_at).limit(limit))
+        return self._read(
+            self._workflows().where(s.status.in_(ACTIVE)).order_by(s.created_at).limit(limit)
+        )
 
     def queues(self) -> list[Waiting]:
         """Queues with anything in them, by name."""
@@ -132,7 +150,9 @@ class EngineRows:
         s, found, left = self._status.c, set[str](), iter(names)
         with self._engine.connect() as connection:
             while batch := list(islice(left, AT_ONCE)):
-                found |= set(connection.scalars(select(s.workflow_uuid).where(s.workflow_uuid.in_(batch))))
+                found |= set(
+                    connection.scalars(select(s.workflow_uuid).where(s.workflow_uuid.in_(batch)))
+                )
         return found
 
     def steps(self, workflow_id: str) -> list[Step]:
@@ -160,7 +180,12 @@ class EngineRows:
         """Ids of workflows that ended before then."""
         s, at = self._status.c, int(before.timestamp() * 1000)
         ended = func.coalesce(s.completed_at, s.updated_at)
-        query = select(s.workflow_uuid).where(s.status.not_in(ACTIVE), ended < at).order_by(s.created_at).limit(limit)
+        query = (
+            select(s.workflow_uuid)
+            .where(s.status.not_in(ACTIVE), ended < at)
+            .order_by(s.created_at)
+            .limit(limit)
+        )
         with self._engine.connect() as connection:
             return list(connection.scalars(query))
 
@@ -197,7 +222,9 @@ def investigation_of(workflow_id: str) -> str:
 
 
 def _belongs(of: TableClause, name: str) -> ColumnElement[bool]:
-    return or_(of.c.workflow_uuid == name, of.c.workflow_uuid.startswith(f"{name}:", autoescape=True))
+    return or_(
+        of.c.workflow_uuid == name, of.c.workflow_uuid.startswith(f"{name}:", autoescape=True)
+    )
 
 
 def _workflow(row: Row[Any]) -> Workflow:

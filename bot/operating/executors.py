@@ -1,6 +1,7 @@
 """Which workers are alive, by the locks that die with them.
 
-`bot.queue.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL advisory locks.
+`bot.queue.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL
+advisory locks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ HELD = (
 
 @dataclass(frozen=True)
 class Executors:
-    """The living. `names` where their names can be read; `locks` where only their locks' numbers can."""
+    """The living. `names` where their names can be read; `locks` where only their locks' numbers
+    can."""
 
     names: frozenset[str] = frozenset()
     locks: frozenset[int] = frozenset()
@@ -53,7 +55,8 @@ def living_by_database(connection: Connection) -> Executors:
     """Of workers on one PostgreSQL."""
     rows = connection.execute(text(HELD), {"space": LOCK_SPACE}).all()
     return Executors(
-        locks=frozenset(int(row.lock) for row in rows), hosts=frozenset(row.host for row in rows if row.host)
+        locks=frozenset(int(row.lock) for row in rows),
+        hosts=frozenset(row.host for row in rows if row.host),
     )
 
 

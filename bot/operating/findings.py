@@ -39,7 +39,9 @@ def print_findings(findings: Sequence[Finding]) -> None:
     width = max((len(f.about) for f in findings), default=0)
     for one in findings:
         mark, style = MARKS[one.state]
-        console.print(Text.assemble((mark, style), f"  {one.about:<{width}}  {plain(one.what, LONGEST)}"))
+        console.print(
+            Text.assemble((mark, style), f"  {one.about:<{width}}  {plain(one.what, LONGEST)}")
+        )
         if one.todo:
             console.print(Text(f"{'':<{width + 9}}-> {plain(one.todo, LONGEST)}"))
     wrong = [one.about for one in findings if one.state == "wrong"]

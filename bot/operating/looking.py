@@ -1,4 +1,5 @@
-"""What a look reads: the databases as they are, without making, migrating or changing anything in them."""
+"""What a look reads: the databases as they are, without making, migrating or changing anything in
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ EXECUTORS = "executors"
 
 @dataclass(frozen=True)
 class Look:
-    """An installation that is looked at. `rows` is None where the engine's tables cannot be read, and `no_rows` why."""
+    """An installation that is looked at. `rows` is None where the engine's tables cannot be read,
+    and `no_rows` why."""
 
     settings: Settings
     store: Engine
@@ -62,7 +64,9 @@ def looking(settings: Settings, now: datetime | None = None) -> Iterator[Look]:
     url = store_url(settings)
     file = make_url(url).database or ""
     if url.startswith("sqlite") and not Path(file).exists():
-        raise FaultlineError(f"there is no installation here: {file} does not exist (store.directory)")
+        raise FaultlineError(
+            f"there is no installation here: {file} does not exist (store.directory)"
+        )
     store, engine = connect(url), None
     try:
         version = _version(store)
@@ -86,7 +90,8 @@ def _version(store: Engine) -> str:
         raise FaultlineError("the database is empty: no bot has been started on it yet")
     if version != newest:
         raise FaultlineError(
-            f"the tables are version {version}, and this program reads {newest}: look with the release that runs, or "
+            f"the tables are version {version}, and this program reads {newest}: look with the "
+            f"release that runs, or "
             "`faultline database upgrade`"
         )
     return version

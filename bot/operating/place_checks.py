@@ -1,4 +1,5 @@
-"""What everything stands on: the database takes writes, its clock agrees, the case store works, the disk has room."""
+"""What everything stands on: the database takes writes, its clock agrees, the case store works, the
+disk has room."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ LEAST_FREE_BYTES = 500 * 2**20
 LEAST_FREE_SHARE = 0.05
 LEAST_FILES_SHARE = 0.02
 BLOCKED = (
-    "SELECT count(*) AS waiting, max(extract(epoch FROM now() - query_start)) AS longest FROM pg_stat_activity"
+    "SELECT count(*) AS waiting, max(extract(epoch FROM now() - query_start)) AS longest FROM "
+    "pg_stat_activity"
     " WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
     " AND wait_event_type = 'Lock' AND wait_event IS DISTINCT FROM 'advisory'"
 )
@@ -53,7 +55,10 @@ def _locked(settings: Settings) -> Iterator[Finding]:
             continue
         problem = _no_write(file)
         if problem:
-            todo = f"`fuser {file}` names the processes; end the one that is none of the bot's; steps are tried again"
+            todo = (
+                f"`fuser {file}` names the processes; end the one that is none of the bot's; "
+                f"steps are tried again"
+            )
             yield Finding("wrong", "database", f"{file} takes no writes: {problem}", todo)
 
 
@@ -68,7 +73,11 @@ def _no_write(file: Path) -> str:
             connection.close()
     except sqlite3.Error as error:
         locked = "locked" in str(error)
-        return f"another process holds its lock for more than {LOCK_WAIT_S:g} s" if locked else str(error)
+        return (
+            f"another process holds its lock for more than {LOCK_WAIT_S:g} s"
+            if locked
+            else str(error)
+        )
     return ""
 
 
@@ -81,7 +90,10 @@ def _server(look: Look) -> Iterator[Finding]:
         full = connection.execute(
             text("SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity")
         ).one()
-        read_only = connection.execute(text("SELECT current_setting('transaction_read_only')")).scalar_one() == "on"
+        read_only = (
+            connection.execute(text("SELECT current_setting('transaction_read_only')")).scalar_one()
+            == "on"
+        )
     if read_only:
         yield Finding(
             "wrong",
@@ -94,12 +106,17 @@ def _server(look: Look) -> Iterator[Finding]:
     todo = "let both follow a time server (chrony); leases of posts and of workers trust the clocks"
     yield Finding("wrong" if skew > SKEW else "ok", "clock", said, todo if skew > SKEW else "")
     if waiting and float(longest or 0) > BLOCKED_S:
-        said = f"{counted(int(waiting), 'query')} wait for a lock, the longest for {float(longest):.0f} s"
+        said = (
+            f"{counted(int(waiting), 'query')} wait for a lock, the longest for "
+            f"{float(longest):.0f} s"
+        )
         todo = "`SELECT pg_blocking_pids(pid), * FROM pg_stat_activity` names who holds it"
         yield Finding("wrong", "database", said.replace("querys", "queries"), todo)
     if full[0] > 0.9 * full[1]:
         said = f"{full[0]} of {full[1]} connections are in use"
-        yield Finding("wrong", "database", said, "raise max_connections: each worker takes up to 20")
+        yield Finding(
+            "wrong", "database", said, "raise max_connections: each worker takes up to 20"
+        )
 
 
 def _cases(settings: Settings) -> Finding:
@@ -129,14 +146,18 @@ def _room(settings: Settings) -> Iterator[Finding]:
         try:
             disk, files = shutil.disk_usage(place), os.statvfs(place)
         except OSError as error:
-            yield Finding("wrong", "disk", f"{place}: {error.strerror or error}", "is the volume mounted?")
+            yield Finding(
+                "wrong", "disk", f"{place}: {error.strerror or error}", "is the volume mounted?"
+            )
             continue
         little = disk.free < LEAST_FREE_BYTES or disk.free < LEAST_FREE_SHARE * disk.total
         few = files.f_files > 0 and files.f_favail < LEAST_FILES_SHARE * files.f_files
         said = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
         said += f", and few files left ({files.f_favail})" if few else ""
         todo = "make room, or shorten [retention]; a full disk stops everything"
-        yield Finding("wrong" if little or few else "ok", "disk", said, todo if little or few else "")
+        yield Finding(
+            "wrong" if little or few else "ok", "disk", said, todo if little or few else ""
+        )
 
 
 def _directories(settings: Settings) -> Iterator[Path]:

@@ -1,4 +1,5 @@
-"""Deleting: investigations with everything of them that is ours. What others have of it stays with them."""
+"""Deleting: investigations with everything of them that is ours. What others have of it stays with
+them."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ AT_ONCE = 50
 
 
 def delete_rows(session: Session, names: Sequence[str]) -> None:
-    """Delete investigations from the store, inside a transaction; progress, posts, judgements, what is remembered and
-    what was asked go with them. Deliveries stay, without their names: a late second one is still known as one."""
+    """Delete investigations from the store, inside a transaction; progress, posts, judgements, what
+    is remembered and what was asked go with them. Deliveries stay, without their names: a late
+    second one is still known as one."""
     mine = DeliveryRow.investigation_id.in_(names)
     session.execute(update(DeliveryRow).where(mine).values(investigation_id=None))
     for name in names:
@@ -30,7 +32,9 @@ def delete_rows(session: Session, names: Sequence[str]) -> None:
 
 def engine_work(rows: EngineRows, session: Session, name: str) -> list[Workflow]:
     """The engine's workflows of an investigation and of the questions about it."""
-    asked = session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all()
+    asked = session.scalars(
+        select(QuestionRow.id).where(QuestionRow.investigation_id == name)
+    ).all()
     return [*rows.of(name), *(w for one in asked for w in rows.of(f"question:{one}"))]
 
 
@@ -41,5 +45,10 @@ def delete_case(cases: CaseStore, name: str) -> None:
 
 def posts_of(session: Session, name: str) -> list[str]:
     """What was posted at vendors, which stays there: place and reference."""
-    query = select(PostRow.key, PostRow.ref).where(PostRow.investigation_id == name, PostRow.ref != NO_POST)
-    return [f"{key.removeprefix(f'{name}:')} {ref}" for key, ref in session.execute(query.order_by(PostRow.key))]
+    query = select(PostRow.key, PostRow.ref).where(
+        PostRow.investigation_id == name, PostRow.ref != NO_POST
+    )
+    return [
+        f"{key.removeprefix(f'{name}:')} {ref}"
+        for key, ref in session.execute(query.order_by(PostRow.key))
+    ]

@@ -1,7 +1,9 @@
-"""Starting work anew: what did not end, and what ended and was not told. After a restore, or for one by its name.
+"""Starting work anew: what did not end, and what ended and was not told. After a restore, or for
+one by its name.
 
-Nothing is posted twice. Before work begins again, its posts are marked as ones that somebody may have made and the
-store forgot: `bot.answer.targets.posting` then looks for each at the vendor first.
+Nothing is posted twice. Before work begins again, its posts are marked as ones that somebody may
+have made and the store forgot: `bot.answer.targets.posting` then looks for each at the vendor
+first.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ OWNER = "requeued"
 ANSWER, FILE = "answer", "file"
 """Names in the keys of a question's posts: `bot.conversation.slack_posts`."""
 PLACES = ("slack", "pagerduty")
-"""Names in the keys of posts: `bot.answer.targets.slack_replies`, `bot.answer.targets.pagerduty_replies`."""
+"""Names in the keys of posts: `bot.answer.targets.slack_replies`,
+`bot.answer.targets.pagerduty_replies`."""
 TOLD_FOR = timedelta(days=1)
-"""A place that is down is tried again for most of a day (`bot.investigation.workflow`): what ended before was told, or
-given up."""
+"""A place that is down is tried again for most of a day (`bot.investigation.workflow`): what ended
+before was told, or given up."""
 LONG_AGO = timedelta(hours=1)
 """When the attempts were that nobody remembers: long enough for all of them to have arrived."""
 
@@ -53,18 +56,25 @@ def requeue_one(look: Look, name: str) -> Requeued:
             raise FaultlineError(f"there is no investigation {name!r}")
     for workflow in look.rows.of(name):
         if workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor):
-            raise FaultlineError(f"{workflow.executor} works on {name} ({workflow.id}); end that worker first")
+            raise FaultlineError(
+                f"{workflow.executor} works on {name} ({workflow.id}); end that worker first"
+            )
     return _requeue(look.store, look.rows, look.settings, [name], look.now)
 
 
-def requeue_all(store: Engine, rows: EngineRows, settings: Settings, *, since: datetime | None = None) -> Requeued:
-    """Everything that did not end, or ended within a day before `since` (of the newest answer, if not given).
+def requeue_all(
+    store: Engine, rows: EngineRows, settings: Settings, *, since: datetime | None = None
+) -> Requeued:
+    """Everything that did not end, or ended within a day before `since` (of the newest answer, if
+    not given).
 
     No worker may be alive.
     """
     row = InvestigationRow
     with Session(store.execution_options(reads_only=True)) as session:
-        newest = since or session.scalar(select(row.finished_at).order_by(row.finished_at.desc().nulls_last()).limit(1))
+        newest = since or session.scalar(
+            select(row.finished_at).order_by(row.finished_at.desc().nulls_last()).limit(1)
+        )
         recent = row.finished_at > newest - TOLD_FOR if newest else row.finished_at.is_not(None)
         query = select(row.id).where(or_(row.status.not_in(ENDED), recent)).order_by(row.id)
         names = list(session.scalars(query))
@@ -73,7 +83,13 @@ def requeue_all(store: Engine, rows: EngineRows, settings: Settings, *, since: d
 
 
 def _requeue(
-    store: Engine, rows: EngineRows, settings: Settings, names: Sequence[str], now: datetime, *, questions: bool = False
+    store: Engine,
+    rows: EngineRows,
+    settings: Settings,
+    names: Sequence[str],
+    now: datetime,
+    *,
+    questions: bool = False,
 ) -> Requeued:
     begun, told, asked = [], [], []
     places = _places(settings)
@@ -82,7 +98,8 @@ def _requeue(
             row = session.get_one(InvestigationRow, name, with_for_update=True)
             _mark_forgotten(session, row, now)
             if row.status not in ENDED:
-                # its runs' rows go: the engine would take a second workflow of the same name for the first
+                # its runs' rows go: the engine would take a second workflow of the same name for
+                # the first
                 rows.delete([w.id for w in rows.of(name)])
                 row.dispatched_at, row.status = None, "accepted"
                 begun.append(name)
@@ -91,7 +108,9 @@ def _requeue(
                 told.append(name)
     if questions:
         with Session(store) as session, session.begin():
-            for question in session.scalars(select(QuestionRow).where(QuestionRow.status == "asked")).all():
+            for question in session.scalars(
+                select(QuestionRow).where(QuestionRow.status == "asked")
+            ).all():
                 rows.delete([w.id for w in rows.of(f"question:{question.id}")])
                 _ask_again(session, question, now)
                 asked.append(question.id)
@@ -102,7 +121,9 @@ def _mark_forgotten(session: Session, row: InvestigationRow, now: datetime) -> N
     """From now on every post of it is looked for at the vendor before it is made."""
     key = forgotten_key(row.id)
     if session.get(PostRow, key) is None:
-        session.add(PostRow(key=key, investigation_id=row.id, owner=OWNER, attempted_at=now - LONG_AGO))
+        session.add(
+            PostRow(key=key, investigation_id=row.id, owner=OWNER, attempted_at=now - LONG_AGO)
+        )
 
 
 def _is_untold(session: Session, row: InvestigationRow, places: Sequence[str]) -> bool:
@@ -116,7 +137,9 @@ def _ask_again(session: Session, question: QuestionRow, now: datetime) -> None:
     for key in (f"{question.id}:{ANSWER}", f"{question.id}:{FILE}"):
         if session.get(QuestionPostRow, key) is None:
             at = now - LONG_AGO
-            session.add(QuestionPostRow(key=key, question_id=question.id, owner=OWNER, attempted_at=at))
+            session.add(
+                QuestionPostRow(key=key, question_id=question.id, owner=OWNER, attempted_at=at)
+            )
 
 
 def _places(settings: Settings) -> list[str]:

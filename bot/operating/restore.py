@@ -1,6 +1,8 @@
-"""`faultline restore`: a backup back into an empty place, checked; and after a database was restored by other means.
+"""`faultline restore`: a backup back into an empty place, checked; and after a database was
+restored by other means.
 
-What did not end when the backup was made begins again, and no message is posted twice: `bot.operating.requeue`.
+What did not end when the backup was made begins again, and no message is posted twice:
+`bot.operating.requeue`.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ MAX_MANIFEST_BYTES = 1_000_000
 
 
 def restore(settings: Settings, backup: Path) -> str:
-    """Put a backup into place; says what begins again. Raises FaultlineError, and then nothing was put anywhere."""
+    """Put a backup into place; says what begins again. Raises FaultlineError, and then nothing was
+    put anywhere."""
     if settings.store.database is not None:
         raise SettingsError(
-            "store.database", "is PostgreSQL: use pg_restore, then `faultline restore --database-is-back`"
+            "store.database",
+            "is PostgreSQL: use pg_restore, then `faultline restore --database-is-back`",
         )
     _refuse_what_is_there(settings)
     directory = settings.store.directory.absolute()
@@ -56,12 +60,16 @@ def restore(settings: Settings, backup: Path) -> str:
 
 
 def begin_again(settings: Settings) -> str:
-    """After the databases are back: upgrade them, and start anew what had not ended. No worker may be alive."""
+    """After the databases are back: upgrade them, and start anew what had not ended. No worker may
+    be alive."""
     store, rows_engine = connect(store_url(settings)), system_engine(engine_url(settings))
     try:
         living = living_workers(settings, store)
         if living:
-            raise FaultlineError(f"{counted(living, 'worker')} alive: stop every `faultline serve` and `worker` first")
+            raise FaultlineError(
+                f"{counted(living, 'worker')} alive: stop every `faultline serve` and `worker` "
+                f"first"
+            )
         upgrade(store)
         migrate_engine(engine_url(settings))
         requeued = requeue_all(store, EngineRows(rows_engine), settings)
@@ -86,10 +94,14 @@ def _refuse_what_is_there(settings: Settings) -> None:
     for url in (store_url(settings), engine_url(settings)):
         file = Path(make_url(url).database or "")
         if file.exists():
-            raise FaultlineError(f"{file} exists: restore into an empty store.directory, or move that one away first")
+            raise FaultlineError(
+                f"{file} exists: restore into an empty store.directory, or move that one away first"
+            )
     cases = cases_here(settings)
     if cases is not None and cases.is_dir() and any(cases.iterdir()):
-        raise FaultlineError(f"{cases} holds cases: restore into an empty place, or move them away first")
+        raise FaultlineError(
+            f"{cases} holds cases: restore into an empty place, or move them away first"
+        )
 
 
 def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
@@ -98,7 +110,9 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
         for member in archive:
             expected = member.name in (*DATABASES, MANIFEST) or member.name.startswith(f"{CASES}/")
             if not (expected and member.isfile()):
-                raise EvidenceError(str(backup), f"holds {member.name[:80]!r}, which is no part of a backup")
+                raise EvidenceError(
+                    str(backup), f"holds {member.name[:80]!r}, which is no part of a backup"
+                )
             _write(archive, member, scratch, backup)
     manifest = scratch / MANIFEST
     if not manifest.exists() or manifest.stat().st_size > MAX_MANIFEST_BYTES:
@@ -107,13 +121,18 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
         about = json.loads(manifest.read_text("utf-8"))
     except ValueError as error:
         raise EvidenceError(str(backup), "its table of contents cannot be read") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("databases"), dict):
+    if (
+        not isinstance(about, dict)
+        or about.get("format") != FORMAT
+        or not isinstance(about.get("databases"), dict)
+    ):
         raise EvidenceError(str(backup), "is of a format that this release does not know")
     return about
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, backup: Path) -> None:
-    """One file; where it would lie outside of `scratch`, EvidenceError. (Python before 3.11.4 has no filters.)"""
+    """One file; where it would lie outside of `scratch`, EvidenceError. (Python before 3.11.4 has
+    no filters.)"""
     target = (scratch / member.name).resolve()
     packed = archive.extractfile(member)
     if packed is None or not target.is_relative_to(scratch.resolve()):
@@ -141,16 +160,24 @@ def _check(scratch: Path, about: dict[str, Any]) -> None:
             raise EvidenceError(name, f"is no sound database ({error})") from error
         if said != "ok":
             raise EvidenceError(name, f"is no sound database ({said})")
-    found = sum(1 for path in (scratch / CASES).rglob("*") if path.is_file()) if (scratch / CASES).is_dir() else 0
+    found = (
+        sum(1 for path in (scratch / CASES).rglob("*") if path.is_file())
+        if (scratch / CASES).is_dir()
+        else 0
+    )
     if found != about.get("case_files"):
         raise EvidenceError(CASES, f"{found} files instead of {about.get('case_files')}")
     if about.get("tables") not in [v.number for v in known_versions()]:
-        said = f"its tables are version {about.get('tables')}, which this release does not know: use a newer one"
+        said = (
+            f"its tables are version {about.get('tables')}, which this release does not know: "
+            f"use a newer one"
+        )
         raise FaultlineError(said)
 
 
 def _put_in_place(settings: Settings, scratch: Path, about: dict[str, Any]) -> None:
-    """Cases first, the store's database last: a restore that is cut short leaves no store that a bot would start on."""
+    """Cases first, the store's database last: a restore that is cut short leaves no store that a
+    bot would start on."""
     cases = cases_here(settings)
     if cases is not None and (scratch / CASES).is_dir():
         if cases.is_dir():

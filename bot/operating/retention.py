@@ -1,4 +1,5 @@
-"""Retention in the worker: a sweep from time to time, in a thread of its own, by one worker of all at once."""
+"""Retention in the worker: a sweep from time to time, in a thread of its own, by one worker of all
+at once."""
 
 from __future__ import annotations
 
@@ -32,9 +33,16 @@ class Retention(Loop):
     """Sweeps every `retention.sweep_minutes`."""
 
     def __init__(
-        self, settings: Settings, store: Store, cases: CaseStore, *, first_after_s: float = FIRST_AFTER_S
+        self,
+        settings: Settings,
+        store: Store,
+        cases: CaseStore,
+        *,
+        first_after_s: float = FIRST_AFTER_S,
     ) -> None:
-        super().__init__("retention", every_s=settings.retention.sweep_minutes * 60, first_after_s=first_after_s)
+        super().__init__(
+            "retention", every_s=settings.retention.sweep_minutes * 60, first_after_s=first_after_s
+        )
         self._settings = settings
         self._store = store
         self._cases = cases
@@ -54,7 +62,9 @@ class Retention(Loop):
             engine = system_engine(engine_url(self._settings))
             try:
                 rows, now = EngineRows(engine), datetime.now(UTC)
-                sweep = Sweep(self._settings, self._store, self._cases, rows, now, self.stopping.is_set)
+                sweep = Sweep(
+                    self._settings, self._store, self._cases, rows, now, self.stopping.is_set
+                )
                 return dict(sweep.run())
             finally:
                 engine.dispose()
@@ -73,7 +83,9 @@ def only_one(settings: Settings, store: Store) -> Iterator[bool]:
             yield True
         return
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
-        mine = bool(session.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": SWEEP_LOCK}).scalar())
+        mine = bool(
+            session.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": SWEEP_LOCK}).scalar()
+        )
         try:
             yield mine
         finally:

@@ -21,22 +21,36 @@ def _in_and_out(settings: Settings) -> Iterator[Finding]:
     slack, pagerduty = settings.slack, settings.pagerduty
     if slack.bot_token is None and pagerduty.api_token is None:
         said = "answers are posted nowhere: there is neither a Slack token nor a PagerDuty key"
-        yield Finding("note", "settings", said, "set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN")
+        yield Finding(
+            "note",
+            "settings",
+            said,
+            "set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN",
+        )
     if slack.app_token is not None and slack.bot_token is None:
         yield Finding(
-            "wrong", "settings", "Socket Mode (app_token) without a bot token", "set FAULTLINE_SLACK__BOT_TOKEN"
+            "wrong",
+            "settings",
+            "Socket Mode (app_token) without a bot token",
+            "set FAULTLINE_SLACK__BOT_TOKEN",
         )
     if slack.bot_token is not None and slack.app_token is None and not slack.signing_secrets:
         said = "Slack gets answers, but its events and buttons are refused: there is no way in"
         yield Finding(
-            "wrong", "settings", said, "set FAULTLINE_SLACK__SIGNING_SECRETS, or an app_token for Socket Mode"
+            "wrong",
+            "settings",
+            said,
+            "set FAULTLINE_SLACK__SIGNING_SECRETS, or an app_token for Socket Mode",
         )
     if (
         slack.bot_token is not None
         and slack.channel is None
         and not any(s.slack_channel for s in settings.services.values())
     ):
-        said = "only alerts that come from Slack are answered there: no channel is named for the others"
+        said = (
+            "only alerts that come from Slack are answered there: no channel is named for the "
+            "others"
+        )
         yield Finding("note", "settings", said, "set slack.channel")
     if pagerduty.api_token is not None and not pagerduty.from_email:
         yield Finding(
@@ -47,7 +61,12 @@ def _in_and_out(settings: Settings) -> Iterator[Finding]:
         )
     if settings.recorded.case is not None and (slack.bot_token or pagerduty.api_token):
         said = "every alert is answered from one recorded case (recorded.case)"
-        yield Finding("wrong", "settings", said, "that is for trying things out: unset it where real alerts come in")
+        yield Finding(
+            "wrong",
+            "settings",
+            said,
+            "that is for trying things out: unset it where real alerts come in",
+        )
 
 
 def _doors(settings: Settings) -> Iterator[Finding]:
@@ -55,10 +74,20 @@ def _doors(settings: Settings) -> Iterator[Finding]:
     here = names_this_machine(server.public_url)
     if server.host not in ("127.0.0.1", "::1", "localhost") and here:
         said = f"the bot listens on {server.host}, and links in answers lead to {server.public_url}"
-        yield Finding("wrong", "settings", said, "set server.public_url to the address that others reach it by")
+        yield Finding(
+            "wrong",
+            "settings",
+            said,
+            "set server.public_url to the address that others reach it by",
+        )
     if not here and server.access_token is None and login.issuer is None:
-        said = "nobody can open the pages: server.public_url is not this machine, and there is no login"
-        yield Finding("wrong", "settings", said, "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer")
+        said = (
+            "nobody can open the pages: server.public_url is not this machine, and there is no "
+            "login"
+        )
+        yield Finding(
+            "wrong", "settings", said, "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer"
+        )
     if login.issuer is not None and not server.public_url.startswith("https://") and not here:
         said = "logins over plain http: cookies can be read on the way"
         yield Finding("wrong", "settings", said, "set server.public_url to its https address")
@@ -68,22 +97,32 @@ def _kept(settings: Settings) -> Iterator[Finding]:
     kept, looked_at = settings.retention, settings.investigation
     if 0 < kept.investigations_days < looked_at.memory_days:
         said = (
-            f"investigations are deleted after {kept.investigations_days:g} days, and memory is to reach back "
+            f"investigations are deleted after {kept.investigations_days:g} days, and memory is "
+            f"to reach back "
             f"{looked_at.memory_days:g}"
         )
         yield Finding(
-            "note", "settings", said, "raise retention.investigations_days or lower investigation.memory_days"
+            "note",
+            "settings",
+            said,
+            "raise retention.investigations_days or lower investigation.memory_days",
         )
     if 0 < kept.investigations_days * HOUR_DAYS < looked_at.join_hours:
         said = "investigations are deleted before their alerts stop joining them"
         yield Finding(
-            "wrong", "settings", said, "raise retention.investigations_days or lower investigation.join_hours"
+            "wrong",
+            "settings",
+            said,
+            "raise retention.investigations_days or lower investigation.join_hours",
         )
     if 0 < kept.investigations_days < kept.cases_days:
         said = "case folders are kept for longer than their investigations, and go with them"
         yield Finding("note", "settings", said, "lower retention.cases_days")
-    if settings.login.isolation == "teams" and not any(team.groups for team in settings.teams.values()):
+    if settings.login.isolation == "teams" and not any(
+        team.groups for team in settings.teams.values()
+    ):
         said = (
-            "investigations are shown to their teams alone, and no team has groups: only admins see what belongs to one"
+            "investigations are shown to their teams alone, and no team has groups: only "
+            "admins see what belongs to one"
         )
         yield Finding("wrong", "settings", said, "set teams.NAME.groups, or login.isolation to off")

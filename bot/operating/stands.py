@@ -1,4 +1,5 @@
-"""Where a running investigation stands: the step that it is in, for how long, and whom it waits for."""
+"""Where a running investigation stands: the step that it is in, for how long, and whom it waits
+for."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from bot.queue.engine import WORKFLOW_INVESTIGATE
 from bot.store.models import ProgressRow
 
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")
-"""The steps of `bot.investigation.workflow` that it waits for, in their order; connectors are asked side by side."""
+"""The steps of `bot.investigation.workflow` that it waits for, in their order; connectors are asked
+side by side."""
 TOLD = {
     "open": "fixing what is looked at",
     "collect": "asking the connectors",
@@ -28,7 +30,10 @@ TOLD = {
     "model": "asking the model",
     "finish": "storing the answer",
 }
-RETRIED = "a step whose store is locked, full or away is tried again for two hours: the worker's log names the error"
+RETRIED = (
+    "a step whose store is locked, full or away is tried again for two hours: the worker's "
+    "log names the error"
+)
 REPLY_TRIES = 200
 REPLY_WAIT_S = (1.0, 300.0)
 """Those of `bot.investigation.workflow`, which takes seconds to load."""
@@ -51,11 +56,18 @@ def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands
     if not own:
         return Stands("the engine has no work for it", f"`faultline requeue {name}` starts it anew")
     workflow = own[-1]
-    if workflow.status == "PENDING" and workflow.executor and not look.executors().lives(workflow.executor):
+    if (
+        workflow.status == "PENDING"
+        and workflow.executor
+        and not look.executors().lives(workflow.executor)
+    ):
         todo = "start a worker: it takes over within seconds, and goes on where this was"
         return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
     if workflow.status != "PENDING":
-        return Stands(f"it waits in the queue since {when(workflow.updated_at)}", "workers are busy, or none is alive")
+        return Stands(
+            f"it waits in the queue since {when(workflow.updated_at)}",
+            "workers are busy, or none is alive",
+        )
     steps = look.rows.steps(workflow.id)
     with look.read() as session:
         progress = _progress(session, name)
@@ -64,12 +76,16 @@ def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands
     since = f" for {lasting(look.now - last)}" if last else ""
     said = f"step {step} ({TOLD.get(step, 'in between')}){since}"
     if step == "collect" and missing:
-        return Stands(f"{said}, waiting for {', '.join(missing)}", f"is {missing[0]} slow? `faultline check` asks it")
+        return Stands(
+            f"{said}, waiting for {', '.join(missing)}",
+            f"is {missing[0]} slow? `faultline check` asks it",
+        )
     return Stands(said, RETRIED)
 
 
 def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[str, list[str]]:
-    """The step it is in, by those that are done; of collecting, the connectors that did not answer yet."""
+    """The step it is in, by those that are done; of collecting, the connectors that did not answer
+    yet."""
     done = [s.name for s in steps]
     words = {name.split(" ")[0] for name in done}
     asked = _asked(progress)
@@ -98,13 +114,20 @@ def next_try(steps: Sequence[Step]) -> tuple[int, datetime | None]:
 
 def last_said(look: Look, name: str, stage: str) -> str:
     """The newest line of progress of a stage, on one line."""
-    query = select(ProgressRow.text).where(ProgressRow.investigation_id == name, ProgressRow.stage == stage)
+    query = select(ProgressRow.text).where(
+        ProgressRow.investigation_id == name, ProgressRow.stage == stage
+    )
     with look.read() as session:
         return plain(session.scalar(query.order_by(ProgressRow.id.desc()).limit(1)) or "", MAX_TEXT)
 
 
 def _progress(session: Session, name: str) -> list[ProgressRow]:
-    query = select(ProgressRow).where(ProgressRow.investigation_id == name).order_by(ProgressRow.id).limit(500)
+    query = (
+        select(ProgressRow)
+        .where(ProgressRow.investigation_id == name)
+        .order_by(ProgressRow.id)
+        .limit(500)
+    )
     return list(session.scalars(query))
 
 

@@ -1,4 +1,5 @@
-"""The story of one investigation in its order, or of an alert that never became one: by any name that it goes by."""
+"""The story of one investigation in its order, or of an alert that never became one: by any name
+that it goes by."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ MAX_NAME = 300
 
 
 def story(look: Look, name: str) -> list[Finding]:
-    """Everything that is known under a name: an investigation's id, or that of a delivery, an alert or an incident."""
+    """Everything that is known under a name: an investigation's id, or that of a delivery, an alert
+    or an incident."""
     name = storable(name.strip(), MAX_NAME)
     with look.read() as session:
         row = session.get(InvestigationRow, name)
@@ -39,23 +41,39 @@ def story(look: Look, name: str) -> list[Finding]:
         return found
     ghosts = look.rows.of(name) if look.rows else []
     if ghosts:
-        said = f"the store knows no {name}, and the engine has {counted(len(ghosts), 'workflow')} of that name"
+        said = (
+            f"the store knows no {name}, and the engine has {counted(len(ghosts), 'workflow')} "
+            f"of that name"
+        )
         return [
             Finding(
-                "wrong", "lost", said, f"`faultline delete {name}` removes them; was the store restored from a backup?"
+                "wrong",
+                "lost",
+                said,
+                f"`faultline delete {name}` removes them; was the store restored from a backup?",
             )
         ]
     said = (
-        f"nothing is known of {plain(name, 80)}: no investigation, delivery, alert, incident or question has that name"
+        f"nothing is known of {plain(name, 80)}: no investigation, delivery, alert, incident "
+        f"or question has that name"
     )
-    return [Finding("wrong", "unknown", said, "`faultline doctor` without a name looks at the whole installation")]
+    return [
+        Finding(
+            "wrong",
+            "unknown",
+            said,
+            "`faultline doctor` without a name looks at the whole installation",
+        )
+    ]
 
 
 def _of_investigation(look: Look, session: Session, row: InvestigationRow) -> Iterator[Finding]:
     alert = Alert.model_validate(row.alert)
     team = f", for {row.team}" if row.team else ""
     yield Finding(
-        "ok", "accepted", f"{when(row.accepted_at)}: {plain(alert.title, TITLE)} (from {plain(alert.source)}{team})"
+        "ok",
+        "accepted",
+        f"{when(row.accepted_at)}: {plain(alert.title, TITLE)} (from {plain(alert.source)}{team})",
     )
     yield from _came_with(session, row)
     workflows = look.rows.of(row.id) if look.rows else []
@@ -66,7 +84,8 @@ def _of_investigation(look: Look, session: Session, row: InvestigationRow) -> It
         yield Finding(
             "ok",
             "queued",
-            f"{when(row.dispatched_at)}: given to the engine after {lasting(row.dispatched_at - row.accepted_at)}",
+            f"{when(row.dispatched_at)}: given to the engine after "
+            f"{lasting(row.dispatched_at - row.accepted_at)}",
         )
     for workflow in workflows:
         yield from _workflow(look, workflow)
@@ -79,17 +98,24 @@ def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
     further = session.get(FurtherRow, row.id)
     if further is not None:
         yield Finding(
-            "ok", "because", f"asked for by {plain(further.who) or 'somebody'}, starting from {further.parent_id}"
+            "ok",
+            "because",
+            f"asked for by {plain(further.who) or 'somebody'}, starting from {further.parent_id}",
         )
     if row.repeats:
-        yield Finding("ok", "repeats", f"the same alert came {row.repeats} more times and joined it")
+        yield Finding(
+            "ok", "repeats", f"the same alert came {row.repeats} more times and joined it"
+        )
     if row.members:
-        yield Finding("ok", "grouped", f"{counted(row.members, 'other alert')} of the same incident joined it")
+        yield Finding(
+            "ok", "grouped", f"{counted(row.members, 'other alert')} of the same incident joined it"
+        )
     if row.surplus:
         yield Finding(
             "note",
             "surplus",
-            f"{counted(row.surplus, 'alert')} after it were not investigated: over the channel's rate",
+            f"{counted(row.surplus, 'alert')} after it were not investigated: over the channel's "
+            f"rate",
         )
     if row.quiet_until is not None:
         said = (
@@ -103,22 +129,35 @@ def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
 def _waits(look: Look, session: Session, row: InvestigationRow) -> Finding:
     other = InvestigationRow
     first = (other.priority == row.priority) & (other.accepted_at < row.accepted_at)
-    before = select(func.count()).where(other.dispatched_at.is_(None), (other.priority < row.priority) | first)
+    before = select(func.count()).where(
+        other.dispatched_at.is_(None), (other.priority < row.priority) | first
+    )
     running = session.scalar(select(func.count()).where(other.status == "running")) or 0
     ahead = f"{session.scalar(before) or 0} more urgent or older"
     said = f"behind {ahead}, with {running} running, for {lasting(look.now - row.accepted_at)}"
     if look.executors().count:
         return Finding("ok", "waits", said)
-    return Finding("wrong", "waits", f"{said}; no worker is alive", "start `faultline serve` or `faultline worker`")
+    return Finding(
+        "wrong",
+        "waits",
+        f"{said}; no worker is alive",
+        "start `faultline serve` or `faultline worker`",
+    )
 
 
 def _workflow(look: Look, workflow: Workflow) -> Iterator[Finding]:
     label = "reply" if workflow.name == WORKFLOW_REPLY else "run"
     by = f" by {workflow.executor}" if workflow.executor else ""
-    begun = f"begun {when(workflow.started_at)}{by}" if workflow.started_at else f"queued {when(workflow.created_at)}"
+    begun = (
+        f"begun {when(workflow.started_at)}{by}"
+        if workflow.started_at
+        else f"queued {when(workflow.created_at)}"
+    )
     failed = workflow.status not in (*ACTIVE, "SUCCESS")
     state: State = "wrong" if failed else "ok"
-    yield Finding(state, label, f"{workflow.id}: {begun}, {workflow.status.lower().replace('_', ' ')}")
+    yield Finding(
+        state, label, f"{workflow.id}: {begun}, {workflow.status.lower().replace('_', ' ')}"
+    )
     steps = look.rows.steps(workflow.id) if look.rows else []
     for step in steps[:MOST_LINES] if label == "run" else steps[-3:]:
         if not step.name.startswith("DBOS."):
@@ -126,14 +165,23 @@ def _workflow(look: Look, workflow: Workflow) -> Iterator[Finding]:
 
 
 def _step(step: Step) -> Finding:
-    took = f" took {lasting(step.completed_at - step.started_at)}" if step.started_at and step.completed_at else ""
+    took = (
+        f" took {lasting(step.completed_at - step.started_at)}"
+        if step.started_at and step.completed_at
+        else ""
+    )
     at = f" at {when(step.completed_at)}" if step.completed_at else ""
     said = f"{step.name}{took}, {'failed' if step.failed else 'done'}{at}"
     return Finding("note" if step.failed else "ok", "step", said)
 
 
 def _lines(session: Session, name: str) -> Iterator[Finding]:
-    query = select(ProgressRow).where(ProgressRow.investigation_id == name).order_by(ProgressRow.id).limit(MOST_LINES)
+    query = (
+        select(ProgressRow)
+        .where(ProgressRow.investigation_id == name)
+        .order_by(ProgressRow.id)
+        .limit(MOST_LINES)
+    )
     for line in session.scalars(query):
         yield Finding("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
 
@@ -144,16 +192,24 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
     ):
         place = post.key.removeprefix(f"{row.id}:")
         if post.key == forgotten_key(row.id):
-            yield Finding("ok", "requeued", f"{when(post.attempted_at)}: its posts are looked for at vendors first")
+            yield Finding(
+                "ok",
+                "requeued",
+                f"{when(post.attempted_at)}: its posts are looked for at vendors first",
+            )
             continue
         if post.ref == NO_POST:
             continue
         if post.ref is not None:
             yield Finding(
-                "ok", "posted", f"{place}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else "")
+                "ok",
+                "posted",
+                f"{place}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else ""),
             )
         else:
-            said = f"{place}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
+            said = (
+                f"{place}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
+            )
             yield Finding("note", "posted", said, "the next try looks for it at the vendor first")
 
 
@@ -161,7 +217,11 @@ def _end(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Itera
     """Where it stands, and what happens next."""
     if row.status in ENDED:
         ended = f"{row.status} at {when(row.finished_at)}" if row.finished_at else row.status
-        took = f", {lasting(row.finished_at - row.accepted_at)} after the alert" if row.finished_at else ""
+        took = (
+            f", {lasting(row.finished_at - row.accepted_at)} after the alert"
+            if row.finished_at
+            else ""
+        )
         yield Finding("ok", "ended", f"{ended}{took}: {plain(row.headline or '', 300)}")
     elif row.dispatched_at is not None:
         yield _stands(look, row, active)
@@ -174,7 +234,9 @@ def _end(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Itera
 def _stands(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Finding:
     stands = where_it_stands(look, row.id, active)
     begun = row.started_at or row.accepted_at
-    at_work = any(w.status == "PENDING" and w.executor and look.executors().lives(w.executor) for w in active)
+    at_work = any(
+        w.status == "PENDING" and w.executor and look.executors().lives(w.executor) for w in active
+    )
     waits = any(w.status != "PENDING" for w in active) and look.executors().count > 0
     well = (at_work or waits) and look.now - begun <= usual_length(look)
     usual = f" It has run for {lasting(look.now - begun)}; {lasting(usual_length(look))} is usual."
@@ -186,25 +248,44 @@ def _next_reply(look: Look, reply: Workflow) -> Finding:
     tries, again = next_try(look.rows.steps(reply.id)) if look.rows else (0, None)
     if not tries:
         return Finding("ok", "next", f"it is told in {place or 'a place'} now")
-    said = f"{place} was tried {tries} times" + (f", and is tried again at {when(again)}" if again else "")
-    return Finding("wrong", "next", said, f"is {place} down, or its token refused? `faultline check` asks it")
+    said = f"{place} was tried {tries} times" + (
+        f", and is tried again at {when(again)}" if again else ""
+    )
+    return Finding(
+        "wrong", "next", said, f"is {place} down, or its token refused? `faultline check` asks it"
+    )
 
 
 def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
-    """Alerts that joined, were held back or are duplicates, and whatever else leads to an investigation."""
-    for delivery in session.scalars(select(DeliveryRow).where(DeliveryRow.delivery_id == name).limit(5)):
+    """Alerts that joined, were held back or are duplicates, and whatever else leads to an
+    investigation."""
+    for delivery in session.scalars(
+        select(DeliveryRow).where(DeliveryRow.delivery_id == name).limit(5)
+    ):
         said = f"{when(delivery.received_at)}: a delivery of {delivery.source}"
         to = delivery.investigation_id
-        told = f"which is, or joined, {to}" if to else "of which no investigation came: a resolution, or held back"
+        told = (
+            f"which is, or joined, {to}"
+            if to
+            else "of which no investigation came: a resolution, or held back"
+        )
         yield Finding(
-            "ok", "delivery", f"{said}, {told}; the same again is a duplicate", f"`faultline doctor {to}`" if to else ""
+            "ok",
+            "delivery",
+            f"{said}, {told}; the same again is a duplicate",
+            f"`faultline doctor {to}`" if to else "",
         )
     for member in session.scalars(
-        select(GroupedAlertRow).where(GroupedAlertRow.fingerprint == name).order_by(GroupedAlertRow.id.desc()).limit(5)
+        select(GroupedAlertRow)
+        .where(GroupedAlertRow.fingerprint == name)
+        .order_by(GroupedAlertRow.id.desc())
+        .limit(5)
     ):
         said = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
         yield Finding("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
-    for held in session.scalars(select(HeldAlertRow).where(HeldAlertRow.fingerprint == name).limit(5)):
+    for held in session.scalars(
+        select(HeldAlertRow).where(HeldAlertRow.fingerprint == name).limit(5)
+    ):
         came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
         said = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"
         yield Finding("ok", held.kind, said)
@@ -215,15 +296,23 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         yield Finding(
             "ok",
             "mute",
-            f"muted {when(mute.at)}, {ended}, by {plain(mute.who) or 'somebody'}: {plain(mute.reason, 200)}",
+            f"muted {when(mute.at)}, {ended}, by {plain(mute.who) or 'somebody'}: "
+            f"{plain(mute.reason, 200)}",
         )
     row = InvestigationRow
     query = select(row.id, row.accepted_at, row.status).where(
         or_(row.fingerprint == name, row.pagerduty_incident == name)
     )
     for id_, at, status in session.execute(query.order_by(row.accepted_at.desc()).limit(5)):
-        yield Finding("ok", "alert", f"{when(at)}: investigated as {id_}, {status}", f"`faultline doctor {id_}`")
+        yield Finding(
+            "ok",
+            "alert",
+            f"{when(at)}: investigated as {id_}, {status}",
+            f"`faultline doctor {id_}`",
+        )
     question = session.get(QuestionRow, name)
     if question is not None:
         about = f" about {question.investigation_id}" if question.investigation_id else ""
-        yield Finding("ok", "question", f"{when(question.asked_at)}: a question{about}, {question.status}")
+        yield Finding(
+            "ok", "question", f"{when(question.asked_at)}: a question{about}, {question.status}"
+        )

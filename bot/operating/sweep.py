@@ -1,4 +1,5 @@
-"""Retention: what is older than [retention] says is deleted, in small batches. What runs, waits or is open stays."""
+"""Retention: what is older than [retention] says is deleted, in small batches. What runs, waits or
+is open stays."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
 """`bot.store.admitting.new_investigation_id`."""
 TRACE_REPORT = re.compile(r"traces-(\d{10})\d*-[0-9a-f]{12}")
-"""`bot.conversation.steps`: a trace report that was not yet posted, by the second in which it was asked for."""
+"""`bot.conversation.steps`: a trace report that was not yet posted, by the second in which it was
+asked for."""
 
 log = logging.getLogger("faultline.retention")
 Stop = Callable[[], bool]
@@ -75,7 +77,8 @@ class Sweep:
         return count
 
     def investigations(self, before: datetime) -> int:
-        """Investigations with everything that hangs on them: first what lies elsewhere, then their rows."""
+        """Investigations with everything that hangs on them: first what lies elsewhere, then their
+        rows."""
         count, after = 0, ""
         while not self.stop():
             with Session(self.store.engine.execution_options(reads_only=True)) as session:
@@ -85,7 +88,9 @@ class Sweep:
                 break
             after = names[-1]
             idle = [name for name in names if not any(w.active for w in work[name])]
-            gone = [name for name in idle if self._without_elsewhere(name, [w.id for w in work[name]])]
+            gone = [
+                name for name in idle if self._without_elsewhere(name, [w.id for w in work[name]])
+            ]
             with Session(self.store.engine) as session, session.begin():
                 delete_rows(session, gone)
             count += len(gone)
@@ -93,7 +98,9 @@ class Sweep:
 
     def case_folders(self, before: datetime) -> int:
         """Folders of investigations that ended, and of those that the store does not know."""
-        due = [name for name in self.cases.ids() if (at := _named_at(name)) is not None and at < before]
+        due = [
+            name for name in self.cases.ids() if (at := _named_at(name)) is not None and at < before
+        ]
         count = 0
         for first in range(0, len(due), BATCH):
             if self.stop():
@@ -102,18 +109,25 @@ class Sweep:
             with Session(self.store.engine.execution_options(reads_only=True)) as session:
                 row = InvestigationRow
                 known = set(session.scalars(select(row.id).where(row.id.in_(some))))
-                over = set(session.scalars(select(row.id).where(row.id.in_(some), self._ended(before))))
-            count += sum(self._delete_case(name) for name in some if name in over or name not in known)
+                over = set(
+                    session.scalars(select(row.id).where(row.id.in_(some), self._ended(before)))
+                )
+            count += sum(
+                self._delete_case(name) for name in some if name in over or name not in known
+            )
         return count
 
     def conversations(self, before: datetime) -> int:
         """Questions that are answered or given up."""
         row = QuestionRow
         over = select(row.id).where(row.asked_at < before, row.status != "asked").limit(BATCH)
-        return self._in_batches(lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids)))
+        return self._in_batches(
+            lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids))
+        )
 
     def progress(self, before: datetime) -> int:
-        """Lines of investigations that ended; lines are in the order of time, so the look ends where they are young."""
+        """Lines of investigations that ended; lines are in the order of time, so the look ends
+        where they are young."""
         row, count, after = ProgressRow, 0, 0
         query = select(row.id, row.at, InvestigationRow.status).join(
             InvestigationRow, InvestigationRow.id == row.investigation_id
@@ -133,7 +147,12 @@ class Sweep:
     def deliveries(self, before: datetime) -> int:
         """Ids of deliveries that no vendor will send again."""
         row = DeliveryRow
-        over = select(row.received_at).where(row.received_at < before).order_by(row.received_at).limit(BATCH)
+        over = (
+            select(row.received_at)
+            .where(row.received_at < before)
+            .order_by(row.received_at)
+            .limit(BATCH)
+        )
         return self._in_batches(
             lambda s: s.scalars(over).all(), lambda at: delete(row).where(row.received_at <= at[-1])
         )
@@ -142,15 +161,20 @@ class Sweep:
         """Lines of the audit, logins that are over and those who have not been seen since."""
         row, visitor = VisitRow, VisitorRow
         over = select(row.id).where(row.at < before).limit(BATCH)
-        count = self._in_batches(lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids)))
+        count = self._in_batches(
+            lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids))
+        )
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(SessionRow).where(SessionRow.expires_at < self.now))
             signed_in = select(SessionRow.visitor_id)
-            session.execute(delete(visitor).where(visitor.last_at < before, visitor.id.not_in(signed_in)))
+            session.execute(
+                delete(visitor).where(visitor.last_at < before, visitor.id.not_in(signed_in))
+            )
         return count
 
     def records(self, before: datetime) -> int:
-        """Captures, mutes that are over, threads that asked for silence; alerts held back are kept for a month."""
+        """Captures, mutes that are over, threads that asked for silence; alerts held back are kept
+        for a month."""
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(CaptureRow).where(CaptureRow.asked_at < before))
             session.execute(delete(MuteRow).where(MuteRow.until < before))
@@ -168,9 +192,13 @@ class Sweep:
         row, member, asked = InvestigationRow, GroupedAlertRow, QuestionRow
         joins = self.now - timedelta(hours=self.settings.investigation.join_hours)
         open_members = select(member.id).where(
-            member.investigation_id == row.id, member.open_fingerprint.is_not(None), member.at > joins
+            member.investigation_id == row.id,
+            member.open_fingerprint.is_not(None),
+            member.at > joins,
         )
-        unanswered = select(asked.id).where(asked.investigation_id == row.id, asked.status == "asked")
+        unanswered = select(asked.id).where(
+            asked.investigation_id == row.id, asked.status == "asked"
+        )
         return and_(
             row.status.in_(ENDED),
             row.finished_at < before,
@@ -197,7 +225,9 @@ class Sweep:
         return True
 
     def _in_batches(
-        self, find: Callable[[Session], Sequence[object]], remove: Callable[[Sequence[object]], object]
+        self,
+        find: Callable[[Session], Sequence[object]],
+        remove: Callable[[Sequence[object]], object],
     ) -> int:
         count = 0
         while not self.stop():

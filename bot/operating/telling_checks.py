@@ -1,4 +1,5 @@
-"""Whether answers reach people: posts under way for too long, places that are down, digests that nobody got."""
+"""Whether answers reach people: posts under way for too long, places that are down, digests that
+nobody got."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from bot.store.retelling import DIGEST_WAITS, ENDED
 from bot.store.store import forgotten_key
 
 UNDER_WAY = timedelta(minutes=5)
-"""A claim is renewed every few seconds while its request is under way, and passes on after 10 s (`LEASE`)."""
+"""A claim is renewed every few seconds while its request is under way, and passes on after 10 s
+(`LEASE`)."""
 TRIED = 2
 """A reply that was tried so often meets a place that does not answer."""
 FORGOTTEN = forgotten_key("")
@@ -50,7 +52,10 @@ def _places(look: Look, replies: list[Workflow]) -> Iterator[Finding]:
         said = f"{counted(len(waiting), 'answer')} waiting for {place}, the oldest ({id_}) "
         said += f"for {lasting(look.now - first.created_at)}, tried {tries} times"
         why = last_said(look, id_, f"reply {place}")
-        todo = f"is {place} down, or its token refused? `faultline check` asks it; tries go on for most of a day"
+        todo = (
+            f"is {place} down, or its token refused? `faultline check` asks it; tries go on "
+            f"for most of a day"
+        )
         todo += f", the next at {when(again)}" if again else ""
         yield Finding("wrong", "replies", said + (f": {why}" if why else ""), todo)
 
@@ -65,8 +70,14 @@ def _claims(look: Look, replying: set[str]) -> Iterator[Finding]:
     ended = [(key, at) for key, at, id_ in found if id_ not in replying]
     if ended:
         key, at = ended[0]
-        said = f"{counted(len(ended), 'post')} claimed and never recorded, the oldest {key} at {when(at)}"
-        todo = "the next try looks for it at the vendor first; `faultline requeue ID` makes one, if its place answers"
+        said = (
+            f"{counted(len(ended), 'post')} claimed and never recorded, the oldest {key} at "
+            f"{when(at)}"
+        )
+        todo = (
+            "the next try looks for it at the vendor first; `faultline requeue ID` makes one, "
+            "if its place answers"
+        )
         yield Finding("wrong", "posts", said, todo)
 
 
@@ -81,7 +92,10 @@ def _digests(look: Look) -> Iterator[Finding]:
     with look.read() as session:
         found = session.execute(query).all()
     for channel, count, until in found:
-        said = f"{channel or 'a channel'} was not told of {counted(count, 'investigation')} of its quiet hours, "
+        said = (
+            f"{channel or 'a channel'} was not told of {counted(count, 'investigation')} of "
+            f"its quiet hours, "
+        )
         said += f"which ended at {when(until)}" if until else "which are over"
         yield Finding(
             "wrong",
@@ -105,5 +119,8 @@ def _untold(look: Look) -> Iterator[Finding]:
         edits = session.scalar(select(func.count()).where(*due)) or 0
         reruns = session.scalar(select(func.count()).where(*again)) or 0
     if (edits or reruns) and not look.executors().count:
-        said = f"{counted(edits, 'message')} to bring up to date, {counted(reruns, 'run')} to make again"
+        said = (
+            f"{counted(edits, 'message')} to bring up to date, {counted(reruns, 'run')} to "
+            f"make again"
+        )
         yield Finding("wrong", "replies", said, "start a worker")

@@ -1,4 +1,5 @@
-"""Whether work goes on: workers, queues, work of the dead, what takes long and where it stands, rows without a half."""
+"""Whether work goes on: workers, queues, work of the dead, what takes long and where it stands,
+rows without a half."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ from bot.store.conversation_rows import QuestionRow
 from bot.store.models import InvestigationRow
 
 WAITS_LONG = timedelta(minutes=5)
-"""An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none is idle."""
+"""An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none
+is idle."""
 FORGOTTEN = timedelta(minutes=2)
 """Idle workers give what was accepted to the engine within a second."""
 SETTLING = timedelta(seconds=60)
-"""Takeover looks every second; work of a dead worker that is older than this is taken over by nobody."""
+"""Takeover looks every second; work of a dead worker that is older than this is taken over by
+nobody."""
 USUAL_OF = 200
 """How long is usual is told by so many answers."""
 LEAST_USUAL = timedelta(minutes=10)
@@ -51,18 +54,34 @@ def _workers(look: Look, count: int) -> Finding:
     if count:
         return Finding("ok", "workers", f"{counted(count, 'worker')} alive")
     with look.read() as session:
-        waiting = session.scalar(select(func.count()).where(InvestigationRow.status.in_(("accepted", "running")))) or 0
+        waiting = (
+            session.scalar(
+                select(func.count()).where(InvestigationRow.status.in_(("accepted", "running")))
+            )
+            or 0
+        )
     said = f"no worker is alive; {counted(waiting, 'investigation')} not ended"
     return Finding(
-        "wrong", "workers", said, "start `faultline serve` or `faultline worker`; what waits goes on by itself"
+        "wrong",
+        "workers",
+        said,
+        "start `faultline serve` or `faultline worker`; what waits goes on by itself",
     )
 
 
 def _several_machines(look: Look, hosts: list[str]) -> Iterator[Finding]:
     cases = look.settings.store.cases
     if len(hosts) > 1 and not (cases or "").startswith("s3://"):
-        said = f"workers on {len(hosts)} machines, and the case folders in a directory: {cases or 'of each machine'}"
-        yield Finding("note", "cases", said, "set store.cases to s3://..., unless all machines share that directory")
+        said = (
+            f"workers on {len(hosts)} machines, and the case folders in a directory: "
+            f"{cases or 'of each machine'}"
+        )
+        yield Finding(
+            "note",
+            "cases",
+            said,
+            "set store.cases to s3://..., unless all machines share that directory",
+        )
 
 
 def _queues(look: Look) -> Iterator[Finding]:
@@ -73,7 +92,10 @@ def _queues(look: Look) -> Iterator[Finding]:
         said = f"{queue.queue or 'no queue'}: {queue.enqueued} waiting, {queue.pending} at work"
         said += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
         late = queue.oldest is not None and waits > WAITS_LONG
-        todo = "start more workers, or raise worker.concurrency; a place that is down holds up only its own queue"
+        todo = (
+            "start more workers, or raise worker.concurrency; a place that is down holds up "
+            "only its own queue"
+        )
         yield Finding("wrong" if late else "ok", "queue", said, todo if late else "")
 
 
@@ -87,21 +109,31 @@ def _in_the_store(look: Look) -> Iterator[Finding]:
     if not count or oldest is None:
         return
     waits = look.now - oldest
-    said = f"{counted(count, 'investigation')} accepted and waiting, the oldest for {lasting(waits)}; {running} running"
+    said = (
+        f"{counted(count, 'investigation')} accepted and waiting, the oldest for "
+        f"{lasting(waits)}; {running} running"
+    )
     if not running and waits > FORGOTTEN:
         todo = "no worker takes any: their logs say why (`dispatch: ...`), or none is alive"
         yield Finding("wrong", "queue", said, todo)
     else:
         late = waits > WAITS_LONG
-        yield Finding("wrong" if late else "ok", "queue", said, "start more workers" if late else "")
+        yield Finding(
+            "wrong" if late else "ok", "queue", said, "start more workers" if late else ""
+        )
 
 
-def _of_the_dead(look: Look, active: list[Workflow], lives: Callable[[str], bool]) -> Iterator[Finding]:
+def _of_the_dead(
+    look: Look, active: list[Workflow], lives: Callable[[str], bool]
+) -> Iterator[Finding]:
     dead = [w for w in active if w.status == "PENDING" and w.executor and not lives(w.executor)]
     old = [w for w in dead if look.now - w.updated_at > SETTLING]
     if old:
         owners = sorted({w.executor or "" for w in old})
-        said = f"{counted(len(old), 'workflow')} of {counted(len(owners), 'worker')} that died: {_names(old)}"
+        said = (
+            f"{counted(len(old), 'workflow')} of {counted(len(owners), 'worker')} that died: "
+            f"{_names(old)}"
+        )
         yield Finding(
             "wrong",
             "takeover",
@@ -113,7 +145,11 @@ def _of_the_dead(look: Look, active: list[Workflow], lives: Callable[[str], bool
 def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
     assert look.rows is not None
     row, before = InvestigationRow, look.now - FORGOTTEN
-    query = select(row.id).where(row.status.in_(("accepted", "running")), row.dispatched_at < before).limit(MOST)
+    query = (
+        select(row.id)
+        .where(row.status.in_(("accepted", "running")), row.dispatched_at < before)
+        .limit(MOST)
+    )
     with look.read() as session:
         open_ = list(session.scalars(query))
         known = set(open_)
@@ -124,15 +160,29 @@ def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
     lost = [name for name in open_ if name not in at_work]
     if lost:
         some = ", ".join(lost[:NAMED])
-        said = f"the engine has no work for {counted(len(lost), 'investigation')} that did not end: {some}"
+        said = (
+            f"the engine has no work for {counted(len(lost), 'investigation')} that did not "
+            f"end: {some}"
+        )
         yield Finding(
-            "wrong", "lost", said, f"`faultline requeue {lost[0]}` starts it anew; no message is posted twice"
+            "wrong",
+            "lost",
+            said,
+            f"`faultline requeue {lost[0]}` starts it anew; no message is posted twice",
         )
     ghosts = sorted(named - known)
     if ghosts:
         some = ", ".join(ghosts[:NAMED])
-        said = f"the engine works on {counted(len(ghosts), 'investigation')} that the store does not know: {some}"
-        yield Finding("wrong", "lost", said, f"`faultline delete {ghosts[0]}` removes what the engine has of it")
+        said = (
+            f"the engine works on {counted(len(ghosts), 'investigation')} that the store does "
+            f"not know: {some}"
+        )
+        yield Finding(
+            "wrong",
+            "lost",
+            said,
+            f"`faultline delete {ghosts[0]}` removes what the engine has of it",
+        )
 
 
 def _present(look: Look, names: set[str]) -> set[str]:
@@ -141,7 +191,11 @@ def _present(look: Look, names: set[str]) -> set[str]:
         found = set[str]()
         for first in range(0, len(some), 200):
             found |= set(
-                session.scalars(select(InvestigationRow.id).where(InvestigationRow.id.in_(some[first : first + 200])))
+                session.scalars(
+                    select(InvestigationRow.id).where(
+                        InvestigationRow.id.in_(some[first : first + 200])
+                    )
+                )
             )
         return found
 
@@ -163,13 +217,24 @@ def usual_length(look: Look) -> timedelta:
 def _long(look: Look, active: list[Workflow]) -> Iterator[Finding]:
     usual = usual_length(look)
     row = InvestigationRow
-    query = select(row.id, row.started_at).where(row.status == "running", row.started_at < look.now - usual)
+    query = select(row.id, row.started_at).where(
+        row.status == "running", row.started_at < look.now - usual
+    )
     with look.read() as session:
-        found = [(id_, at) for id_, at in session.execute(query.order_by(row.started_at).limit(NAMED)) if at]
+        found = [
+            (id_, at)
+            for id_, at in session.execute(query.order_by(row.started_at).limit(NAMED))
+            if at
+        ]
     for id_, started in found:
         stands = where_it_stands(look, id_, [w for w in active if investigation_of(w.id) == id_])
-        said = f"{id_} runs for {lasting(look.now - started)}, and {lasting(usual)} is usual: {stands.said}"
-        yield Finding("wrong", "slow", said, stands.todo or f"`faultline doctor {id_}` tells its story")
+        said = (
+            f"{id_} runs for {lasting(look.now - started)}, and {lasting(usual)} is usual: "
+            f"{stands.said}"
+        )
+        yield Finding(
+            "wrong", "slow", said, stands.todo or f"`faultline doctor {id_}` tells its story"
+        )
 
 
 def question_checks(look: Look) -> Iterator[Finding]:
@@ -181,12 +246,20 @@ def question_checks(look: Look) -> Iterator[Finding]:
     with look.read() as session:
         count, oldest = session.execute(query).one()
     if count and oldest:
-        said = f"{counted(count, 'question')} in Slack without an answer, the oldest for {lasting(look.now - oldest)}"
+        said = (
+            f"{counted(count, 'question')} in Slack without an answer, the oldest for "
+            f"{lasting(look.now - oldest)}"
+        )
         yield Finding(
-            "wrong", "questions", said, "Slack is down or no worker is alive; questions are given up after 6 hours"
+            "wrong",
+            "questions",
+            said,
+            "Slack is down or no worker is alive; questions are given up after 6 hours",
         )
 
 
 def _names(workflows: list[Workflow]) -> str:
     names = list(dict.fromkeys(w.id for w in workflows))
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return ", ".join(names[:NAMED]) + (
+        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    )

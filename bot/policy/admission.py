@@ -1,4 +1,5 @@
-"""What the settings say of an alert that comes in, in the words of the store: one value, made once, pure."""
+"""What the settings say of an alert that comes in, in the words of the store: one value, made once,
+pure."""
 
 from __future__ import annotations
 
@@ -34,13 +35,17 @@ class Policy:
     def of(cls, settings: Settings) -> Policy:
         """The operator's."""
         alerts = settings.alerts
-        window, longest = timedelta(minutes=alerts.group_minutes), timedelta(minutes=alerts.group_longest_minutes)
+        window, longest = (
+            timedelta(minutes=alerts.group_minutes),
+            timedelta(minutes=alerts.group_longest_minutes),
+        )
         topology = Topology.of(settings)
         return cls(alerts.groups, window, longest, topology, settings, Teams.of(settings, topology))
 
     @property
     def apart(self) -> bool:
-        """Whether teams see their own investigations alone, so that alerts of two teams are never one incident."""
+        """Whether teams see their own investigations alone, so that alerts of two teams are never
+        one incident."""
         return self.settings.login.isolation == "teams"
 
     def channel(self, arrival: Arrival) -> str:

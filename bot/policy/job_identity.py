@@ -1,4 +1,5 @@
-"""Which training job an alert is about: from its labels, by the settings, to hosts, ranks and places of files.
+"""Which training job an alert is about: from its labels, by the settings, to hosts, ranks and
+places of files.
 
 What an alert says is hostile: a value that becomes part of a path is a plain name, or is not used.
 """
@@ -22,7 +23,8 @@ _MOST_NAME = 256
 
 
 def identify_job(alert: Alert, settings: Settings, services_job: str | None) -> JobIdentity | None:
-    """The job the alert is about, or None. `services_job` is the catalogue's, for alerts that name a service."""
+    """The job the alert is about, or None. `services_job` is the catalogue's, for alerts that name
+    a service."""
     said = _said(alert.labels, settings)
     name = _name(alert, said, settings, services_job)
     if name is None:
@@ -82,8 +84,11 @@ def _number(value: str | None) -> int | None:
     return int(value) if value and _NUMBER.fullmatch(value) and value.isascii() else None
 
 
-def _name(alert: Alert, said: Mapping[str, str], settings: Settings, services_job: str | None) -> str | None:
-    """By name first, then by what the job runs as, then by the machine where only one job runs there."""
+def _name(
+    alert: Alert, said: Mapping[str, str], settings: Settings, services_job: str | None
+) -> str | None:
+    """By name first, then by what the job runs as, then by the machine where only one job runs
+    there."""
     jobs = settings.jobs
     given = _first(alert.labels, settings.training.job_labels)
     for word in (given, alert.service or ""):
@@ -113,7 +118,10 @@ def _named(word: str, jobs: Mapping[str, JobSettings]) -> str | None:
 def _like(word: str, patterns: Iterable[str]) -> bool:
     """Whether a pattern matches; only `*` is special."""
     plain = word.casefold()[:_MOST_NAME]
-    return any(fnmatchcase(plain, pattern.casefold().replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
+    return any(
+        fnmatchcase(plain, pattern.casefold().replace("[", "[[]").replace("?", "[?]"))
+        for pattern in patterns
+    )
 
 
 def _on(node: str, hosts: Iterable[str]) -> bool:
@@ -128,13 +136,21 @@ def _with_rank(job: JobIdentity) -> JobIdentity:
 
 def _with_places(job: JobIdentity, table: JobSettings) -> JobIdentity:
     filled, unknown = {}, []
-    values = {"job": job.name, "run": job.run, "slurm_job_id": job.slurm_job_id, "pod": job.pod, "node": job.node}
+    values = {
+        "job": job.name,
+        "run": job.run,
+        "slurm_job_id": job.slurm_job_id,
+        "pod": job.pod,
+        "node": job.node,
+    }
     for kind, locations in (("traces", table.traces), ("dumps", table.dumps), ("logs", table.logs)):
         places = []
         for location in locations:
             missing = [key for key in _PLACEHOLDER.findall(location) if not values.get(key)]
             if missing:
-                unknown.append(f"{location}: the alert does not say {' and '.join(dict.fromkeys(missing))}")
+                unknown.append(
+                    f"{location}: the alert does not say {' and '.join(dict.fromkeys(missing))}"
+                )
             else:
                 places.append(_PLACEHOLDER.sub(lambda found: values[found[1]] or "", location))
         filled[kind] = tuple(places)

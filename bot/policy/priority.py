@@ -45,32 +45,43 @@ WORDS: Mapping[str, int] = {
 }
 """Severities of the vendors that send alerts in:
 
-- PagerDuty's urgency is `high` or `low`, and `high` is what every service has unless it is changed: it is not enough
-  for "urgent" (https://support.pagerduty.com/main/docs/configurable-service-settings). Its alerts' severities are
-  critical, error, warning and info (https://support.pagerduty.com/main/docs/pd-cef).
-- Datadog's `$ALERT_TYPE` is error, warning, success or info (https://docs.datadoghq.com/integrations/webhooks/).
-- kube-prometheus labels critical, warning, info and none (https://runbooks.prometheus-operator.dev/); `page` and
-  `ticket` are the words of the SRE workbook's alerts (https://sre.google/workbook/alerting-on-slos/).
-- Sentry's levels are fatal, error, warning, info and debug (https://docs.sentry.io/product/issues/); its metric alerts
+- PagerDuty's urgency is `high` or `low`, and `high` is what every service has unless it is changed:
+  it is not enough
+  for "urgent" (https://support.pagerduty.com/main/docs/configurable-service-settings). Its alerts'
+  severities are critical, error, warning and info (https://support.pagerduty.com/main/docs/pd-cef).
+- Datadog's `$ALERT_TYPE` is error, warning, success or info
+  (https://docs.datadoghq.com/integrations/webhooks/).
+- kube-prometheus labels critical, warning, info and none
+  (https://runbooks.prometheus-operator.dev/); `page` and
+  `ticket` are the words of the SRE workbook's alerts
+  (https://sre.google/workbook/alerting-on-slos/).
+- Sentry's levels are fatal, error, warning, info and debug
+  (https://docs.sentry.io/product/issues/); its metric alerts
   are critical or warning.
-- emerg, crit, err, notice: syslog's (RFC 5424, 6.2.1); disaster, high, average, information: Zabbix."""
+- emerg, crit, err, notice: syslog's (RFC 5424, 6.2.1); disaster, high, average, information:
+  Zabbix."""
 
 LEVELS: Mapping[str, tuple[int, ...]] = {
     "p": (URGENT, URGENT, HIGH, USUAL, LOW, LOW),
     "sev": (URGENT, URGENT, HIGH, USUAL, LOW, LOW),
 }
-"""Priority by the number after P or SEV, from 0. P1 is the highest of Datadog (P1 to P5) and of PagerDuty's default
-(P1 to P5); SEV-1 of PagerDuty's incident response guide (https://response.pagerduty.com/before/severity_levels/)."""
+"""Priority by the number after P or SEV, from 0. P1 is the highest of Datadog (P1 to P5) and of
+PagerDuty's default (P1 to P5); SEV-1 of PagerDuty's incident response guide
+(https://response.pagerduty.com/before/severity_levels/)."""
 SAYS_MORE = ("severity", "priority", "level", "urgency")
-"""Labels that are looked at when the alert's own severity says nothing that is known, in this order."""
+"""Labels that are looked at when the alert's own severity says nothing that is known, in this
+order."""
 LONGEST = 200
 """Characters of a severity that are looked at."""
-_NUMBERED = re.compile(r"(?:(?P<kind>p|prio|priority|s|sev|severity)[\s:_#-]{0,3})?(?P<number>[0-5])(?!\d)")
+_NUMBERED = re.compile(
+    r"(?:(?P<kind>p|prio|priority|s|sev|severity)[\s:_#-]{0,3})?(?P<number>[0-5])(?!\d)"
+)
 _WORD = re.compile(r"[a-z]+(?:[\s:_#-]{0,3}[0-9]+)?|[0-9]+")
 
 
 def priority_of(alert: Alert, *, asked_for: bool = False) -> int:
-    """0 urgent, 1 high, 2 usual, 3 low. What a person asked for is urgent: somebody waits for it."""
+    """0 urgent, 1 high, 2 usual, 3 low. What a person asked for is urgent: somebody waits for
+    it."""
     if asked_for:
         return URGENT
     said = (alert.severity, *(alert.labels.get(name) for name in SAYS_MORE))

@@ -1,4 +1,5 @@
-"""Quiet hours: until when a channel is left alone. Reckoned in instants, so that a change of clocks is no matter."""
+"""Quiet hours: until when a channel is left alone. Reckoned in instants, so that a change of clocks
+is no matter."""
 
 from __future__ import annotations
 
@@ -45,5 +46,6 @@ def _whole(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def _instant(day: date, at: time, zone: ZoneInfo) -> datetime:
-    """A local time as an instant; one that the clocks skip is an hour later, one that they show twice the first."""
+    """A local time as an instant; one that the clocks skip is an hour later, one that they show
+    twice the first."""
     return datetime.combine(day, at, zone).astimezone(UTC)

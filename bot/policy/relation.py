@@ -1,8 +1,9 @@
-"""Do two alerts belong to one incident? Pure and symmetric: decided by what they are about, and how far they are apart.
+"""Do two alerts belong to one incident? Pure and symmetric: decided by what they are about, and how
+far they are apart.
 
-A wrong join hides an incident behind another, so every way to be related needs a fact beside the time: the same
-service, job or machine, a call in the catalogue, or the same words about the same place. Alerts that say different
-environments, clusters or regions are never related.
+A wrong join hides an incident behind another, so every way to be related needs a fact beside the
+time: the same service, job or machine, a call in the catalogue, or the same words about the same
+place. Alerts that say different environments, clusters or regions are never related.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from bot.policy.topology import Topology
 from bot.policy.traits import Traits
 
 ALIKE = 0.5
-"""Share of the words of two alerts that they have in common, from which callers of one service are taken to suffer from
-it: half, as for alerts of like words in the memory (`bot.store.memory`)."""
+"""Share of the words of two alerts that they have in common, from which callers of one service are
+taken to suffer from it: half, as for alerts of like words in the memory (`bot.store.memory`)."""
 COMMON_WORDS = 2
 WEAK_SHARE = 0.5
-"""Where nothing but words says that two alerts belong together, they must be within this share of the window."""
+"""Where nothing but words says that two alerts belong together, they must be within this share of
+the window."""
 MAX_NAME = 60
 SERVICE_KEY = "service:"
 MAX_CALLEES = 50
@@ -118,7 +120,11 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
 
 def _named_places(one: Traits) -> Sequence[str]:
     """Places small enough to be of one incident: an environment alone is not."""
-    return [f"{place}={one.places[place]}" for place in ("cluster", "region") if place in one.places and one.wording]
+    return [
+        f"{place}={one.places[place]}"
+        for place in ("cluster", "region")
+        if place in one.places and one.wording
+    ]
 
 
 def _callees(one: Traits, topology: Topology) -> Sequence[str]:

@@ -6,7 +6,8 @@ from bot.settings import Settings
 
 
 def catalogue_name(service: str | None, settings: Settings) -> str | None:
-    """The catalogue's name for what an alert calls a service; the alert's own word when the catalogue has none."""
+    """The catalogue's name for what an alert calls a service; the alert's own word when the
+    catalogue has none."""
     if service is None:
         return None
     wanted = service.casefold()

@@ -34,5 +34,6 @@ class Teams:
         return of_service or self.channels.get(channel.casefold(), NO_TEAM)
 
     def share(self, team: str) -> float:
-        """Its weight; 1 for what belongs to none, or to a team that is not in the settings any more."""
+        """Its weight; 1 for what belongs to none, or to a team that is not in the settings any
+        more."""
         return self.shares.get(team, 1.0)

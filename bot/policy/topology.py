@@ -13,7 +13,8 @@ Calls = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Topology:
-    """Catalogue names by every name of a service in lower case; callees and callers by catalogue name."""
+    """Catalogue names by every name of a service in lower case; callees and callers by catalogue
+    name."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     callees: Calls = field(default_factory=dict)
@@ -37,7 +38,8 @@ class Topology:
         return cls(names, _frozen(callees), _frozen(callers))
 
     def name(self, service: str | None) -> str | None:
-        """The catalogue's name for what an alert calls a service; the alert's own word when it has none."""
+        """The catalogue's name for what an alert calls a service; the alert's own word when it has
+        none."""
         if not service or not service.strip():
             return None
         return self.names.get(service.strip().casefold(), service.strip())

@@ -1,4 +1,5 @@
-"""What an alert is about, as far as it says by which others it belongs with: service, job, machine, place, words."""
+"""What an alert is about, as far as it says by which others it belongs with: service, job, machine,
+place, words."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from bot.policy.words import words_of
 from bot.settings import Settings
 
 HOST_LABELS = ("node", "Hostname", "hostname", "host", "kubernetes_node", "exported_node")
-"""Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box exporter, which many alerts
-share, is the exporter's."""
+"""Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box
+exporter, which many alerts share, is the exporter's."""
 PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
     "environment": ("environment", "env", "deployment_environment", "deployment.environment"),
     "cluster": ("cluster", "kube_cluster_name", "k8s_cluster", "cluster_name"),
@@ -33,7 +34,8 @@ LONGEST_CODE = 3
 
 @dataclass(frozen=True)
 class Traits:
-    """One alert's. `words` are those of its title and signal without names, machines and numbers."""
+    """One alert's. `words` are those of its title and signal without names, machines and
+    numbers."""
 
     fingerprint: str
     source: str
@@ -46,10 +48,13 @@ class Traits:
 
     @property
     def wording(self) -> str:
-        """Equal for alerts of the same words at the same vendor; "" where there are too few to mean anything."""
+        """Equal for alerts of the same words at the same vendor; "" where there are too few to mean
+        anything."""
         if len(self.words) < 2:
             return ""
-        return hashlib.sha256("\x00".join((self.source, *sorted(self.words))).encode()).hexdigest()[:16]
+        return hashlib.sha256("\x00".join((self.source, *sorted(self.words))).encode()).hexdigest()[
+            :16
+        ]
 
 
 def traits_of(alert: Alert, settings: Settings, topology: Topology) -> Traits:
@@ -84,11 +89,15 @@ def _places(labels: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _words(alert: Alert, service: str | None, job: str | None, hosts: frozenset[str]) -> frozenset[str]:
+def _words(
+    alert: Alert, service: str | None, job: str | None, hosts: frozenset[str]
+) -> frozenset[str]:
     names = set(words_of(alert.service or "", service or "", job or "", *sorted(hosts)))
     said = words_of(alert.title[:1_000], alert.signal or "")
     return frozenset(
-        w for w in said if w not in names and (len(w) <= LONGEST_CODE or not _DIGIT.search(w)) and not w.isdigit()
+        w
+        for w in said
+        if w not in names and (len(w) <= LONGEST_CODE or not _DIGIT.search(w)) and not w.isdigit()
     )
 
 

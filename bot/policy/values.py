@@ -1,4 +1,5 @@
-"""The values that the store takes and gives: alerts as they come in, investigations, progress, posts."""
+"""The values that the store takes and gives: alerts as they come in, investigations, progress,
+posts."""
 
 from __future__ import annotations
 
@@ -10,17 +11,21 @@ from analysis.vocabulary import Alert
 from bot.policy.priority import USUAL
 
 Status = Literal["accepted", "running", "done", "failed"]
-Outcome = Literal["started", "joined", "grouped", "duplicate", "resolved", "muted", "excluded", "surplus"]
-"""`joined`: a repeat of an open alert; `grouped`: another alert of an incident that is investigated already; `muted`,
-`excluded` by a rule and `surplus` over a channel's rate: recorded, not investigated."""
+Outcome = Literal[
+    "started", "joined", "grouped", "duplicate", "resolved", "muted", "excluded", "surplus"
+]
+"""`joined`: a repeat of an open alert; `grouped`: another alert of an incident that is investigated
+already; `muted`, `excluded` by a rule and `surplus` over a channel's rate: recorded, not
+investigated."""
 
 
 @dataclass(frozen=True)
 class Delivery:
     """Identity of one delivery: the vendor and its id for it.
 
-    `at`: the vendor's own time of what it tells, by which the beginning and the end of one alert are put in order;
-    `occurrence`: which occurrence of the alert it is, where the vendor tells of the same one again and again.
+    `at`: the vendor's own time of what it tells, by which the beginning and the end of one alert
+    are put in order; `occurrence`: which occurrence of the alert it is, where the vendor tells of
+    the same one again and again.
     """
 
     source: str
@@ -47,7 +52,8 @@ class Arrival:
     reply_to: ReplyTo = ReplyTo()
     question: str | None = None
     by_person: bool = False
-    """Somebody asked for it: no mute, rule or rate holds it back, and it joins no other investigation."""
+    """Somebody asked for it: no mute, rule or rate holds it back, and it joins no other
+    investigation."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,8 @@ class Investigation:
     quiet_until: datetime | None = None
     """It came in quiet hours: its channel is told in a digest after them, and not before."""
     surplus: int = 0
-    """Alerts that came to its channel after it and were not investigated: the channel's rate was used up."""
+    """Alerts that came to its channel after it and were not investigated: the channel's rate was
+    used up."""
     runs: int = 0
     """How often it was run again because its alerts grew beyond its services."""
     team: str = ""
@@ -113,7 +120,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class PostClaim:
-    """The right to post under a key. `ref` is set when it was posted before; `attempted_before` when someone tried."""
+    """The right to post under a key. `ref` is set when it was posted before; `attempted_before`
+    when someone tried."""
 
     mine: bool
     ref: str | None = None

@@ -1,4 +1,5 @@
-"""`faultline check`: can each configured part be reached, is it allowed to, and is it read-only? One line each."""
+"""`faultline check`: can each configured part be reached, is it allowed to, and is it read-only?
+One line each."""
 
 from __future__ import annotations
 
@@ -24,21 +25,29 @@ NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERD
 
 
 def run_checks(settings: Settings) -> int:
-    """Print one line per part and one that counts; 1 when something that is configured does not work, else 0."""
+    """Print one line per part and one that counts; 1 when something that is configured does not
+    work, else 0."""
     checks = asyncio.run(all_checks(settings))
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = Text("ok  ", style="green") if check.ok else Text("FAIL", style="bold red")
-        console.print(Text.assemble(mark, f"  {check.name:<{width}}  {' '.join(check.line.split())}"))
+        console.print(
+            Text.assemble(mark, f"  {check.name:<{width}}  {' '.join(check.line.split())}")
+        )
     parts = dict.fromkeys(check.name for check in checks)
     failed = dict.fromkeys(check.name for check in checks if not check.ok)
-    console.print(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}" if failed else "all parts work")
+    console.print(
+        f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}"
+        if failed
+        else "all parts work"
+    )
     return 1 if failed else 0
 
 
 async def all_checks(settings: Settings) -> Sequence[Check]:
-    """Everything, side by side: the bot's own parts first, then connectors by name, then runbooks by file and line."""
+    """Everything, side by side: the bot's own parts first, then connectors by name, then runbooks
+    by file and line."""
     parts: list[tuple[str, Callable[[], Awaitable[Check]]]] = [
         ("store", lambda: _store(settings)),
         ("cases", lambda: _cases(settings)),
@@ -85,7 +94,11 @@ async def _inbound(settings: Settings) -> Check:
     }
     open_ways = [name for name, is_open in ways.items() if is_open]
     if not open_ways:
-        return Check("inbound", False, "no way in: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another source's secret")
+        return Check(
+            "inbound",
+            False,
+            "no way in: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another source's secret",
+        )
     return Check("inbound", True, ", ".join(open_ways))
 
 
@@ -93,10 +106,14 @@ async def _replies(settings: Settings) -> Check:
     places = [name for name, token in _reply_tokens(settings).items() if token is not None]
     if not places:
         return Check(
-            "replies", False, "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
+            "replies",
+            False,
+            "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN",
         )
     if settings.pagerduty.api_token and not settings.pagerduty.from_email:
-        return Check("replies", False, "PagerDuty notes need pagerduty.from_email, a user's address")
+        return Check(
+            "replies", False, "PagerDuty notes need pagerduty.from_email, a user's address"
+        )
     if settings.slack.bot_token is None:
         return Check("replies", True, ", ".join(places))
     said = await check_slack(settings.slack)

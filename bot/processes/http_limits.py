@@ -1,4 +1,5 @@
-"""What a connection may send before it is a request: uvicorn's fast protocol itself sets no limit on headers."""
+"""What a connection may send before it is a request: uvicorn's fast protocol itself sets no limit
+on headers."""
 
 from __future__ import annotations
 

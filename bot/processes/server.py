@@ -1,4 +1,5 @@
-"""`faultline serve`: webhooks and pages in one process that never investigates, a worker process beside it."""
+"""`faultline serve`: webhooks and pages in one process that never investigates, a worker process
+beside it."""
 
 from __future__ import annotations
 
@@ -43,16 +44,25 @@ from connectors.base import Check
 from connectors.registry import build_connectors
 
 
-def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None) -> Starlette:
+def build_app(
+    settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None
+) -> Starlette:
     """The web application; with a supervisor it also keeps a worker running."""
     accept, case_path = store_accept(store), local_cases(cases)
-    listeners, door = _slack_listeners(settings, store, case_path), Door(settings, Conversations(store.engine))
+    listeners, door = (
+        _slack_listeners(settings, store, case_path),
+        Door(settings, Conversations(store.engine)),
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
         by_socket = settings.slack.app_token is not None
-        socket_mode = await start_socket_mode(settings, accept, more=listeners, door=door) if by_socket else None
+        socket_mode = (
+            await start_socket_mode(settings, accept, more=listeners, door=door)
+            if by_socket
+            else None
+        )
         try:
             yield
         finally:
@@ -62,7 +72,9 @@ def build_app(settings: Settings, store: Store, cases: CaseStore, supervisor: Su
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    intake = intake_routes(settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store))
+    intake = intake_routes(
+        settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store)
+    )
     readiness = Readiness(store)
     credentials = Credentials(partial(checks_beside, settings))
     routes = [*intake, *page_routes(settings, store, case_path, readiness, credentials)]
@@ -88,7 +100,8 @@ async def _all_checks(settings: Settings) -> Sequence[Check]:
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
-    """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and the like."""
+    """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and
+    the like."""
     configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
     with Scratch():
@@ -105,7 +118,8 @@ def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> Non
         access_log=False,
         log_config=None,  # one log for all: bot.runtime.logs
         server_header=False,
-        proxy_headers=False,  # server.trusted_proxies decides whom to believe, not a default of the server's
+        # Server.trusted_proxies decides whom to believe, not a default of the server's.
+        proxy_headers=False,
         timeout_graceful_shutdown=5,
         http=LimitedHead,
     )
@@ -135,7 +149,8 @@ def _refuse_what_cannot_work(settings: Settings) -> None:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to every address of the host. Raises SettingsError when there is none, or one is taken."""
+    """Sockets bound to every address of the host. Raises SettingsError when there is none, or one
+    is taken."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -153,7 +168,9 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     except OSError as error:
         bound.close()
         problem = f"cannot listen on {address[0]} port {address[1]} ({error.strerror})"
-        raise SettingsError("server.port" if error.errno == errno.EADDRINUSE else "server.host", problem) from error
+        raise SettingsError(
+            "server.port" if error.errno == errno.EADDRINUSE else "server.host", problem
+        ) from error
     return bound
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 log = logging.getLogger("faultline.supervisor")
 
 RESTART_WAIT_S = (0.1, 15.0)
-"""A worker that had been ready is restarted at once; one that dies before it is ready waits longer each time."""
+"""A worker that had been ready is restarted at once; one that dies before it is ready waits longer
+each time."""
 MARGIN_S = 3.0
 """A worker that has not ended so long after its grace period is killed."""
 
@@ -21,7 +22,14 @@ class Supervisor:
 
     def __init__(self, config: Path | None, *, grace_s: float = 0.0) -> None:
         self._grace_s = grace_s
-        self._command = [sys.executable, "-m", "bot.cli.main", "worker", "--supervised-by", str(os.getpid())]
+        self._command = [
+            sys.executable,
+            "-m",
+            "bot.cli.main",
+            "worker",
+            "--supervised-by",
+            str(os.getpid()),
+        ]
         if config is not None:
             self._command += ["--config", str(config)]
         self._process: asyncio.subprocess.Process | None = None

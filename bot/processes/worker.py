@@ -48,8 +48,11 @@ log = logging.getLogger("faultline.worker")
 LOOK_EVERY_S = 0.2
 
 
-def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None) -> None:
-    """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends the process."""
+def run_worker(
+    settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None
+) -> None:
+    """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
+    the process."""
     configure_logging(settings.telemetry, "worker")
     if supervised_by is not None:
         die_with_parent(supervised_by)
@@ -87,7 +90,13 @@ def run_worker(settings: Settings, *, supervised_by: int | None = None, ready_fd
     digests = digests_for(settings, store, engine.executor_id)
     loops: list[Loop | Announce] = [
         Retention(settings, store, desk.cases),
-        FairDispatch(store, engine, Teams.of(settings), concurrency=settings.worker.concurrency, every_s=every_s),
+        FairDispatch(
+            store,
+            engine,
+            Teams.of(settings),
+            concurrency=settings.worker.concurrency,
+            every_s=every_s,
+        ),
         Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
     ]
     if talks:
@@ -142,7 +151,8 @@ def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | 
 
 
 def _told_to_stop() -> threading.Event:
-    """Set by SIGTERM or SIGINT from now on, before any work is taken; a second one ends the process at once."""
+    """Set by SIGTERM or SIGINT from now on, before any work is taken; a second one ends the process
+    at once."""
     stop = threading.Event()
 
     def told(*_: object) -> None:
@@ -163,7 +173,10 @@ def _wind_down(engine: WorkerEngine, steps: Steps, grace_s: float) -> None:
         while time.monotonic() < until and engine.running() - steps.resting:
             time.sleep(LOOK_EVERY_S)
         steps.hand_over()
-    except (SQLAlchemyError, dbos_error.DBOSException) as error:  # nothing is lost by it: others find what is left
+    except (
+        SQLAlchemyError,
+        dbos_error.DBOSException,
+    ) as error:  # nothing is lost by it: others find what is left
         log.warning("stopping: %s", type(error).__name__)
 
 

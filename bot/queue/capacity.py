@@ -1,6 +1,8 @@
-"""How much the workers can take soon: what the engine's queues may hold, beyond which investigations wait in the store.
+"""How much the workers can take soon: what the engine's queues may hold, beyond which
+investigations wait in the store.
 
-In the store they are ordered anew each time that there is room; in the engine's queue the order is fixed.
+In the store they are ordered anew each time that there is room; in the engine's queue the order is
+fixed.
 """
 
 from __future__ import annotations
@@ -8,16 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 URGENT_PART = 4
-"""One place for urgent investigations beside each four usual ones of a worker: with the default of 8 they have 2 of
-their own, which no long investigation occupies."""
+"""One place for urgent investigations beside each four usual ones of a worker: with the default of
+8 they have 2 of their own, which no long investigation occupies."""
 AHEAD_PART = 8
-"""For each eight places of a worker one investigation more is queued, so that a place that becomes free is filled at
-the queue's next look: a look each quarter of a second, and some seconds for an investigation, need about one for
-eight. More would wait in the queue's fixed order, behind which another team's alert waits too."""
+"""For each eight places of a worker one investigation more is queued, so that a place that becomes
+free is filled at the queue's next look: a look each quarter of a second, and some seconds for an
+investigation, need about one for eight. More would wait in the queue's fixed order, behind which
+another team's alert waits too."""
 MORE_THAN_CORES = 2
-"""A worker begins so many investigations more at once than it has cores. Each needs about a second of one core and
-waits for vendors about as long; more of them would only share the cores, so that all are answered late, and another
-team's alert behind them too. Those that wait for something outside do not count."""
+"""A worker begins so many investigations more at once than it has cores. Each needs about a second
+of one core and waits for vendors about as long; more of them would only share the cores, so that
+all are answered late, and another team's alert behind them too. Those that wait for something
+outside do not count."""
 
 
 def urgent_concurrency(concurrency: int) -> int:
@@ -34,7 +38,14 @@ class Room:
 
     @classmethod
     def of(
-        cls, *, concurrency: int, workers: int, urgent_taken: int, usual_taken: int, usual_busy: int, cores: int
+        cls,
+        *,
+        concurrency: int,
+        workers: int,
+        urgent_taken: int,
+        usual_taken: int,
+        usual_busy: int,
+        cores: int,
     ) -> Room:
         """Of `workers` living workers, each on `cores`, with so many queued or running already.
 

@@ -1,6 +1,8 @@
-"""From the store to the engine's queue, in the worker: the web process accepts alerts and does nothing else.
+"""From the store to the engine's queue, in the worker: the web process accepts alerts and does
+nothing else.
 
-The engine is given no more investigations than the workers can take soon: in the store they can still be overtaken.
+The engine is given no more investigations than the workers can take soon: in the store they can
+still be overtaken.
 """
 
 from __future__ import annotations
@@ -34,10 +36,13 @@ class Accepting(Protocol):
 
 
 class Dispatch(Loop):
-    """Puts on a queue what was accepted. Several workers may do so at once: an id is queued once."""
+    """Puts on a queue what was accepted. Several workers may do so at once: an id is queued
+    once."""
 
     def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
-        super().__init__("dispatch", every_s=every_s, part=f"dispatch of {type(store).__name__.lower()}")
+        super().__init__(
+            "dispatch", every_s=every_s, part=f"dispatch of {type(store).__name__.lower()}"
+        )
         self._store = store
         self._enqueue = enqueue
 
@@ -72,7 +77,8 @@ class Queues(Protocol):
 
 
 class FairDispatch(Dispatch):
-    """Hands investigations over as places become free: one worker at a time, so that together they keep the bound."""
+    """Hands investigations over as places become free: one worker at a time, so that together they
+    keep the bound."""
 
     DUTY = "dispatch"
 
@@ -102,7 +108,10 @@ class FairDispatch(Dispatch):
 
     def _hand_over(self, now: datetime) -> int:
         database = self._investigations.engine
-        urgent, usual = self._engine.in_hand(URGENT_INVESTIGATIONS), self._engine.in_hand(INVESTIGATIONS)
+        urgent, usual = (
+            self._engine.in_hand(URGENT_INVESTIGATIONS),
+            self._engine.in_hand(INVESTIGATIONS),
+        )
         room = Room.of(
             concurrency=self._concurrency,
             workers=self._engine.workers(),
@@ -116,10 +125,14 @@ class FairDispatch(Dispatch):
         waiting = heads(database, room.urgent + room.usual)
         taken = taken_by_team(database, [*urgent, *usual])
         share = self._teams.share
-        first = in_order([w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent)
+        first = in_order(
+            [w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent
+        )
         chosen = {one.id for one in first}
         taken.update(one.team for one in first)
-        rest = in_order([w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual)
+        rest = in_order(
+            [w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual
+        )
         for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
             for one in given:
                 self._engine.enqueue(one.id, queue)

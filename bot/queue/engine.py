@@ -1,7 +1,9 @@
-"""The durable engine: DBOS Transact on SQLite (WAL) or PostgreSQL, with what it lacks: takeover from a dead worker.
+"""The durable engine: DBOS Transact on SQLite (WAL) or PostgreSQL, with what it lacks: takeover
+from a dead worker.
 
-Every executor holds a lock on its id for as long as it lives (a file lock, or a PostgreSQL advisory lock). A worker
-that can take the lock of an executor with pending work knows that it is dead, and puts that work back on the queue.
+Every executor holds a lock on its id for as long as it lives (a file lock, or a PostgreSQL advisory
+lock). A worker that can take the lock of an executor with pending work knows that it is dead, and
+puts that work back on the queue.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ WORKFLOW_INVESTIGATE = "investigate"
 WORKFLOW_REPLY = "reply"
 APPLICATION = "faultline"
 APPLICATION_VERSION = "1"
-"""Pinned: DBOS's default is a hash of the source, which strands running work at every upgrade. Raise it only when a
-change to a workflow's steps makes half-done work of the older version unreadable."""
+"""Pinned: DBOS's default is a hash of the source, which strands running work at every upgrade.
+Raise it only when a change to a workflow's steps makes half-done work of the older version
+unreadable."""
 TAKEOVER_INTERVAL_S = 1.0
 LOCK_SPACE = 0x6661756C
 """First key of our PostgreSQL advisory locks, apart from those of other users of the database."""
@@ -46,8 +49,8 @@ DUTY_SPACE = LOCK_SPACE + 1
 """First key of the locks of duties that one worker does at a time."""
 WORKERS_COUNTED_EVERY_S = 2.0
 POOL = 6
-"""Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the executor's lock,
-one listens, and the queues, at most eight of them, look in turn."""
+"""Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the
+executor's lock, one listens, and the queues, at most eight of them, look in turn."""
 
 log = logging.getLogger("faultline.engine")
 
@@ -62,7 +65,10 @@ def system_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         return create_engine(
-            parsed.set(drivername="postgresql+psycopg"), pool_size=POOL, max_overflow=POOL, pool_timeout=30
+            parsed.set(drivername="postgresql+psycopg"),
+            pool_size=POOL,
+            max_overflow=POOL,
+            pool_timeout=30,
         )
     engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 
@@ -81,7 +87,8 @@ class ExecutorLocks(Protocol):
     """Locks by executor id that die with their holder."""
 
     def hold(self, executor_id: str) -> None:
-        """Take the lock for the life of this process. Raises FaultlineError when it cannot be had."""
+        """Take the lock for the life of this process. Raises FaultlineError when it cannot be
+        had."""
 
     def lost(self) -> bool:
         """Whether the lock taken by `hold` is gone."""
@@ -199,7 +206,8 @@ class AdvisoryLocks:
     def living(self) -> int:
         """How many locks of executors are held in this database."""
         held = (
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND granted"
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND "
+            "granted"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         with self._engine.connect() as session:
@@ -218,17 +226,25 @@ class AdvisoryLocks:
 
 def _advisory(session: Connection, function: str, name: str, space: int = LOCK_SPACE) -> bool:
     key = zlib.crc32(name.encode()) - 2**31
-    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), {"space": space, "key": key}).scalar())
+    return bool(
+        session.execute(
+            text(f"SELECT {function}(:space, :key)"), {"space": space, "key": key}
+        ).scalar()
+    )
 
 
 class WorkerEngine:
     """DBOS in a worker process: registers its workflows, launches, and takes over from the dead."""
 
-    def __init__(self, url: str, directory: Path, *, concurrency: int, polling_interval_s: float) -> None:
+    def __init__(
+        self, url: str, directory: Path, *, concurrency: int, polling_interval_s: float
+    ) -> None:
         self.executor_id = f"worker-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.database = self._engine = system_engine(url)
         self._locks: ExecutorLocks = (
-            FileLocks(directory / "executors") if url.startswith("sqlite") else AdvisoryLocks(self._engine)
+            FileLocks(directory / "executors")
+            if url.startswith("sqlite")
+            else AdvisoryLocks(self._engine)
         )
         self._concurrency = concurrency
         self._polling = polling_interval_s
@@ -252,10 +268,13 @@ class WorkerEngine:
         places: Sequence[str] = (),
         more_queues: Mapping[str, int] | None = None,
     ) -> None:
-        """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the process: another may
-        already do its work."""
+        """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the
+        process: another may already do its work."""
         self._locks.hold(self.executor_id)
-        queues = {INVESTIGATIONS: self._concurrency, URGENT_INVESTIGATIONS: urgent_concurrency(self._concurrency)}
+        queues = {
+            INVESTIGATIONS: self._concurrency,
+            URGENT_INVESTIGATIONS: urgent_concurrency(self._concurrency),
+        }
         queues |= {reply_queue(p): 4 * self._concurrency for p in places}
         queues |= more_queues or {}
         DBOS.listen_queues(list(queues))
@@ -310,10 +329,13 @@ class WorkerEngine:
         return [status.workflow_id.partition(":")[0] for status in found]
 
     def take_no_more(self, within_s: float) -> None:
-        """Stop taking work off the queues, and over from others. What runs goes on for `within_s` at most."""
+        """Stop taking work off the queues, and over from others. What runs goes on for `within_s`
+        at most."""
         self._stopping.set()
         ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
-        threading.Thread(target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True).start()
+        threading.Thread(
+            target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Stop at once: what runs is taken over by the next worker."""
@@ -336,7 +358,8 @@ class WorkerEngine:
             self._stopping.wait(TAKEOVER_INTERVAL_S)
 
     def take_over(self) -> int:
-        """Put the pending work of dead executors back on its queue; says how many workflows that were."""
+        """Put the pending work of dead executors back on its queue; says how many workflows that
+        were."""
         owners = {status.executor_id for status in self._pending()} - {self.executor_id, None}
         resumed = 0
         for owner in sorted(filter(None, owners)):
@@ -355,7 +378,9 @@ class WorkerEngine:
 
     @staticmethod
     def _pending(owner: str | None = None) -> list[WorkflowStatus]:
-        return DBOS.list_workflows(status="PENDING", executor_id=owner, load_input=False, load_output=False)
+        return DBOS.list_workflows(
+            status="PENDING", executor_id=owner, load_input=False, load_output=False
+        )
 
 
 def migrate_engine(url: str) -> None:
@@ -363,5 +388,7 @@ def migrate_engine(url: str) -> None:
     parsed = make_url(url)
     postgres = parsed.get_backend_name() != "sqlite"
     DBOS.migrate(
-        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(hide_password=False)
+        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(
+            hide_password=False
+        )
     )

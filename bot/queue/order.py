@@ -1,7 +1,9 @@
-"""In which order what waits is taken: by urgency, which grows with waiting, then fairly between teams, then by age.
+"""In which order what waits is taken: by urgency, which grows with waiting, then fairly between
+teams, then by age.
 
-Pure. Fair is weighted round robin on what runs: the next place goes to the team with the fewest investigations in the
-workers' hands per share, so that a team with an alert or two never waits for all of another's storm.
+Pure. Fair is weighted round robin on what runs: the next place goes to the team with the fewest
+investigations in the workers' hands per share, so that a team with an alert or two never waits for
+all of another's storm.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from datetime import datetime, timedelta
 from bot.policy.priority import PRIORITIES, URGENT
 
 AGEING = timedelta(minutes=10)
-"""What has waited for this long counts as one priority higher, so that nothing starves: with four priorities the lowest
-is level with the most urgent after half an hour, and from then on age decides between them. Shorter, and a burst of
-usual alerts that takes some minutes to work off would be level with the high ones."""
+"""What has waited for this long counts as one priority higher, so that nothing starves: with four
+priorities the lowest is level with the most urgent after half an hour, and from then on age decides
+between them. Shorter, and a burst of usual alerts that takes some minutes to work off would be
+level with the high ones."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,26 @@ class Waiting:
 
 
 def level(priority: int, accepted_at: datetime, now: datetime) -> int:
-    """The priority that it counts as now. A clock that was set back makes nothing less urgent than it came."""
+    """The priority that it counts as now. A clock that was set back makes nothing less urgent than
+    it came."""
     return max(URGENT, priority - max(0, int((now - accepted_at) / AGEING)))
 
 
 def in_order(
-    waiting: Iterable[Waiting], taken: Mapping[str, int], share: Callable[[str], float], now: datetime, *, most: int
+    waiting: Iterable[Waiting],
+    taken: Mapping[str, int],
+    share: Callable[[str], float],
+    now: datetime,
+    *,
+    most: int,
 ) -> list[Waiting]:
-    """The first `most` in the order in which they are to be taken; `taken` counts what each team has already."""
+    """The first `most` in the order in which they are to be taken; `taken` counts what each team
+    has already."""
     of_team: dict[int, dict[str, list[Waiting]]] = {p: defaultdict(list) for p in PRIORITIES}
     for one in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
-        of_team[min(level(one.priority, one.accepted_at, now), PRIORITIES[-1])][one.team].append(one)
+        of_team[min(level(one.priority, one.accepted_at, now), PRIORITIES[-1])][one.team].append(
+            one
+        )
     count, chosen = Counter(taken), list[Waiting]()
     for queues in of_team.values():
         while queues and len(chosen) < most:

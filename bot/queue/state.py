@@ -1,4 +1,5 @@
-"""The queue as the store has it: what waits, for how long, what runs, whose it is, and what is before whom.
+"""The queue as the store has it: what waits, for how long, what runs, whose it is, and what is
+before whom.
 
 Synchronous, each operation one read; callers on an event loop use `asyncio.to_thread`.
 """
@@ -23,9 +24,11 @@ from bot.store.store import Store
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)
 VENDORS_WAIT = timedelta(seconds=3)
-"""Connectors answer within about a second where their vendors do; what takes longer waits for one."""
+"""Connectors answer within about a second where their vendors do; what takes longer waits for
+one."""
 AT_MOST = timedelta(seconds=10)
-"""A usual investigation is answered within two or three seconds; what takes longer must not keep others waiting."""
+"""A usual investigation is answered within two or three seconds; what takes longer must not keep
+others waiting."""
 ASSEMBLED = "memory"
 """The line of progress that stands once all connectors have answered."""
 NOT_DISPATCHED = Row.dispatched_at.is_(None)
@@ -41,8 +44,8 @@ class TeamQueue:
 
 @dataclass(frozen=True)
 class QueueState:
-    """Accepted investigations that no worker has begun, the age of the oldest in seconds (0 where none waits), and
-    those that run; the same by team, "" being what belongs to none."""
+    """Accepted investigations that no worker has begun, the age of the oldest in seconds (0 where
+    none waits), and those that run; the same by team, "" being what belongs to none."""
 
     waiting: int = 0
     oldest_s: float = 0.0
@@ -72,8 +75,8 @@ def queue_state(store: Store, now: datetime | None = None) -> QueueState:
 
 
 def ahead_of(store: Store, investigation_id: str, now: datetime | None = None) -> int | None:
-    """How many wait before this one, by urgency and age: about so many, where teams share the workers. None when it
-    waits no more."""
+    """How many wait before this one, by urgency and age: about so many, where teams share the
+    workers. None when it waits no more."""
     now = now or datetime.now(UTC)
     with _reading(store.engine) as session:
         row = session.get(Row, investigation_id)
@@ -94,11 +97,18 @@ def any_waiting(engine: Engine) -> bool:
 
 
 def heads(engine: Engine, most: int) -> Sequence[Waiting]:
-    """Of each team and priority the `most` that have waited longest: among these are the next `most` of all."""
-    place = func.row_number().over(partition_by=(Row.priority, Row.team), order_by=(Row.accepted_at, Row.id))
-    ranked = select(Row.id, Row.priority, Row.team, Row.accepted_at, place.label("place")).where(NOT_DISPATCHED)
+    """Of each team and priority the `most` that have waited longest: among these are the next
+    `most` of all."""
+    place = func.row_number().over(
+        partition_by=(Row.priority, Row.team), order_by=(Row.accepted_at, Row.id)
+    )
+    ranked = select(Row.id, Row.priority, Row.team, Row.accepted_at, place.label("place")).where(
+        NOT_DISPATCHED
+    )
     inner = ranked.subquery()
-    query = select(inner.c.id, inner.c.priority, inner.c.team, inner.c.accepted_at).where(inner.c.place <= most)
+    query = select(inner.c.id, inner.c.priority, inner.c.team, inner.c.accepted_at).where(
+        inner.c.place <= most
+    )
     with _reading(engine) as session:
         return [Waiting(*row) for row in session.execute(query)]
 
@@ -111,8 +121,9 @@ def taken_by_team(engine: Engine, ids: Sequence[str]) -> Counter[str]:
 
 
 def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
-    """How many of these use the worker's own time, or will at once: not those that have waited for their connectors
-    for `VENDORS_WAIT`, and none that runs for longer than `AT_MOST`: a model, a capture, a large trace."""
+    """How many of these use the worker's own time, or will at once: not those that have waited for
+    their connectors for `VENDORS_WAIT`, and none that runs for longer than `AT_MOST`: a model, a
+    capture, a large trace."""
     found = 0
     with _reading(engine) as session:
         for started_at, collected in session.execute(_progressed(), {"ids": list(ids)}):
@@ -123,7 +134,9 @@ def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
 
 @cache
 def _progressed() -> Select[datetime | None, bool]:
-    line = select(ProgressRow.id).where(ProgressRow.investigation_id == Row.id, ProgressRow.stage == ASSEMBLED)
+    line = select(ProgressRow.id).where(
+        ProgressRow.investigation_id == Row.id, ProgressRow.stage == ASSEMBLED
+    )
     return select(Row.started_at, line.exists()).where(Row.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -131,7 +144,9 @@ def _before(row: Row, now: datetime) -> list[ColumnElement[bool]]:
     """For each priority: what was accepted before a certain moment is before `row`."""
     own, found = level(row.priority, row.accepted_at, now), []
     for priority in PRIORITIES:
-        until = min(row.accepted_at, now - max(0, priority - own) * AGEING + TICK)  # as urgent by now, and older
+        until = min(
+            row.accepted_at, now - max(0, priority - own) * AGEING + TICK
+        )  # as urgent by now, and older
         if own > URGENT:
             until = max(until, now - (priority - own + 1) * AGEING + TICK)  # more urgent by now
         if priority < own:

@@ -1,4 +1,5 @@
-"""Watches what comes in: each request, by its address and what became of it, and each alert that was taken."""
+"""Watches what comes in: each request, by its address and what became of it, and each alert that
+was taken."""
 
 from __future__ import annotations
 
@@ -91,4 +92,6 @@ def alert_taken(source: str, accepted: Accepted, took_s: float) -> None:
         note_investigation(accepted.investigation_id)
         log.info("alert from %s: %s", source, accepted.outcome)
         if accepted.outcome != "duplicate":
-            tracing.accept_span(accepted.investigation_id, word("source", source), accepted.outcome, took_s)
+            tracing.accept_span(
+                accepted.investigation_id, word("source", source), accepted.outcome, took_s
+            )

@@ -1,7 +1,8 @@
 """The log of a process: text to read, or one JSON object a line; one record is one line either way.
 
-Whatever a record says, a sender may have chosen a part of it: line ends and control characters are escaped. Of an error
-the class and the places in the code are told, not its words: those may quote what was sent.
+Whatever a record says, a sender may have chosen a part of it: line ends and control characters are
+escaped. Of an error the class and the places in the code are told, not its words: those may quote
+what was sent.
 """
 
 from __future__ import annotations
@@ -74,11 +75,16 @@ class TextLines(logging.Formatter):
         about_it = f" [{printable(investigation)}]" if investigation else ""
         line = f"{record.levelname} {record.name}: {message_of(record)}{about_it}"
         error = _error(record)
-        return "\n".join([line, *(f"    {place}" for place in [error[0], *error[1]])]) if error else line
+        return (
+            "\n".join([line, *(f"    {place}" for place in [error[0], *error[1]])])
+            if error
+            else line
+        )
 
 
 class JsonLines(logging.Formatter):
-    """An object: time, level, logger, message, process, version, investigation; of an error its class and places."""
+    """An object: time, level, logger, message, process, version, investigation; of an error its
+    class and places."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -114,10 +120,13 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with whatever could end a line, steer a terminal or turn the direction of writing escaped."""
+    """The text with whatever could end a line, steer a terminal or turn the direction of writing
+    escaped."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def configure_logging(settings: TelemetrySettings, process: str) -> None:
@@ -132,14 +141,18 @@ def configure_logging(settings: TelemetrySettings, process: str) -> None:
             library.removeHandler(own)
         library.propagate = True
     if not logging.getLogger("dbos").handlers:
-        logging.getLogger("dbos").addHandler(logging.NullHandler())  # or DBOS adds a handler of its own
+        logging.getLogger("dbos").addHandler(
+            logging.NullHandler()
+        )  # or DBOS adds a handler of its own
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    logging.getLogger(OURS).critical("the process ends with an error", exc_info=(kind, error, trace))
+    logging.getLogger(OURS).critical(
+        "the process ends with an error", exc_info=(kind, error, trace)
+    )
 
 
 def _uncaught_in_thread(found: threading.ExceptHookArgs) -> None:
@@ -166,4 +179,6 @@ def _error(record: logging.LogRecord) -> tuple[str, list[str]] | None:
 def _places(trace: TracebackType | None) -> list[str]:
     """Innermost last: file, line and function, without their text."""
     frames = traceback.StackSummary.extract(traceback.walk_tb(trace), lookup_lines=False)
-    return [printable(f"{frame.filename}:{frame.lineno} {frame.name}") for frame in frames[-MAX_FRAMES:]]
+    return [
+        printable(f"{frame.filename}:{frame.lineno} {frame.name}") for frame in frames[-MAX_FRAMES:]
+    ]

@@ -14,12 +14,16 @@ from bot.runtime.pulse import PULSE
 
 
 class Loop(ABC):
-    """Takes a turn again and again. What a turn raises is logged, and the next one comes all the same.
+    """Takes a turn again and again. What a turn raises is logged, and the next one comes all the
+    same.
 
-    `part` is what its signs of life are called, None for one that gives none, as its turns are rare or long.
+    `part` is what its signs of life are called, None for one that gives none, as its turns are rare
+    or long.
     """
 
-    def __init__(self, name: str, *, every_s: float, first_after_s: float = 0.0, part: str | None = None) -> None:
+    def __init__(
+        self, name: str, *, every_s: float, first_after_s: float = 0.0, part: str | None = None
+    ) -> None:
         self.every_s = every_s
         self.stopping = threading.Event()
         self._name = name
@@ -51,5 +55,6 @@ class Loop(ABC):
                 wait = 0.0 if self.turn() else wait
             except (SQLAlchemyError, OSError, FaultlineError, dbos_error.DBOSException) as error:
                 self._log.warning("%s; tried again in %g s", type(error).__name__, wait)
-            except Exception:  # noqa: BLE001  the edge of the thread: it must outlive what nobody thought of
+            # The edge of the thread: it must outlive what nobody thought of.
+            except Exception:  # noqa: BLE001
                 self._log.exception("tried again in %g s", wait)

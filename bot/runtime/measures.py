@@ -1,7 +1,8 @@
 """Every metric that a process counts itself; `store_figures` has those that come from the database.
 
-Names follow https://prometheus.io/docs/practices/naming/. A label holds only words of our own code or of the settings:
-no id, title, channel, host or anything else that a sender may choose; `word` bounds even those.
+Names follow https://prometheus.io/docs/practices/naming/. A label holds only words of our own code
+or of the settings: no id, title, channel, host or anything else that a sender may choose; `word`
+bounds even those.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ ACKNOWLEDGED = Histogram(
     registry=REGISTRY,
 )
 ALERTS = Counter(
-    "faultline_alerts", "Alerts that came in, by what became of them.", ["source", "outcome"], registry=REGISTRY
+    "faultline_alerts",
+    "Alerts that came in, by what became of them.",
+    ["source", "outcome"],
+    registry=REGISTRY,
 )
 STEPS = Histogram(
     "faultline_step_seconds",
@@ -51,7 +55,9 @@ STEP_FAILURES = Counter(
     ["step", "target", "error"],
     registry=REGISTRY,
 )
-STEPS_RUNNING = Gauge("faultline_steps_running", "Steps that run just now.", ["step"], registry=REGISTRY)
+STEPS_RUNNING = Gauge(
+    "faultline_steps_running", "Steps that run just now.", ["step"], registry=REGISTRY
+)
 ENDED = Counter(
     "faultline_investigations_ended",
     "Investigations that this process ended, by verdict; `failed` are those without an answer.",
@@ -99,28 +105,43 @@ VENDOR_WAITED = Counter(
 )
 VENDOR_NOT_ASKED = Counter(
     "faultline_vendor_not_asked",
-    "Requests that were not made: the server is left alone for now (circuit open), or the time was up (deadline).",
+    "Requests that were not made: the server is left alone for now (circuit open), or the time "
+    "was up (deadline).",
     ["vendor", "reason"],
     registry=REGISTRY,
 )
 MODEL_ROUNDS = Counter(
-    "faultline_model_rounds", "Answers of the model, by how they ended.", ["ending"], registry=REGISTRY
+    "faultline_model_rounds",
+    "Answers of the model, by how they ended.",
+    ["ending"],
+    registry=REGISTRY,
 )
 MODEL_TIME = Histogram(
-    "faultline_model_round_seconds", "Time of one answer of the model.", buckets=STEPS_S, registry=REGISTRY
+    "faultline_model_round_seconds",
+    "Time of one answer of the model.",
+    buckets=STEPS_S,
+    registry=REGISTRY,
 )
 MODEL_TOKENS = Counter(
     "faultline_model_tokens",
-    "Tokens sent (cached: of these, kept by the server) and answered; estimated where the server does not count.",
+    "Tokens sent (cached: of these, kept by the server) and answered; estimated where the server "
+    "does not count.",
     ["kind"],
     registry=REGISTRY,
 )
-MODEL_COST = Counter("faultline_model_cost_usd", "US dollars, where prices are in the settings.", registry=REGISTRY)
+MODEL_COST = Counter(
+    "faultline_model_cost_usd", "US dollars, where prices are in the settings.", registry=REGISTRY
+)
 TAKEOVERS = Counter(
-    "faultline_takeovers", "Workflows of dead workers that were put back on the queue.", registry=REGISTRY
+    "faultline_takeovers",
+    "Workflows of dead workers that were put back on the queue.",
+    registry=REGISTRY,
 )
 DATABASE_ERRORS = Counter(
-    "faultline_database_errors", "Errors of the database, by the driver's class.", ["error"], registry=REGISTRY
+    "faultline_database_errors",
+    "Errors of the database, by the driver's class.",
+    ["error"],
+    registry=REGISTRY,
 )
 PULSE = Gauge(
     "faultline_part_silent_seconds",

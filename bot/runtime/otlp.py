@@ -1,4 +1,5 @@
-"""The only file that loads OpenTelemetry's SDK: spans are sent in batches, to the one address the settings name."""
+"""The only file that loads OpenTelemetry's SDK: spans are sent in batches, to the one address the
+settings name."""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ def traces_to(
     session.max_redirects = 0  # no other host than the one of the settings
     session.trust_env = False  # nor a proxy, or a password of ~/.netrc
     exporter = OTLPSpanExporter(
-        endpoint=url, headers=dict(headers), timeout=TIMEOUT_S, compression=Compression.Gzip, session=session
+        endpoint=url,
+        headers=dict(headers),
+        timeout=TIMEOUT_S,
+        compression=Compression.Gzip,
+        session=session,
     )
     resource = Resource(
         {
@@ -65,10 +70,19 @@ def traces_to(
     ids = Ids()
     limits = SpanLimits(max_span_attributes=20, max_span_attribute_length=200)
     provider = TracerProvider(
-        sampler=ALWAYS_ON, resource=resource, id_generator=ids, span_limits=limits, shutdown_on_exit=False
+        sampler=ALWAYS_ON,
+        resource=resource,
+        id_generator=ids,
+        span_limits=limits,
+        shutdown_on_exit=False,
     )
     provider.add_span_processor(
-        BatchSpanProcessor(exporter, max_queue_size=QUEUE, max_export_batch_size=BATCH, schedule_delay_millis=EVERY_MS)
+        BatchSpanProcessor(
+            exporter,
+            max_queue_size=QUEUE,
+            max_export_batch_size=BATCH,
+            schedule_delay_millis=EVERY_MS,
+        )
     )
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     return provider, ids

@@ -11,7 +11,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process when `parent` dies; end it now if that has happened already."""
+    """Ask the kernel to end this process when `parent` dies; end it now if that has happened
+    already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -1,7 +1,8 @@
-"""Signs of life of a worker's parts: its threads and its event loop. A part that falls silent is wedged.
+"""Signs of life of a worker's parts: its threads and its event loop. A part that falls silent is
+wedged.
 
-A thread beats each time round its loop. The event loop is asked for a beat by the thread that watches, once a step has
-run on it; before that there is nothing that could hold it up.
+A thread beats each time round its loop. The event loop is asked for a beat by the thread that
+watches, once a step has run on it; before that there is nothing that could hold it up.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ ASK_EVERY_S = 5.0
 START = "start"
 """A part until the worker takes work: one that does not get so far is wedged as well."""
 MAX_ASKED = 3
-"""Beats asked of the event loop that it has not given yet; no more are asked of one that stands still."""
+"""Beats asked of the event loop that it has not given yet; no more are asked of one that stands
+still."""
 
 
 class Pulse:
     """When each part last gave a sign of life, in seconds of `clock`."""
 
-    def __init__(self, *, silent_after_s: float = 180.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, silent_after_s: float = 180.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.silent_after_s = silent_after_s
         self._clock = clock
         self._beats: dict[str, float] = {}
@@ -60,7 +64,8 @@ class Pulse:
         threading.Thread(target=self._run, name="pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """The worker is told to stop: its parts end one after the other, and none of them is wedged for that."""
+        """The worker is told to stop: its parts end one after the other, and none of them is wedged
+        for that."""
         self._stopping.set()
 
     def silence(self) -> dict[str, float]:
@@ -73,7 +78,9 @@ class Pulse:
         """Which parts have been silent for too long, in a sentence; None when all live."""
         if self._stopping.is_set():
             return None
-        silent = [f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self.silent_after_s]
+        silent = [
+            f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self.silent_after_s
+        ]
         return f"no sign of life: {', '.join(silent)}" if silent else None
 
     def _answered(self) -> None:

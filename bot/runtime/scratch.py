@@ -1,7 +1,8 @@
-"""Temporary files of a process that may be killed at any moment: what a dead one left, the next one removes.
+"""Temporary files of a process that may be killed at any moment: what a dead one left, the next one
+removes.
 
-Everything that makes temporary files (ours, libraries, child processes) does so below one folder of this process, which
-it holds by a lock that ends with it, however it ends.
+Everything that makes temporary files (ours, libraries, child processes) does so below one folder of
+this process, which it holds by a lock that ends with it, however it ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Watches the steps of the workflows: how long they took, how they ended, what was posted, and when.
+"""Watches the steps of the workflows: how long they took, how they ended, what was posted, and
+when.
 
-A replayed step is not run, and so not counted again. The name of a step is `verb target`, where the target is a
-connector or a place.
+A replayed step is not run, and so not counted again. The name of a step is `verb target`, where the
+target is a connector or a place.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ FIRST, ANSWER = "announce", "reply"
 KINDS = {FIRST: "first", "preview": "preview", ANSWER: "answer"}
 ENDS = ("finish", "fail")
 WENT_WELL = ("announced", "shown")
-"""What `Steps.announce` and `Steps.preview` give where they posted; anything else is why they did not."""
+"""What `Steps.announce` and `Steps.preview` give where they posted; anything else is why they did
+not."""
 
 log = logging.getLogger("faultline.steps")
 
@@ -79,7 +81,8 @@ def watched(name: str, function: Step[T]) -> Step[T]:
 
 
 def post_outcome(verb: str, result: object) -> str | None:
-    """What became of a post: `posted`, `again` where a later try may succeed, `refused`; None for other steps."""
+    """What became of a post: `posted`, `again` where a later try may succeed, `refused`; None for
+    other steps."""
     if verb == ANSWER and isinstance(result, dict):
         if result.get("again"):
             return "again"
@@ -117,7 +120,8 @@ def _counted(verb: str, target: str) -> Iterator[None]:
 
 
 async def first_message_posted(investigation: Investigation, place: str, began: datetime) -> None:
-    """A place was told of it, from `began` on. Not every place has a first message, and Slack has it once."""
+    """A place was told of it, from `began` on. Not every place has a first message, and Slack has
+    it once."""
     if await asyncio.to_thread(WATCH.posted_since, investigation.id, place, began):
         now = datetime.now(UTC)
         measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()
@@ -125,7 +129,9 @@ async def first_message_posted(investigation: Investigation, place: str, began: 
         measures.FIRST_MESSAGE.labels(word("target", place)).observe(waited)
 
 
-async def _note(investigation_id: str, verb: str, target: str, outcome: str | None, began: datetime) -> None:
+async def _note(
+    investigation_id: str, verb: str, target: str, outcome: str | None, began: datetime
+) -> None:
     """Count posts and ends. What goes wrong here must not cost the step."""
     try:
         told_first = verb == FIRST and outcome == "posted"
@@ -144,7 +150,9 @@ async def _note(investigation_id: str, verb: str, target: str, outcome: str | No
 def _timed(found: Investigation, verb: str, target: str) -> None:
     now = datetime.now(UTC)
     if verb == ANSWER:
-        measures.ANSWERED.labels(target).observe(max(0.0, (now - found.accepted_at).total_seconds()))
+        measures.ANSWERED.labels(target).observe(
+            max(0.0, (now - found.accepted_at).total_seconds())
+        )
         return
     verdict = word("verdict", found.verdict or "none") if verb == "finish" else "failed"
     measures.ENDED.labels(verdict).inc()

@@ -1,8 +1,9 @@
-"""OpenTelemetry traces of the bot itself: one per investigation, over OTLP/HTTP. Nothing is loaded unless switched on.
+"""OpenTelemetry traces of the bot itself: one per investigation, over OTLP/HTTP. Nothing is loaded
+unless switched on.
 
-The ids of a trace and of its root span are derived from the investigation's id, so that web process, workers, retries
-and takeovers write into one trace without telling each other. Attributes are names and counts: no text of an alert, of
-a vendor or of a model.
+The ids of a trace and of its root span are derived from the investigation's id, so that web
+process, workers, retries and takeovers write into one trace without telling each other. Attributes
+are names and counts: no text of an alert, of a vendor or of a model.
 """
 
 from __future__ import annotations
@@ -59,10 +60,18 @@ class Tracing:
 
     def root_context(self, investigation_id: str) -> Any:
         """The context of an investigation's root span."""
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+        from opentelemetry.trace import (
+            NonRecordingSpan,
+            SpanContext,
+            TraceFlags,
+            set_span_in_context,
+        )
 
         context = SpanContext(
-            trace_id_of(investigation_id), root_id_of(investigation_id), True, TraceFlags(TraceFlags.SAMPLED)
+            trace_id_of(investigation_id),
+            root_id_of(investigation_id),
+            True,
+            TraceFlags(TraceFlags.SAMPLED),
         )
         return set_span_in_context(NonRecordingSpan(context))
 
@@ -74,14 +83,17 @@ class Tracing:
 
 
 def start_tracing(settings: TelemetrySettings, process: str, instance: str) -> None:
-    """Record and send traces from now on, if the settings name an endpoint. Raises SettingsError."""
+    """Record and send traces from now on, if the settings name an endpoint. Raises
+    SettingsError."""
     global _tracing  # noqa: PLW0603  one per process, as OpenTelemetry's own provider
     if settings.otlp_endpoint is None:
         return
     from bot.runtime.otlp import traces_to
 
     headers = _headers(settings)
-    _tracing = Tracing(*traces_to(settings.otlp_endpoint + TRACES, headers, process, instance, program_version()))
+    _tracing = Tracing(
+        *traces_to(settings.otlp_endpoint + TRACES, headers, process, instance, program_version())
+    )
     watch(_vendor_span)
 
 
@@ -103,7 +115,9 @@ def step_span(investigation_id: str, name: str, target: str) -> Iterator[Span | 
         return
     attributes = {"faultline.investigation": investigation_id, "faultline.target": target}
     context = tracing.root_context(investigation_id)
-    span = tracing.tracer.start_span(name, context=context, attributes={k: v for k, v in attributes.items() if v})
+    span = tracing.tracer.start_span(
+        name, context=context, attributes={k: v for k, v in attributes.items() if v}
+    )
     with _inside(span):
         yield span
 
@@ -127,10 +141,19 @@ def accept_span(investigation_id: str, source: str, outcome: str, took_s: float)
         ended = time.time()
         attributes = {"faultline.investigation": investigation_id, "faultline.source": source}
         attributes["faultline.outcome"] = outcome
-        _past(tracing, "accept", tracing.root_context(investigation_id), ended - took_s, ended, attributes)
+        _past(
+            tracing,
+            "accept",
+            tracing.root_context(investigation_id),
+            ended - took_s,
+            ended,
+            attributes,
+        )
 
 
-def root_span(investigation_id: str, accepted_at: datetime, ended_at: datetime, verdict: str) -> None:
+def root_span(
+    investigation_id: str, accepted_at: datetime, ended_at: datetime, verdict: str
+) -> None:
     """The whole investigation, once it has ended; written again it is the same span."""
     tracing = _tracing
     if tracing is not None:
@@ -138,7 +161,14 @@ def root_span(investigation_id: str, accepted_at: datetime, ended_at: datetime, 
         tracing.ids.next_root = (trace_id_of(investigation_id), root_id_of(investigation_id))
         try:
             context = _nothing()
-            _past(tracing, "investigation", context, accepted_at.timestamp(), ended_at.timestamp(), attributes)
+            _past(
+                tracing,
+                "investigation",
+                context,
+                accepted_at.timestamp(),
+                ended_at.timestamp(),
+                attributes,
+            )
         finally:
             tracing.ids.next_root = None
 
@@ -171,10 +201,18 @@ def _vendor_span(asked: Asked) -> None:
 
 
 def _past(
-    tracing: Tracing, name: str, context: Any, began: float, ended: float, attributes: Any, failed: bool = False
+    tracing: Tracing,
+    name: str,
+    context: Any,
+    began: float,
+    ended: float,
+    attributes: Any,
+    failed: bool = False,
 ) -> None:
     """A span of which beginning and end are known; times as `time.time()`."""
-    span = tracing.tracer.start_span(name, context=context, attributes=attributes, start_time=int(began * NS))
+    span = tracing.tracer.start_span(
+        name, context=context, attributes=attributes, start_time=int(began * NS)
+    )
     if failed:
         _fail(span, "")
     span.end(int(max(began, ended) * NS))
@@ -217,7 +255,14 @@ def _headers(settings: TelemetrySettings) -> dict[str, str]:
     found = {}
     for one in filter(None, (part.strip() for part in given.split(","))):
         name, mark, value = one.partition("=")
-        if not mark or not name.strip() or not (name + value).isascii() or not (name + value).isprintable():
-            raise SettingsError("telemetry.otlp_headers", "must be name=value, several separated by commas")
+        if (
+            not mark
+            or not name.strip()
+            or not (name + value).isascii()
+            or not (name + value).isprintable()
+        ):
+            raise SettingsError(
+                "telemetry.otlp_headers", "must be name=value, several separated by commas"
+            )
         found[name.strip()] = value.strip()
     return found

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 
 def names_this_machine(url: str) -> bool:
-    """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide whom it serves:
-    nginx sends a loopback Host and no forwarding header unless it is told otherwise.
+    """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide
+    whom it serves: nginx sends a loopback Host and no forwarding header unless it is told
+    otherwise.
     """
     host = _hostname(url)
     return host == "localhost" or is_loopback(host)
@@ -19,7 +20,9 @@ def ip_address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
+    return (
+        (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
+    )
 
 
 def _hostname(url: str) -> str:

@@ -1,4 +1,5 @@
-"""Settings of what becomes of an alert: which are investigated, which belong together, and each channel's peace."""
+"""Settings of what becomes of an alert: which are investigated, which belong together, and each
+channel's peace."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def quiet_times(value: str) -> tuple[time, time]:
 
 
 class AlertRule(Section):
-    """One rule. It matches an alert that meets every condition it names, and of each condition any one value."""
+    """One rule. It matches an alert that meets every condition it names, and of each condition any
+    one value."""
 
     name: str = Field(default="", max_length=80)
     """The operator's word for it, in what is said of alerts that it holds back."""
@@ -62,16 +64,20 @@ class AlertRule(Section):
     @property
     def matches_all(self) -> bool:
         """Whether it names no condition."""
-        return not any((self.source, self.service, self.severity, self.channel, self.title, self.labels))
+        return not any(
+            (self.source, self.service, self.severity, self.channel, self.title, self.labels)
+        )
 
 
 class ChannelSettings(Section):
     """A channel's peace."""
 
     per_hour: int | None = Field(default=None, ge=1)
-    """Automatic investigations in an hour at most; what comes beyond is counted and said once. Unset: no limit."""
+    """Automatic investigations in an hour at most; what comes beyond is counted and said once.
+    Unset: no limit."""
     quiet: str | None = None
-    """Quiet hours, as `22:00-07:00`: what comes is investigated, and told in one digest when they end."""
+    """Quiet hours, as `22:00-07:00`: what comes is investigated, and told in one digest when they
+    end."""
     quiet_days: Names = ()
     """Days that are quiet altogether: `mon` to `sun`."""
     time_zone: str = "UTC"
@@ -111,25 +117,31 @@ class AlertSettings(Section):
     """Which alerts are investigated, and which belong together: docs/storms.md."""
 
     oldest_days: float = Field(default=3, gt=0, le=36_500)
-    """What PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a recording, or no news any more."""
+    """What PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a recording, or no
+    news any more."""
     groups: Literal["on", "shadow", "off"] = "on"
-    """Whether an alert joins the investigation of a related one. `shadow`: it is only said which one it would join."""
+    """Whether an alert joins the investigation of a related one. `shadow`: it is only said which
+    one it would join."""
     group_minutes: float = Field(default=5, gt=0, le=60)
-    """Alerts further apart than this do not join. Alertmanager alone may hold an alert back for as long."""
+    """Alerts further apart than this do not join. Alertmanager alone may hold an alert back for as
+    long."""
     group_longest_minutes: float = Field(default=30, gt=0, le=720)
     """Nothing joins an investigation older than this: its evidence is as old."""
     rules: tuple[AlertRule, ...] = ()
-    """A list of tables `[[alerts.rules]]` (`investigate` and the conditions `source`, `service`, `severity`, `channel`,
-    `title`, `labels`); the first that matches decides, and what none matches is investigated."""
+    """A list of tables `[[alerts.rules]]` (`investigate` and the conditions `source`, `service`,
+    `severity`, `channel`, `title`, `labels`); the first that matches decides, and what none matches
+    is investigated."""
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
-    """Tables `[alerts.channels.ID]` (`per_hour`, `quiet`, `quiet_days`, `time_zone`, `break_through`); that of `"*"` is
-    for all others."""
+    """Tables `[alerts.channels.ID]` (`per_hour`, `quiet`, `quiet_days`, `time_zone`,
+    `break_through`); that of `"*"` is for all others."""
 
     @model_validator(mode="after")
     def _every_rule_can_match(self) -> AlertSettings:
         for number, rule in enumerate(self.rules[:-1], start=1):
             if rule.matches_all:
-                raise ValueError(f"rule {number} names no condition, so the rules after it never match")
+                raise ValueError(
+                    f"rule {number} names no condition, so the rules after it never match"
+                )
         if self.group_longest_minutes < self.group_minutes:
             raise ValueError("group_longest_minutes is shorter than group_minutes")
         return self

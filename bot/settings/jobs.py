@@ -1,4 +1,5 @@
-"""Settings of training jobs: how an alert names its job, where the job's files lie, how it may be asked for more."""
+"""Settings of training jobs: how an alert names its job, where the job's files lie, how it may be
+asked for more."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from bot.settings.section import Location, Locations, Names, Section, Url
 
 
 class TrainingSettings(Section):
-    """Which labels of an alert name its training job: docs/training-jobs.md. The first that is set wins."""
+    """Which labels of an alert name its training job: docs/training-jobs.md. The first that is set
+    wins."""
 
     job_labels: Names = ("job_name", "training_job", "slurm_job_name")
     """The job's name, as in `jobs`."""
@@ -27,8 +29,8 @@ class TrainingSettings(Section):
 
 
 class JobSettings(Section):
-    """One training job by the name that alerts use: docs/training-jobs.md; how it may be asked for a trace:
-    docs/capture.md."""
+    """One training job by the name that alerts use: docs/training-jobs.md; how it may be asked for
+    a trace: docs/capture.md."""
 
     aliases: Names = ()
     """Other names that alerts use for it; `*` stands for anything."""
@@ -37,7 +39,8 @@ class JobSettings(Section):
     hosts: Names = ()
     """Its hosts in the order of their ranks, as `name`, or `name:port` of the Dynolog daemon."""
     ranks_per_host: int | None = Field(default=None, ge=1)
-    """Processes on each host; a capture reports where fewer recorded. Unset: however many there are."""
+    """Processes on each host; a capture reports where fewer recorded. Unset: however many there
+    are."""
     ranks: int | None = Field(default=None, ge=1)
     """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
     traces: Locations = ()
@@ -49,19 +52,23 @@ class JobSettings(Section):
     allow_capture: bool = False
     """Whether its machines may be asked to record at all."""
     capture_on_alert: bool = False
-    """Whether an alert about the job may ask for a capture by itself, where no trace of the incident was found."""
+    """Whether an alert about the job may ask for a capture by itself, where no trace of the
+    incident was found."""
     dynolog_port: int = Field(default=1778, ge=1, le=65535)
     """Port of the daemons of hosts named without one."""
     slurm_job_id: int = Field(default=0, ge=0)
     """Slurm's number of the job, by which a daemon finds its processes; 0 outside Slurm."""
     debug_server: Url | None = None
-    """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before Dynolog."""
+    """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before
+    Dynolog."""
     debug_hosts: Names = ()
     """Hosts whose debug servers may be spoken to, besides `hosts` and that of `debug_server`."""
     job_directory: str | None = None
-    """A directory that exists on every host of the job, into which its processes write their traces."""
+    """A directory that exists on every host of the job, into which its processes write their
+    traces."""
     trace_location: Location | None = None
-    """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset: `job_directory`."""
+    """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset:
+    `job_directory`."""
     cooldown_minutes: float = Field(default=30, ge=0)
     """Least time between the beginnings of two captures."""
     captures_per_day: int = Field(default=6, ge=0)

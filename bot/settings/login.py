@@ -13,10 +13,12 @@ OPEN_TO_ALL = ("https://accounts.google.com",)
 
 
 class LoginSettings(Section):
-    """Login with a company's accounts by OpenID Connect, roles, sessions and the audit: docs/access.md."""
+    """Login with a company's accounts by OpenID Connect, roles, sessions and the audit:
+    docs/access.md."""
 
     issuer: Url | None = None
-    """The provider, as its discovery document names itself. Unset: `server.access_token` alone opens the pages."""
+    """The provider, as its discovery document names itself. Unset: `server.access_token` alone
+    opens the pages."""
     client_id: str | None = None
     """What the provider calls this installation."""
     client_secret: SecretStr | None = None
@@ -36,7 +38,8 @@ class LoginSettings(Section):
     default_role: Literal["none", "viewer", "responder", "admin"] = "none"
     """The role of everybody else whom the provider lets in. `none` lets nobody else in."""
     allowed_domains: Names = ()
-    """When set, only verified e-mail addresses of these domains are let in, whatever their groups."""
+    """When set, only verified e-mail addresses of these domains are let in, whatever their
+    groups."""
     token_role: Literal["viewer", "responder", "admin"] = "admin"  # noqa: S105
     """The role of whoever presents `server.access_token`."""
     session_hours: float = Field(default=12, gt=0, le=24 * 31)
@@ -46,7 +49,8 @@ class LoginSettings(Section):
     audit_days: float = Field(default=180, ge=1, le=36_500)
     """Who looked at what is kept for so long."""
     isolation: Literal["off", "teams"] = "off"
-    """`teams`: an investigation of a team is shown to members of its `groups` and to admins alone: docs/access.md."""
+    """`teams`: an investigation of a team is shown to members of its `groups` and to admins alone:
+    docs/access.md."""
 
     @model_validator(mode="after")
     def _lets_somebody_in(self) -> Self:
@@ -60,7 +64,10 @@ class LoginSettings(Section):
             raise ValueError("login.issuer must begin with https://")
         named = (*self.viewers, *self.responders, *self.admins)
         if self.default_role == "none" and not named:
-            raise ValueError("nobody could sign in: set login.default_role, or login.viewers, responders or admins")
+            raise ValueError(
+                "nobody could sign in: set login.default_role, or login.viewers, responders or "
+                "admins"
+            )
         if self.default_role != "none" and self.issuer in OPEN_TO_ALL and not self.allowed_domains:
             raise ValueError("everybody has an account there: set login.allowed_domains")
         return self

@@ -1,4 +1,5 @@
-"""Settings of the language model: where it is, and what one investigation may take of it. docs/model.md."""
+"""Settings of the language model: where it is, and what one investigation may take of it.
+docs/model.md."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from bot.settings.section import Section, Url
 
 
 class ModelSettings(Section):
-    """The language model that investigates further and words the report; none without `name`: docs/model.md."""
+    """The language model that investigates further and words the report; none without `name`:
+    docs/model.md."""
 
     name: str | None = None
     """The model's name at the provider."""
@@ -25,7 +27,8 @@ class ModelSettings(Section):
     max_output_tokens: int = Field(default=4000, ge=100)
     """Limit of one answer, thoughts included."""
     investigates: bool = True
-    """Whether it may ask for more with read-only tools before it words the report. `false`: it words alone."""
+    """Whether it may ask for more with read-only tools before it words the report. `false`: it
+    words alone."""
     investigate_s: float = Field(default=150, gt=0)
     """The longest time that all of its answers, and what it asks for, may take together."""
     max_rounds: int = Field(default=12, ge=1, le=100)
@@ -35,7 +38,8 @@ class ModelSettings(Section):
     price_per_million_input: float | None = Field(default=None, ge=0)
     """US dollars for a million tokens sent. Unset: no cost is worked out."""
     price_per_million_cached: float | None = Field(default=None, ge=0)
-    """The same for tokens that the server kept from earlier rounds. Unset: as `price_per_million_input`."""
+    """The same for tokens that the server kept from earlier rounds. Unset: as
+    `price_per_million_input`."""
     price_per_million_output: float | None = Field(default=None, ge=0)
     """The same for tokens of answers. Unset: as `price_per_million_input`."""
     max_cost_usd: float = Field(default=1.0, gt=0)

@@ -37,7 +37,7 @@ depends_on = ["payments", "cart"]
 ```
 
 This page is written from the settings by `python -m bot.settings.reference`.
-"""
+"""  # noqa: E501
 
 
 def page() -> str:
@@ -49,7 +49,9 @@ def page() -> str:
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
-        head = f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
+        head = (
+            f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
+        )
         sections.append(head + "\n".join(rows) + "\n")
     return "".join(sections)
 

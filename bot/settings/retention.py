@@ -10,19 +10,22 @@ LONGEST_DAYS = 36_500
 
 
 class RetentionSettings(Section):
-    """What is deleted when, in days; 0 keeps it for ever. What runs, waits or is open stays: docs/operating.md."""
+    """What is deleted when, in days; 0 keeps it for ever. What runs, waits or is open stays:
+    docs/operating.md."""
 
     investigations_days: float = Field(default=400, ge=0, le=LONGEST_DAYS)
-    """An investigation that ended goes with all that hangs on it: progress, posts, judgement, what is remembered of it
-    for later ones, its conversation and its case folder."""
+    """An investigation that ended goes with all that hangs on it: progress, posts, judgement, what
+    is remembered of it for later ones, its conversation and its case folder."""
     cases_days: float = Field(default=90, ge=0, le=LONGEST_DAYS)
-    """Its case folder, which holds the evidence: log lines, metrics, spans. The answer's headline stays."""
+    """Its case folder, which holds the evidence: log lines, metrics, spans. The answer's headline
+    stays."""
     conversations_days: float = Field(default=90, ge=0, le=LONGEST_DAYS)
     """Questions that were asked in Slack, and what was answered."""
     progress_days: float = Field(default=90, ge=0, le=LONGEST_DAYS)
     """Its lines of progress."""
     deliveries_days: float = Field(default=400, ge=400, le=LONGEST_DAYS)
-    """Ids of webhooks, by which a second delivery is known as one, and a request that was recorded and sent again."""
+    """Ids of webhooks, by which a second delivery is known as one, and a request that was recorded
+    and sent again."""
     engine_days: float = Field(default=14, ge=1, le=LONGEST_DAYS)
     """What the engine keeps of workflows that ended, for `faultline doctor`."""
     sweep_minutes: float = Field(default=60, ge=1, le=1_440)

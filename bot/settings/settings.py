@@ -1,9 +1,9 @@
 """Settings: one TOML file, and secrets from the environment or files that it names alone.
 
-`load_settings` reads `faultline.toml` (or the file named), then the environment: `FAULTLINE_<SECTION>__<KEY>`, and for
-secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a file that holds the value, as Docker and Kubernetes mount
-them.
-A secret in the file, an unknown key or a wrong value stops the start with one line naming the key.
+`load_settings` reads `faultline.toml` (or the file named), then the environment:
+`FAULTLINE_<SECTION>__<KEY>`, and for secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a
+file that holds the value, as Docker and Kubernetes mount them. A secret in the file, an unknown key
+or a wrong value stops the start with one line naming the key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ CustomValue = Literal["verdict", "headline", "cause", "service", "change", "conf
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
 FROM_FILE = "_file"
-"""Ends the name of a variable that names a file with the secret, where the key itself does not end so."""
+"""Ends the name of a variable that names a file with the secret, where the key itself does not end
+so."""
 MAX_SECRET_BYTES = 65_536
 
 
@@ -59,13 +60,15 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
     access_token: SecretStr | None = None
-    """Secret. When set, web pages ask for it; without it, and without a `login`, they are served to this machine alone,
-    and to nobody when `public_url` is not a loopback address: behind a proxy every visitor seems to be this machine."""
+    """Secret. When set, web pages ask for it; without it, and without a `login`, they are served to
+    this machine alone, and to nobody when `public_url` is not a loopback address: behind a proxy
+    every visitor seems to be this machine."""
     trusted_proxies: Networks = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not believed."""
+    """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not
+    believed."""
     drain_s: float = Field(default=0, ge=0, le=600)
-    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load balancer sends
-    nothing more. Behind one: a little more than its health checks take to notice."""
+    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load
+    balancer sends nothing more. Behind one: a little more than its health checks take to notice."""
 
 
 class StoreSettings(Section):
@@ -96,14 +99,17 @@ class WorkerSettings(Section):
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
     """How often a worker looks for new work."""
     grace_s: float = Field(default=20, ge=0, le=3600)
-    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds; another goes on with the
-    rest at once. Orchestrators kill after 30 s unless told otherwise, and the server needs up to 5 of them before."""
+    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds;
+    another goes on with the rest at once. Orchestrators kill after 30 s unless told otherwise, and
+    the server needs up to 5 of them before."""
     trace_processes: int | None = Field(default=None, ge=1, le=256)
     """Traces of large training jobs read at once in one worker process. Unset: one per core."""
     trace_deadline_s: float = Field(default=300, gt=0)
-    """A trace that takes longer to read is named as unreadable; the other ranks are compared without it."""
+    """A trace that takes longer to read is named as unreadable; the other ranks are compared
+    without it."""
     trace_memory_mb: int = Field(default=4096, ge=256)
-    """Most memory for reading one trace; one that needs more is named as unreadable. A trace of 1 GB needs 0.5 GB."""
+    """Most memory for reading one trace; one that needs more is named as unreadable. A trace of 1
+    GB needs 0.5 GB."""
 
 
 class InvestigationSettings(Section):
@@ -116,19 +122,21 @@ class InvestigationSettings(Section):
     baseline_minutes: float = Field(default=120, gt=0)
     """Length of the baseline window, which ends where the incident window begins."""
     history_days: int = Field(default=0, ge=0, le=14)
-    """Metrics of the same hours on so many days before are compared as well: what happens every night is discounted.
-    Each day is one more window for which every source of metrics is asked."""
+    """Metrics of the same hours on so many days before are compared as well: what happens every
+    night is discounted. Each day is one more window for which every source of metrics is asked."""
     join_hours: float = Field(default=12, gt=0)
     """A repeat of an alert that is still open joins its investigation for so long."""
     memory_days: float = Field(default=90, ge=0, le=36_500)
-    """Earlier investigations not older than this are tested again on a new alert: docs/memory.md. 0: none are."""
+    """Earlier investigations not older than this are tested again on a new alert: docs/memory.md.
+    0: none are."""
 
 
 class PagerDutySettings(Section):
     """PagerDuty webhooks in, notes out."""
 
     webhook_secrets: Secrets = ()
-    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated by commas."""
+    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated
+    by commas."""
     api_token: SecretStr | None = None
     """Secret. REST API key; without it no notes are written and nothing is read."""
     from_email: str | None = None
@@ -136,8 +144,8 @@ class PagerDutySettings(Section):
     api_url: Url = "https://api.pagerduty.com"
     """REST API; `https://api.eu.pagerduty.com` for the EU region."""
     custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
-    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`, `confidence` or
-    `page` to the name of a text field; in the file alone. Unset: none."""
+    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`,
+    `confidence` or `page` to the name of a text field; in the file alone. Unset: none."""
 
 
 class SlackSettings(Section):
@@ -154,10 +162,11 @@ class SlackSettings(Section):
     deploy_channels: Names = ()
     """Channel ids in which deploys are announced: docs/connectors/slack.md."""
     channel: str | None = None
-    """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack reply."""
+    """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack
+    reply."""
     follow_ups: Literal["questions", "mentions", "off"] = "questions"
-    """What is answered in an investigation's thread besides commands: every question that the bot understands, those
-    that mention it, or none: docs/conversation.md."""
+    """What is answered in an investigation's thread besides commands: every question that the bot
+    understands, those that mention it, or none: docs/conversation.md."""
     quiet_channels: Names = ()
     """Channel ids in which only questions that mention the bot are answered."""
     questions_per_hour: int = Field(default=40, ge=1, le=1000)
@@ -178,7 +187,8 @@ class PrometheusSettings(Section):
     step_s: float = Field(default=15, gt=0)
     """Resolution of range queries, in seconds."""
     queries: Mapping[str, str] = Field(default_factory=dict)
-    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults: docs/connectors/prometheus.md."""
+    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults:
+    docs/connectors/prometheus.md."""
     service_label: str = "service"
     """The label that names the service."""
 
@@ -189,7 +199,8 @@ class WandbSettings(Section):
     entity: str | None = None
     """The team or user that owns the projects."""
     project: str | None = None
-    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects` alone."""
+    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects`
+    alone."""
     projects: Mapping[str, str] = Field(default_factory=dict)
     """Training job to its project, for jobs that log to another one."""
     base_url: Url = "https://api.wandb.ai"
@@ -212,10 +223,12 @@ class TracesSettings(Section):
     max_files: int = Field(default=4096, ge=1)
     """Trace files taken for one investigation at most."""
     hosts: Names = ()
-    """Hosts from which traces that an alert links to are fetched: `traces.example`, `*.traces.example`, on another port
-    `traces.example:8443`, without TLS `http://minio:9000`. Unset: no link is followed."""
+    """Hosts from which traces that an alert links to are fetched: `traces.example`,
+    `*.traces.example`, on another port `traces.example:8443`, without TLS `http://minio:9000`.
+    Unset: no link is followed."""
     private_networks: Networks = ()
-    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public addresses alone."""
+    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public
+    addresses alone."""
 
 
 class RecordedSettings(Section):
@@ -235,7 +248,8 @@ class ServiceSettings(Section):
     slack_channel: str | None = None
     """Channel id for replies about this service, instead of `slack.channel`."""
     slo_objective: float | None = Field(default=None, ge=50, lt=100)
-    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error budget."""
+    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error
+    budget."""
     training_job: str | None = None
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
@@ -302,7 +316,9 @@ class Settings(Section):
 
     @field_validator("teams")
     @classmethod
-    def _own_what_is_theirs(cls, value: Mapping[str, TeamSettings], info: ValidationInfo) -> Mapping[str, TeamSettings]:
+    def _own_what_is_theirs(
+        cls, value: Mapping[str, TeamSettings], info: ValidationInfo
+    ) -> Mapping[str, TeamSettings]:
         names: dict[str, str] = {}
         services: Mapping[str, ServiceSettings] = info.data.get("services", {})
         for name, entry in services.items():
@@ -316,11 +332,18 @@ class Settings(Section):
 
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings file (it may be absent unless named) and the environment. Raises SettingsError."""
+    """Read the settings file (it may be absent unless named) and the environment. Raises
+    SettingsError."""
     environ = os.environ if environ is None else environ
     named = environ.get(ENV_PREFIX + "CONFIG")
     chosen = file or (Path(named) if named else None)
-    values = _read_toml(chosen) if chosen else _read_toml(Path(DEFAULT_FILE)) if Path(DEFAULT_FILE).exists() else {}
+    values = (
+        _read_toml(chosen)
+        if chosen
+        else _read_toml(Path(DEFAULT_FILE))
+        if Path(DEFAULT_FILE).exists()
+        else {}
+    )
     _refuse_secrets(values)
     for key, section, name, value in _from_environment(environ):
         if section not in Settings.model_fields or section in NAMED_TABLES:
@@ -354,7 +377,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(str(path), f"the settings file cannot be read ({error.strerror})") from error
+        raise SettingsError(
+            str(path), f"the settings file cannot be read ({error.strerror})"
+        ) from error
     except UnicodeDecodeError as error:
         raise SettingsError(str(path), "is not UTF-8 text") from error
     except RecursionError:
@@ -371,9 +396,15 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
         section = field.annotation
         assert isinstance(section, type)
         for key in table:
-            if key in section.model_fields and is_secret(section, key) and (name, key) != ("store", "database"):
+            if (
+                key in section.model_fields
+                and is_secret(section, key)
+                and (name, key) != ("store", "database")
+            ):
                 variable = secret_variable(name, key)
-                raise SettingsError(f"{name}.{key}", f"is a secret: set {variable} in the environment instead")
+                raise SettingsError(
+                    f"{name}.{key}", f"is a secret: set {variable} in the environment instead"
+                )
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
@@ -384,9 +415,16 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
         if not (key.startswith(ENV_PREFIX) and mark and value):
             continue
         secret = name.removesuffix(FROM_FILE)
-        if secret != name and not _holds(section, name) and _holds(section, secret, only_secrets=True):
+        if (
+            secret != name
+            and not _holds(section, name)
+            and _holds(section, secret, only_secrets=True)
+        ):
             if environ.get(key.removesuffix(FROM_FILE.upper())):
-                raise SettingsError(key, f"{key.removesuffix(FROM_FILE.upper())} is set as well: one of them is enough")
+                raise SettingsError(
+                    key,
+                    f"{key.removesuffix(FROM_FILE.upper())} is set as well: one of them is enough",
+                )
             found.append((key, section, secret, _secret_in(Path(value), key)))
         else:
             found.append((key, section, name, value))
@@ -397,13 +435,18 @@ def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
     """Whether a section has a key (that holds a secret)."""
     field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
     table = field.annotation if field is not None else None
-    if not isinstance(table, type) or not issubclass(table, BaseModel) or name not in table.model_fields:
+    if (
+        not isinstance(table, type)
+        or not issubclass(table, BaseModel)
+        or name not in table.model_fields
+    ):
         return False
     return not only_secrets or is_secret(table, name)
 
 
 def _secret_in(path: Path, key: str) -> str:
-    """What a mounted file holds, without the line's end that editors add. The file's content is in no error."""
+    """What a mounted file holds, without the line's end that editors add. The file's content is in
+    no error."""
     try:
         with path.open("rb") as file:
             held = file.read(MAX_SECRET_BYTES + 1)

@@ -13,19 +13,23 @@ class TeamSettings(Section):
     """A team: docs/reliability.md. What belongs to no team is one more team without a name."""
 
     services: Names = ()
-    """Its services, by their names in the catalogue or their aliases; a service belongs to one team."""
+    """Its services, by their names in the catalogue or their aliases; a service belongs to one
+    team."""
     channels: Names = ()
-    """Ids of its Slack channels, for alerts of services without a team; a channel belongs to one team."""
+    """Ids of its Slack channels, for alerts of services without a team; a channel belongs to one
+    team."""
     groups: Names = ()
     """Groups of the identity provider whose members belong to it."""
     share: float = Field(default=1, gt=0, le=100)
-    """Its weight where more waits than the workers can take: a team with 2 gets twice as much as one with 1."""
+    """Its weight where more waits than the workers can take: a team with 2 gets twice as much as
+    one with 1."""
 
 
 def owners(
     teams: Mapping[str, TeamSettings], key: str, names: Mapping[str, str] | None = None
 ) -> Iterable[tuple[str, str, str]]:
-    """Every thing of `services` or `channels` with its team: the word in lower case, as written, and the team.
+    """Every thing of `services` or `channels` with its team: the word in lower case, as written,
+    and the team.
 
     `names` are the catalogue's names by any name of a service in lower case.
     """
@@ -42,5 +46,8 @@ def claimed_twice(teams: Mapping[str, TeamSettings], names: Mapping[str, str]) -
         seen: dict[str, str] = {}
         for thing, word, team in owners(teams, key, known):
             if seen.setdefault(thing, team) != team:
-                return f"{key[:-1]} {word[:80]!r} belongs to {seen[thing]!r} and to {team!r}; it can belong to one"
+                return (
+                    f"{key[:-1]} {word[:80]!r} belongs to {seen[thing]!r} and to {team!r}; it "
+                    f"can belong to one"
+                )
     return None

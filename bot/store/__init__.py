@@ -1,1 +1,2 @@
-"""What the bot must not forget: investigations, deliveries, progress and posts, in SQLite or PostgreSQL."""
+"""What the bot must not forget: investigations, deliveries, progress and posts, in SQLite or
+PostgreSQL."""

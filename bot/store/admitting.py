@@ -1,7 +1,9 @@
-"""The way of one alert into the store, inside one transaction: known, muted, excluded, related, too many, or new.
+"""The way of one alert into the store, inside one transaction: known, muted, excluded, related, too
+many, or new.
 
-In this order: a delivery seen before, or older than its alert's end; a resolution; a mute; a repeat of an open alert; a
-rule; an incident that is investigated already; the channel's rate. What a person asks for passes all but the first.
+In this order: a delivery seen before, or older than its alert's end; a resolution; a mute; a repeat
+of an open alert; a rule; an incident that is investigated already; the channel's rate. What a
+person asks for passes all but the first.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Admission:
         self._policy = policy
         self._join_for = join_for
 
-    def admit_all(self, session: Session, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+    def admit_all(
+        self, session: Session, arrivals: Sequence[Arrival], now: datetime
+    ) -> list[Accepted]:
         """Take alerts in their order, each once."""
         known = Known(session, arrivals, self._policy, now)
         return [self._admit(session, known, arrival, now) for arrival in arrivals]
@@ -71,7 +75,9 @@ class Admission:
         if arrival.alert.status == "resolved":
             return self._resolved(session, known, arrival.alert, now)
         if asked_for(arrival):
-            return self._open(session, known, arrival, now) or self._start(session, known, arrival, now)
+            return self._open(session, known, arrival, now) or self._start(
+                session, known, arrival, now
+            )
         channel = self._policy.channel(arrival)
         return (
             self._muted(session, known, arrival.alert, channel, now)
@@ -97,17 +103,25 @@ class Admission:
             _changed(session, member.investigation_id)
         return Accepted("resolved", member.investigation_id if member else None)
 
-    def _muted(self, session: Session, known: Known, alert: Alert, channel: str, now: datetime) -> Accepted | None:
-        mute = held_mute(session, alert.fingerprint, now) if alert.fingerprint in known.muted else None
+    def _muted(
+        self, session: Session, known: Known, alert: Alert, channel: str, now: datetime
+    ) -> Accepted | None:
+        mute = (
+            held_mute(session, alert.fingerprint, now) if alert.fingerprint in known.muted else None
+        )
         if mute is None:
             return None
         mute.held += 1
         mute.held_at = now
-        why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (f" by {mute.who}" if mute.who else "")
+        why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (
+            f" by {mute.who}" if mute.who else ""
+        )
         count_held(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
         return Accepted("muted", None)
 
-    def _open(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
+    def _open(
+        self, session: Session, known: Known, arrival: Arrival, now: datetime
+    ) -> Accepted | None:
         """A repeat of an alert that is open."""
         row, member = _held(session, known, arrival.alert.fingerprint)
         if row is not None and now - row.accepted_at <= self._join_for:
@@ -129,11 +143,21 @@ class Admission:
             session.flush()
         return None
 
-    def _excluded(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
+    def _excluded(
+        self, session: Session, alert: Alert, channel: str, now: datetime
+    ) -> Accepted | None:
         rule = self._policy.held_back(alert, channel)
         if rule is None:
             return None
-        count_held(session, f"excluded:{alert.fingerprint}:{channel}", "excluded", alert, channel, rule, now)
+        count_held(
+            session,
+            f"excluded:{alert.fingerprint}:{channel}",
+            "excluded",
+            alert,
+            channel,
+            rule,
+            now,
+        )
         return Accepted("excluded", None)
 
     def _related(self, known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
@@ -151,8 +175,11 @@ class Admission:
         self._break_through(row, arrival.alert, now)
         return Accepted("grouped", row.id)
 
-    def _surplus(self, session: Session, alert: Alert, channel: str, now: datetime) -> Accepted | None:
-        """Over the channel's rate: counted, and said by the last investigation that the channel got."""
+    def _surplus(
+        self, session: Session, alert: Alert, channel: str, now: datetime
+    ) -> Accepted | None:
+        """Over the channel's rate: counted, and said by the last investigation that the channel
+        got."""
         limit = self._policy.per_hour(channel)
         if limit is None:
             return None
@@ -161,13 +188,19 @@ class Admission:
             InvestigationRow.automatic,
             InvestigationRow.accepted_at > now - HOUR,
         )
-        if (session.scalar(select(func.count()).select_from(InvestigationRow).where(*of_hour)) or 0) < limit:
+        if (
+            session.scalar(select(func.count()).select_from(InvestigationRow).where(*of_hour)) or 0
+        ) < limit:
             return None
         newest = select(InvestigationRow).where(*of_hour)
-        newest = newest.order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc()).limit(1)
+        newest = newest.order_by(
+            InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc()
+        ).limit(1)
         row = session.scalars(newest.with_for_update()).one()
         why = f"rate of this channel: {limit} an hour"
-        if count_held(session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now):
+        if count_held(
+            session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now
+        ):
             row.surplus += 1
             row.changes += 1
         return Accepted("surplus", None)
@@ -213,9 +246,12 @@ class Admission:
 
 
 def asked_for(arrival: Arrival) -> bool:
-    """Whether a person asked for it: with a mention or a click in Slack, each under a fingerprint of its own."""
+    """Whether a person asked for it: with a mention or a click in Slack, each under a fingerprint
+    of its own."""
     alert = arrival.alert
-    return arrival.by_person or (alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED))
+    return arrival.by_person or (
+        alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED)
+    )
 
 
 def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
@@ -223,15 +259,25 @@ def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
     row.priority = min(row.priority, priority_of(arrival.alert, asked_for=asked_for(arrival)))
 
 
-def _held(session: Session, known: Known, fingerprint: str) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
+def _held(
+    session: Session, known: Known, fingerprint: str
+) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
     """Where the open alert is: as the first of an investigation, or as one that joined."""
     if fingerprint not in known.open:
         return None, None
-    first = select(InvestigationRow).where(InvestigationRow.open_fingerprint == fingerprint).with_for_update()
+    first = (
+        select(InvestigationRow)
+        .where(InvestigationRow.open_fingerprint == fingerprint)
+        .with_for_update()
+    )
     row = session.scalar(first)
     if row is not None:
         return row, None
-    joined = select(GroupedAlertRow).where(GroupedAlertRow.open_fingerprint == fingerprint).with_for_update()
+    joined = (
+        select(GroupedAlertRow)
+        .where(GroupedAlertRow.open_fingerprint == fingerprint)
+        .with_for_update()
+    )
     return None, session.scalar(joined)
 
 
@@ -240,11 +286,14 @@ def _changed(session: Session, investigation_id: str) -> None:
 
 
 def _locked(session: Session, investigation_id: str) -> InvestigationRow:
-    """The row as it stands, with what this transaction changed: reading it anew would undo what is not written yet."""
+    """The row as it stands, with what this transaction changed: reading it anew would undo what is
+    not written yet."""
     session.flush()
     return session.get_one(InvestigationRow, investigation_id, with_for_update=True)
 
 
 def _say(session: Session, row: InvestigationRow, text: str, now: datetime) -> None:
     key = f"{row.id}:{GROUPS_STAGE}"
-    session.add(ProgressRow(investigation_id=row.id, key=key, at=now, stage=GROUPS_STAGE, text=text))
+    session.add(
+        ProgressRow(investigation_id=row.id, key=key, at=now, stage=GROUPS_STAGE, text=text)
+    )

@@ -1,4 +1,5 @@
-"""First messages that are due: of investigations that no worker has begun and that nobody has taken to announce.
+"""First messages that are due: of investigations that no worker has begun and that nobody has taken
+to announce.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -16,7 +17,8 @@ from sqlalchemy.orm import Session
 from bot.store.models import InvestigationRow as Row
 
 DUE = (Row.announced_at.is_(None), Row.status == "accepted", Row.quiet_until.is_(None))
-"""Not in quiet hours: their channel is told in a digest. Of those that a worker has begun, its workflow announces."""
+"""Not in quiet hours: their channel is told in a digest. Of those that a worker has begun, its
+workflow announces."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,17 @@ class Due:
 @cache
 def _first_of_each_channel() -> Select[str, str]:
     """Built once, as it is asked for all the time."""
-    place = func.row_number().over(partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id))
-    ranked = select(Row.id, Row.channel, Row.priority, Row.accepted_at, place.label("place")).where(*DUE)
+    place = func.row_number().over(
+        partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id)
+    )
+    ranked = select(Row.id, Row.channel, Row.priority, Row.accepted_at, place.label("place")).where(
+        *DUE
+    )
     first = ranked.where(Row.channel.not_in(bindparam("busy", expanding=True))).subquery()
     query = select(first.c.id, first.c.channel).where(first.c.place == 1)
-    return query.order_by(first.c.priority, first.c.accepted_at, first.c.id).limit(bindparam("most"))
+    return query.order_by(first.c.priority, first.c.accepted_at, first.c.id).limit(
+        bindparam("most")
+    )
 
 
 class Announcing:
@@ -44,13 +52,19 @@ class Announcing:
         self._engine = engine
 
     def due(self, most: int, busy: Collection[str] = ()) -> list[Due]:
-        """The first of each channel, the most urgent and then the oldest, but for channels that are busy."""
+        """The first of each channel, the most urgent and then the oldest, but for channels that are
+        busy."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
             found = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
             return [Due(name, channel) for name, channel in found]
 
     def claim(self, investigation_id: str, now: datetime) -> bool:
         """Take it: whether nobody else has, and no worker has begun it meanwhile."""
-        statement = update(Row).where(Row.id == investigation_id, *DUE).values(announced_at=now).returning(Row.id)
+        statement = (
+            update(Row)
+            .where(Row.id == investigation_id, *DUE)
+            .values(announced_at=now)
+            .returning(Row.id)
+        )
         with Session(self._engine) as session, session.begin():
             return session.scalar(statement) is not None

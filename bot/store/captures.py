@@ -20,7 +20,8 @@ from bot.store.models import CaptureRow
 
 CaptureStatus = Literal["asked", "recorded", "partial", "failed", "refused"]
 CLAIM_LOCK = 0x63617074
-"""First half of the PostgreSQL advisory lock under which a job is claimed; the second is the job's name."""
+"""First half of the PostgreSQL advisory lock under which a job is claimed; the second is the job's
+name."""
 LONGEST_CAPTURE = timedelta(hours=2)
 """A capture without an end is taken to run for so long: its process may have been killed."""
 
@@ -51,7 +52,8 @@ class CaptureRecord:
 
 @dataclass(frozen=True)
 class CaptureClaim:
-    """The right to ask a job for a capture, or why there is none. Either way `id` is the row that says so."""
+    """The right to ask a job for a capture, or why there is none. Either way `id` is the row that
+    says so."""
 
     id: str
     refusal: str | None = None
@@ -64,9 +66,17 @@ class CaptureLog:
         self._engine = engine
 
     def claim(
-        self, job: str, *, asked_by: str, wanted: str, hosts: str, budget: CaptureBudget, now: datetime | None = None
+        self,
+        job: str,
+        *,
+        asked_by: str,
+        wanted: str,
+        hosts: str,
+        budget: CaptureBudget,
+        now: datetime | None = None,
     ) -> CaptureClaim:
-        """Take the job's next capture, if none runs and the budget allows it. Of two at once one gets it."""
+        """Take the job's next capture, if none runs and the budget allows it. Of two at once one
+        gets it."""
         now = now or datetime.now(UTC)
         capture_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         with self._write(job) as session:
@@ -98,7 +108,11 @@ class CaptureLog:
 
     def history(self, job: str | None = None, limit: int = 50) -> list[CaptureRecord]:
         """The newest first."""
-        query = select(CaptureRow).order_by(CaptureRow.asked_at.desc(), CaptureRow.id.desc()).limit(limit)
+        query = (
+            select(CaptureRow)
+            .order_by(CaptureRow.asked_at.desc(), CaptureRow.id.desc())
+            .limit(limit)
+        )
         if job is not None:
             query = query.where(CaptureRow.job == job)
         with Session(self._engine.execution_options(reads_only=True)) as session:
@@ -119,7 +133,8 @@ def _counting(session: Session, job: str) -> list[CaptureRow]:
 
 
 def _refusal(rows: list[CaptureRow], budget: CaptureBudget, now: datetime) -> str | None:
-    """Ages are absolute: a clock that was set back must neither open the gate nor keep it shut for long."""
+    """Ages are absolute: a clock that was set back must neither open the gate nor keep it shut for
+    long."""
     ages = [(abs(now - row.asked_at), row) for row in rows]
     running = [row for age, row in ages if row.finished_at is None and age < LONGEST_CAPTURE]
     if running:
@@ -128,11 +143,14 @@ def _refusal(rows: list[CaptureRow], budget: CaptureBudget, now: datetime) -> st
     if recent:
         left = (budget.cooldown - min(recent)).total_seconds() / 60
         return (
-            f"its last capture began {min(recent).total_seconds() / 60:.0f} min ago; {left:.0f} min of cool-down left"
+            f"its last capture began {min(recent).total_seconds() / 60:.0f} min ago; "
+            f"{left:.0f} min of cool-down left"
         )
     today = sum(age < timedelta(days=1) for age, _ in ages)
     if today >= budget.per_day:
-        return f"{today} captures in the last 24 hours, and no more than {budget.per_day} are allowed"
+        return (
+            f"{today} captures in the last 24 hours, and no more than {budget.per_day} are allowed"
+        )
     return None
 
 

@@ -1,4 +1,5 @@
-"""Where case folders lie: a local directory, or an S3 bucket through obstore. One prefix per investigation."""
+"""Where case folders lie: a local directory, or an S3 bucket through obstore. One prefix per
+investigation."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from analysis.errors import FaultlineError
-from analysis.traces.job.trace_versions import SUMMARIES, TRACES, VERSIONS_FILE, version_of, versions_bytes
+from analysis.traces.job.trace_versions import (
+    SUMMARIES,
+    TRACES,
+    VERSIONS_FILE,
+    version_of,
+    versions_bytes,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -36,17 +43,25 @@ class Stored:
     """Another one whenever the file was written again."""
 
 
+def _s3_store(location: str, endpoint_url: str | None) -> S3Store:
+    if endpoint_url is None:
+        return S3Store.from_url(location)
+    allow_http = endpoint_url.startswith("http://")
+    return S3Store.from_url(
+        location, config={"endpoint": endpoint_url}, client_options={"allow_http": allow_http}
+    )
+
+
 class CaseStore:
-    """Case folders by investigation id. All calls block; `location` is a directory or `s3://bucket/prefix`."""
+    """Case folders by investigation id. All calls block; `location` is a directory or
+    `s3://bucket/prefix`."""
 
     def __init__(self, location: str | Path, *, endpoint_url: str | None = None) -> None:
         self.location = str(location)
         self._directory: Path | None = None
         self._store: LocalStore | S3Store
         if self.location.startswith("s3://"):
-            options = {"endpoint": endpoint_url} if endpoint_url else {}
-            http_ok = bool(endpoint_url and endpoint_url.startswith("http://"))
-            self._store = S3Store.from_url(self.location, client_options={"allow_http": http_ok}, **options)  # type: ignore[arg-type]
+            self._store = _s3_store(self.location, endpoint_url)
         else:
             self._directory = Path(location).absolute()
             self._store = LocalStore(self._directory, mkdir=True)
@@ -82,11 +97,15 @@ class CaseStore:
         else:
             folder = self._directory / prefix
             files = [path for path in folder.rglob("*") if path.is_file()]
-            found = {p.relative_to(folder).as_posix(): Stored(p.stat().st_size, version_of(p)) for p in files}
+            found = {
+                p.relative_to(folder).as_posix(): Stored(p.stat().st_size, version_of(p))
+                for p in files
+            }
         return dict(sorted(found.items()))
 
     def fetch(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
-        """One file as a local one, and which version that is: itself, or a copy below `folder` of what S3 holds.
+        """One file as a local one, and which version that is: itself, or a copy below `folder` of
+        what S3 holds.
 
         Raises FileNotFoundError.
         """
@@ -105,7 +124,8 @@ class CaseStore:
         return target, _stored(got.meta)
 
     def fetch_head(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
-        """The same with the first HEAD_BYTES of the file alone, where it would have to be copied."""
+        """The same with the first HEAD_BYTES of the file alone, where it would have to be
+        copied."""
         if self._directory is not None:
             return self.fetch(case_id, name, folder)
         try:
@@ -116,17 +136,22 @@ class CaseStore:
             return self.fetch(case_id, name, folder)
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(obstore.get_range(self._store, f"{case_id}/{name}", start=0, length=HEAD_BYTES))
+        target.write_bytes(
+            obstore.get_range(self._store, f"{case_id}/{name}", start=0, length=HEAD_BYTES)
+        )
         return target, _stored(meta)
 
     def ids(self) -> list[str]:
         """The ids of all cases that have files, sorted."""
         if self._directory is not None:
             return sorted(entry.name for entry in self._directory.iterdir() if entry.is_dir())
-        return sorted(path.rstrip("/") for path in obstore.list_with_delimiter(self._store)["common_prefixes"])
+        return sorted(
+            path.rstrip("/") for path in obstore.list_with_delimiter(self._store)["common_prefixes"]
+        )
 
     def move(self, case_id: str, source: str, target: str) -> None:
-        """Rename a file inside a case; nothing happens when that was done before. Raises FileNotFoundError."""
+        """Rename a file inside a case; nothing happens when that was done before. Raises
+        FileNotFoundError."""
         try:
             obstore.rename(self._store, f"{case_id}/{source}", f"{case_id}/{target}")
         except (NotFoundError, FileNotFoundError):
@@ -142,10 +167,12 @@ class CaseStore:
 
     @contextmanager
     def checkout(self, case_id: str, without: Collection[str] = ()) -> Iterator[Path]:
-        """The case as a local folder for the time of the block: the folder itself, or a copy of what S3 holds.
+        """The case as a local folder for the time of the block: the folder itself, or a copy of
+        what S3 holds.
 
-        Write results through `put`: a copy is thrown away. A copy does without the files, and those below the folders,
-        that `without` names; which versions of the traces it was made of is noted in it.
+        Write results through `put`: a copy is thrown away. A copy does without the files, and those
+        below the folders, that `without` names; which versions of the traces it was made of is
+        noted in it.
         """
         if self._directory is not None:
             yield self._directory / case_id
@@ -168,11 +195,16 @@ class CaseStore:
                 for chunk in obstore.get(self._store, f"{case_id}/{name}").stream():
                     out.write(chunk)
         if (folder / SUMMARIES).is_dir():
-            traces = {n.removeprefix(f"{TRACES}/"): s.version for n, s in listed.items() if n.startswith(f"{TRACES}/")}
+            traces = {
+                n.removeprefix(f"{TRACES}/"): s.version
+                for n, s in listed.items()
+                if n.startswith(f"{TRACES}/")
+            }
             (folder / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(traces))
 
     def refresh(self, case_id: str, folder: Path, known: dict[str, str]) -> None:
-        """Bring a copy of a case up to date; `known` remembers which version of each file it has. Parts are left out.
+        """Bring a copy of a case up to date; `known` remembers which version of each file it has.
+        Parts are left out.
 
         Each file is replaced whole, for whoever reads the copy meanwhile. Raises FaultlineError.
         """
@@ -192,10 +224,13 @@ class CaseStore:
                 fresh.replace(target)
                 known[name] = version
         except BaseError as error:
-            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+            raise FaultlineError(
+                f"case store {self.location}: {str(error).splitlines()[0][:200]}"
+            ) from error
 
     def folder(self, case_id: str) -> Path | None:
-        """The local directory of a case, or None when cases lie elsewhere or the case has no files yet."""
+        """The local directory of a case, or None when cases lie elsewhere or the case has no files
+        yet."""
         if self._directory is None:
             return None
         path = self._directory / case_id
@@ -210,7 +245,9 @@ class CaseStore:
         try:
             next(iter(obstore.list(self._store)), None)
         except (BaseError, OSError) as error:
-            raise FaultlineError(f"case store {self.location}: {str(error).splitlines()[0][:200]}") from error
+            raise FaultlineError(
+                f"case store {self.location}: {str(error).splitlines()[0][:200]}"
+            ) from error
 
 
 def _stored(meta: ObjectMeta) -> Stored:

@@ -1,4 +1,5 @@
-"""The bot's own condition, as its store shows it: what waits, what runs, how long answers take, what connectors said.
+"""The bot's own condition, as its store shows it: what waits, what runs, how long answers take,
+what connectors said.
 
 Synchronous; callers on an event loop use `asyncio.to_thread`.
 """
@@ -27,7 +28,8 @@ MAX_NAMES = 100
 
 @dataclass(frozen=True)
 class Said:
-    """The newest line that a connector, or a place of replies, caused; `ok` where nothing was missing."""
+    """The newest line that a connector, or a place of replies, caused; `ok` where nothing was
+    missing."""
 
     name: str
     at: datetime
@@ -60,7 +62,9 @@ def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
     with Session(engine.execution_options(reads_only=True)) as session:
         by_status = select(row.status, func.count()).where(*sight.where()).group_by(row.status)
         counts = {s: n for s, n in session.execute(by_status).all()}  # noqa: C416
-        waiting = session.scalar(select(func.min(row.accepted_at)).where(row.status == "accepted", *sight.where()))
+        waiting = session.scalar(
+            select(func.min(row.accepted_at)).where(row.status == "accepted", *sight.where())
+        )
         times = session.execute(
             select(row.accepted_at, row.finished_at)
             .where(row.status == "done", row.finished_at.is_not(None), *sight.where())
@@ -69,7 +73,13 @@ def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
         ).all()
         lines = session.execute(
             select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
-            .where(*([ProgressRow.investigation_id.in_(sight.ids())] if sight.teams is not None else []))
+            .where(
+                *(
+                    [ProgressRow.investigation_id.in_(sight.ids())]
+                    if sight.teams is not None
+                    else []
+                )
+            )
             .order_by(ProgressRow.id.desc())
             .limit(READ_LINES)
         ).all()
@@ -84,7 +94,9 @@ def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
     )
 
 
-def _said(lines: Sequence[tuple[datetime, str, str]], prefix: str, well: Callable[[str], bool]) -> tuple[Said, ...]:
+def _said(
+    lines: Sequence[tuple[datetime, str, str]], prefix: str, well: Callable[[str], bool]
+) -> tuple[Said, ...]:
     """By name, of lines that come newest first."""
     of: dict[str, list[tuple[datetime, str, bool]]] = defaultdict(list)
     for at, stage, text in lines:

@@ -1,4 +1,5 @@
-"""Connecting to the database: embedded SQLite in WAL mode, or PostgreSQL; and bringing its tables up to date."""
+"""Connecting to the database: embedded SQLite in WAL mode, or PostgreSQL; and bringing its tables
+up to date."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 POOL = 4
-"""Connections that a process keeps, and as many more when it is busy: each statement takes some milliseconds, so these
-carry hundreds a second, and PostgreSQL takes a hundred connections in all unless told otherwise."""
+"""Connections that a process keeps, and as many more when it is busy: each statement takes some
+milliseconds, so these carry hundreds a second, and PostgreSQL takes a hundred connections in all
+unless told otherwise."""
 POOL_TIMEOUT_S = 30
 MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -1,4 +1,5 @@
-"""The tables of the conversation: questions with their answers, threads that asked for silence, further inquiries."""
+"""The tables of the conversation: questions with their answers, threads that asked for silence,
+further inquiries."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from bot.store.models import Base
 class QuestionRow(Base):
     """One message that asks something of us, from its arrival to the answer that was posted.
 
-    `id` names the message (`channel:ts`), so that Slack's two events about one message are one question. `answer` is
-    kept before it is posted: a worker that takes over posts the same words.
+    `id` names the message (`channel:ts`), so that Slack's two events about one message are one
+    question. `answer` is kept before it is posted: a worker that takes over posts the same words.
     """
 
     __tablename__ = "questions"
@@ -34,7 +35,9 @@ class QuestionRow(Base):
     thread: Mapped[str]
     ts: Mapped[str]
     about_channel: Mapped[str | None]
-    investigation_id: Mapped[str | None] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"))
+    investigation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE")
+    )
     status: Mapped[str] = mapped_column(default="asked")
     asked_at: Mapped[datetime]
     dispatched_at: Mapped[datetime | None]
@@ -43,12 +46,15 @@ class QuestionRow(Base):
 
 
 class QuestionPostRow(Base):
-    """What was posted for a question: `attempted_at` is set before Slack is called, `ref` once its answer is known."""
+    """What was posted for a question: `attempted_at` is set before Slack is called, `ref` once its
+    answer is known."""
 
     __tablename__ = "question_posts"
 
     key: Mapped[str] = mapped_column(primary_key=True)
-    question_id: Mapped[str] = mapped_column(ForeignKey("questions.id", ondelete="CASCADE"), index=True)
+    question_id: Mapped[str] = mapped_column(
+        ForeignKey("questions.id", ondelete="CASCADE"), index=True
+    )
     owner: Mapped[str]
     attempted_at: Mapped[datetime]
     ref: Mapped[str | None] = mapped_column(Text)
@@ -66,11 +72,14 @@ class QuietThreadRow(Base):
 
 
 class FurtherRow(Base):
-    """Why an investigation was started from another one, and what it looks at instead: a window, more services."""
+    """Why an investigation was started from another one, and what it looks at instead: a window,
+    more services."""
 
     __tablename__ = "further_investigations"
 
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True)
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True
+    )
     key: Mapped[str] = mapped_column(unique=True)
     parent_id: Mapped[str] = mapped_column(index=True)
     window_start: Mapped[datetime | None]

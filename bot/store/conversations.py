@@ -100,11 +100,13 @@ class Conversations:
         self.engine = engine
 
     def thread_of(self, channel: str, thread: str) -> str | None:
-        """The newest investigation that is answered in this thread, or None: then the thread is none of ours."""
+        """The newest investigation that is answered in this thread, or None: then the thread is
+        none of ours."""
         return next(iter(self.in_thread(channel, thread, 1)), None)
 
     def take(self, new: NewQuestion, *, now: datetime | None = None) -> bool:
-        """Keep a question; whether it is new. The second of two events about one message changes nothing."""
+        """Keep a question; whether it is new. The second of two events about one message changes
+        nothing."""
         now = now or datetime.now(UTC)
         try:
             with self._write() as session:
@@ -143,7 +145,9 @@ class Conversations:
     def asked_since(self, channel: str, thread: str, since: datetime) -> int:
         """How many questions this thread has asked since then."""
         query = select(func.count()).where(
-            QuestionRow.channel == channel, QuestionRow.thread == thread, QuestionRow.asked_at >= since
+            QuestionRow.channel == channel,
+            QuestionRow.thread == thread,
+            QuestionRow.asked_at >= since,
         )
         with self._read() as session:
             return session.scalar(query) or 0
@@ -160,7 +164,8 @@ class Conversations:
             return session.scalar(query.limit(1)) is not None
 
     def undispatched(self, limit: int, *, now: datetime | None = None) -> Sequence[str]:
-        """Questions for the engine: of each thread the oldest, and none before its predecessor is done.
+        """Questions for the engine: of each thread the oldest, and none before its predecessor is
+        done.
 
         A trace takes minutes, so it waits for nobody and nobody waits for it.
         """
@@ -171,7 +176,11 @@ class Conversations:
     def mark_dispatched(self, ids: Sequence[str]) -> None:
         """Remember that the engine has them."""
         with self._write() as session:
-            session.execute(update(QuestionRow).where(QuestionRow.id.in_(ids)).values(dispatched_at=datetime.now(UTC)))
+            session.execute(
+                update(QuestionRow)
+                .where(QuestionRow.id.in_(ids))
+                .values(dispatched_at=datetime.now(UTC))
+            )
 
     def get(self, question_id: str) -> Question | None:
         """One question, or None."""
@@ -192,8 +201,11 @@ class Conversations:
         with self._read() as session:
             return [_question(row) for row in session.scalars(query)]
 
-    def keep_answer(self, question_id: str, answer: dict[str, Any], investigation_id: str | None) -> dict[str, Any]:
-        """Keep the words of the answer; of two workers the first one's words stand. Gives those that stand."""
+    def keep_answer(
+        self, question_id: str, answer: dict[str, Any], investigation_id: str | None
+    ) -> dict[str, Any]:
+        """Keep the words of the answer; of two workers the first one's words stand. Gives those
+        that stand."""
         with self._write() as session:
             row = session.get_one(QuestionRow, question_id, with_for_update=True)
             if row.answer is None:
@@ -220,7 +232,11 @@ class Conversations:
             row = session.get(QuietThreadRow, (channel, thread))
             if quiet and row is None:
                 now = datetime.now(UTC)
-                session.add(QuietThreadRow(channel=channel, thread=thread, who=storable(who, MAX_ID), at=now))
+                session.add(
+                    QuietThreadRow(
+                        channel=channel, thread=thread, who=storable(who, MAX_ID), at=now
+                    )
+                )
             elif not quiet and row is not None:
                 session.delete(row)
 
@@ -230,12 +246,15 @@ class Conversations:
             return session.get(QuietThreadRow, (channel, thread)) is not None
 
     def claim_post(self, key: str, question_id: str, *, owner: str, lease: timedelta) -> PostClaim:
-        """Claim the right to post under `key`, as `bot.store.store.Store.claim_post` does for investigations."""
+        """Claim the right to post under `key`, as `bot.store.store.Store.claim_post` does for
+        investigations."""
         now = datetime.now(UTC)
         with self._write() as session:
             row = session.get(QuestionPostRow, key, with_for_update=True)
             if row is None:
-                session.add(QuestionPostRow(key=key, question_id=question_id, owner=owner, attempted_at=now))
+                session.add(
+                    QuestionPostRow(key=key, question_id=question_id, owner=owner, attempted_at=now)
+                )
                 return PostClaim(mine=True)
             before = row.attempted_at
             if row.ref is not None:
@@ -252,7 +271,9 @@ class Conversations:
 
     def in_channel(self, channel: str, limit: int) -> Sequence[str]:
         """The newest investigations that are answered in this channel, the newest first."""
-        posted = select(PostRow.investigation_id).where(PostRow.ref.startswith(f"{channel}/", autoescape=True))
+        posted = select(PostRow.investigation_id).where(
+            PostRow.ref.startswith(f"{channel}/", autoescape=True)
+        )
         query = (
             select(InvestigationRow.id)
             .where(or_(InvestigationRow.slack_channel == channel, InvestigationRow.id.in_(posted)))
@@ -265,7 +286,9 @@ class Conversations:
     def in_thread(self, channel: str, thread: str, limit: int = 20) -> Sequence[str]:
         """The investigations that are answered in this thread, the newest first."""
         posted = select(PostRow.investigation_id).where(PostRow.ref == f"{channel}/{thread}")
-        here = (InvestigationRow.slack_channel == channel) & (InvestigationRow.slack_thread == thread)
+        here = (InvestigationRow.slack_channel == channel) & (
+            InvestigationRow.slack_thread == thread
+        )
         query = (
             select(InvestigationRow.id)
             .where(or_(here, InvestigationRow.id.in_(posted)))
@@ -292,7 +315,9 @@ class Conversations:
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with Session(self.engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+        with Session(
+            self.engine.execution_options(reads_only=True), expire_on_commit=False
+        ) as session:
             yield session
 
 

@@ -1,4 +1,5 @@
-"""Further investigations: started from another one, with a window or services of their own, each exactly once.
+"""Further investigations: started from another one, with a window or services of their own, each
+exactly once.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -28,7 +29,8 @@ MAX_QUESTION = 2_000
 
 @dataclass(frozen=True)
 class FurtherScope:
-    """What a further investigation looks at instead of what its alert would give; nothing: the same again."""
+    """What a further investigation looks at instead of what its alert would give; nothing: the same
+    again."""
 
     window: Window | None = None
     services: tuple[str, ...] = ()
@@ -51,7 +53,8 @@ class Furthers:
         reply_to: ReplyTo,
         now: datetime | None = None,
     ) -> tuple[str, bool]:
-        """Start one from `parent`; (its id, whether it is new). The same `key` again starts nothing.
+        """Start one from `parent`; (its id, whether it is new). The same `key` again starts
+        nothing.
 
         It joins no open alert and no later alert joins it: its fingerprint is its own.
         """
@@ -83,16 +86,23 @@ class Furthers:
             row = session.get(FurtherRow, investigation_id)
             if row is None:
                 return None
-            window = Window(start=row.window_start, end=row.window_end) if row.window_start and row.window_end else None
+            window = (
+                Window(start=row.window_start, end=row.window_end)
+                if row.window_start and row.window_end
+                else None
+            )
             return FurtherScope(window, tuple(row.services))
 
     def parent(self, investigation_id: str) -> str | None:
         """The investigation that it was started from."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return session.scalar(select(FurtherRow.parent_id).where(FurtherRow.investigation_id == investigation_id))
+            return session.scalar(
+                select(FurtherRow.parent_id).where(FurtherRow.investigation_id == investigation_id)
+            )
 
     def first(self, investigation_id: str) -> str:
-        """The investigation that its chain of further ones began with; itself, when it is in none."""
+        """The investigation that its chain of further ones began with; itself, when it is in
+        none."""
         for _ in range(GENERATIONS):
             parent = self.parent(investigation_id)
             if parent is None:
@@ -112,7 +122,9 @@ class Furthers:
             select(func.count())
             .select_from(FurtherRow)
             .join(InvestigationRow, InvestigationRow.id == FurtherRow.investigation_id)
-            .where(InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread)
+            .where(
+                InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread
+            )
             .where(InvestigationRow.accepted_at >= since)
         )
         with Session(self._engine.execution_options(reads_only=True)) as session:
@@ -120,7 +132,8 @@ class Furthers:
 
 
 def further_scope(scope: Scope, further: FurtherScope | None) -> Scope:
-    """The scope of a further investigation: its window, against one as long before it; its services besides."""
+    """The scope of a further investigation: its window, against one as long before it; its services
+    besides."""
     if further is None:
         return scope
     changed: dict[str, object] = {}
@@ -131,7 +144,12 @@ def further_scope(scope: Scope, further: FurtherScope | None) -> Scope:
         first = scope.baseline[0] if scope.baseline else None
         length = max(window.end - window.start, first.end - first.start if first else timedelta(0))
         baseline = Window(start=window.start - length, end=window.start)
-        changed |= {"incident": window, "baseline": (baseline,), "baseline_logs": None, "baseline_spans": None}
+        changed |= {
+            "incident": window,
+            "baseline": (baseline,),
+            "baseline_logs": None,
+            "baseline_spans": None,
+        }
     return scope.model_copy(update=changed)
 
 
@@ -154,7 +172,9 @@ def _investigation(
     )
 
 
-def _further(investigation_id: str, parent_id: str, scope: FurtherScope, key: str, who: str) -> FurtherRow:
+def _further(
+    investigation_id: str, parent_id: str, scope: FurtherScope, key: str, who: str
+) -> FurtherRow:
     window = scope.window
     return FurtherRow(
         investigation_id=investigation_id,

@@ -1,4 +1,5 @@
-"""Which investigation an alert belongs to, in the tables: found by the keys of open alerts, joined in one row.
+"""Which investigation an alert belongs to, in the tables: found by the keys of open alerts, joined
+in one row.
 
 Runs inside the transaction that accepts the alert.
 """
@@ -22,10 +23,11 @@ from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 MAX_CANDIDATES = 24
 """Open alerts that an alert is compared with, the newest first."""
 MAX_GROUP = 200
-"""Alerts that join one investigation; the next of the same storm starts another, and that takes as many."""
+"""Alerts that join one investigation; the next of the same storm starts another, and that takes as
+many."""
 MAX_RUNS = 2
-"""How often an investigation is run again because alerts brought services that it had not looked at. More would have
-the answer change for as long as the storm lasts."""
+"""How often an investigation is run again because alerts brought services that it had not looked
+at. More would have the answer change for as long as the storm lasts."""
 TICK = timedelta(microseconds=1)
 
 Found = tuple[Relation, InvestigationRow]
@@ -34,11 +36,14 @@ Found = tuple[Relation, InvestigationRow]
 class Groups:
     """The groups as the alerts of one transaction find and change them.
 
-    What the transaction has read or written once is remembered, so that a storm costs few statements: nobody else
-    changes it meanwhile, as alerts are accepted under one lock. `prints` are the fingerprints of the alerts.
+    What the transaction has read or written once is remembered, so that a storm costs few
+    statements: nobody else changes it meanwhile, as alerts are accepted under one lock. `prints`
+    are the fingerprints of the alerts.
     """
 
-    def __init__(self, session: Session, policy: Policy, now: datetime, prints: Collection[str]) -> None:
+    def __init__(
+        self, session: Session, policy: Policy, now: datetime, prints: Collection[str]
+    ) -> None:
         self._session = session
         self._policy = policy
         self._now = now
@@ -57,13 +62,18 @@ class Groups:
             return
         if traits.fingerprint in self._keyed:
             held = delete(AlertKeyRow).where(
-                AlertKeyRow.investigation_id == row.id, AlertKeyRow.fingerprint == traits.fingerprint
+                AlertKeyRow.investigation_id == row.id,
+                AlertKeyRow.fingerprint == traits.fingerprint,
             )
             self._session.execute(held)
         keys = keys_of(traits, self._policy.topology)
         self._sweep(keys)
         self._noted += TICK  # so that of two alerts of one transaction too the last one is known
-        known = {"investigation_id": row.id, "fingerprint": traits.fingerprint, "at": self._now + self._noted}
+        known = {
+            "investigation_id": row.id,
+            "fingerprint": traits.fingerprint,
+            "at": self._now + self._noted,
+        }
         self._session.add_all(AlertKeyRow(key=key, **known) for key in keys)
         self._keyed.add(traits.fingerprint)
         if traits.service:
@@ -77,14 +87,17 @@ class Groups:
             return
         self._session.execute(delete(AlertKeyRow).where(AlertKeyRow.fingerprint == fingerprint))
         self._keyed.discard(fingerprint)
-        self._newest = {k: one for k, one in self._newest.items() if one[1].fingerprint != fingerprint}
+        self._newest = {
+            k: one for k, one in self._newest.items() if one[1].fingerprint != fingerprint
+        }
         self._looked_at.clear()
 
     def related(self, traits: Traits, team: str = "") -> Found | None:
-        """The investigation with the alert that is most surely related to this one, and why; None when there is none.
+        """The investigation with the alert that is most surely related to this one, and why; None
+        when there is none.
 
-        Of equally sure ones the alert that came last decides. Where teams see their own alone, an alert of `team` joins
-        none of another.
+        Of equally sure ones the alert that came last decides. Where teams see their own alone, an
+        alert of `team` joins none of another.
         """
         last = self._last(traits, team)
         if last is not None:
@@ -92,14 +105,17 @@ class Groups:
         sought = sought_keys(traits, self._policy.topology)
         own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
         others = tuple(key for key in sought if key not in own)
-        for keys in filter(None, (own, others)):  # most of a storm is about a service that it has reached already
+        for keys in filter(
+            None, (own, others)
+        ):  # most of a storm is about a service that it has reached already
             best = self._best(keys, traits, team)
             if best is not None:
                 return best
         return None
 
     def join(self, found: Found, alert: Alert, traits: Traits) -> None:
-        """Put the alert into the investigation; ask for another run where it brings a service that is not looked at."""
+        """Put the alert into the investigation; ask for another run where it brings a service that
+        is not looked at."""
         relation, row = found
         self._lock(row)
         if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
@@ -107,7 +123,9 @@ class Groups:
             row.wants_run = traits.service is not None and traits.service not in known
         member = self._members.get((row.id, alert.fingerprint))
         if member is None:
-            member = GroupedAlertRow(investigation_id=row.id, fingerprint=alert.fingerprint, at=self._now, repeats=0)
+            member = GroupedAlertRow(
+                investigation_id=row.id, fingerprint=alert.fingerprint, at=self._now, repeats=0
+            )
             self._session.add(member)
             self._members[row.id, alert.fingerprint] = member
             row.members += 1
@@ -121,7 +139,8 @@ class Groups:
         self.note(row, traits)
 
     def _last(self, traits: Traits, team: str) -> Found | None:
-        """The alert of the same service that came right before in this transaction: none is newer or more related."""
+        """The alert of the same service that came right before in this transaction: none is newer
+        or more related."""
         row, old = self._newest.get(traits.service or "", (None, None))
         if row is None or old is None or old.fingerprint == traits.fingerprint:
             return None
@@ -140,7 +159,11 @@ class Groups:
             under = under.where(InvestigationRow.team == team)
         for row, fingerprint, at in self._session.execute(under):
             alert = _alert(self._session, row, fingerprint)
-            relation = relate(traits, policy.traits(alert), policy.topology, policy.window) if alert else None
+            relation = (
+                relate(traits, policy.traits(alert), policy.topology, policy.window)
+                if alert
+                else None
+            )
             if relation is not None:
                 found.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
                 if relation.rank == 0:
@@ -157,7 +180,10 @@ class Groups:
     def _services(self, row: InvestigationRow) -> frozenset[str]:
         """The services of its alerts that are open, and of its first."""
         if row.id not in self._looked_at:
-            of_open = AlertKeyRow.investigation_id == row.id, AlertKeyRow.key.startswith(SERVICE_KEY)
+            of_open = (
+                AlertKeyRow.investigation_id == row.id,
+                AlertKeyRow.key.startswith(SERVICE_KEY),
+            )
             keys = self._session.scalars(select(AlertKeyRow.key).where(*of_open).distinct())
             self._looked_at[row.id] = {key.removeprefix(SERVICE_KEY) for key in keys}
         services = frozenset(self._looked_at[row.id])
@@ -175,14 +201,20 @@ class Groups:
     @cached_property
     def _keyed(self) -> set[str]:
         """Fingerprints under which there are keys."""
-        query = select(AlertKeyRow.fingerprint).where(AlertKeyRow.fingerprint.in_(self._prints)).distinct()
+        query = (
+            select(AlertKeyRow.fingerprint)
+            .where(AlertKeyRow.fingerprint.in_(self._prints))
+            .distinct()
+        )
         return set(self._session.scalars(query))
 
     @cached_property
     def _members(self) -> dict[tuple[str, str], GroupedAlertRow]:
         """Of these alerts, those that joined something before."""
         query = select(GroupedAlertRow).where(GroupedAlertRow.fingerprint.in_(self._prints))
-        return {(row.investigation_id, row.fingerprint): row for row in self._session.scalars(query)}
+        return {
+            (row.investigation_id, row.fingerprint): row for row in self._session.scalars(query)
+        }
 
 
 def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert | None:
@@ -190,7 +222,9 @@ def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert |
         GroupedAlertRow.investigation_id == row.id, GroupedAlertRow.fingerprint == fingerprint
     )
     found = session.scalar(query)
-    if found is None and row.fingerprint == fingerprint:  # else it was resolved, and has joined its own investigation
+    if (
+        found is None and row.fingerprint == fingerprint
+    ):  # else it was resolved, and has joined its own investigation
         found = row.alert
     return Alert.model_validate(found) if found else None
 
@@ -202,9 +236,16 @@ def _under(
     return (
         select(InvestigationRow, AlertKeyRow.fingerprint, AlertKeyRow.at)
         .join(InvestigationRow, InvestigationRow.id == AlertKeyRow.investigation_id)
-        .where(AlertKeyRow.key.in_(keys), AlertKeyRow.at >= now - policy.window, AlertKeyRow.at <= now + policy.window)
+        .where(
+            AlertKeyRow.key.in_(keys),
+            AlertKeyRow.at >= now - policy.window,
+            AlertKeyRow.at <= now + policy.window,
+        )
         .where(AlertKeyRow.fingerprint != traits.fingerprint, InvestigationRow.automatic)
-        .where(InvestigationRow.accepted_at >= now - policy.longest, InvestigationRow.members < MAX_GROUP)
+        .where(
+            InvestigationRow.accepted_at >= now - policy.longest,
+            InvestigationRow.members < MAX_GROUP,
+        )
         .order_by(AlertKeyRow.at.desc(), AlertKeyRow.investigation_id, AlertKeyRow.fingerprint)
         .limit(MAX_CANDIDATES)
     )

@@ -1,4 +1,5 @@
-"""Alerts that were not investigated: counted, one row for each alert and reason, and kept for a month."""
+"""Alerts that were not investigated: counted, one row for each alert and reason, and kept for a
+month."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ MAX_LISTED = 500
 
 @dataclass(frozen=True)
 class HeldAlert:
-    """An alert that came `count` times and was not investigated. `why` names the mute, the rule or the rate."""
+    """An alert that came `count` times and was not investigated. `why` names the mute, the rule or
+    the rate."""
 
     kind: Held
     alert: Alert
@@ -30,8 +32,11 @@ class HeldAlert:
     last_at: datetime
 
 
-def count_held(session: Session, key: str, kind: Held, alert: Alert, channel: str, why: str, now: datetime) -> bool:
-    """Count the alert under its key, inside the transaction that accepts it; says whether it is the first."""
+def count_held(
+    session: Session, key: str, kind: Held, alert: Alert, channel: str, why: str, now: datetime
+) -> bool:
+    """Count the alert under its key, inside the transaction that accepts it; says whether it is the
+    first."""
     row = session.get(HeldAlertRow, key)
     if row is not None:
         row.count += 1
@@ -57,7 +62,11 @@ def count_held(session: Session, key: str, kind: Held, alert: Alert, channel: st
 
 def held_alerts(engine: Engine, *, limit: int = 100) -> list[HeldAlert]:
     """What was not investigated, the latest first."""
-    query = select(HeldAlertRow).order_by(HeldAlertRow.last_at.desc(), HeldAlertRow.key).limit(min(limit, MAX_LISTED))
+    query = (
+        select(HeldAlertRow)
+        .order_by(HeldAlertRow.last_at.desc(), HeldAlertRow.key)
+        .limit(min(limit, MAX_LISTED))
+    )
     with Session(engine.execution_options(reads_only=True)) as session:
         return [
             HeldAlert(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
@@ -35,7 +36,9 @@ class JudgedAnswer:
     judged_at: datetime
 
 
-def judged_answers(engine: Engine, limit: int = COUNTED, *, sight: Sight = ALL) -> list[JudgedAnswer]:
+def judged_answers(
+    engine: Engine, limit: int = COUNTED, *, sight: Sight = ALL
+) -> list[JudgedAnswer]:
     """The newest judged answers that can be seen; of each the judgement that holds."""
     row, label = InvestigationRow, LabelRow
     alert = [as_given(engine, name) for name in ("title", "service", "source")]
@@ -48,21 +51,32 @@ def judged_answers(engine: Engine, limit: int = COUNTED, *, sight: Sight = ALL) 
         .limit(limit)
     )
     with Session(engine.execution_options(reads_only=True)) as session:
-        return [
-            JudgedAnswer(
-                id_,
-                at,
-                text_of(title),
-                text_of(service),
-                text_of(source),
-                verdict or "",
-                confidence or 0.0,
-                headline or "",
-                right,
-                cause,
-                judged_at,
-            )
-            for id_, at, title, service, source, verdict, confidence, headline, right, cause, judged_at in (
-                session.execute(query)
-            )
-        ]
+        return [_judged(*row) for row in session.execute(query)]
+
+
+def _judged(
+    id_: str,
+    at: datetime,
+    title: Any,
+    service: Any,
+    source: Any,
+    verdict: str | None,
+    confidence: float | None,
+    headline: str | None,
+    right: bool,
+    cause: str,
+    judged_at: datetime,
+) -> JudgedAnswer:
+    return JudgedAnswer(
+        id_,
+        at,
+        text_of(title),
+        text_of(service),
+        text_of(source),
+        verdict or "",
+        confidence or 0.0,
+        headline or "",
+        right,
+        cause,
+        judged_at,
+    )

@@ -1,6 +1,8 @@
-"""What the store knows of the alerts of one transaction, read at once: most of them are new, and need no look each.
+"""What the store knows of the alerts of one transaction, read at once: most of them are new, and
+need no look each.
 
-The transaction holds the lock under which alerts are accepted, so that no other one adds to it meanwhile.
+The transaction holds the lock under which alerts are accepted, so that no other one adds to it
+meanwhile.
 """
 
 from __future__ import annotations
@@ -21,20 +23,33 @@ from bot.store.storm_tables import GroupedAlertRow, MuteRow
 
 
 class Known:
-    """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute that holds."""
+    """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute
+    that holds."""
 
-    def __init__(self, session: Session, arrivals: Sequence[Arrival], policy: Policy, now: datetime) -> None:
+    def __init__(
+        self, session: Session, arrivals: Sequence[Arrival], policy: Policy, now: datetime
+    ) -> None:
         self._session = session
         keys = {key for arrival in arrivals for key in keys_of(arrival)}
         prints = {arrival.alert.fingerprint for arrival in arrivals}
         self.groups = Groups(session, policy, now, prints)
-        told = select(DeliveryRow).where(tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(keys))
+        told = select(DeliveryRow).where(
+            tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(keys)
+        )
         found = session.scalars(told) if keys else ()
         self._deliveries = {(row.source, row.delivery_id): row for row in found}
-        self.muted = set(session.scalars(holding(now, MuteRow.fingerprint).where(MuteRow.fingerprint.in_(prints))))
+        self.muted = set(
+            session.scalars(
+                holding(now, MuteRow.fingerprint).where(MuteRow.fingerprint.in_(prints))
+            )
+        )
         self.open: set[str | None] = set()
         for row in (InvestigationRow, GroupedAlertRow):
-            self.open |= set(session.scalars(select(row.open_fingerprint).where(row.open_fingerprint.in_(prints))))
+            self.open |= set(
+                session.scalars(
+                    select(row.open_fingerprint).where(row.open_fingerprint.in_(prints))
+                )
+            )
 
     def delivery(self, source: str, key: str) -> DeliveryRow | None:
         """The row under that key."""

@@ -1,4 +1,5 @@
-"""What people said of answers: right or wrong, and what the cause was. From this the record of answers is counted.
+"""What people said of answers: right or wrong, and what the cause was. From this the record of
+answers is counted.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -46,7 +47,8 @@ class Record:
 
 
 class Labels:
-    """All judgements that can be seen, on the tables of `bot.store`. The newest of an investigation holds."""
+    """All judgements that can be seen, on the tables of `bot.store`. The newest of an investigation
+    holds."""
 
     def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
         self._engine = engine
@@ -57,9 +59,16 @@ class Labels:
         return Labels(self._engine, sight)
 
     def write(
-        self, investigation_id: str, *, right: bool, cause: str = "", who: str = "", now: datetime | None = None
+        self,
+        investigation_id: str,
+        *,
+        right: bool,
+        cause: str = "",
+        who: str = "",
+        now: datetime | None = None,
     ) -> Label | None:
-        """Keep a judgement; None when there is no such investigation. What holds already is not kept twice."""
+        """Keep a judgement; None when there is no such investigation. What holds already is not
+        kept twice."""
         given = Label(
             investigation_id,
             right,
@@ -71,10 +80,20 @@ class Labels:
             if session.get(InvestigationRow, investigation_id) is None:
                 return None
             held = session.scalar(_newest().where(LabelRow.investigation_id == investigation_id))
-            if held is not None and (held.right, held.cause, held.who) == (right, given.cause, given.who):
+            if held is not None and (held.right, held.cause, held.who) == (
+                right,
+                given.cause,
+                given.who,
+            ):
                 return _label(held)
             session.add(
-                LabelRow(investigation_id=investigation_id, right=right, cause=given.cause, who=given.who, at=given.at)
+                LabelRow(
+                    investigation_id=investigation_id,
+                    right=right,
+                    cause=given.cause,
+                    who=given.who,
+                    at=given.at,
+                )
             )
         return given
 
@@ -84,7 +103,9 @@ class Labels:
 
     def of(self, investigation_ids: Collection[str]) -> dict[str, Label]:
         """The judgements that hold of these investigations."""
-        query = _newest().where(LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen())
+        query = _newest().where(
+            LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen()
+        )
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return {row.investigation_id: _label(row) for row in session.scalars(query)}
 
@@ -97,15 +118,25 @@ class Labels:
     def count(self) -> int:
         """How many answers were judged."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return session.scalar(select(func.count(LabelRow.investigation_id.distinct())).where(*self._seen())) or 0
+            return (
+                session.scalar(
+                    select(func.count(LabelRow.investigation_id.distinct())).where(*self._seen())
+                )
+                or 0
+            )
 
     def record(self, *, but: str | None = None) -> tuple[RecordLevel, ...]:
-        """How many answers were right, at each level of confidence that has judged ones; `but` one investigation."""
+        """How many answers were right, at each level of confidence that has judged ones; `but` one
+        investigation."""
         query = (
             select(InvestigationRow.confidence, LabelRow.right)
             .join(InvestigationRow, InvestigationRow.id == LabelRow.investigation_id)
             .where(LabelRow.id.in_(newest_ids()), InvestigationRow.confidence.is_not(None))
-            .where(InvestigationRow.verdict != NO_ANSWER, InvestigationRow.id != (but or ""), *self._sight.where())
+            .where(
+                InvestigationRow.verdict != NO_ANSWER,
+                InvestigationRow.id != (but or ""),
+                *self._sight.where(),
+            )
             .order_by(LabelRow.id.desc())
             .limit(COUNTED)
         )
@@ -115,16 +146,24 @@ class Labels:
             for confidence, is_right in session.execute(query):
                 of[level_of(confidence or 0.0)] += 1
                 right[level_of(confidence or 0.0)] += is_right
-        return tuple(RecordLevel(level=level, right=right[level], of=of[level]) for level in sorted(of))
+        return tuple(
+            RecordLevel(level=level, right=right[level], of=of[level]) for level in sorted(of)
+        )
 
     def record_at(self, confidence: float, *, but: str | None = None) -> Record:
         """How many answers at a similar confidence, the same tenth, were right."""
         level = level_of(confidence)
-        return next((Record(r.right, r.of) for r in self.record(but=but) if r.level == level), Record(0, 0))
+        return next(
+            (Record(r.right, r.of) for r in self.record(but=but) if r.level == level), Record(0, 0)
+        )
 
     def _seen(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
-        return [LabelRow.investigation_id.in_(self._sight.ids())] if self._sight.teams is not None else []
+        return (
+            [LabelRow.investigation_id.in_(self._sight.ids())]
+            if self._sight.teams is not None
+            else []
+        )
 
 
 def _newest() -> Select[LabelRow]:

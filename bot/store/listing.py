@@ -1,8 +1,8 @@
 """The list of investigations: what a person asked to see of them, page by page.
 
-Pages are told apart by the place in the order where they begin (the newest first), not by a count of what is skipped:
-the thousandth page costs what the first does, and what arrives meanwhile moves nothing.
-Synchronous; callers on an event loop use `asyncio.to_thread`.
+Pages are told apart by the place in the order where they begin (the newest first), not by a count
+of what is skipped: the thousandth page costs what the first does, and what arrives meanwhile moves
+nothing. Synchronous; callers on an event loop use `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Engine, LargeBinary, and_, cast, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    LargeBinary,
+    and_,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from bot.policy.words import asked_words
@@ -34,7 +44,8 @@ MOST_CHOICES = 200
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be listed: all that is given must hold. Times are [since, before); confidences [least, most]."""
+    """What is to be listed: all that is given must hold. Times are [since, before); confidences
+    [least, most]."""
 
     words: str = ""
     status: str | None = None
@@ -59,7 +70,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Listed:
-    """One page of ids, the newest first, and where the pages beside it begin; None where there is none."""
+    """One page of ids, the newest first, and where the pages beside it begin; None where there is
+    none."""
 
     ids: tuple[str, ...]
     newer: Place | None
@@ -78,8 +90,11 @@ class Listing:
         """The same for somebody who sees less."""
         return Listing(self._engine, sight)
 
-    def page(self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None) -> Listed:
-        """The page that is older than `after`, or newer than `before`; without either the newest."""
+    def page(
+        self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None
+    ) -> Listed:
+        """The page that is older than `after`, or newer than `before`; without either the
+        newest."""
         order = (InvestigationRow.accepted_at, InvestigationRow.id)
         place = before or after
         query = select(*order).where(*self._wanted(asked)).limit(size + 1)
@@ -99,7 +114,12 @@ class Listing:
 
     def count(self, asked: Asked) -> int:
         """How many there are, up to `MOST_COUNTED` and one."""
-        some = select(InvestigationRow.id).where(*self._wanted(asked)).limit(MOST_COUNTED + 1).subquery()
+        some = (
+            select(InvestigationRow.id)
+            .where(*self._wanted(asked))
+            .limit(MOST_COUNTED + 1)
+            .subquery()
+        )
         with self._session() as session:
             return session.scalar(select(func.count()).select_from(some)) or 0
 
@@ -121,7 +141,12 @@ class Listing:
             .limit(RECENT)
             .subquery()
         )
-        query = select(newest.c.value).where(newest.c.value.is_not(None)).distinct().order_by(newest.c.value)
+        query = (
+            select(newest.c.value)
+            .where(newest.c.value.is_not(None))
+            .distinct()
+            .order_by(newest.c.value)
+        )
         with self._session() as session:
             found = session.scalars(query.limit(MOST_CHOICES)).all()
         return tuple(text_of(v) for v in found)
@@ -141,13 +166,17 @@ class Listing:
             (asked.alerts, _of_alerts),
             (asked.words or None, self._words),
         ]
-        return [*self._sight.where(), *(condition(value) for value, condition in given if value is not None)]
+        return [
+            *self._sight.where(),
+            *(condition(value) for value, condition in given if value is not None),
+        ]
 
     def _alerts(self, name: str) -> ColumnElement[str]:
         return alert_field(self._engine, name)
 
     def _words(self, words: str) -> ColumnElement[bool]:
-        """Answered ones by the full-text index; of the few others, those with every word in their alert's title."""
+        """Answered ones by the full-text index; of the few others, those with every word in their
+        alert's title."""
         known = InvestigationRow.id.in_(self._memory.matching(words))
         title = func.lower(self._alerts("title"))
         in_title = [title.contains(word, autoescape=True) for word in asked_words(words)]
@@ -165,7 +194,8 @@ def alert_field(engine: Engine, name: str) -> ColumnElement[Any]:
 
 
 def as_given(engine: Engine, name: str) -> ColumnElement[Any]:
-    """The same to be read: SQLite gives it as bytes, as it may hold a lone surrogate, which is no text."""
+    """The same to be read: SQLite gives it as bytes, as it may hold a lone surrogate, which is no
+    text."""
     field = alert_field(engine, name)
     return cast(field, LargeBinary) if engine.dialect.name == "sqlite" else field
 

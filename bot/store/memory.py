@@ -1,4 +1,5 @@
-"""Memory: investigations that ended with an answer, found again by their alert, their services or their words.
+"""Memory: investigations that ended with an answer, found again by their alert, their services or
+their words.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -22,7 +23,8 @@ from bot.store.sight import ALL, Sight
 MAX_SERVICES = 50
 MAX_FOUND = 500
 READ_FOR_LIKENESS = 300
-"""Of so many newest investigations that share any word with an alert, the alike ones are told by counting words."""
+"""Of so many newest investigations that share any word with an alert, the alike ones are told by
+counting words."""
 ALIKE = 0.5
 """Share of an alert's words that one of like words has."""
 
@@ -35,9 +37,12 @@ class Memory:
         self._sight = sight
 
     def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
-        """Keep it; once more replaces what was kept. The investigation itself must be in the store."""
+        """Keep it; once more replaces what was kept. The investigation itself must be in the
+        store."""
         known = investigation.model_copy(update={"judged": None})
-        services = list(dict.fromkeys(storable(s, 200) for s in investigation.services if s.strip()))[:MAX_SERVICES]
+        services = list(
+            dict.fromkeys(storable(s, 200) for s in investigation.services if s.strip())
+        )[:MAX_SERVICES]
         with Session(self._engine) as session, session.begin():
             row = session.scalar(_one(investigation.id).with_for_update())
             if row is None:
@@ -51,7 +56,9 @@ class Memory:
             session.flush()
             mine = RememberedServiceRow.investigation_id == investigation.id
             session.execute(delete(RememberedServiceRow).where(mine))
-            session.add_all(RememberedServiceRow(investigation_id=investigation.id, service=s) for s in services)
+            session.add_all(
+                RememberedServiceRow(investigation_id=investigation.id, service=s) for s in services
+            )
 
     def get(self, investigation_id: str) -> EarlierInvestigation | None:
         """One, or None."""
@@ -60,11 +67,17 @@ class Memory:
             return _remembered(row) if row else None
 
     def search_investigations(
-        self, text: str, services: Collection[str] = (), since: datetime | None = None, limit: int = 50
+        self,
+        text: str,
+        services: Collection[str] = (),
+        since: datetime | None = None,
+        limit: int = 50,
     ) -> list[EarlierInvestigation]:
-        """Those that hold every word of the text, or words that begin so; of these services, if any are given.
+        """Those that hold every word of the text, or words that begin so; of these services, if any
+        are given.
 
-        The newest first. A text without any word finds nothing by words: then the services and the time alone decide.
+        The newest first. A text without any word finds nothing by words: then the services and the
+        time alone decide.
         """
         words = asked_words(text)
         if text.strip() and not words:
@@ -77,7 +90,9 @@ class Memory:
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
-    def same_alert(self, alert: Alert, *, since: datetime, before: datetime, limit: int) -> list[EarlierInvestigation]:
+    def same_alert(
+        self, alert: Alert, *, since: datetime, before: datetime, limit: int
+    ) -> list[EarlierInvestigation]:
         """Of the same alert: its fingerprint, or its words on its service. The newest first."""
         query = self._newest(since=since, before=before, limit=limit).where(_same(alert))
         with self._read() as session:
@@ -86,7 +101,11 @@ class Memory:
     def times_seen(self, alert: Alert, *, since: datetime, before: datetime) -> int:
         """How often the same alert was answered."""
         between = (RememberedRow.at >= since, RememberedRow.at < before)
-        query = select(func.count()).select_from(RememberedRow).where(_same(alert), *between, *self._seen())
+        query = (
+            select(func.count())
+            .select_from(RememberedRow)
+            .where(_same(alert), *between, *self._seen())
+        )
         with self._read() as session:
             return session.scalar(query) or 0
 
@@ -98,7 +117,9 @@ class Memory:
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
-    def of_like_words(self, text: str, *, since: datetime, before: datetime, limit: int) -> list[EarlierInvestigation]:
+    def of_like_words(
+        self, text: str, *, since: datetime, before: datetime, limit: int
+    ) -> list[EarlierInvestigation]:
         """Those that hold at least half of the words of the text. The newest first."""
         words = asked_words(text)
         if not words:
@@ -106,21 +127,31 @@ class Memory:
         query = self._newest(since=since, before=before, limit=READ_FOR_LIKENESS)
         with self._read() as session:
             rows = session.scalars(query.where(self._matches(words, every=False)))
-            found = (row for row in rows if len(set(words) & set(row.words.split(" "))) >= ALIKE * len(words))
+            found = (
+                row
+                for row in rows
+                if len(set(words) & set(row.words.split(" "))) >= ALIKE * len(words)
+            )
             return [_remembered(row) for _, row in zip(range(limit), found, strict=False)]
 
     def _matches(self, words: Sequence[str], *, every: bool) -> ColumnElement[bool]:
-        """Rows with the words, by the database's own full-text index. Words hold letters and digits alone."""
+        """Rows with the words, by the database's own full-text index. Words hold letters and digits
+        alone."""
         if self._engine.dialect.name == "sqlite":
-            asked = (" AND " if every else " OR ").join(f'"{w}"*' if every else f'"{w}"' for w in words)
+            asked = (" AND " if every else " OR ").join(
+                f'"{w}"*' if every else f'"{w}"' for w in words
+            )
             found = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :asked")
             return RememberedRow.id.in_(found.bindparams(asked=asked).columns(RememberedRow.id))
         asked = (" & " if every else " | ").join(f"'{w}':*" if every else f"'{w}'" for w in words)
-        indexed = "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
+        indexed = (
+            "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
+        )
         return text(indexed).bindparams(asked=asked)  # type: ignore[return-value]
 
     def matching(self, text: str) -> Select[str]:
-        """The ids of those that hold every word of the text, as a query; a text without any word finds nothing."""
+        """The ids of those that hold every word of the text, as a query; a text without any word
+        finds nothing."""
         found = select(RememberedRow.investigation_id)
         words = asked_words(text)
         return found.where(self._matches(words, every=True) if words else false())
@@ -138,16 +169,23 @@ class Memory:
 
     def _seen(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
-        return [RememberedRow.investigation_id.in_(self._sight.ids())] if self._sight.teams is not None else []
+        return (
+            [RememberedRow.investigation_id.in_(self._sight.ids())]
+            if self._sight.teams is not None
+            else []
+        )
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with Session(self._engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+        with Session(
+            self._engine.execution_options(reads_only=True), expire_on_commit=False
+        ) as session:
             yield session
 
 
 def alike(alert: Alert) -> str:
-    """Equal for alerts of the same words on the same service, whatever identity their vendor gave each of them."""
+    """Equal for alerts of the same words on the same service, whatever identity their vendor gave
+    each of them."""
     parts = [alert.service or "", *words_of(alert.title, alert.signal or "")]
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -163,7 +201,12 @@ def _words(investigation: EarlierInvestigation) -> tuple[str, ...]:
         for c in investigation.causes
         for part in (c.subject, c.kind, *c.troubles, c.change or "", c.change_kind or "", c.summary)
     )
-    given = (investigation.title, investigation.system or "", investigation.verdict, investigation.headline)
+    given = (
+        investigation.title,
+        investigation.system or "",
+        investigation.verdict,
+        investigation.headline,
+    )
     return words_of(*given, *investigation.services[:MAX_SERVICES], *causes)
 
 
@@ -177,7 +220,9 @@ def _same(alert: Alert) -> ColumnElement[bool]:
 
 def _of_services(services: Collection[str]) -> ColumnElement[bool]:
     names = sorted({storable(s, 200) for s in services})[:MAX_SERVICES]
-    about = select(RememberedServiceRow.investigation_id).where(RememberedServiceRow.service.in_(names))
+    about = select(RememberedServiceRow.investigation_id).where(
+        RememberedServiceRow.service.in_(names)
+    )
     return RememberedRow.investigation_id.in_(about)
 
 

@@ -25,7 +25,8 @@ from bot.policy.priority import USUAL
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A UTC time; SQLite, which forgets time zones, gets it without one and gives it back with one."""
+    """A UTC time; SQLite, which forgets time zones, gets it without one and gives it back with
+    one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -66,11 +67,12 @@ def only_where(condition: str) -> dict[str, Any]:
 class InvestigationRow(Base):
     """One investigation, from the accepted alert to its answer.
 
-    `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself refuses a second
-    investigation of the same open alert; it is null afterwards. `automatic`: no person asked for it. `changes` counts
-    what its message must say anew, `told` how much of that it was edited for; `wants_run` asks for one more run, and
-    `runs` counts those. `team` and `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at`
-    is set once its first message was posted, or left to its workflow.
+    `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself
+    refuses a second investigation of the same open alert; it is null afterwards. `automatic`: no
+    person asked for it. `changes` counts what its message must say anew, `told` how much of that it
+    was edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
+    `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at` is set once
+    its first message was posted, or left to its workflow.
     """
 
     __tablename__ = "investigations"
@@ -79,10 +81,19 @@ class InvestigationRow(Base):
         Index("ix_investigations_channel_accepted_at", "channel", "accepted_at"),
         Index("ix_investigations_status_dispatched_at", "status", "dispatched_at"),
         Index(
-            "ix_investigations_waiting", "priority", "team", "accepted_at", "id", **only_where("dispatched_at IS NULL")
+            "ix_investigations_waiting",
+            "priority",
+            "team",
+            "accepted_at",
+            "id",
+            **only_where("dispatched_at IS NULL"),
         ),
         Index(
-            "ix_investigations_unannounced", "channel", "priority", "accepted_at", **only_where("announced_at IS NULL")
+            "ix_investigations_unannounced",
+            "channel",
+            "priority",
+            "accepted_at",
+            **only_where("announced_at IS NULL"),
         ),
     )
 
@@ -121,7 +132,8 @@ class InvestigationRow(Base):
 
 
 class DeliveryRow(Base):
-    """One webhook delivery or Slack event that was accepted; the vendor's id makes a second one a duplicate."""
+    """One webhook delivery or Slack event that was accepted; the vendor's id makes a second one a
+    duplicate."""
 
     __tablename__ = "deliveries"
 
@@ -138,7 +150,9 @@ class ProgressRow(Base):
     __table_args__ = (Index("ix_progress_investigation_id_id", "investigation_id", "id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"))
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE")
+    )
     key: Mapped[str] = mapped_column(unique=True)
     at: Mapped[datetime]
     stage: Mapped[str]
@@ -146,12 +160,15 @@ class ProgressRow(Base):
 
 
 class PostRow(Base):
-    """One post outside: `attempted_at` is set before the vendor is called, `ref` once its answer is known."""
+    """One post outside: `attempted_at` is set before the vendor is called, `ref` once its answer is
+    known."""
 
     __tablename__ = "posts"
 
     key: Mapped[str] = mapped_column(primary_key=True)
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), index=True)
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), index=True
+    )
     owner: Mapped[str]
     attempted_at: Mapped[datetime]
     posted_at: Mapped[datetime | None]
@@ -159,7 +176,8 @@ class PostRow(Base):
 
 
 class CaptureRow(Base):
-    """One capture that was asked for. `counts` while the machines were, or may have been, asked because of it."""
+    """One capture that was asked for. `counts` while the machines were, or may have been, asked
+    because of it."""
 
     __tablename__ = "captures"
     __table_args__ = (Index("ix_captures_job_asked_at", "job", "asked_at"),)
@@ -179,15 +197,17 @@ class CaptureRow(Base):
 class RememberedRow(Base):
     """What is needed to find an investigation again; it goes with the investigation.
 
-    `alike` is equal for alerts of the same words on the same service, whatever their vendor calls each of them.
-    `words` are those of `bot.policy.words`, one blank between two: the full-text index, which the migration makes in
-    the database's own way, is on them.
+    `alike` is equal for alerts of the same words on the same service, whatever their vendor calls
+    each of them. `words` are those of `bot.policy.words`, one blank between two: the full-text
+    index, which the migration makes in the database's own way, is on them.
     """
 
     __tablename__ = "remembered"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), unique=True)
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), unique=True
+    )
     at: Mapped[datetime] = mapped_column(index=True)
     fingerprint: Mapped[str] = mapped_column(index=True)
     alike: Mapped[str] = mapped_column(index=True)
@@ -207,12 +227,15 @@ class RememberedServiceRow(Base):
 
 
 class LabelRow(Base):
-    """What somebody said of an answer. Nothing is overwritten: the newest of an investigation holds."""
+    """What somebody said of an answer. Nothing is overwritten: the newest of an investigation
+    holds."""
 
     __tablename__ = "labels"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), index=True)
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), index=True
+    )
     right: Mapped[bool] = mapped_column("is_right")
     cause: Mapped[str] = mapped_column(Text)
     who: Mapped[str] = mapped_column(Text)

@@ -1,4 +1,5 @@
-"""Mutes: alerts that are not to be investigated for a while. A muted alert is counted and nothing else.
+"""Mutes: alerts that are not to be investigated for a while. A muted alert is counted and nothing
+else.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -17,7 +18,8 @@ from bot.store.storm_tables import MuteRow
 
 MAX_TEXT = 500
 LONGEST = timedelta(days=30)
-"""A mute ends by itself; what is to be ignored for longer is a matter for a rule, which is reviewed."""
+"""A mute ends by itself; what is to be ignored for longer is a matter for a rule, which is
+reviewed."""
 MAX_LISTED = 500
 
 
@@ -53,7 +55,8 @@ class Mutes:
         until_resolved: bool = False,
         now: datetime | None = None,
     ) -> Mute | None:
-        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that is past already.
+        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that
+        is past already.
 
         With `until_resolved` its resolution ends it, too.
         """
@@ -87,7 +90,9 @@ class Mutes:
     def muted(self, fingerprint: str, now: datetime) -> Mute | None:
         """The mute that holds for this alert, or None."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            row = session.scalar(holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).limit(1))
+            row = session.scalar(
+                holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).limit(1)
+            )
             return _mute(row) if row else None
 
     def active(self, now: datetime) -> list[Mute]:
@@ -99,13 +104,19 @@ class Mutes:
 
 def held_mute(session: Session, fingerprint: str, now: datetime) -> MuteRow | None:
     """The row of the mute that holds, locked until the transaction ends."""
-    query = holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).order_by(MuteRow.until.desc(), MuteRow.id)
+    query = (
+        holding(now, MuteRow)
+        .where(MuteRow.fingerprint == fingerprint)
+        .order_by(MuteRow.until.desc(), MuteRow.id)
+    )
     return session.scalars(query.limit(1).with_for_update()).first()
 
 
 def end_when_resolved(session: Session, fingerprint: str, now: datetime) -> None:
     """The alert is resolved: end the mutes that were to hold until then."""
-    ending = holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint, MuteRow.until_resolved.is_(True))
+    ending = holding(now, MuteRow).where(
+        MuteRow.fingerprint == fingerprint, MuteRow.until_resolved.is_(True)
+    )
     for row in session.scalars(ending.with_for_update()):
         row.ended_at = now
 
@@ -117,5 +128,13 @@ def holding(now: datetime, what: Any) -> Select[Any]:
 
 def _mute(row: MuteRow) -> Mute:
     return Mute(
-        row.fingerprint, row.title, row.at, row.until, row.who, row.reason, row.held, row.held_at, row.until_resolved
+        row.fingerprint,
+        row.title,
+        row.at,
+        row.until,
+        row.who,
+        row.reason,
+        row.held,
+        row.held_at,
+        row.until_resolved,
     )

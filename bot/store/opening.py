@@ -65,7 +65,9 @@ def _database(settings: Settings) -> str | None:
     try:
         make_url(address)
     except (ArgumentError, ValueError):
-        raise SettingsError("store.database", "is not an address like postgresql://user@host:5432/name") from None
+        raise SettingsError(
+            "store.database", "is not an address like postgresql://user@host:5432/name"
+        ) from None
     return address
 
 

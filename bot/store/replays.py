@@ -1,8 +1,9 @@
 """Genuine requests that come again: what an alert's earlier deliveries tell about a later one.
 
-A delivery's own id makes its repetition a duplicate (`bot.store.admitting`). Here is what an id cannot tell: a firing
-that is older than the end of its alert, whether it was held up on the way or recorded and sent again; and one of an
-occurrence that its sender, who repeats what goes on, has not spoken of for days. All of it lies in `deliveries`.
+A delivery's own id makes its repetition a duplicate (`bot.store.admitting`). Here is what an id
+cannot tell: a firing that is older than the end of its alert, whether it was held up on the way or
+recorded and sent again; and one of an occurrence that its sender, who repeats what goes on, has not
+spoken of for days. All of it lies in `deliveries`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from bot.store.known import Known
 
 KEPT_AT_LEAST = timedelta(days=400)
-"""Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded could start
-something again. A row is some 150 bytes."""
+"""Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded
+could start something again. A row is some 150 bytes."""
 UNHEARD = timedelta(days=5)
-"""An alert that goes on is told again at every `repeat_interval`, which is shorter than Alertmanager's
-`--data.retention`, 120 h (prometheus.io, "Alertmanager configuration"): older news of it is a recording."""
+"""An alert that goes on is told again at every `repeat_interval`, which is shorter than
+Alertmanager's `--data.retention`, 120 h (prometheus.io, "Alertmanager configuration"): older news
+of it is a recording."""
 
 
 def keys_of(arrival: Arrival) -> list[tuple[str, str]]:
@@ -40,7 +42,8 @@ def keys_of(arrival: Arrival) -> list[tuple[str, str]]:
 
 
 def told_before(known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
-    """What the arrival repeats, when it is an old one of its alert; None for news. Inside the accepting transaction."""
+    """What the arrival repeats, when it is an old one of its alert; None for news. Inside the
+    accepting transaction."""
     delivery = arrival.delivery
     if delivery is None or arrival.alert.status == "resolved" or arrival.by_person:
         return None
@@ -69,7 +72,9 @@ def remember(known: Known, arrival: Arrival, accepted: Accepted, now: datetime) 
 
 def first_time(engine: Engine, delivery: Delivery, now: datetime) -> bool:
     """Remember a delivery that is no alert; whether it is new."""
-    row = DeliveryRow(source=delivery.source, delivery_id=delivery.id, investigation_id=None, received_at=now)
+    row = DeliveryRow(
+        source=delivery.source, delivery_id=delivery.id, investigation_id=None, received_at=now
+    )
     try:
         with Session(engine) as session, session.begin():
             if session.get(DeliveryRow, (delivery.source, delivery.id)) is not None:
@@ -84,7 +89,12 @@ def _keep(known: Known, source: str, key: str, accepted: Accepted, at: datetime)
     row = known.delivery(source, key)
     if row is None:
         known.keep(
-            DeliveryRow(source=source, delivery_id=key, investigation_id=accepted.investigation_id, received_at=at)
+            DeliveryRow(
+                source=source,
+                delivery_id=key,
+                investigation_id=accepted.investigation_id,
+                received_at=at,
+            )
         )
         return
     row.received_at = max(row.received_at, at)

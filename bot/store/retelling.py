@@ -1,4 +1,5 @@
-"""What must be told or looked at again: messages to edit, investigations to run once more, digests to post.
+"""What must be told or looked at again: messages to edit, investigations to run once more, digests
+to post.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -17,8 +18,8 @@ from bot.store.models import InvestigationRow as Row
 
 ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
-"""A message is edited at most so often for alerts that join: Slack takes about 50 edits a minute of a whole workspace
-(https://docs.slack.dev/apis/web-api/rate-limits, tier 3)."""
+"""A message is edited at most so often for alerts that join: Slack takes about 50 edits a minute of
+a whole workspace (https://docs.slack.dev/apis/web-api/rate-limits, tier 3)."""
 DIGEST_WAITS = timedelta(minutes=15)
 """A digest waits so long for investigations of its last minutes."""
 MOST = 100
@@ -51,14 +52,21 @@ class DueDigest:
 @cache
 def _to_retell() -> Select[str, int]:
     """Like the next two built once, as they are asked for all the time."""
-    rested = or_(Row.told_at.is_(None), Row.told_at <= bindparam("before"), Row.told_at > bindparam("after"))
+    rested = or_(
+        Row.told_at.is_(None), Row.told_at <= bindparam("before"), Row.told_at > bindparam("after")
+    )
     query = select(Row.id, Row.changes).where(Row.changes > Row.told, rested)
     return query.where(Row.status.in_(ENDED), Row.wants_run.is_(False)).order_by(Row.id).limit(MOST)
 
 
 @cache
 def _to_rerun() -> Select[str, int]:
-    return select(Row.id, Row.runs).where(Row.wants_run, Row.status.in_(ENDED)).order_by(Row.id).limit(MOST)
+    return (
+        select(Row.id, Row.runs)
+        .where(Row.wants_run, Row.status.in_(ENDED))
+        .order_by(Row.id)
+        .limit(MOST)
+    )
 
 
 @cache
@@ -75,10 +83,13 @@ class Retelling:
         self._engine = engine
 
     def to_retell(self, now: datetime) -> list[Retold]:
-        """Investigations that ended and changed since they were told. A run that ends tells by itself."""
+        """Investigations that ended and changed since they were told. A run that ends tells by
+        itself."""
         rested = {"before": now - EDIT_EVERY, "after": now + EDIT_EVERY}
         with self._reading() as session:
-            return [Retold(name, changes) for name, changes in session.execute(_to_retell(), rested)]
+            return [
+                Retold(name, changes) for name, changes in session.execute(_to_retell(), rested)
+            ]
 
     def retold(self, given: Retold, now: datetime) -> None:
         """Its edits are queued; what joined since then is due again."""
@@ -87,20 +98,28 @@ class Retelling:
             session.execute(update(Row).where(*known).values(told=given.changes, told_at=now))
 
     def to_rerun(self) -> list[Rerun]:
-        """Investigations that ended and are to be run again. One is named until its run has begun."""
+        """Investigations that ended and are to be run again. One is named until its run has
+        begun."""
         with self._reading() as session:
             return [Rerun(name, runs + 1) for name, runs in session.execute(_to_rerun())]
 
     def due_digests(self, now: datetime) -> list[DueDigest]:
-        """Digests of channels whose quiet hours ended, once all in them is answered or has been waited for."""
+        """Digests of channels whose quiet hours ended, once all in them is answered or has been
+        waited for."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         waiting: set[str] = set()
         with self._reading() as session:
-            for channel, investigation_id, status, until in session.execute(_due_digests(), {"now": now}):
+            for channel, investigation_id, status, until in session.execute(
+                _due_digests(), {"now": now}
+            ):
                 found[channel].append(investigation_id)
                 if status not in ENDED and until is not None and now - until < DIGEST_WAITS:
                     waiting.add(channel)
-        return [DueDigest(channel, tuple(ids)) for channel, ids in found.items() if channel not in waiting]
+        return [
+            DueDigest(channel, tuple(ids))
+            for channel, ids in found.items()
+            if channel not in waiting
+        ]
 
     def digested(self, digest: DueDigest, now: datetime) -> None:
         """The digest is posted."""

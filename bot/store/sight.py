@@ -1,4 +1,5 @@
-"""Whose investigations somebody may see: everybody's, or those of some teams and those that belong to none."""
+"""Whose investigations somebody may see: everybody's, or those of some teams and those that belong
+to none."""
 
 from __future__ import annotations
 

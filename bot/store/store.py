@@ -51,14 +51,17 @@ __all__ = [
 
 
 ACCEPT_LOCK = 0x61636370
-"""PostgreSQL advisory lock under which alerts are accepted, one process after the other: what belongs together is then
-seen together. SQLite takes its one lock for each transaction that writes."""
+"""PostgreSQL advisory lock under which alerts are accepted, one process after the other: what
+belongs together is then seen together. SQLite takes its one lock for each transaction that
+writes."""
 
 
 class Store:
     """All durable state of the bot except case folders and the engine's own."""
 
-    def __init__(self, engine: Engine, *, join: timedelta = timedelta(hours=12), policy: Policy | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, join: timedelta = timedelta(hours=12), policy: Policy | None = None
+    ) -> None:
         self.engine = engine
         self._admission = Admission(policy or Policy(), join)
 
@@ -69,7 +72,9 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with Session(self.engine.execution_options(reads_only=True), expire_on_commit=False) as session:
+        with Session(
+            self.engine.execution_options(reads_only=True), expire_on_commit=False
+        ) as session:
             yield session
 
     def accept(
@@ -82,19 +87,28 @@ class Store:
         by_person: bool = False,
         now: datetime | None = None,
     ) -> Accepted:
-        """Take one alert: start an investigation, join one, hold it back, or recognise a duplicate or a resolution."""
-        return self.accept_all([Arrival(alert, delivery, reply_to or ReplyTo(), question, by_person)], now=now)[0]
+        """Take one alert: start an investigation, join one, hold it back, or recognise a duplicate
+        or a resolution."""
+        return self.accept_all(
+            [Arrival(alert, delivery, reply_to or ReplyTo(), question, by_person)], now=now
+        )[0]
 
-    def accept_all(self, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Accepted]:
+    def accept_all(
+        self, arrivals: Sequence[Arrival], *, now: datetime | None = None
+    ) -> list[Accepted]:
         """Take alerts in their order, in one transaction: all of them, or, when it fails, none."""
         now = now or datetime.now(UTC)
         for attempt in (1, 2):
             try:
                 with self._write() as session:
                     if session.get_bind().dialect.name == "postgresql":
-                        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ACCEPT_LOCK})
+                        session.execute(
+                            text("SELECT pg_advisory_xact_lock(:key)"), {"key": ACCEPT_LOCK}
+                        )
                     return self._admission.admit_all(session, arrivals, now)
-            except IntegrityError:  # another process took the same delivery or alert at the same moment
+            except (
+                IntegrityError
+            ):  # another process took the same delivery or alert at the same moment
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable")
@@ -114,14 +128,18 @@ class Store:
         """Remember that the engine has them."""
         with self._write() as session:
             session.execute(
-                update(InvestigationRow).where(InvestigationRow.id.in_(ids)).values(dispatched_at=datetime.now(UTC))
+                update(InvestigationRow)
+                .where(InvestigationRow.id.in_(ids))
+                .values(dispatched_at=datetime.now(UTC))
             )
 
     def get(self, investigation_id: str, sight: Sight = ALL) -> Investigation | None:
         """One investigation, or None; also where it cannot be seen, by the same query."""
         with self._read() as session:
             row = session.scalar(
-                select(InvestigationRow).where(InvestigationRow.id == investigation_id, *sight.where())
+                select(InvestigationRow).where(
+                    InvestigationRow.id == investigation_id, *sight.where()
+                )
             )
             return _investigations(session, [row])[0] if row else None
 
@@ -133,7 +151,8 @@ class Store:
             return _investigations(session, session.scalars(query).all())
 
     def some(self, ids: Sequence[str], sight: Sight = ALL) -> list[Investigation]:
-        """The investigations with these ids, in that order; unknown ids, and what cannot be seen, are left out."""
+        """The investigations with these ids, in that order; unknown ids, and what cannot be seen,
+        are left out."""
         query = select(InvestigationRow).where(InvestigationRow.id.in_(ids), *sight.where())
         with self._read() as session:
             rows = {r.id: r for r in session.scalars(query)}
@@ -148,7 +167,8 @@ class Store:
             return session.scalar(query) or 0
 
     def start(self, investigation_id: str) -> None:
-        """The workflow runs: the scope is fixed from what is known now, so a run that was asked for is this one."""
+        """The workflow runs: the scope is fixed from what is known now, so a run that was asked for
+        is this one."""
         with self._write() as session:
             row = session.get_one(InvestigationRow, investigation_id, with_for_update=True)
             if row.wants_run:
@@ -156,10 +176,18 @@ class Store:
                 row.runs += 1
             row.status = "running"
             row.started_at = row.started_at or datetime.now(UTC)
-            row.announced_at = row.announced_at or row.started_at  # from here on its workflow announces
+            row.announced_at = (
+                row.announced_at or row.started_at
+            )  # from here on its workflow announces
 
     def finish(
-        self, investigation_id: str, status: Status, *, verdict: str | None, confidence: float | None, headline: str
+        self,
+        investigation_id: str,
+        status: Status,
+        *,
+        verdict: str | None,
+        confidence: float | None,
+        headline: str,
     ) -> None:
         """The workflow has ended with an answer, or with the reason why there is none."""
         with self._write() as session:
@@ -174,12 +202,21 @@ class Store:
     def add_progress(self, investigation_id: str, stage: str, text: str, *, key: str) -> None:
         """Add one line of progress; the same key again (a step run twice) adds nothing."""
         with self._write() as session:
-            runs = session.scalar(select(InvestigationRow.runs).where(InvestigationRow.id == investigation_id)) or 0
+            runs = (
+                session.scalar(
+                    select(InvestigationRow.runs).where(InvestigationRow.id == investigation_id)
+                )
+                or 0
+            )
             full_key = f"{investigation_id}:{key}" + (f":run{runs}" if runs else "")
             if session.scalar(select(ProgressRow.id).where(ProgressRow.key == full_key)) is None:
                 session.add(
                     ProgressRow(
-                        investigation_id=investigation_id, key=full_key, at=datetime.now(UTC), stage=stage, text=text
+                        investigation_id=investigation_id,
+                        key=full_key,
+                        at=datetime.now(UTC),
+                        stage=stage,
+                        text=text,
                     )
                 )
 
@@ -193,19 +230,30 @@ class Store:
         with self._read() as session:
             return [Progress(r.id, r.at, r.stage, r.text) for r in session.scalars(query)]
 
-    def claim_post(self, key: str, investigation_id: str, *, owner: str, lease: timedelta) -> PostClaim:
-        """Claim the right to post under `key`. Not granted while another's attempt is younger than `lease`."""
+    def claim_post(
+        self, key: str, investigation_id: str, *, owner: str, lease: timedelta
+    ) -> PostClaim:
+        """Claim the right to post under `key`. Not granted while another's attempt is younger than
+        `lease`."""
         now = datetime.now(UTC)
         with self._write() as session:
             row = session.get(PostRow, key, with_for_update=True)
             if row is None:
-                session.add(PostRow(key=key, investigation_id=investigation_id, owner=owner, attempted_at=now))
+                session.add(
+                    PostRow(
+                        key=key, investigation_id=investigation_id, owner=owner, attempted_at=now
+                    )
+                )
                 marker = session.get(PostRow, forgotten_key(investigation_id))
-                return PostClaim(mine=True, attempted_before=marker.attempted_at if marker else None)
+                return PostClaim(
+                    mine=True, attempted_before=marker.attempted_at if marker else None
+                )
             if row.ref is not None:
                 return PostClaim(mine=False, ref=row.ref, attempted_before=row.attempted_at)
             before = row.attempted_at
-            if row.owner != owner and abs(now - before) < lease:  # a clock set back must not hold it for longer
+            if (
+                row.owner != owner and abs(now - before) < lease
+            ):  # a clock set back must not hold it for longer
                 return PostClaim(mine=False, attempted_before=before)
             row.owner = owner
             row.attempted_at = now
@@ -221,22 +269,28 @@ class Store:
     def posts(self, investigation_id: str) -> dict[str, str]:
         """Key to ref of what was posted for one investigation."""
         with self._read() as session:
-            rows = session.scalars(select(PostRow).where(PostRow.investigation_id == investigation_id))
+            rows = session.scalars(
+                select(PostRow).where(PostRow.investigation_id == investigation_id)
+            )
             return {row.key: row.ref for row in rows if row.ref is not None}
 
 
 NO_POST = ""
-"""The reference of a claim under which nothing stands at a vendor: it only says that something is done."""
+"""The reference of a claim under which nothing stands at a vendor: it only says that something is
+done."""
 
 
 def forgotten_key(investigation_id: str) -> str:
-    """Under which it is kept that posts of an investigation may have been made that the store does not remember: it
-    was restored from a backup. Whoever posts then looks for its post at the vendor first."""
+    """Under which it is kept that posts of an investigation may have been made that the store does
+    not remember: it was restored from a backup. Whoever posts then looks for its post at the vendor
+    first."""
     return f"{investigation_id}:forgotten"
 
 
 def _investigations(session: Session, rows: Sequence[InvestigationRow]) -> list[Investigation]:
-    query = select(GroupedAlertRow).where(GroupedAlertRow.investigation_id.in_([row.id for row in rows]))
+    query = select(GroupedAlertRow).where(
+        GroupedAlertRow.investigation_id.in_([row.id for row in rows])
+    )
     related: defaultdict[str, list[GroupedAlert]] = defaultdict(list)
     for one in session.scalars(query.order_by(GroupedAlertRow.id)):
         alert = Alert.model_validate(one.alert)

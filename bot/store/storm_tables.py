@@ -1,4 +1,5 @@
-"""The tables of storms: alerts that joined an investigation, what open alerts are about, mutes, alerts held back."""
+"""The tables of storms: alerts that joined an investigation, what open alerts are about, mutes,
+alerts held back."""
 
 from __future__ import annotations
 
@@ -14,15 +15,19 @@ from bot.store.models import Base
 class GroupedAlertRow(Base):
     """An alert that joined an investigation of another one.
 
-    `open_fingerprint` equals `fingerprint` while the alert is open: the database itself refuses to have an open alert
-    in two groups.
+    `open_fingerprint` equals `fingerprint` while the alert is open: the database itself refuses to
+    have an open alert in two groups.
     """
 
     __tablename__ = "grouped_alerts"
-    __table_args__ = (Index("uq_grouped_alerts_once", "investigation_id", "fingerprint", unique=True),)
+    __table_args__ = (
+        Index("uq_grouped_alerts_once", "investigation_id", "fingerprint", unique=True),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"))
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE")
+    )
     fingerprint: Mapped[str] = mapped_column(index=True)
     open_fingerprint: Mapped[str | None] = mapped_column(unique=True)
     alert: Mapped[dict[str, Any]]
@@ -33,19 +38,23 @@ class GroupedAlertRow(Base):
 
 
 class AlertKeyRow(Base):
-    """What an open alert is about, as keys by which related alerts find it; gone when the alert is resolved."""
+    """What an open alert is about, as keys by which related alerts find it; gone when the alert is
+    resolved."""
 
     __tablename__ = "alert_keys"
     __table_args__ = (Index("ix_alert_keys_key_at", "key", "at"),)
 
-    investigation_id: Mapped[str] = mapped_column(ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True)
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True
+    )
     fingerprint: Mapped[str] = mapped_column(primary_key=True, index=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     at: Mapped[datetime]
 
 
 class MuteRow(Base):
-    """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where somebody ended it.
+    """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where
+    somebody ended it.
 
     With `until_resolved` the alert's resolution ends it.
     """

@@ -1,4 +1,5 @@
-"""Which version the tables have, and which versions this program knows: up to the newest, and back again."""
+"""Which version the tables have, and which versions this program knows: up to the newest, and back
+again."""
 
 from __future__ import annotations
 
@@ -40,17 +41,21 @@ def current_version(connection: Connection) -> str | None:
 
 
 def refuse_newer(connection: Connection) -> None:
-    """Raise FaultlineError for tables of a version that this program does not know: a newer release made them."""
+    """Raise FaultlineError for tables of a version that this program does not know: a newer release
+    made them."""
     current, known = current_version(connection), [version.number for version in known_versions()]
     if current is not None and current not in known:
         raise FaultlineError(
-            f"the database is newer than this program: its tables are version {current}, and {known[-1]} is the newest "
-            f"known here. Start the newer release, or with that release run `faultline database downgrade {known[-1]}`"
+            f"the database is newer than this program: its tables are version {current}, and "
+            f"{known[-1]} is the newest "
+            f"known here. Start the newer release, or with that release run `faultline database "
+            f"downgrade {known[-1]}`"
         )
 
 
 def upgrade(engine: Engine) -> None:
-    """Bring the tables to the newest version; safe when several processes start at once. Raises FaultlineError."""
+    """Bring the tables to the newest version; safe when several processes start at once. Raises
+    FaultlineError."""
     config = _config()
     with engine.begin() as connection:
         _one_at_a_time(connection)
@@ -73,7 +78,9 @@ def downgrade(engine: Engine, to: str) -> None:
         refuse_newer(connection)
         current = current_version(connection)
         if current is None or (to != NOTHING and known.index(to) > known.index(current)):
-            raise FaultlineError(f"the tables are version {current or NOTHING}; {to} is not below it")
+            raise FaultlineError(
+                f"the tables are version {current or NOTHING}; {to} is not below it"
+            )
         config.attributes["connection"] = connection
         command.downgrade(config, to)
 

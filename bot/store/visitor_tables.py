@@ -12,7 +12,8 @@ from bot.store.models import Base
 
 
 class VisitorRow(Base):
-    """Somebody who signed in, by the name that a provider gives them for good (`issuer` and `subject`)."""
+    """Somebody who signed in, by the name that a provider gives them for good (`issuer` and
+    `subject`)."""
 
     __tablename__ = "visitors"
     __table_args__ = (UniqueConstraint("issuer", "subject", name="uq_visitors_issuer_subject"),)
@@ -27,15 +28,19 @@ class VisitorRow(Base):
 
 
 class SessionRow(Base):
-    """A login in one browser. `id` is a hash of what the browser's cookie holds, so that reading this opens nothing.
+    """A login in one browser. `id` is a hash of what the browser's cookie holds, so that reading
+    this opens nothing.
 
-    `proof` shows that the settings it was made under still hold; `provider_session` is the provider's own name of it.
+    `proof` shows that the settings it was made under still hold; `provider_session` is the
+    provider's own name of it.
     """
 
     __tablename__ = "sessions"
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    visitor_id: Mapped[int] = mapped_column(ForeignKey("visitors.id", ondelete="CASCADE"), index=True)
+    visitor_id: Mapped[int] = mapped_column(
+        ForeignKey("visitors.id", ondelete="CASCADE"), index=True
+    )
     proof: Mapped[str]
     provider_session: Mapped[str | None] = mapped_column(index=True)
     email: Mapped[str] = mapped_column(Text)
@@ -47,7 +52,8 @@ class SessionRow(Base):
 
 
 class VisitRow(Base):
-    """One thing that somebody did on the pages, or was refused. It outlives both visitor and investigation."""
+    """One thing that somebody did on the pages, or was refused. It outlives both visitor and
+    investigation."""
 
     __tablename__ = "visits"
 

@@ -1,4 +1,5 @@
-"""Logins: a row for each, that any of several web processes can read, and that can be ended from anywhere.
+"""Logins: a row for each, that any of several web processes can read, and that can be ended from
+anywhere.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -60,8 +61,11 @@ class Logins:
         self._lasting = lasting
         self._idle = idle
 
-    def begin(self, person: Person, secret: str, proof: str, address: str, now: datetime | None = None) -> None:
-        """Keep a login that the browser shows with `secret`; what has ended is forgotten on the way."""
+    def begin(
+        self, person: Person, secret: str, proof: str, address: str, now: datetime | None = None
+    ) -> None:
+        """Keep a login that the browser shows with `secret`; what has ended is forgotten on the
+        way."""
         try:
             self._begin(person, secret, proof, address, now or datetime.now(UTC))
         except IntegrityError:  # the visitor's first login in two tabs at once, on PostgreSQL
@@ -72,7 +76,9 @@ class Logins:
             session.execute(delete(SessionRow).where(self._over(now)))
             visitor = _visitor(session, person, now)
             mine = select(SessionRow.id).where(SessionRow.visitor_id == visitor.id)
-            kept = session.scalars(mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)).all()
+            kept = session.scalars(
+                mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)
+            ).all()
             others = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(kept))
             session.execute(delete(SessionRow).where(*others))
             session.add(
@@ -80,7 +86,9 @@ class Logins:
                     id=_key(secret),
                     visitor_id=visitor.id,
                     proof=proof,
-                    provider_session=storable(person.provider_session, MAX_NAME) if person.provider_session else None,
+                    provider_session=storable(person.provider_session, MAX_NAME)
+                    if person.provider_session
+                    else None,
                     email=storable(person.email, MAX_NAME),
                     groups={"groups": [storable(g, MAX_NAME) for g in person.groups[:MAX_GROUPS]]},
                     address=address,
@@ -93,7 +101,9 @@ class Logins:
     def find(self, secret: str, now: datetime | None = None) -> Login | None:
         """The login that the browser shows; None when there is none, or it has ended."""
         now = now or datetime.now(UTC)
-        query = select(SessionRow, VisitorRow).join(VisitorRow, VisitorRow.id == SessionRow.visitor_id)
+        query = select(SessionRow, VisitorRow).join(
+            VisitorRow, VisitorRow.id == SessionRow.visitor_id
+        )
         query = query.where(SessionRow.id == _key(secret), ~self._over(now))
         with Session(self._engine.execution_options(reads_only=True)) as session:
             found = session.execute(query).one_or_none()
@@ -105,8 +115,12 @@ class Logins:
     def of_visitor(self, visitor_id: int, now: datetime | None = None) -> list[Login]:
         """Somebody's logins that hold, the one used last first."""
         now = now or datetime.now(UTC)
-        query = select(SessionRow, VisitorRow).join(VisitorRow, VisitorRow.id == SessionRow.visitor_id)
-        query = query.where(VisitorRow.id == visitor_id, ~self._over(now)).order_by(SessionRow.seen_at.desc())
+        query = select(SessionRow, VisitorRow).join(
+            VisitorRow, VisitorRow.id == SessionRow.visitor_id
+        )
+        query = query.where(VisitorRow.id == visitor_id, ~self._over(now)).order_by(
+            SessionRow.seen_at.desc()
+        )
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_login(*found) for found in session.execute(query)]
 
@@ -118,10 +132,15 @@ class Logins:
     def end_all(self, visitor_id: int) -> int:
         """End all logins of a visitor; how many there were."""
         with Session(self._engine) as session, session.begin():
-            return _rows(session.execute(delete(SessionRow).where(SessionRow.visitor_id == visitor_id)))
+            return _rows(
+                session.execute(delete(SessionRow).where(SessionRow.visitor_id == visitor_id))
+            )
 
-    def end_at_provider(self, issuer: str, subject: str | None, provider_session: str | None) -> int:
-        """End what the provider says has ended there: one session of its own, or all of somebody."""
+    def end_at_provider(
+        self, issuer: str, subject: str | None, provider_session: str | None
+    ) -> int:
+        """End what the provider says has ended there: one session of its own, or all of
+        somebody."""
         theirs = select(VisitorRow.id).where(VisitorRow.issuer == issuer)
         if subject is not None:
             theirs = theirs.where(VisitorRow.subject == subject)

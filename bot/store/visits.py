@@ -1,4 +1,5 @@
-"""The audit: who did what on the pages, when and from where. What a page held, and what was typed, is not in it.
+"""The audit: who did what on the pages, when and from where. What a page held, and what was typed,
+is not in it.
 
 Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
 """
@@ -22,7 +23,8 @@ SWEEP_EVERY = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Visit:
-    """One line of the audit. `status` is that of the HTTP answer; `note` says why somebody was refused."""
+    """One line of the audit. `status` is that of the HTTP answer; `note` says why somebody was
+    refused."""
 
     who: str
     name: str
@@ -48,7 +50,8 @@ class Asked:
 
 
 class Visits:
-    """All lines, on the tables of `bot.store`. Those older than `kept` are deleted while new ones are written."""
+    """All lines, on the tables of `bot.store`. Those older than `kept` are deleted while new ones
+    are written."""
 
     def __init__(self, engine: Engine, *, kept: timedelta) -> None:
         self._engine = engine
@@ -62,7 +65,10 @@ class Visits:
             if self._swept is None or now - self._swept >= SWEEP_EVERY:
                 self._swept = now
                 session.execute(delete(VisitRow).where(VisitRow.at < now - self._kept))
-                gone = (VisitorRow.last_at < now - self._kept, VisitorRow.id.not_in(select(SessionRow.visitor_id)))
+                gone = (
+                    VisitorRow.last_at < now - self._kept,
+                    VisitorRow.id.not_in(select(SessionRow.visitor_id)),
+                )
                 session.execute(delete(VisitorRow).where(*gone))
             session.add(
                 VisitRow(
@@ -71,7 +77,9 @@ class Visits:
                     name=storable(visit.name, MAX_TEXT),
                     role=visit.role,
                     action=visit.action,
-                    investigation_id=storable(visit.investigation_id, MAX_TEXT) if visit.investigation_id else None,
+                    investigation_id=storable(visit.investigation_id, MAX_TEXT)
+                    if visit.investigation_id
+                    else None,
                     address=storable(visit.address, MAX_TEXT),
                     status=visit.status,
                     note=storable(visit.note, MAX_TEXT),
@@ -87,7 +95,8 @@ class Visits:
             return [_visit(row) for row in session.scalars(query)]
 
     def read_all(self, asked: Asked) -> Iterator[Visit]:
-        """Every line that is asked for, page by page: no long transaction, and no more than one page in memory."""
+        """Every line that is asked for, page by page: no long transaction, and no more than one
+        page in memory."""
         before: int | None = None
         while page := self.read(asked, before=before):
             yield from page

@@ -8,10 +8,12 @@ from bot.settings.section import Names, Secrets, Section, Url
 
 
 class AlertmanagerSettings(Section):
-    """Alertmanager webhooks in, and its alerts and silences as evidence: docs/connectors/alertmanager.md."""
+    """Alertmanager webhooks in, and its alerts and silences as evidence:
+    docs/connectors/alertmanager.md."""
 
     webhook_tokens: Secrets = ()
-    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by commas."""
+    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by
+    commas."""
     url: Url | None = None
     """Base of Alertmanager's own address. Unset: it is not asked."""
     public_url: Url | None = None

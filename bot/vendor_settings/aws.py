@@ -30,7 +30,8 @@ class AwsAccountSettings(Section):
     name: str = Field(min_length=1, max_length=64)
     """The operator's word for it, in evidence and gaps."""
     role_arn: str
-    """The role to assume. The session gets a policy that allows reading alone, whatever the role may."""
+    """The role to assume. The session gets a policy that allows reading alone, whatever the role
+    may."""
     external_id: str | None = Field(default=None, min_length=2, max_length=1224)
     """What the role's trust policy asks for as `sts:ExternalId`. Not a secret."""
     regions: Regions = ()
@@ -50,12 +51,15 @@ class AwsSettings(Section):
     regions: Regions = ()
     """Regions to read. Unset: AWS is not asked, unless accounts name their own."""
     accounts: tuple[AwsAccountSettings, ...] = ()
-    """A list of tables `[[aws.accounts]]` (`name`, `role_arn`, `external_id`, `regions`); in the file alone. Unset: the
-    account of the bot's own credentials, which are found as boto3 finds them."""
+    """A list of tables `[[aws.accounts]]` (`name`, `role_arn`, `external_id`, `regions`); in the
+    file alone. Unset: the account of the bot's own credentials, which are found as boto3 finds
+    them."""
     sns_topics: Names = ()
-    """ARNs of SNS topics whose alarms start investigations; subscriptions of theirs are confirmed, no others."""
+    """ARNs of SNS topics whose alarms start investigations; subscriptions of theirs are confirmed,
+    no others."""
     logs_max_scanned_gb: float = Field(default=20, gt=0)
-    """Logs Insights may scan so many GB for one investigation; a query beyond is stopped, and the report says so."""
+    """Logs Insights may scan so many GB for one investigation; a query beyond is stopped, and the
+    report says so."""
     endpoint_url: Url | None = None
     """Another address for all AWS calls, for tests."""
 
@@ -64,12 +68,15 @@ class AwsSettings(Section):
     def _are_topics(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
             if not _TOPIC.fullmatch(value):
-                raise ValueError(f"{value[:80]!r} is no topic, such as arn:aws:sns:eu-west-1:123456789012:alarms")
+                raise ValueError(
+                    f"{value[:80]!r} is no topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
+                )
         return values
 
 
 class ServiceAwsSettings(Section):
-    """What a service is made of in AWS, for the table `[services.NAME.aws]`: docs/connectors/aws.md."""
+    """What a service is made of in AWS, for the table `[services.NAME.aws]`:
+    docs/connectors/aws.md."""
 
     account: str | None = None
     """The account's `name`. Unset: all accounts are looked at."""

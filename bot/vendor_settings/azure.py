@@ -12,15 +12,18 @@ class AzureMonitorSettings(Section):
     """Log Analytics and Application Insights as evidence: docs/connectors/azure_monitor.md."""
 
     workspace_id: str | None = None
-    """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not asked."""
+    """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not
+    asked."""
     workspace_resource_id: str | None = None
     """Its resource id, `/subscriptions/...`: for links into the portal."""
     application_id: str | None = None
-    """Application id of a classic Application Insights resource. Unset: the workspace's App tables are asked."""
+    """Application id of a classic Application Insights resource. Unset: the workspace's App tables
+    are asked."""
     application_resource_id: str | None = None
     """Its resource id, for links."""
     log_tables: Names = ()
-    """Tables of the workspace that hold logs: names that are known, or `Table:message:service:level` with columns."""
+    """Tables of the workspace that hold logs: names that are known, or
+    `Table:message:service:level` with columns."""
     tenant_id: str | None = None
     """The directory's id."""
     client_id: str | None = None

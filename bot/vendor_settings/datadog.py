@@ -14,13 +14,15 @@ class DatadogSettings(Section):
     """Datadog webhooks in, and Datadog as a source of evidence: docs/connectors/datadog.md."""
 
     webhook_tokens: Secrets = ()
-    """Secret. Bearer tokens (or Basic `user:password`) that the webhook may present; separated by commas."""
+    """Secret. Bearer tokens (or Basic `user:password`) that the webhook may present; separated by
+    commas."""
     api_key: SecretStr | None = None
     """Secret. An API key of the organisation."""
     app_key: SecretStr | None = None
     """Secret. An application key with scopes that only read, best one of a service account."""
     site: str = "datadoghq.com"
-    """The organisation's site, as in the address of its pages: `datadoghq.eu`, `us3.datadoghq.com`, ..."""
+    """The organisation's site, as in the address of its pages: `datadoghq.eu`, `us3.datadoghq.com`,
+    ..."""
     env: str | None = None
     """The environment asked about where the alert names none. Unset: all."""
     app_host: str | None = None

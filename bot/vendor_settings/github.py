@@ -11,15 +11,18 @@ class GitHubSettings(Section):
     """GitHub as a source of deployments, merges and code: docs/connectors/github.md."""
 
     token: SecretStr | None = None
-    """Secret. A fine-grained token that may read the repositories of `services.<name>.github_repository`."""
+    """Secret. A fine-grained token that may read the repositories of
+    `services.<name>.github_repository`."""
     app_id: str | None = None
-    """Id of a GitHub App, used with `installation_id` and `private_key` where there is no `token`."""
+    """Id of a GitHub App, used with `installation_id` and `private_key` where there is no
+    `token`."""
     installation_id: str | None = None
     """Id of the app's installation that covers the repositories."""
     private_key: SecretStr | None = None
     """Secret. The app's private key in PEM form; it is exchanged for tokens that may only read."""
     environments: Names = ()
-    """Environments whose deployments count. Unset: those GitHub calls production, or whose name says so."""
+    """Environments whose deployments count. Unset: those GitHub calls production, or whose name
+    says so."""
     api_url: Url = "https://api.github.com"
     """REST API; `https://<host>/api/v3` for GitHub Enterprise Server."""
     app_url: Url | None = None

@@ -11,7 +11,8 @@ class GitLabSettings(Section):
     """GitLab as a source of deployments, merges and code: docs/connectors/gitlab.md."""
 
     token: SecretStr | None = None
-    """Secret. An access token with the scope `read_api`, for the projects of `services.<name>.gitlab_project`."""
+    """Secret. An access token with the scope `read_api`, for the projects of
+    `services.<name>.gitlab_project`."""
     environments: Names = ()
     """Environments whose deployments count. Unset: those whose name says production."""
     url: Url = "https://gitlab.com"

@@ -16,5 +16,14 @@ class GrafanaSettings(Section):
     """Base of links, also of those for Loki and Tempo. Unset: `url`."""
     token: SecretStr | None = None
     """Secret. Token of a service account with the role Viewer."""
-    change_tags: Names = ("deploy", "deployment", "release", "rollback", "config", "flag", "scale", "migration")
+    change_tags: Names = (
+        "deploy",
+        "deployment",
+        "release",
+        "rollback",
+        "config",
+        "flag",
+        "scale",
+        "migration",
+    )
     """Annotations with one of these tags are changes; Grafana compares them letter by letter."""

@@ -10,7 +10,8 @@ from bot.settings.section import Names, Section, Url
 
 
 class KubernetesSettings(Section):
-    """A cluster as a source: events, rollouts, states of pods and nodes: docs/connectors/kubernetes.md."""
+    """A cluster as a source: events, rollouts, states of pods and nodes:
+    docs/connectors/kubernetes.md."""
 
     url: Url | None = None
     """The API server; in a pod `https://kubernetes.default.svc`. Unset: Kubernetes is not asked."""
@@ -19,8 +20,11 @@ class KubernetesSettings(Section):
     token_file: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
     """A pod's own token, read anew for each investigation."""
     ca_file: Path | None = None
-    """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those of the system."""
+    """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those
+    of the system."""
     namespaces: Names = ()
-    """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs by their pods."""
+    """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs
+    by their pods."""
     page: str | None = None
-    """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`. Unset: no links."""
+    """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`.
+    Unset: no links."""

@@ -21,4 +21,5 @@ class LokiSettings(Section):
     service_labels: Names = ("service_name", "app", "job")
     """Labels that may name a service, the first that knows it is used."""
     grafana_source: str = "loki"
-    """The data source's uid in Grafana, for links; used when `grafana.public_url` or `grafana.url` is set."""
+    """The data source's uid in Grafana, for links; used when `grafana.public_url` or `grafana.url`
+    is set."""

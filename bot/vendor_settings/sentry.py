@@ -8,7 +8,8 @@ from bot.settings.section import Names, Secrets, Section, Url
 
 
 class SentrySettings(Section):
-    """Sentry webhooks in; issues, events, releases and suspect commits as evidence: docs/connectors/sentry.md."""
+    """Sentry webhooks in; issues, events, releases and suspect commits as evidence:
+    docs/connectors/sentry.md."""
 
     organization: str | None = None
     """The organization's slug. Unset: Sentry is not asked."""
@@ -17,6 +18,8 @@ class SentrySettings(Section):
     environments: Names = ()
     """Environments that count, such as `production`. Unset: all."""
     token: SecretStr | None = None
-    """Secret. Token of an internal integration, best one that may only read; without it Sentry is not asked."""
+    """Secret. Token of an internal integration, best one that may only read; without it Sentry is
+    not asked."""
     webhook_secrets: Secrets = ()
-    """Secret. Client secrets of the integrations that send webhooks; several during rotation, separated by commas."""
+    """Secret. Client secrets of the integrations that send webhooks; several during rotation,
+    separated by commas."""

@@ -19,4 +19,5 @@ class TempoSettings(Section):
     tenant: str | None = Field(default=None, pattern=r"^[!-~]{1,500}$")
     """Sent as `X-Scope-OrgID`, for servers with several tenants."""
     grafana_source: str = "tempo"
-    """The data source's uid in Grafana, for links; used when `grafana.public_url` or `grafana.url` is set."""
+    """The data source's uid in Grafana, for links; used when `grafana.public_url` or `grafana.url`
+    is set."""

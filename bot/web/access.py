@@ -1,7 +1,8 @@
-"""The door of the pages: who sent a request, whether the route is open to them, and a line in the audit.
+"""The door of the pages: who sent a request, whether the route is open to them, and a line in the
+audit.
 
-Somebody is known by a login (OpenID Connect or the access token), or by the access token as a Bearer header. With
-neither set up, this machine alone is let in.
+Somebody is known by a login (OpenID Connect or the access token), or by the access token as a
+Bearer header. With neither set up, this machine alone is let in.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ from bot.web.throttle import Throttle
 from bot.web.visitor import Role, Visitor, let_in
 
 ONLY_LOCAL = (
-    "Without an access token or a login these pages are served to this machine alone, under http://127.0.0.1 or "
+    "Without an access token or a login these pages are served to this machine alone, under "
+    "http://127.0.0.1 or "
     "http://localhost, and only while server.public_url is such an address: "
     "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer, to open them to others."
 )
 NO_STORE = "The store does not answer, so nobody can be let in.\n"
 QUIET_S = 60.0
-"""The same look by the same visitor within so long is one line of the audit: pages load again while they run."""
+"""The same look by the same visitor within so long is one line of the audit: pages load again while
+they run."""
 MAX_RECENT = 4096
 
 Problem = Callable[[Request, int, str, str], Response]
@@ -49,7 +52,8 @@ Problem = Callable[[Request, int, str, str], Response]
 
 @dataclass(frozen=True)
 class Arrival:
-    """Somebody who was let in. `bearer`: by a header, which no browser sends by itself, so forms need no more proof."""
+    """Somebody who was let in. `bearer`: by a header, which no browser sends by itself, so forms
+    need no more proof."""
 
     visitor: Visitor
     csrf: str
@@ -72,8 +76,12 @@ class Door:
         self._recent: OrderedDict[tuple[object, ...], float] = OrderedDict()
 
     def open_to(self, role: Role, recorded_as: str | None = None) -> list[Middleware]:
-        """A route for those of this role and above; `recorded_as` is what the audit calls a visit of it."""
-        return [*self.open_to_all(), Middleware(Access, door=self, role=role, recorded_as=recorded_as)]
+        """A route for those of this role and above; `recorded_as` is what the audit calls a visit
+        of it."""
+        return [
+            *self.open_to_all(),
+            Middleware(Access, door=self, role=role, recorded_as=recorded_as),
+        ]
 
     def open_to_all(self) -> list[Middleware]:
         """A route for everybody: probes, static files, the login."""
@@ -94,7 +102,10 @@ class Door:
             return self._by_token(request, given.strip(), self.token)
         if self.token is None and not self.by_provider:
             if names_this_machine(self.server.public_url) and is_local(request):
-                return Arrival(Visitor("this machine", "this machine", "admin", signed_in=False), self._local_csrf)
+                return Arrival(
+                    Visitor("this machine", "this machine", "admin", signed_in=False),
+                    self._local_csrf,
+                )
             return PlainTextResponse(ONLY_LOCAL + "\n", 403)
         session = await asyncio.to_thread(self.sessions.find, request)
         if session is not None:
@@ -109,7 +120,14 @@ class Door:
     async def record(self, visit: Visit, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
         if once and self._was_recent(
-            (visit.who, visit.action, visit.investigation_id, visit.address, visit.status, visit.note)
+            (
+                visit.who,
+                visit.action,
+                visit.investigation_id,
+                visit.address,
+                visit.status,
+                visit.note,
+            )
         ):
             return
         await asyncio.to_thread(self.visits.write, visit)
@@ -120,10 +138,14 @@ class Door:
             return too_often(wait)
         if not same(given, token):
             self.throttle.failed(address)
-            return PlainTextResponse("The access token is wrong.\n", 401, {"www-authenticate": "Bearer"})
+            return PlainTextResponse(
+                "The access token is wrong.\n", 401, {"www-authenticate": "Bearer"}
+            )
         self.throttle.got_in(address)
         role = self.settings.login.token_role
-        return Arrival(Visitor("access token", "access token", role, signed_in=False), "", bearer=True)
+        return Arrival(
+            Visitor("access token", "access token", role, signed_in=False), "", bearer=True
+        )
 
     def _ask_to_sign_in(self, request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
@@ -176,7 +198,9 @@ class Access:
         let_in(request, arrival.visitor, arrival.csrf, self.door.sight(arrival.visitor))
         if not arrival.visitor.may(self.role):
             line = f"This takes the role {self.role}; yours is {arrival.visitor.role}."
-            await self.door.record(self._visit(request, "refused", 403, self.recorded_as or ""), once=True)
+            await self.door.record(
+                self._visit(request, "refused", 403, self.recorded_as or ""), once=True
+            )
             return self.door.problem(request, 403, "Not for you", line)
         if request.method in READS or arrival.bearer:
             return request.receive
@@ -186,7 +210,8 @@ class Access:
         return form.receive
 
     def _recording(self, request: Request, send: Send) -> Send:
-        """Sends the answer after its line is in the audit: nothing leaves that was not written down."""
+        """Sends the answer after its line is in the audit: nothing leaves that was not written
+        down."""
 
         async def recorded(message: Message) -> None:
             if message["type"] == "http.response.start" and self.recorded_as is not None:
@@ -211,7 +236,8 @@ class Access:
 
 
 class Strangers:
-    """Lets everybody through to the login, whose forms are bound to a cookie of their own until there is a session."""
+    """Lets everybody through to the login, whose forms are bound to a cookie of their own until
+    there is a session."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self.app = app
@@ -230,7 +256,9 @@ class Strangers:
             return
         form = FormReader(scope, receive)
         if (problem := await form.problem(csrf_value(secret) if secret else "")) is not None:
-            await self.door.problem(request, problem[0], "Not done", problem[1])(scope, receive, send)
+            await self.door.problem(request, problem[0], "Not done", problem[1])(
+                scope, receive, send
+            )
             return
         await self.app(scope, form.receive, send)
 

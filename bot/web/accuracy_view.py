@@ -1,7 +1,9 @@
-"""How often answers were right, by what people said of them: in all, by promised confidence, over time, by kind.
+"""How often answers were right, by what people said of them: in all, by promised confidence, over
+time, by kind.
 
-A share of few answers says little, so each comes with its interval: Wilson's score interval at 95 % (E. B. Wilson,
-Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927), which holds for small counts too.
+A share of few answers says little, so each comes with its interval: Wilson's score interval at 95 %
+(E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927),
+which holds for small counts too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from bot.web.investigation_view import VERDICTS
 Z = 1.96
 """Standard errors on both sides of a 95 % interval."""
 ENOUGH = 30
-"""With fewer judged answers the interval of a share is wider than a third, and the page says so first."""
+"""With fewer judged answers the interval of a share is wider than a third, and the page says so
+first."""
 MAX_GROUPS = 12
 MAX_PERIODS = 24
 WEEKS_UNTIL = timedelta(weeks=16)
@@ -68,7 +71,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Answers of one tenth of confidence: what they promised on average, and how many were right."""
+    """Answers of one tenth of confidence: what they promised on average, and how many were
+    right."""
 
     label: str
     promised: float
@@ -109,7 +113,8 @@ class Accuracy:
 
     judged: int
     without_answer: int
-    """Judged ones whose verdict was that the evidence names no cause: they promise nothing, and are not counted."""
+    """Judged ones whose verdict was that the evidence names no cause: they promise nothing, and are
+    not counted."""
     all: Share
     promised: float
     buckets: tuple[Bucket, ...]
@@ -139,7 +144,13 @@ def accuracy_of(judged: Sequence[JudgedAnswer]) -> Accuracy:
         buckets=tuple(_buckets(answers)),
         periods=tuple(_periods(answers)),
         by=(
-            ("verdict", _groups(answers, lambda a: VERDICTS[a.verdict].label if a.verdict in VERDICTS else a.verdict)),
+            (
+                "verdict",
+                _groups(
+                    answers,
+                    lambda a: VERDICTS[a.verdict].label if a.verdict in VERDICTS else a.verdict,
+                ),
+            ),
             ("service", _groups(answers, lambda a: a.service or "no service")),
             ("source", _groups(answers, lambda a: a.source)),
         ),
@@ -161,7 +172,8 @@ def _buckets(answers: Iterable[JudgedAnswer]) -> Iterable[Bucket]:
 
 
 def _periods(answers: Sequence[JudgedAnswer]) -> list[Group]:
-    """Weeks, or months of a long record, oldest first; those without judged answers in between included."""
+    """Weeks, or months of a long record, oldest first; those without judged answers in between
+    included."""
     if not answers:
         return []
     first, last = answers[-1].at, answers[0].at
@@ -184,9 +196,13 @@ def _month(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def _groups(answers: Iterable[JudgedAnswer], name: Callable[[JudgedAnswer], str]) -> tuple[Group, ...]:
+def _groups(
+    answers: Iterable[JudgedAnswer], name: Callable[[JudgedAnswer], str]
+) -> tuple[Group, ...]:
     members: dict[str, list[JudgedAnswer]] = defaultdict(list)
     for answer in answers:
         members[name(answer)].append(answer)
-    found = sorted((Group(key, _share(of)) for key, of in members.items()), key=lambda g: (-g.share.of, g.name))
+    found = sorted(
+        (Group(key, _share(of)) for key, of in members.items()), key=lambda g: (-g.share.of, g.name)
+    )
     return tuple(found[:MAX_GROUPS])

@@ -10,14 +10,16 @@ from starlette.requests import Request
 from bot.settings.addresses import ip_address_of, is_loopback, names_this_machine
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""A request that carries one of these came through a proxy, so its loopback address is not the visitor's."""
+"""A request that carries one of these came through a proxy, so its loopback address is not the
+visitor's."""
 MAX_HOPS = 32
 
 
 def is_local(request: Request) -> bool:
     """Whether the visitor is on this machine and named it so.
 
-    The Host header is checked too: a foreign page whose name resolves to 127.0.0.1 (DNS rebinding) carries its own.
+    The Host header is checked too: a foreign page whose name resolves to 127.0.0.1 (DNS rebinding)
+    carries its own.
     """
     if any(name in request.headers for name in FORWARDED):
         return False
@@ -26,9 +28,11 @@ def is_local(request: Request) -> bool:
 
 
 def client_address(request: Request, trusted: Sequence[str]) -> str:
-    """The visitor's address: the last of X-Forwarded-For that no trusted proxy has, if a trusted one sent it.
+    """The visitor's address: the last of X-Forwarded-For that no trusted proxy has, if a trusted
+    one sent it.
 
-    Each proxy adds whom it was asked by at the end, so what stands before the first stranger is the stranger's word.
+    Each proxy adds whom it was asked by at the end, so what stands before the first stranger is the
+    stranger's word.
     """
     here = request.client.host if request.client else ""
     networks = [ipaddress.ip_network(t) for t in trusted]

@@ -1,4 +1,5 @@
-"""What an investigation's page can start: the same again or with a wider window, a replay, the job's trace report."""
+"""What an investigation's page can start: the same again or with a wider window, a replay, the
+job's trace report."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ class AgainPages:
         form = await request.form(max_files=0, max_fields=6, max_part_size=4096)
         kind = form.get("kind")
         if not isinstance(kind, str) or kind not in KINDS:
-            return self.site.problem(request, 400, "Not started", "Say what to start: the same again, or wider.")
+            return self.site.problem(
+                request, 400, "Not started", "Say what to start: the same again, or wider."
+            )
         visitor = visitor_of(request)
         who = visitor.name if visitor else "somebody"
         fresh, _ = await asyncio.to_thread(
@@ -100,7 +103,9 @@ class AgainPages:
             return self.site.no_such_investigation(request)
         folder, trouble = await self.site.folder(found.id)
         if folder is None or found.status != "done":
-            return self.site.problem(request, 409, "Nothing to replay", trouble or "There is no answered case yet.")
+            return self.site.problem(
+                request, 409, "Nothing to replay", trouble or "There is no answered case yet."
+            )
         try:
             if request.method == "POST":
                 self._replays.keep(found.id, await self.work.run(analyse_again, folder))
@@ -120,7 +125,9 @@ class AgainPages:
             return self.site.no_such_investigation(request)
         folder, trouble = await self.site.folder(found.id)
         if folder is None:
-            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder yet.")
+            return self.site.problem(
+                request, 404, "No case folder", trouble or "There is no case folder yet."
+            )
         report = self._reports.get(found.id)
         try:
             if report is None:
@@ -133,6 +140,7 @@ class AgainPages:
             self._reports.keep(found.id, report)
         headers = {
             "content-security-policy": report.policy,
-            "cross-origin-opener-policy": "same-origin-allow-popups",  # its button opens Perfetto and posts to it
+            # Its button opens Perfetto and posts to it.
+            "cross-origin-opener-policy": "same-origin-allow-popups",
         }
         return HTMLResponse(report.page, headers=headers)

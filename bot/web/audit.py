@@ -1,4 +1,5 @@
-"""Who looked at what, for admins: a page with filters, and the same lines as CSV; and the settings as they are."""
+"""Who looked at what, for admins: a page with filters, and the same lines as CSV; and the settings
+as they are."""
 
 from __future__ import annotations
 
@@ -42,9 +43,24 @@ def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
     """The routes of admins."""
     pages = AuditPages(door, site)
     return [
-        Route("/audit", pages.show, methods=["GET"], middleware=door.open_to("admin", "looked at the audit")),
-        Route("/audit.csv", pages.download, methods=["GET"], middleware=door.open_to("admin", "downloaded the audit")),
-        Route("/settings", pages.settings, methods=["GET"], middleware=door.open_to("admin", "looked at the settings")),
+        Route(
+            "/audit",
+            pages.show,
+            methods=["GET"],
+            middleware=door.open_to("admin", "looked at the audit"),
+        ),
+        Route(
+            "/audit.csv",
+            pages.download,
+            methods=["GET"],
+            middleware=door.open_to("admin", "downloaded the audit"),
+        ),
+        Route(
+            "/settings",
+            pages.settings,
+            methods=["GET"],
+            middleware=door.open_to("admin", "looked at the settings"),
+        ),
     ]
 
 
@@ -111,7 +127,10 @@ def settings_shown(settings: Settings) -> dict[str, list[Setting]]:
     for name in type(settings).model_fields:
         if name in NAMED_TABLES:
             named = getattr(settings, name)
-            shown[name] = [Setting(key, ", ".join(sorted(t.model_fields_set)), True) for key, t in named.items()]
+            shown[name] = [
+                Setting(key, ", ".join(sorted(t.model_fields_set)), True)
+                for key, t in named.items()
+            ]
         else:
             shown[name] = list(_keys(name, getattr(settings, name)))
     return {name: keys for name, keys in shown.items() if keys}
@@ -138,11 +157,21 @@ def _said(value: Any) -> str:
         return ", ".join(sorted(value.model_fields_set)) or "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(f"{k}: {_said(v)}" for k, v in value.items()) if hasattr(value, "items") else str(value)
+    return (
+        ", ".join(f"{k}: {_said(v)}" for k, v in value.items())
+        if hasattr(value, "items")
+        else str(value)
+    )
 
 
 def _cell(value: object) -> str:
-    said = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(visible(str(value)))
+    said = (
+        value.isoformat()
+        if isinstance(value, datetime)
+        else ""
+        if value is None
+        else str(visible(str(value)))
+    )
     return f"'{said}" if said.startswith(FORMULA) else said
 
 
@@ -157,4 +186,7 @@ def _day(text: str) -> datetime | None:
 def _days(asked: Asked) -> dict[str, str]:
     """The days as a form shows them."""
     until = asked.until - timedelta(days=1) if asked.until else None
-    return {name: f"{day:%Y-%m-%d}" if day else "" for name, day in (("since", asked.since), ("until", until))}
+    return {
+        name: f"{day:%Y-%m-%d}" if day else ""
+        for name, day in (("since", asked.since), ("until", until))
+    }

@@ -1,4 +1,5 @@
-"""A case folder as a zip archive, written while it is sent, without the label of a labelled case."""
+"""A case folder as a zip archive, written while it is sent, without the label of a labelled
+case."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ LEFT_OUT = frozenset({"label.json"})
 """The truth of a labelled case: for those who judge answers, not for an investigation's readers."""
 CHUNK = 256 * 1024
 _STAGED = re.compile(r"#\d+$")
-"""A file that is still being written: obstore's local store gives it this ending and renames it when it is whole."""
+"""A file that is still being written: obstore's local store gives it this ending and renames it
+when it is whole."""
 _PACKED = frozenset({".parquet", ".gz", ".zst", ".png", ".zip"})
 
 
@@ -41,7 +43,9 @@ def case_files(folder: Path) -> list[Path]:
     Links are left out, they may lead outside of the case; so is what is still being written.
     """
     root = folder.resolve()
-    listed = (Path(place) / name for place, _, names in os.walk(folder) for name in names)  # what goes is passed over
+    listed = (
+        Path(place) / name for place, _, names in os.walk(folder) for name in names
+    )  # what goes is passed over
     return sorted(
         path
         for path in listed
@@ -62,7 +66,9 @@ class CaseArchive:
     def add_case(self, folder: Path, name: str) -> Iterator[bytes]:
         """The files of a case, below the directory `name`."""
         for path in case_files(folder):
-            yield from _add(self._archive, self._pipe, path, f"{name}/{path.relative_to(folder).as_posix()}")
+            yield from _add(
+                self._archive, self._pipe, path, f"{name}/{path.relative_to(folder).as_posix()}"
+            )
 
     def add_file(self, name: str, data: bytes) -> bytes:
         """One more file."""

@@ -1,7 +1,9 @@
-"""What a finding's details hold of rows and groups of numbers, as tables with bars: one row per rank, phase, step.
+"""What a finding's details hold of rows and groups of numbers, as tables with bars: one row per
+rank, phase, step.
 
-Three shapes are known: a list of objects; an object of objects (rank to values); and objects of plain values, of which
-those with the same keys (phases of this rank, phases of the others) share one table and one scale.
+Three shapes are known: a list of objects; an object of objects (rank to values); and objects of
+plain values, of which those with the same keys (phases of this rank, phases of the others) share
+one table and one scale.
 """
 
 from __future__ import annotations
@@ -64,7 +66,11 @@ def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
     for name, value in details.items():
         if isinstance(value, Mapping) and value and all(_is_scalar(v) for v in value.values()):
             groups.setdefault(frozenset(value), {})[name] = value
-        elif isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
+        elif (
+            isinstance(value, Mapping)
+            and value
+            and all(isinstance(v, Mapping) for v in value.values())
+        ):
             yield from _of_rows(name, [{name: k, **v} for k, v in value.items()], subject)
         elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
             yield from _of_rows(name, value, subject)
@@ -72,7 +78,9 @@ def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
         yield _of_group(group)
 
 
-def _of_rows(name: str, rows: Sequence[Mapping[str, object]], subject: str) -> Iterator[DetailTable]:
+def _of_rows(
+    name: str, rows: Sequence[Mapping[str, object]], subject: str
+) -> Iterator[DetailTable]:
     keys = dict.fromkeys(k for row in rows for k, v in row.items() if _is_scalar(v))
     rank = {column: place for place, column in enumerate(IDENTITIES)}
     columns = sorted(keys, key=lambda k: rank.get(k, len(rank)))[:MAX_COLUMNS]
@@ -95,7 +103,10 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     scale = _scale([v for values in group.values() for v in values.values()])
     keys = sorted(first, key=lambda k: -max(_size(values[k]) for values in group.values()))
     rows = tuple(
-        Row((Cell(key, None), *(_cell(values[key], scale) for values in group.values())), subject=False)
+        Row(
+            (Cell(key, None), *(_cell(values[key], scale) for values in group.values())),
+            subject=False,
+        )
         for key in keys[:MAX_ROWS]
     )
     return DetailTable("", ("", *group), rows, len(keys) - len(rows))
@@ -116,7 +127,11 @@ def _size(value: object) -> float:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < float("inf")
+    )
 
 
 def _is_scalar(value: object) -> bool:

@@ -1,4 +1,5 @@
-"""What memory knows, as the page shows it: its sentences, and the earlier investigations with links."""
+"""What memory knows, as the page shows it: its sentences, and the earlier investigations with
+links."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ MAX_ROWS = 10
 
 @dataclass(frozen=True)
 class EarlierRow:
-    """One earlier investigation: when, its alert, the cause it named, and whether that shows again."""
+    """One earlier investigation: when, its alert, the cause it named, and whether that shows
+    again."""
 
     id: str
     when: str
@@ -35,7 +37,8 @@ NOTHING_EARLIER = EarlierView((), ())
 
 
 def earlier_view(diagnosis: Diagnosis) -> EarlierView:
-    """The section of a diagnosis; rows of another shape than ours, in a case from elsewhere, are left out."""
+    """The section of a diagnosis; rows of another shape than ours, in a case from elsewhere, are
+    left out."""
     findings = tuple(f for f in diagnosis.findings if is_memory(f))
     listed = [row for f in findings for row in _rows(f.details.get("tested"))]
     return EarlierView(findings, tuple({row.id: row for row in listed}.values())[:MAX_ROWS])

@@ -1,7 +1,8 @@
 """Live progress of one investigation as Server-Sent Events.
 
-Events: `progress` (its id is the line's `seq`; data: at, stage, text), `state` (data: status, stage) whenever one of
-the two changed, and `done`, after which the stream ends. A client that lost the connection resumes with Last-Event-ID.
+Events: `progress` (its id is the line's `seq`; data: at, stage, text), `state` (data: status,
+stage) whenever one of the two changed, and `done`, after which the stream ends. A client that lost
+the connection resumes with Last-Event-ID.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ OVER = ("done", "failed")
 Gone = Callable[[], Awaitable[bool]]
 
 
-async def progress_events(store: Store, investigation_id: str, after: int, gone: Gone) -> AsyncIterator[str]:
-    """The stream from the line after `after`, until the investigation is over or the client is `gone`."""
+async def progress_events(
+    store: Store, investigation_id: str, after: int, gone: Gone
+) -> AsyncIterator[str]:
+    """The stream from the line after `after`, until the investigation is over or the client is
+    `gone`."""
     began = said = time.monotonic()
     state: tuple[str, str] | None = None
     stage = ""
@@ -51,7 +55,8 @@ async def progress_events(store: Store, investigation_id: str, after: int, gone:
 
 
 def resume_point(*given: str | None) -> int:
-    """The `seq` a client has seen, from the first of its answers that is a number; 0 when there is none."""
+    """The `seq` a client has seen, from the first of its answers that is a number; 0 when there is
+    none."""
     for value in given:
         if value and value.isdecimal() and len(value) < 19:
             return int(value)

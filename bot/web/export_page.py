@@ -1,4 +1,5 @@
-"""An answer for elsewhere, to download: postmortem draft, JSON, task for a coding agent. The same bytes each time."""
+"""An answer for elsewhere, to download: postmortem draft, JSON, task for a coding agent. The same
+bytes each time."""
 
 from __future__ import annotations
 
@@ -27,15 +28,25 @@ class ExportPage:
             return self.site.no_such_investigation(request)
         name = BY_FILE.get(request.path_params["file"])
         if name is None:
-            return self.site.problem(request, 404, "No such export", f"There are {', '.join(BY_FILE)}.")
+            return self.site.problem(
+                request, 404, "No such export", f"There are {', '.join(BY_FILE)}."
+            )
         if found.status != "done":
-            return self.site.problem(request, 409, "Not yet", "This investigation has no answer to export.")
+            return self.site.problem(
+                request, 409, "Not yet", "This investigation has no answer to export."
+            )
         folder, trouble = await self.site.folder(found.id)
         if folder is None:
-            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder.")
+            return self.site.problem(
+                request, 404, "No case folder", trouble or "There is no case folder."
+            )
         try:
             written = await asyncio.to_thread(export, folder, name)
         except (FaultlineError, OSError) as error:
-            return self.site.problem(request, 404, "No export", f"The case cannot be read: {error}.")
+            return self.site.problem(
+                request, 404, "No export", f"The case cannot be read: {error}."
+            )
         headers = {"content-disposition": f'attachment; filename="{found.id}-{FORMATS[name].file}"'}
-        return Response(written, media_type=f"{FORMATS[name].media_type}; charset=utf-8", headers=headers)
+        return Response(
+            written, media_type=f"{FORMATS[name].media_type}; charset=utf-8", headers=headers
+        )

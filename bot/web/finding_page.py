@@ -1,4 +1,5 @@
-"""One finding on a page of its own: its chart, its log lines or a request's spans, its evidence, what it counts for."""
+"""One finding on a page of its own: its chart, its log lines or a request's spans, its evidence,
+what it counts for."""
 
 from __future__ import annotations
 
@@ -56,19 +57,26 @@ class FindingPage:
             return self.site.no_such_investigation(request)
         folder, trouble = await self.site.folder(found.id)
         if folder is None:
-            return self.site.problem(request, 404, "No case folder", trouble or "There is no case folder yet.")
+            return self.site.problem(
+                request, 404, "No case folder", trouble or "There is no case folder yet."
+            )
         asked = request.path_params["finding_id"], request.query_params.get("trace", "")[:MAX_ID]
         try:
             view = await asyncio.to_thread(read_finding, found, folder, *asked)
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 404, "This case cannot be read", f"{error}.")
         if view is None:
-            return self.site.problem(request, 404, "No such finding", "The case holds no finding of this name.")
+            return self.site.problem(
+                request, 404, "No such finding", "The case holds no finding of this name."
+            )
         return self.site.page(request, "finding_page.html", view=view, f=view.shown)
 
 
-def read_finding(investigation: Investigation, folder: Path, finding_id: str, trace_id: str) -> FindingPageView | None:
-    """Read the case (blocking) and arrange the page; None when it holds no such finding. Raises FaultlineError."""
+def read_finding(
+    investigation: Investigation, folder: Path, finding_id: str, trace_id: str
+) -> FindingPageView | None:
+    """Read the case (blocking) and arrange the page; None when it holds no such finding. Raises
+    FaultlineError."""
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     ids = [f.id for f in diagnosis.findings]
     if finding_id not in ids:
@@ -99,15 +107,22 @@ def read_finding(investigation: Investigation, folder: Path, finding_id: str, tr
 def _behind(
     case: Case, finding: Finding, trace_id: str, troubles: list[str]
 ) -> tuple[LogLines | None, tuple[Trace, ...], SpanTree | None]:
-    """What was recorded; a table that cannot be read is a trouble, and the rest of the page stands."""
+    """What was recorded; a table that cannot be read is a trouble, and the rest of the page
+    stands."""
     try:
         traces = example_traces(case, finding)
         chosen = trace_id or (traces[0].id if traces else "")
-        return log_lines(case, finding), traces, span_tree(case, finding, chosen) if chosen else None
+        return (
+            log_lines(case, finding),
+            traces,
+            span_tree(case, finding, chosen) if chosen else None,
+        )
     except FaultlineError as error:
         troubles.append(f"What was recorded cannot be read. {error}.")
         return None, (), None
 
 
 def _causes(diagnosis: Diagnosis, finding_id: str, *, against: bool) -> tuple[Cause, ...]:
-    return tuple(c for c in diagnosis.causes if finding_id in (c.contradicting if against else c.findings))
+    return tuple(
+        c for c in diagnosis.causes if finding_id in (c.contradicting if against else c.findings)
+    )

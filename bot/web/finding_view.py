@@ -18,7 +18,8 @@ MAX_EXAMPLES = 5
 
 @dataclass(frozen=True)
 class FindingView:
-    """A finding with its evidence items and what its details hold; `cited` when the answer rests on it."""
+    """A finding with its evidence items and what its details hold; `cited` when the answer rests on
+    it."""
 
     finding: Finding
     effect: str | None
@@ -50,7 +51,9 @@ def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
     found: list[str] = []
     for key in RECORDED:
         value = details.get(key)
-        found += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v]
+        found += [
+            v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v
+        ]
     return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
 
 

@@ -7,17 +7,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+        "'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # not no-referrer: with that, browsers name no origin in forms of our own either (Fetch, "append a request Origin")
+    # not no-referrer: with that, browsers name no origin in forms of our own either (Fetch, "append
+    # a request Origin")
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": (
-        "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), display-capture=(), fullscreen=()"
+        "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), "
+        "display-capture=(), fullscreen=()"
     ),
     "x-robots-tag": "noindex, nofollow",
 }
@@ -26,8 +29,8 @@ HTTPS_ONLY = {"strict-transport-security": "max-age=31536000"}
 
 
 class SecurityHeaders:
-    """Adds `HEADERS` to every response, but those that it has itself, as the trace report its policy; caches keep only
-    what is a static file."""
+    """Adds `HEADERS` to every response, but those that it has itself, as the trace report its
+    policy; caches keep only what is a static file."""
 
     def __init__(self, app: ASGIApp, https: bool = False) -> None:
         self.app = app

@@ -1,4 +1,5 @@
-"""Work that a page asks for and that takes seconds: in one process beside the server, one at a time, within bounds."""
+"""Work that a page asks for and that takes seconds: in one process beside the server, one at a
+time, within bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class HeavyWork:
         self._waiting = 0
 
     async def run(self, function: Callable[[Path], R], folder: Path) -> R:
-        """`function(folder)`. Raises BudgetExceeded when it takes too long, or too many wait already."""
+        """`function(folder)`. Raises BudgetExceeded when it takes too long, or too many wait
+        already."""
         if self._waiting >= MAX_WAITING:
             raise BudgetExceeded("waiting", f"{MAX_WAITING} others; try again in a minute")
         self._pool = self._pool or AnalysisPool(deadline_s=self._deadline_s, workers=1)

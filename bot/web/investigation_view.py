@@ -1,4 +1,5 @@
-"""Everything one investigation's page shows, read from the store and the case folder and put in the page's order.
+"""Everything one investigation's page shows, read from the store and the case folder and put in the
+page's order.
 
 What of a case cannot be read becomes one line of `troubles`; the rest of the page stands.
 """
@@ -43,7 +44,9 @@ VERDICTS: Mapping[str, VerdictView] = {
     "cause_found": VerdictView("Cause found", "fault", "The evidence points to the cause below."),
     "recovered": VerdictView("Recovered", "well", "The signals are back at their baseline."),
     "no_active_incident": VerdictView("No active incident", "well", "Nothing left its baseline."),
-    "insufficient_evidence": VerdictView("Insufficient evidence", "open", "The evidence does not single out a cause."),
+    "insufficient_evidence": VerdictView(
+        "Insufficient evidence", "open", "The evidence does not single out a cause."
+    ),
 }
 ACCEPTED = VerdictView("Queued", "busy", "Accepted; the investigation starts in a moment.")
 RUNNING = VerdictView("Investigating", "busy", "Evidence is being collected and analysed.")
@@ -62,7 +65,9 @@ def verdict_view(status: str, verdict: str | None) -> VerdictView:
 def queued_view(ahead: int) -> VerdictView:
     """What waits behind others."""
     return VerdictView(
-        ACCEPTED.label, ACCEPTED.tone, f"Accepted; about {ahead} wait{'s' if ahead == 1 else ''} before it."
+        ACCEPTED.label,
+        ACCEPTED.tone,
+        f"Accepted; about {ahead} wait{'s' if ahead == 1 else ''} before it.",
     )
 
 
@@ -122,7 +127,9 @@ class InvestigationView:
     @property
     def known_ids(self) -> frozenset[str]:
         """Ids that a citation may link to."""
-        return frozenset([*(f.finding.id for f in self.findings), *(f.id for f in self.earlier.findings)])
+        return frozenset(
+            [*(f.finding.id for f in self.findings), *(f.id for f in self.earlier.findings)]
+        )
 
     @property
     def last_seq(self) -> int:
@@ -137,13 +144,15 @@ def build_view(
     trouble: str | None = None,
     ahead: int | None = None,
 ) -> InvestigationView:
-    """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when that is known; `ahead`
-    how many wait before it."""
+    """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when
+    that is known; `ahead` how many wait before it."""
     over = investigation.status in ("done", "failed")
     view = InvestigationView(
         investigation=investigation,
         alert=investigation.alert,
-        verdict=queued_view(ahead) if ahead else verdict_view(investigation.status, investigation.verdict),
+        verdict=queued_view(ahead)
+        if ahead
+        else verdict_view(investigation.status, investigation.verdict),
         confidence=investigation.confidence,
         headline=investigation.headline or investigation.alert.title,
         over=over,
@@ -152,7 +161,9 @@ def build_view(
     )
     if folder is None:
         lost = (
-            "The case folder of this investigation is not there any more." if investigation.status == "done" else None
+            "The case folder of this investigation is not there any more."
+            if investigation.status == "done"
+            else None
         )
         return replace(view, troubles=tuple(filter(None, [trouble or lost])))
     return _with_case(view, folder)
@@ -161,9 +172,15 @@ def build_view(
 def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     troubles: list[str] = []
     done = view.investigation.status == "done"
-    case = _read(lambda: read_case(folder), troubles, wanted=view.over or (folder / "alert.json").exists())
-    diagnosis = _read(lambda: read_diagnosis(folder), troubles, wanted=done or (folder / "findings.json").exists())
-    report = _read(lambda: read_report(folder), troubles, wanted=done or (folder / "report.json").exists())
+    case = _read(
+        lambda: read_case(folder), troubles, wanted=view.over or (folder / "alert.json").exists()
+    )
+    diagnosis = _read(
+        lambda: read_diagnosis(folder), troubles, wanted=done or (folder / "findings.json").exists()
+    )
+    report = _read(
+        lambda: read_report(folder), troubles, wanted=done or (folder / "report.json").exists()
+    )
     view = replace(view, has_case=True, gaps=case.gaps if case else (), report=report)
     if case is not None:
         view = replace(view, has_traces=bool(case.trace_files))
@@ -172,7 +189,9 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     if case is not None and diagnosis is not None:
         changes = _read(lambda: read_changes(case), troubles) or ()
         logs = _read(lambda: read_log_counts(case), troubles)
-        joined = [Joined(r.alert.started_at, r.alert.title, r.why) for r in view.investigation.related]
+        joined = [
+            Joined(r.alert.started_at, r.alert.title, r.why) for r in view.investigation.related
+        ]
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         view = replace(view, timeline=timeline)
@@ -187,7 +206,9 @@ def _read(reader: Callable[[], T], troubles: list[str], *, wanted: bool = True) 
     except FaultlineError as error:
         troubles.append(f"This case cannot be read in full. {error}.")
     except OSError as error:
-        troubles.append(f"This case cannot be read in full: {error.strerror or type(error).__name__}.")
+        troubles.append(
+            f"This case cannot be read in full: {error.strerror or type(error).__name__}."
+        )
     return None
 
 
@@ -198,12 +219,18 @@ def _with_diagnosis(
     items = {e.id: e for e in case.evidence} if case else {}
     cited = _cited_ids(diagnosis, report)
     first_step = next((c for c in diagnosis.causes if c.next_step), None)
-    fallback = (Claim(text=first_step.next_step or "", findings=first_step.findings[:3]),) if first_step else ()
+    fallback = (
+        (Claim(text=first_step.next_step or "", findings=first_step.findings[:3]),)
+        if first_step
+        else ()
+    )
     failed = view.investigation.status == "failed"
     return replace(
         view,
         diagnosis=diagnosis,
-        verdict=view.verdict if failed else verdict_view(view.investigation.status, diagnosis.verdict.value),
+        verdict=view.verdict
+        if failed
+        else verdict_view(view.investigation.status, diagnosis.verdict.value),
         confidence=diagnosis.confidence,
         headline=_headline(view, diagnosis, report),
         causes=tuple(
@@ -217,7 +244,11 @@ def _with_diagnosis(
         claims=report.claims if report else (),
         next_steps=(report.next_steps if report else ()) or fallback,
         earlier=earlier_view(diagnosis),
-        findings=tuple(finding_view(f, items, cited=f.id in cited) for f in diagnosis.findings if not is_memory(f)),
+        findings=tuple(
+            finding_view(f, items, cited=f.id in cited)
+            for f in diagnosis.findings
+            if not is_memory(f)
+        ),
     )
 
 
@@ -237,8 +268,12 @@ def _cited_ids(diagnosis: Diagnosis, report: Report | None) -> set[str]:
 
 def read_changes(case: Case) -> tuple[Change, ...]:
     """The table of changes, oldest first. Raises EvidenceError."""
-    rows = case.changes.sort("time").select("time", "service", "kind", "id", "title", "author", "link")
-    return tuple(Change(r[0], r[1] or "", r[2], r[3], r[4] or "", r[5], r[6]) for r in rows.iter_rows())
+    rows = case.changes.sort("time").select(
+        "time", "service", "kind", "id", "title", "author", "link"
+    )
+    return tuple(
+        Change(r[0], r[1] or "", r[2], r[3], r[4] or "", r[5], r[6]) for r in rows.iter_rows()
+    )
 
 
 def _stages(progress: Sequence[Progress], investigation: Investigation) -> tuple[StageView, ...]:

@@ -41,4 +41,6 @@ def read_judgement(form: Mapping[str, object]) -> Judgement | str:
     given = {name: value for name, value in form.items() if isinstance(value, str)}
     if given.get("right") not in ("yes", "no"):
         return "Say whether the answer was right: yes or no."
-    return Judgement(given["right"] == "yes", given.get("cause", "")[:MAX_CAUSE], given.get("who", "")[:MAX_WHO])
+    return Judgement(
+        given["right"] == "yes", given.get("cause", "")[:MAX_CAUSE], given.get("who", "")[:MAX_WHO]
+    )

@@ -1,4 +1,5 @@
-"""Judged answers as labelled cases, for `faultline eval`: each case folder with a label.json of what people said."""
+"""Judged answers as labelled cases, for `faultline eval`: each case folder with a label.json of
+what people said."""
 
 from __future__ import annotations
 
@@ -15,19 +16,26 @@ from bot.store.labels import Label
 from bot.web.case_zip import CaseArchive
 
 NAME = "incident"
-"""What folders are called, before the investigation's id: the name of the system in a table of grades."""
+"""What folders are called, before the investigation's id: the name of the system in a table of
+grades."""
 SHORTEST_CHANGE = 7
 """Characters of a change's id that name it; as Git abbreviates its own."""
 
 
 def truth_of(label: Label, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]:
-    """The content of label.json: the answer where it was right, else what the judge's words name of the case."""
+    """The content of label.json: the answer where it was right, else what the judge's words name of
+    the case."""
     said = {"dataset": "judged", "origin": label.investigation_id, "cause": label.cause}
     if not label.right:
-        found = {"subject": _subject_in(label.cause, diagnosis, scope), "change": _change_in(label.cause, diagnosis)}
+        found = {
+            "subject": _subject_in(label.cause, diagnosis, scope),
+            "change": _change_in(label.cause, diagnosis),
+        }
     elif diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         cause = leading_cause(diagnosis)
-        named = {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
+        named = (
+            {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
+        )
         found = {**named, "verdict": diagnosis.verdict.value}
     else:
         found = {"verdict": diagnosis.verdict.value}
@@ -35,14 +43,17 @@ def truth_of(label: Label, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]
 
 
 def add_labelled(archive: CaseArchive, folder: Path, label: Label) -> Iterator[bytes]:
-    """One judged case with its label, in pieces of the archive; nothing of a case that cannot be read."""
+    """One judged case with its label, in pieces of the archive; nothing of a case that cannot be
+    read."""
     try:
         truth = truth_of(label, read_diagnosis(folder), read_case(folder).scope)
     except (FaultlineError, OSError):
         return
     name = f"{NAME}-{label.investigation_id}"
     yield from archive.add_case(folder, name)
-    yield archive.add_file(f"{name}/label.json", json.dumps(truth, indent=1, ensure_ascii=True).encode())
+    yield archive.add_file(
+        f"{name}/label.json", json.dumps(truth, indent=1, ensure_ascii=True).encode()
+    )
 
 
 def _subject_in(text: str, diagnosis: Diagnosis, scope: Scope) -> str | None:

@@ -1,4 +1,5 @@
-"""The list of investigations: what its address asks for, and the addresses of the pages and filters beside it."""
+"""The list of investigations: what its address asks for, and the addresses of the pages and filters
+beside it."""
 
 from __future__ import annotations
 
@@ -57,12 +58,17 @@ class ListPage:
     async def index(self, request: Request) -> Response:
         """Investigations by day, the newest first."""
         given = _given(request.query_params)
-        return self.site.page(request, "index.html", **await asyncio.to_thread(self._read, given, sight_of(request)))
+        return self.site.page(
+            request, "index.html", **await asyncio.to_thread(self._read, given, sight_of(request))
+        )
 
     def _read(self, given: dict[str, str], sight: Sight) -> dict[str, Any]:
         asked, store = read_asked(given), self.site.store
         listing, labels = self.listing.seen_by(sight), self.labels.seen_by(sight)
-        after, before = self._place(given.get("after"), sight), self._place(given.get("before"), sight)
+        after, before = (
+            self._place(given.get("after"), sight),
+            self._place(given.get("before"), sight),
+        )
         page = listing.page(asked, size=LISTED, after=after, before=before)
         if not page.ids and (after or before):
             page = listing.page(asked, size=LISTED)
@@ -144,7 +150,9 @@ def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
         "alerts": ALERTS.get(asked.alerts or "", ""),
     }
     return tuple(
-        Chip(said, _address({k: v for k, v in given.items() if k != name})) for name, said in words.items() if said
+        Chip(said, _address({k: v for k, v in given.items() if k != name}))
+        for name, said in words.items()
+        if said
     )
 
 

@@ -1,4 +1,5 @@
-"""How many log lines each service wrote over the timeline, and how many of them were errors by their level."""
+"""How many log lines each service wrote over the timeline, and how many of them were errors by
+their level."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ LogCounts = pl.DataFrame
 
 @dataclass(frozen=True)
 class Bar:
-    """One bucket: its place on the axis in percent; all lines and error lines as shares of the fullest bucket."""
+    """One bucket: its place on the axis in percent; all lines and error lines as shares of the
+    fullest bucket."""
 
     x: float
     width: float
@@ -60,12 +62,19 @@ def read_log_counts(case: Case) -> LogCounts:
         try:
             return _counts(pl.read_parquet(file, columns=["time", "service", "level"]))
         except (pl.exceptions.PolarsError, OSError):
-            pass  # without a level, or of other types: read as every table is, or refused with a reason
+            # Without a level, or of other types: read as every table is, or refused with a reason.
+            pass
     return _counts(case.logs)
 
 
 def _counts(rows: pl.DataFrame) -> LogCounts:
-    error = pl.col("level").cast(pl.String).str.to_uppercase().is_in(ERROR_LEVELS).fill_null(value=False)
+    error = (
+        pl.col("level")
+        .cast(pl.String)
+        .str.to_uppercase()
+        .is_in(ERROR_LEVELS)
+        .fill_null(value=False)
+    )
     return rows.select(
         pl.col("time").dt.replace_time_zone(None).dt.cast_time_unit("us"),
         pl.col("service").cast(pl.String).fill_null(""),
@@ -73,15 +82,21 @@ def _counts(rows: pl.DataFrame) -> LogCounts:
     )
 
 
-def lanes_of(logs: LogCounts, start: datetime, end: datetime, about: Sequence[str]) -> tuple[Lane, ...]:
+def lanes_of(
+    logs: LogCounts, start: datetime, end: datetime, about: Sequence[str]
+) -> tuple[Lane, ...]:
     """A lane for the services with most error lines; those that findings are `about` first."""
     first, last = start.replace(tzinfo=None), end.replace(tzinfo=None)
     rows = logs.filter((pl.col("time") >= first) & (pl.col("time") < last))
     if not rows.height:
         return ()
     width = max((last - first) / BUCKETS, timedelta(microseconds=1))
-    bucket = ((pl.col("time") - first).dt.total_microseconds() // (width // timedelta(microseconds=1))).alias("bucket")
-    counts = rows.group_by("service", bucket).agg(pl.len().alias("lines"), pl.col("error").sum().alias("errors"))
+    bucket = (
+        (pl.col("time") - first).dt.total_microseconds() // (width // timedelta(microseconds=1))
+    ).alias("bucket")
+    counts = rows.group_by("service", bucket).agg(
+        pl.len().alias("lines"), pl.col("error").sum().alias("errors")
+    )
     known = pl.col("service").is_in(list(dict.fromkeys(about)))
     totals = (
         counts.group_by("service")
@@ -98,7 +113,14 @@ def _lane(service: str, lines: int, errors: int, counts: pl.DataFrame) -> Lane:
     most = max(counts["lines"].to_list())
     share = 100 / BUCKETS
     bars = tuple(
-        Bar(round(share * b, 3), round(share * 0.85, 3), n, e, round(n / most, 3), round(e / most, 3))
+        Bar(
+            round(share * b, 3),
+            round(share * 0.85, 3),
+            n,
+            e,
+            round(n / most, 3),
+            round(e / most, 3),
+        )
         for b, n, e in counts.select("bucket", "lines", "errors").iter_rows()
     )
     return Lane(service, lines, errors, bars)

@@ -1,4 +1,5 @@
-"""The recorded lines behind a finding about logs: the first, the last and some between, as they were written."""
+"""The recorded lines behind a finding about logs: the first, the last and some between, as they
+were written."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ UNWRAPPED = 20_000
 """Lines whose JSON is read when the template is in none of the lines as they stand."""
 MAX_LINE = 4_000
 MAX_TEMPLATE, MAX_VALUES = 2_000, 100
-"""Templates of ours are cut at 400 characters; a pattern of very many values takes minutes to prepare."""
+"""Templates of ours are cut at 400 characters; a pattern of very many values takes minutes to
+prepare."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ def log_lines(case: Case, finding: Finding) -> LogLines | None:
     if not rows.height:
         return None
     step = max(1, -(-rows.height // (SHOWN - 1)))
-    shown = pl.concat([rows.gather_every(step).head(SHOWN - 1), rows.tail(1)]).unique(maintain_order=True)
+    shown = pl.concat([rows.gather_every(step).head(SHOWN - 1), rows.tail(1)]).unique(
+        maintain_order=True
+    )
     lines = tuple(
         LogLine(row["time"], row["service"] or "", row["level"] or "", row["message"][:MAX_LINE])
         for row in shown.iter_rows(named=True)

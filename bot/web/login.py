@@ -1,4 +1,5 @@
-"""Signing in and out: with the provider's account, with the access token; and where one is signed in."""
+"""Signing in and out: with the provider's account, with the access token; and where one is signed
+in."""
 
 from __future__ import annotations
 
@@ -25,10 +26,12 @@ from bot.web.visitor import let_in
 CALLBACK = "/login/callback"
 MAX_LOGOUT_BODY = 65_536
 NOT_BEGUN = (
-    "This login was not begun in this browser, took longer than ten minutes, or was used already. Sign in once more."
+    "This login was not begun in this browser, took longer than ten minutes, or was used "
+    "already. Sign in once more."
 )
 NO_ROLE = (
-    "The account is known, but it has no role here: an admin gives one with login.viewers, responders, admins or "
+    "The account is known, but it has no role here: an admin gives one with login.viewers, "
+    "responders, admins or "
     "default_role, and login.allowed_domains must hold its verified e-mail address."
 )
 WRONG_TOKEN = "That is not the access token."  # noqa: S105
@@ -41,8 +44,18 @@ def login_routes(door: Door, site: Site) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route("/login", login.show, methods=["GET"], middleware=strangers),
         Route("/login", login.with_token, methods=["POST"], middleware=strangers),
-        Route("/logout", login.sign_out, methods=["POST"], middleware=door.open_to("viewer", "signed out")),
-        Route("/logout/everywhere", login.sign_out_everywhere, methods=["POST"], middleware=door.open_to("viewer")),
+        Route(
+            "/logout",
+            login.sign_out,
+            methods=["POST"],
+            middleware=door.open_to("viewer", "signed out"),
+        ),
+        Route(
+            "/logout/everywhere",
+            login.sign_out_everywhere,
+            methods=["POST"],
+            middleware=door.open_to("viewer"),
+        ),
         Route("/account", login.account, methods=["GET"], middleware=door.open_to("viewer")),
     ]
     if door.by_provider:
@@ -86,7 +99,9 @@ class LoginPages:
             self.door.throttle.failed(address)
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
             return self._page(request, target, status=401, trouble=WRONG_TOKEN)
-        return await self._let_in(request, Person(TOKEN_ISSUER, "", "access token", "access token"), target)
+        return await self._let_in(
+            request, Person(TOKEN_ISSUER, "", "access token", "access token"), target
+        )
 
     async def start(self, request: Request) -> Response:
         """Off to the provider."""
@@ -94,9 +109,13 @@ class LoginPages:
         target = local_target(request.query_params.get("next", "/"))
         attempt = new_attempt(target, time.time())
         try:
-            response = RedirectResponse(await self.provider.authorization_url(attempt, self.redirect_uri), 303)
+            response = RedirectResponse(
+                await self.provider.authorization_url(attempt, self.redirect_uri), 303
+            )
         except ConnectorError as error:
-            return self._page(request, target, status=502, trouble=f"Nobody can sign in that way now: {error}.")
+            return self._page(
+                request, target, status=502, trouble=f"Nobody can sign in that way now: {error}."
+            )
         cookies = self.sessions.cookies
         for name in self._attempts(request)[: -(MAX_ATTEMPTS - 1)]:
             cookies.clear(response, name)
@@ -115,7 +134,9 @@ class LoginPages:
             person = await self._person(request, attempt)
         except ConnectorError as error:
             status = 502 if error.retryable else 401
-            response = await self._refused(request, None, attempt.target, status, f"Not signed in: {error}.")
+            response = await self._refused(
+                request, None, attempt.target, status, f"Not signed in: {error}."
+            )
         else:
             if self.sessions.role(person) is None:
                 response = await self._refused(request, person, attempt.target, 403, NO_ROLE)
@@ -125,7 +146,8 @@ class LoginPages:
         return response
 
     async def ended(self, request: Request) -> Response:
-        """The provider's word that somebody signed out there (Back-Channel Logout 1.0, section 2.5)."""
+        """The provider's word that somebody signed out there (Back-Channel Logout 1.0, section
+        2.5)."""
         assert self.provider is not None
         address = self.door.address(request)
         if wait := self.door.throttle.wait_s(address):
@@ -137,7 +159,9 @@ class LoginPages:
         except ConnectorError as error:
             self.door.throttle.failed(address)
             return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
-        await asyncio.to_thread(self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session)
+        await asyncio.to_thread(
+            self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session
+        )
         return PlainTextResponse("ended\n")
 
     async def sign_out(self, request: Request) -> Response:
@@ -159,9 +183,17 @@ class LoginPages:
     async def account(self, request: Request) -> Response:
         """Who one is here, and where one is signed in."""
         session = await asyncio.to_thread(self.sessions.find, request)
-        logins = await asyncio.to_thread(self.sessions.logins.of_visitor, session.login.visitor_id) if session else []
+        logins = (
+            await asyncio.to_thread(self.sessions.logins.of_visitor, session.login.visitor_id)
+            if session
+            else []
+        )
         return self.site.page(
-            request, "account.html", logins=logins, here=session.login.key if session else "", session=session
+            request,
+            "account.html",
+            logins=logins,
+            here=session.login.key if session else "",
+            session=session,
         )
 
     async def _person(self, request: Request, attempt: Attempt) -> Person:
@@ -169,7 +201,9 @@ class LoginPages:
         await self.provider.check_sender(_one(request, "iss"))
         error, code = _one(request, "error"), _one(request, "code")
         if error is not None or code is None:
-            raise ConnectorError("login provider", "answer", plain_code(error) if error else "holds no code")
+            raise ConnectorError(
+                "login provider", "answer", plain_code(error) if error else "holds no code"
+            )
         return await self.provider.person(code, attempt, self.redirect_uri)
 
     async def _let_in(self, request: Request, person: Person, target: str) -> Response:
@@ -180,19 +214,27 @@ class LoginPages:
         self.door.throttle.got_in(address)
         return response
 
-    async def _refused(self, request: Request, person: Person | None, target: str, status: int, why: str) -> Response:
+    async def _refused(
+        self, request: Request, person: Person | None, target: str, status: int, why: str
+    ) -> Response:
         if status < 500:
             self.door.throttle.failed(self.door.address(request))
         await self._record(request, person, "sign-in refused", status, why)
         return self._page(request, target, status=status, trouble=why)
 
-    async def _record(self, request: Request, person: Person | None, action: str, status: int, note: str = "") -> None:
+    async def _record(
+        self, request: Request, person: Person | None, action: str, status: int, note: str = ""
+    ) -> None:
         role = (self.sessions.role(person) if person else None) or ""
         who, name = (person.who, person.name) if person else ("", "")
         address = self.door.address(request)
-        await self.door.record(Visit(who, name, role, action, None, address, status, note), once=status >= 400)
+        await self.door.record(
+            Visit(who, name, role, action, None, address, status, note), once=status >= 400
+        )
 
-    def _page(self, request: Request, target: str, *, status: int = 200, trouble: str = "") -> Response:
+    def _page(
+        self, request: Request, target: str, *, status: int = 200, trouble: str = ""
+    ) -> Response:
         cookies = self.sessions.cookies
         secret = request.cookies.get(cookies.form) or new_secret()
         let_in(request, None, csrf_value(secret))
@@ -219,11 +261,16 @@ class LoginPages:
 
     def _attempts(self, request: Request) -> list[str]:
         """The cookies of attempts, the oldest first."""
-        given = [(n, v) for n, v in request.cookies.items() if n.startswith(self.sessions.cookies.attempt)]
+        given = [
+            (n, v)
+            for n, v in request.cookies.items()
+            if n.startswith(self.sessions.cookies.attempt)
+        ]
         return [name for name, value in sorted(given, key=lambda item: item[1].split(".")[1:2])]
 
 
 def _one(request: Request, name: str) -> str | None:
-    """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC 6749 section 3.1)."""
+    """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC
+    6749 section 3.1)."""
     given = request.query_params.getlist(name)
     return given[0] if len(given) == 1 else None

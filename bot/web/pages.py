@@ -59,7 +59,8 @@ def page_routes(
     readiness: Readiness | None = None,
     credentials: Credentials | None = None,
 ) -> list[BaseRoute]:
-    """All pages. They end with a catch-all that answers 404, so they belong behind every other route."""
+    """All pages. They end with a catch-all that answers 404, so they belong behind every other
+    route."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
     door = Door(settings, store.engine, pages.site.problem)
     everyone = door.open_to_all()
@@ -75,20 +76,47 @@ def page_routes(
         Route("/", ListPage(pages.site).index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),
-        Route("/judged.zip", pages.judged_zip, middleware=door.open_to("viewer", "downloaded judged cases")),
-        Route(one, pages.investigation, middleware=door.open_to("viewer", "looked")),
-        Route(one + "/judgement", pages.judge, methods=["POST"], middleware=door.open_to("responder", "judged")),
         Route(
-            one + "/findings/{finding_id}", FindingPage(pages.site).finding, middleware=door.open_to("viewer", "looked")
+            "/judged.zip",
+            pages.judged_zip,
+            middleware=door.open_to("viewer", "downloaded judged cases"),
         ),
-        Route(one + "/again", again.again, methods=["POST"], middleware=door.open_to("responder", "started again")),
+        Route(one, pages.investigation, middleware=door.open_to("viewer", "looked")),
+        Route(
+            one + "/judgement",
+            pages.judge,
+            methods=["POST"],
+            middleware=door.open_to("responder", "judged"),
+        ),
+        Route(
+            one + "/findings/{finding_id}",
+            FindingPage(pages.site).finding,
+            middleware=door.open_to("viewer", "looked"),
+        ),
+        Route(
+            one + "/again",
+            again.again,
+            methods=["POST"],
+            middleware=door.open_to("responder", "started again"),
+        ),
         Route(one + "/replay", again.replay, middleware=guarded),
-        Route(one + "/replay", again.replay, methods=["POST"], middleware=door.open_to("viewer", "replayed")),
-        Route(one + "/trace-report", again.trace_report, middleware=door.open_to("viewer", "looked")),
+        Route(
+            one + "/replay",
+            again.replay,
+            methods=["POST"],
+            middleware=door.open_to("viewer", "replayed"),
+        ),
+        Route(
+            one + "/trace-report", again.trace_report, middleware=door.open_to("viewer", "looked")
+        ),
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(one + "/case.zip", pages.case_zip, middleware=door.open_to("viewer", "downloaded")),
-        Route(one + "/export/{file}", ExportPage(pages.site).export, middleware=door.open_to("viewer", "downloaded")),
+        Route(
+            one + "/export/{file}",
+            ExportPage(pages.site).export,
+            middleware=door.open_to("viewer", "downloaded"),
+        ),
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]
 
@@ -106,7 +134,9 @@ class Assets(StaticFiles):
 class Pages:
     """The handlers. They only read, but for judgements of answers."""
 
-    def __init__(self, settings: Settings, store: Store, case_path: CasePath, readiness: Readiness) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, case_path: CasePath, readiness: Readiness
+    ) -> None:
         self.site = Site(settings, store, case_path)
         self.readiness = readiness
         self.settings = settings
@@ -129,18 +159,30 @@ class Pages:
             return self.site.no_such_investigation(request)
         progress = await asyncio.to_thread(self.store.progress, found.id)
         folder, trouble = await self.site.folder(found.id)
-        ahead = await asyncio.to_thread(ahead_of, self.store, found.id) if found.status == "accepted" else None
+        ahead = (
+            await asyncio.to_thread(ahead_of, self.store, found.id)
+            if found.status == "accepted"
+            else None
+        )
         view = await asyncio.to_thread(build_view, found, progress, folder, trouble, ahead)
         sight = sight_of(request)
         judging = await asyncio.to_thread(self._judging, found, sight)
         family = await asyncio.to_thread(self._family, found.id, sight)
         return self.site.page(
-            request, "investigation.html", view=view, judging=judging, family=family, exports=self._exports(found)
+            request,
+            "investigation.html",
+            view=view,
+            judging=judging,
+            family=family,
+            exports=self._exports(found),
         )
 
     def _family(self, investigation_id: str, sight: Sight) -> dict[str, object]:
         """What it was started from, and what was started from it, as far as that can be seen."""
-        parent, further = self.furthers.parent(investigation_id), self.furthers.started_from(investigation_id)
+        parent, further = (
+            self.furthers.parent(investigation_id),
+            self.furthers.started_from(investigation_id),
+        )
         seen = [one.id for one in self.store.some([*further, *([parent] if parent else [])], sight)]
         shown = [one for one in further if one in seen][-FURTHER_SHOWN:]
         return {"parent": parent if parent in seen else None, "further": shown}
@@ -148,7 +190,11 @@ class Pages:
     def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
         home = f"/investigations/{found.id}/export"
-        return tuple((f.title, f"{home}/{f.file}") for f in FORMATS.values()) if found.status == "done" else ()
+        return (
+            tuple((f.title, f"{home}/{f.file}") for f in FORMATS.values())
+            if found.status == "done"
+            else ()
+        )
 
     def _judging(self, found: Investigation, sight: Sight) -> Judging:
         return Judging(
@@ -163,14 +209,18 @@ class Pages:
         if found is None:
             return self.site.no_such_investigation(request)
         if found.status != "done":
-            return self.site.problem(request, 409, "Not yet", "This investigation has no answer that could be judged.")
+            return self.site.problem(
+                request, 409, "Not yet", "This investigation has no answer that could be judged."
+            )
         form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         given = read_judgement(form)
         if isinstance(given, str):
             return self.site.problem(request, 400, "Not kept", given)
         visitor = visitor_of(request)
         who = visitor.name if visitor is not None and visitor.named else given.who
-        await asyncio.to_thread(self.labels.write, found.id, right=given.right, cause=given.cause, who=who)
+        await asyncio.to_thread(
+            self.labels.write, found.id, right=given.right, cause=given.cause, who=who
+        )
         return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
 
     async def judged_zip(self, request: Request) -> Response:
@@ -187,23 +237,31 @@ class Pages:
             yield archive.end()
 
         disposition = 'attachment; filename="faultline-judged.zip"'
-        return StreamingResponse(pieces(), media_type="application/zip", headers={"content-disposition": disposition})
+        return StreamingResponse(
+            pieces(), media_type="application/zip", headers={"content-disposition": disposition}
+        )
 
     async def events(self, request: Request) -> Response:
         """Live progress."""
         found = await self.site.found(request)
         if found is None:
             return PlainTextResponse("no such investigation\n", 404)
-        after = resume_point(request.headers.get("last-event-id"), request.query_params.get("after"))
+        after = resume_point(
+            request.headers.get("last-event-id"), request.query_params.get("after")
+        )
         stream = progress_events(self.store, found.id, after, request.is_disconnected)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return StreamingResponse(
+            stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        )
 
     async def series(self, request: Request) -> Response:
         """The data of one finding's chart."""
         found = await self.site.found(request)
         folder, trouble = await self.site.folder(found.id) if found else (None, None)
         if folder is None:
-            return JSONResponse({"problem": trouble or "There is no case folder for this investigation."}, 404)
+            return JSONResponse(
+                {"problem": trouble or "There is no case folder for this investigation."}, 404
+            )
         try:
             data = await asyncio.to_thread(_series, folder, request.path_params["finding_id"])
         except (FaultlineError, OSError) as error:
@@ -218,11 +276,16 @@ class Pages:
         folder, trouble = await self.site.folder(found.id)
         if folder is None:
             return self.site.problem(
-                request, 404, "No case folder", trouble or "There is no case folder to download yet."
+                request,
+                404,
+                "No case folder",
+                trouble or "There is no case folder to download yet.",
             )
         disposition = f'attachment; filename="faultline-{found.id}.zip"'
         return StreamingResponse(
-            zip_case(folder, found.id), media_type="application/zip", headers={"content-disposition": disposition}
+            zip_case(folder, found.id),
+            media_type="application/zip",
+            headers={"content-disposition": disposition},
         )
 
     async def no_such_page(self, request: Request) -> Response:

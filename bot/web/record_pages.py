@@ -21,7 +21,8 @@ from bot.web.text import duration
 from bot.web.visitor import sight_of
 
 WAITS_TOO_LONG = timedelta(minutes=1)
-"""A worker takes up an alert within a second; one that waits a minute finds all of them busy, or none."""
+"""A worker takes up an alert within a second; one that waits a minute finds all of them busy, or
+none."""
 LITTLE_ROOM = 1_000_000_000
 """Bytes: a case folder may be hundreds of megabytes."""
 
@@ -44,22 +45,33 @@ class RecordPages:
 
     async def accuracy(self, request: Request) -> Response:
         """What people said of answers."""
-        judged = await asyncio.to_thread(judged_answers, self.site.store.engine, sight=sight_of(request))
+        judged = await asyncio.to_thread(
+            judged_answers, self.site.store.engine, sight=sight_of(request)
+        )
         record = await asyncio.to_thread(accuracy_of, judged)
         return self.site.page(request, "accuracy.html", record=record, enough=ENOUGH, side=SIDE)
 
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
-        condition = await asyncio.to_thread(read_condition, self.site.store.engine, sight_of(request))
+        condition = await asyncio.to_thread(
+            read_condition, self.site.store.engine, sight_of(request)
+        )
         lines = condition_lines(condition, datetime.now(UTC))
         lines += await asyncio.to_thread(_room, self.site.settings.store.directory)
         lines += credential_lines(self.credentials)
         return self.site.page(
-            request, "health.html", condition=condition, lines=lines, times=_times(condition), backend=self._backend()
+            request,
+            "health.html",
+            condition=condition,
+            lines=lines,
+            times=_times(condition),
+            backend=self._backend(),
         )
 
     def _backend(self) -> str:
-        return {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(self.site.store.engine.dialect.name, "")
+        return {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(
+            self.site.store.engine.dialect.name, ""
+        )
 
 
 def condition_lines(condition: Condition, now: datetime) -> list[Line]:
@@ -74,19 +86,29 @@ def condition_lines(condition: Condition, now: datetime) -> list[Line]:
     else:
         ago = f"last line of progress {_seconds(now - condition.last_sign)} ago"
         busy = bool(running or waiting) and now - condition.last_sign > WAITS_TOO_LONG
-        sign = Line("Worker", "open" if busy and not late else "fault" if late and busy else "well", ago)
+        sign = Line(
+            "Worker", "open" if busy and not late else "fault" if late and busy else "well", ago
+        )
     return [
         Line("Queue", "fault" if late else "well", queue),
         sign,
         Line("Running", "well", f"{running} investigation{'' if running == 1 else 's'}"),
-        Line("Without an answer", "open" if failed else "well", f"{failed} failed of {sum(condition.counts.values())}"),
+        Line(
+            "Without an answer",
+            "open" if failed else "well",
+            f"{failed} failed of {sum(condition.counts.values())}",
+        ),
     ]
 
 
 def _times(condition: Condition) -> tuple[float, float] | None:
     """Median and 95th percentile, in seconds."""
     found = condition.answer_s
-    return (found[len(found) // 2], found[min(len(found) - 1, int(0.95 * len(found)))]) if found else None
+    return (
+        (found[len(found) // 2], found[min(len(found) - 1, int(0.95 * len(found)))])
+        if found
+        else None
+    )
 
 
 def _room(directory: Path) -> list[Line]:
@@ -105,7 +127,9 @@ def credential_lines(credentials: Credentials | None) -> list[Line]:
     told = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]
     if not told:
         return [Line("Credentials", "well", "each can read, and none is known to do more")]
-    return [Line(f"Credential of {c.name}", "open" if c.ok else "fault", problem) for c, problem in told]
+    return [
+        Line(f"Credential of {c.name}", "open" if c.ok else "fault", problem) for c, problem in told
+    ]
 
 
 def _seconds(length: timedelta) -> str:

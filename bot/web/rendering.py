@@ -1,4 +1,5 @@
-"""Templates, the addresses of static files, and what every page needs: its investigation, its case, its problems."""
+"""Templates, the addresses of static files, and what every page needs: its investigation, its case,
+its problems."""
 
 from __future__ import annotations
 
@@ -75,7 +76,11 @@ class Site:
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
         """A page of this template."""
-        given = {"visitor": visitor_of(request), "csrf": csrf_of(request), "origin": self.settings.server.public_url}
+        given = {
+            "visitor": visitor_of(request),
+            "csrf": csrf_of(request),
+            "origin": self.settings.server.public_url,
+        }
         return self.templates.TemplateResponse(request, name, given | context, status)
 
     def problem(self, request: Request, status: int, title: str, line: str) -> Response:

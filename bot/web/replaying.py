@@ -1,4 +1,5 @@
-"""A stored case analysed again with the present code, and how that answer differs from the one that was given.
+"""A stored case analysed again with the present code, and how that answer differs from the one that
+was given.
 
 The stored answer is never changed.
 """
@@ -60,7 +61,8 @@ class Comparison:
 
 
 def analyse_again(folder: Path) -> Fresh:
-    """The answer of the present code. Imports late: it runs in a process of its own. Raises EvidenceError."""
+    """The answer of the present code. Imports late: it runs in a process of its own. Raises
+    EvidenceError."""
     from bot.answer.replay import replay
 
     began = time.perf_counter()
@@ -73,12 +75,16 @@ def compare(folder: Path, fresh: Fresh) -> Comparison:
     """Hold it against what is stored. Raises EvidenceError."""
     then, now = read_diagnosis(folder), fresh.diagnosis
     parts = [
-        Difference("verdict", then.verdict.value.replace("_", " "), now.verdict.value.replace("_", " ")),
+        Difference(
+            "verdict", then.verdict.value.replace("_", " "), now.verdict.value.replace("_", " ")
+        ),
         Difference("confidence", _percent(then.confidence), _percent(now.confidence)),
         Difference("impact", then.impact.sentence, now.impact.sentence),
     ]
     for rank in range(min(MAX_CAUSES, max(len(then.causes), len(now.causes)))):
-        parts.append(Difference(f"cause {rank + 1}", _cause(then.causes, rank), _cause(now.causes, rank)))
+        parts.append(
+            Difference(f"cause {rank + 1}", _cause(then.causes, rank), _cause(now.causes, rank))
+        )
     new, gone = _only(now.findings, then.findings), _only(then.findings, now.findings)
     return Comparison(
         tuple(parts),

@@ -1,7 +1,8 @@
-"""Whether a request was sent by a page of ours: forms of other sites, and scripts of theirs, come to nothing.
+"""Whether a request was sent by a page of ours: forms of other sites, and scripts of theirs, come
+to nothing.
 
-Three walls, each enough: the browser's own word (Sec-Fetch-Site, Origin), the cookie's SameSite, and a value that only
-pages of this login hold (OWASP's synchroniser token).
+Three walls, each enough: the browser's own word (Sec-Fetch-Site, Origin), the cookie's SameSite,
+and a value that only pages of this login hold (OWASP's synchroniser token).
 """
 
 from __future__ import annotations
@@ -28,21 +29,30 @@ OURS = frozenset({"same-origin", "none"})
 FORM = "application/x-www-form-urlencoded"
 TOO_LONG = "This form is longer than anything that is asked for here."
 FOREIGN = "This request was sent by another site, and nothing was done."
-NO_TOKEN = "This form is too old, or did not come from this page. Open the page again and send it from there."  # noqa: S105
+NO_TOKEN = (
+    "This form is too old, or did not come from this page. "  # noqa: S105
+    "Open the page again and send it from there."
+)
 
 
 def csrf_value(secret: str) -> str:
-    """The value for the forms of whoever holds this secret: it shows the holder, and not the secret."""
-    return hmac.new(secret.encode("utf-8", "replace"), b"faultline form", hashlib.sha256).hexdigest()
+    """The value for the forms of whoever holds this secret: it shows the holder, and not the
+    secret."""
+    return hmac.new(
+        secret.encode("utf-8", "replace"), b"faultline form", hashlib.sha256
+    ).hexdigest()
 
 
 def same(given: str, expected: str) -> bool:
     """Compare two secrets in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+    return hmac.compare_digest(
+        given.encode("utf-8", "replace"), expected.encode("utf-8", "replace")
+    )
 
 
 def is_foreign(request: Request, public_url: str) -> bool:
-    """Whether the browser says that another site sent this. Following a link from elsewhere is no such thing."""
+    """Whether the browser says that another site sent this. Following a link from elsewhere is no
+    such thing."""
     site = request.headers.get("sec-fetch-site")
     if request.method in READS:
         return site not in (None, *OURS) and request.headers.get("sec-fetch-mode") != "navigate"
@@ -52,7 +62,10 @@ def is_foreign(request: Request, public_url: str) -> bool:
     if origin is None or (origin == "null" and site in OURS):
         return False
     public = urlsplit(public_url)
-    own = {f"{public.scheme}://{public.netloc}".lower(), f"{public.scheme}://{request.headers.get('host', '')}".lower()}
+    own = {
+        f"{public.scheme}://{public.netloc}".lower(),
+        f"{public.scheme}://{request.headers.get('host', '')}".lower(),
+    }
     return origin.lower() not in own
 
 
@@ -66,7 +79,8 @@ class FormReader:
         self._given = False
 
     async def problem(self, csrf: str) -> tuple[int, str] | None:
-        """What is wrong with the form, as a status and a line; None when it carries the value that it must."""
+        """What is wrong with the form, as a status and a line; None when it carries the value that
+        it must."""
         if not await self._read():
             return 413, TOO_LONG
         request = Request(self._scope, self.receive)

@@ -1,6 +1,7 @@
 """The rows behind one finding, thinned for a chart of at most `MAX_POINTS` points.
 
-Metrics are shown as recorded; log lines and spans are counted or summarised in equal buckets of time.
+Metrics are shown as recorded; log lines and spans are counted or summarised in equal buckets of
+time.
 """
 
 from __future__ import annotations
@@ -40,16 +41,27 @@ class Curve:
 
     def as_json(self) -> dict[str, object]:
         """For the chart."""
-        return {"label": visible(self.label), "times": self.times, "values": self.values, "bars": self.bars}
+        return {
+            "label": visible(self.label),
+            "times": self.times,
+            "values": self.values,
+            "bars": self.bars,
+        }
 
 
 def chart_data(case: Case, finding: Finding, changes: Iterable[Change]) -> dict[str, object]:
-    """Everything the chart of one finding shows. Raises EvidenceError when there is nothing to draw."""
+    """Everything the chart of one finding shows. Raises EvidenceError when there is nothing to
+    draw."""
     curves, unit, rows = _curves(case, finding)
     if not any(c.times for c in curves):
-        raise EvidenceError(finding.series.get("table", "series"), f"holds no rows for {finding.id}")
+        raise EvidenceError(
+            finding.series.get("table", "series"), f"holds no rows for {finding.id}"
+        )
     shown = curves[:MAX_LINES]
-    first, last = min(c.times[0] for c in shown if c.times), max(c.times[-1] for c in shown if c.times)
+    first, last = (
+        min(c.times[0] for c in shown if c.times),
+        max(c.times[-1] for c in shown if c.times),
+    )
     return {
         "title": visible(f"{finding.subject} {finding.signal or words(finding.kind)}"),
         "unit": visible(unit),
@@ -82,23 +94,33 @@ def _curves(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
 
 
 def _metrics(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
-    rows = _where(case.metrics, finding.series, ("service", "signal", "labels")).drop_nulls("time").sort("time")
+    rows = (
+        _where(case.metrics, finding.series, ("service", "signal", "labels"))
+        .drop_nulls("time")
+        .sort("time")
+    )
     units = rows["unit"].drop_nulls().unique().sort().to_list()
     parts = rows.partition_by("labels", maintain_order=True)
     parts.sort(key=lambda part: -part.height)
     budget = MAX_POINTS // max(1, min(len(parts), MAX_LINES))
     names = _curve_names([p["labels"][0] for p in parts], finding.series.get("signal", "value"))
-    curves = [_curve(name, p["time"], p["value"], budget) for name, p in zip(names, parts, strict=True)]
+    curves = [
+        _curve(name, p["time"], p["value"], budget) for name, p in zip(names, parts, strict=True)
+    ]
     return curves, str(units[0]) if units else "", rows.height
 
 
 def _curve_names(labels: list[str | None], signal: str) -> list[str]:
-    """A curve is named by the labels in which it differs from the others; a single one by its signal."""
+    """A curve is named by the labels in which it differs from the others; a single one by its
+    signal."""
     if len(labels) < 2:
         return [signal] * len(labels)
     parsed = [_labels(text) for text in labels]
     common = set.intersection(*(set(p.items()) for p in parsed))
-    return [", ".join(f"{k}={v}" for k, v in p.items() if (k, v) not in common) or signal for p in parsed]
+    return [
+        ", ".join(f"{k}={v}" for k, v in p.items() if (k, v) not in common) or signal
+        for p in parsed
+    ]
 
 
 def _labels(text: str | None) -> dict[str, str]:
@@ -106,17 +128,24 @@ def _labels(text: str | None) -> dict[str, str]:
         found = json.loads(text or "{}")
     except (ValueError, RecursionError):
         found = None
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {"labels": str(text)}
+    return (
+        {str(k): str(v) for k, v in found.items()}
+        if isinstance(found, dict)
+        else {"labels": str(text)}
+    )
 
 
 def _curve(label: str, time: pl.Series, value: pl.Series, budget: int) -> Curve:
     table = thin(pl.DataFrame({"t": time.cast(pl.Int64) / NS, "v": value}), budget)
-    values = [None if v is None or v != v or abs(v) == float("inf") else v for v in table["v"].to_list()]
+    values = [
+        None if v is None or v != v or abs(v) == float("inf") else v for v in table["v"].to_list()
+    ]
     return Curve(label, [round(t, 3) for t in table["t"].to_list()], values)
 
 
 def thin(points: pl.DataFrame, budget: int) -> pl.DataFrame:
-    """At most `budget` rows of columns t, v: per bucket of rows the lowest and the highest; no spike is lost."""
+    """At most `budget` rows of columns t, v: per bucket of rows the lowest and the highest; no
+    spike is lost."""
     if points.height <= budget:
         return points
     buckets = max(1, budget // 2)
@@ -124,9 +153,12 @@ def thin(points: pl.DataFrame, budget: int) -> pl.DataFrame:
     marked = points.with_columns(row.alias("row"), (row * buckets // points.height).alias("bucket"))
     low, high = pl.col("v").arg_min(), pl.col("v").arg_max()
     kept = marked.group_by("bucket").agg(
-        pl.col("row").gather(low.fill_null(0)).first().alias("low"), pl.col("row").gather(high.fill_null(0)).first()
+        pl.col("row").gather(low.fill_null(0)).first().alias("low"),
+        pl.col("row").gather(high.fill_null(0)).first(),
     )
-    return marked.filter(pl.col("row").is_in(pl.concat([kept["low"], kept["row"]]).implode())).select("t", "v")
+    return marked.filter(
+        pl.col("row").is_in(pl.concat([kept["low"], kept["row"]]).implode())
+    ).select("t", "v")
 
 
 def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
@@ -139,9 +171,15 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     if pattern is not None:
         wanted["this line"] = pl.col("text").str.contains(pattern).sum()
     counts = _bucketed(rows, "time", [e.cast(pl.Float64).alias(n) for n, e in wanted.items()])
-    curves = [Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True) for n in wanted]
+    curves = [
+        Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True) for n in wanted
+    ]
     width = _bucket_width(rows["time"])
-    return [c for c in curves if any(c.values)], f"lines per {width.total_seconds():g} s", rows.height
+    return (
+        [c for c in curves if any(c.values)],
+        f"lines per {width.total_seconds():g} s",
+        rows.height,
+    )
 
 
 def _spans(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
@@ -154,16 +192,25 @@ def _spans(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     if not rows.height:
         return [], "ms", 0
     ms = pl.col("duration_us") / 1000
-    table = _bucketed(rows, "start", [ms.median().alias("median"), ms.quantile(0.95).alias("95th percentile")])
+    table = _bucketed(
+        rows, "start", [ms.median().alias("median"), ms.quantile(0.95).alias("95th percentile")]
+    )
     times = table["t"].to_list()
-    curves = [Curve(n, times, [_rounded(v) for v in table[n].to_list()]) for n in ("median", "95th percentile")]
+    curves = [
+        Curve(n, times, [_rounded(v) for v in table[n].to_list()])
+        for n in ("median", "95th percentile")
+    ]
     return curves, "ms", rows.height
 
 
 def _bucketed(rows: pl.DataFrame, time: str, values: list[pl.Expr]) -> pl.DataFrame:
     """One row per bucket of time, empty buckets included; `t` is the bucket's start in seconds."""
     width = _bucket_width(rows[time])
-    filled = rows.group_by_dynamic(time, every=width).agg(values).upsample(time, every=width, maintain_order=True)
+    filled = (
+        rows.group_by_dynamic(time, every=width)
+        .agg(values)
+        .upsample(time, every=width, maintain_order=True)
+    )
     return filled.with_columns((pl.col(time).cast(pl.Int64) / NS).alias("t"))
 
 
@@ -174,7 +221,9 @@ def _bucket_width(times: pl.Series) -> timedelta:
     return timedelta(seconds=max(1, -(-int((last - first).total_seconds()) // BUCKETS)))
 
 
-def _where(table: pl.DataFrame, series: Mapping[str, str], columns: tuple[str, ...]) -> pl.DataFrame:
+def _where(
+    table: pl.DataFrame, series: Mapping[str, str], columns: tuple[str, ...]
+) -> pl.DataFrame:
     for column in columns:
         if column in series:
             table = table.filter(pl.col(column) == series[column])
@@ -182,12 +231,16 @@ def _where(table: pl.DataFrame, series: Mapping[str, str], columns: tuple[str, .
 
 
 def _baseline(case: Case, finding: Finding) -> tuple[Window, ...]:
-    own = {"logs": case.scope.baseline_logs, "spans": case.scope.baseline_spans}.get(finding.series.get("table", ""))
+    own = {"logs": case.scope.baseline_logs, "spans": case.scope.baseline_spans}.get(
+        finding.series.get("table", "")
+    )
     return case.scope.baseline if own is None else own
 
 
 def _threshold(case: Case, finding: Finding) -> float | None:
-    return case.alert.threshold if case.alert.signal and case.alert.signal == finding.signal else None
+    return (
+        case.alert.threshold if case.alert.signal and case.alert.signal == finding.signal else None
+    )
 
 
 def _rounded(value: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """A browser's login: what its cookie holds, and what that is worth now.
 
-The cookie holds a random secret, new at each login; the store holds a hash of it. The role is worked out at each
-request, so that a change of the settings counts at once.
+The cookie holds a random secret, new at each login; the store holds a hash of it. The role is
+worked out at each request, so that a change of the settings counts at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Session:
 
 
 class Cookies:
-    """Names and attributes of our cookies. Under https `__Host-` binds them to this host alone, and to https."""
+    """Names and attributes of our cookies. Under https `__Host-` binds them to this host alone, and
+    to https."""
 
     def __init__(self, server: ServerSettings) -> None:
         self.https = server.public_url.startswith("https://")
@@ -48,9 +49,16 @@ class Cookies:
         self.attempt = f"{prefix}faultline_login_"
 
     def set(self, response: Response, name: str, value: str, lasting_s: float) -> None:
-        """Lax: a link in a chat must lead to the page, and a form of another site must not carry the cookie."""
+        """Lax: a link in a chat must lead to the page, and a form of another site must not carry
+        the cookie."""
         response.set_cookie(
-            name, value, max_age=int(lasting_s), path="/", httponly=True, samesite="lax", secure=self.https
+            name,
+            value,
+            max_age=int(lasting_s),
+            path="/",
+            httponly=True,
+            samesite="lax",
+            secure=self.https,
         )
 
     def clear(self, response: Response, name: str) -> None:
@@ -62,11 +70,17 @@ class Sessions:
     """Begins, finds and ends logins for browsers."""
 
     def __init__(
-        self, server: ServerSettings, login: LoginSettings, engine: Engine, teams: Mapping[str, TeamSettings]
+        self,
+        server: ServerSettings,
+        login: LoginSettings,
+        engine: Engine,
+        teams: Mapping[str, TeamSettings],
     ) -> None:
         self.cookies = Cookies(server)
         self.logins = Logins(
-            engine, lasting=timedelta(hours=login.session_hours), idle=timedelta(hours=login.idle_hours)
+            engine,
+            lasting=timedelta(hours=login.session_hours),
+            idle=timedelta(hours=login.idle_hours),
         )
         self._server = server
         self._login = login
@@ -84,14 +98,20 @@ class Sessions:
         """The login that the browser shows, if it holds under the settings of now."""
         secret = request.cookies.get(self.cookies.session, "")
         login = self.logins.find(secret) if secret else None
-        if login is None or not hmac.compare_digest(login.proof, self._proof(secret, login.person.issuer)):
+        if login is None or not hmac.compare_digest(
+            login.proof, self._proof(secret, login.person.issuer)
+        ):
             return None
         role = self.role(login.person)
         if role is None:
             return None
         named = login.person.issuer != TOKEN_ISSUER
-        teams = teams_of(login.person.email, login.person.groups, self._teams) if named else frozenset()
-        visitor = Visitor(login.person.name, login.person.who, role, signed_in=True, named=named, teams=teams)
+        teams = (
+            teams_of(login.person.email, login.person.groups, self._teams) if named else frozenset()
+        )
+        visitor = Visitor(
+            login.person.name, login.person.who, role, signed_in=True, named=named, teams=teams
+        )
         return Session(visitor, login, secret)
 
     def role(self, person: Person) -> Role | None:
@@ -106,9 +126,14 @@ class Sessions:
         self.cookies.clear(response, self.cookies.session)
 
     def _proof(self, secret: str, issuer: str) -> str:
-        """Equal only while the access token, or the provider and client, are those that the login was made with."""
+        """Equal only while the access token, or the provider and client, are those that the login
+        was made with."""
         if issuer == TOKEN_ISSUER:
-            made_with = self._server.access_token.get_secret_value() if self._server.access_token else ""
+            made_with = (
+                self._server.access_token.get_secret_value() if self._server.access_token else ""
+            )
         else:
             made_with = f"{self._login.issuer} {self._login.client_id}"
-        return hmac.new(secret.encode("utf-8", "replace"), made_with.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            secret.encode("utf-8", "replace"), made_with.encode(), hashlib.sha256
+        ).hexdigest()

@@ -1,9 +1,9 @@
 """One request's spans as a tree with bars on one axis, its critical path marked.
 
-The critical path runs backwards from the end of the root: at each moment it lies in the child that ended last before
-it, and where no child runs, in the span itself (Zhang et al., CRISP: Critical Path Analysis of Large-Scale
-Microservice Architectures, USENIX ATC 2022). Children are taken as lying within their parents, whatever their clocks
-say.
+The critical path runs backwards from the end of the root: at each moment it lies in the child that
+ended last before it, and where no child runs, in the span itself (Zhang et al., CRISP: Critical
+Path Analysis of Large-Scale Microservice Architectures, USENIX ATC 2022). Children are taken as
+lying within their parents, whatever their clocks say.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from analysis.requests.error_origin import FAILED
 from analysis.vocabulary import Finding
 
 MAX_SHOWN = 250
-"""Spans of one tree that are shown: the roots first, then those with errors, of the subject, on the critical path."""
+"""Spans of one tree that are shown: the roots first, then those with errors, of the subject, on the
+critical path."""
 MAX_READ = 5_000
 MAX_DEPTH = 12
 """Deeper spans are shown at this depth."""
 SLOW = 0.9
-"""The request that stands for the slow ones is the one at this quantile: the slowest of all may be stuck elsewhere."""
+"""The request that stands for the slow ones is the one at this quantile: the slowest of all may be
+stuck elsewhere."""
 MAX_ATTRIBUTES = 4_000
 
 _FAILED = pl.col("status").fill_null("").str.contains(FAILED)
@@ -36,7 +38,8 @@ Why = Literal["during the incident", "failed", "before"]
 
 @dataclass(frozen=True)
 class SpanRow:
-    """One span. `x` and `width` are percent of the request; `depth` is that in the tree, up to `MAX_DEPTH`."""
+    """One span. `x` and `width` are percent of the request; `depth` is that in the tree, up to
+    `MAX_DEPTH`."""
 
     id: str
     service: str
@@ -87,7 +90,8 @@ class _Node:
 
 
 def example_traces(case: Case, finding: Finding) -> tuple[Trace, ...]:
-    """Requests that show the finding: one that is slow as many now are, one that failed, one from before."""
+    """Requests that show the finding: one that is slow as many now are, one that failed, one from
+    before."""
     if finding.series.get("table") != "spans" or not case.spans.height:
         return ()
     rows = case.spans
@@ -98,7 +102,11 @@ def example_traces(case: Case, finding: Finding) -> tuple[Trace, ...]:
     now, before = rows.filter(windows.in_search("start")), rows.filter(windows.in_baseline("start"))
     failed = now.filter(_FAILED)
     found: list[Trace] = []
-    for part, quantile, why in ((now, SLOW, "during the incident"), (failed, 0.5, "failed"), (before, 0.5, "before")):
+    for part, quantile, why in (
+        (now, SLOW, "during the incident"),
+        (failed, 0.5, "failed"),
+        (before, 0.5, "before"),
+    ):
         trace = _at_quantile(part, quantile)
         if trace is not None and trace[0] not in {t.id for t in found}:
             found.append(Trace(trace[0], why, trace[1]))  # type: ignore[arg-type]
@@ -108,7 +116,9 @@ def example_traces(case: Case, finding: Finding) -> tuple[Trace, ...]:
 
 
 def _at_quantile(rows: pl.DataFrame, quantile: float) -> tuple[str, float] | None:
-    rows = rows.filter(pl.col("duration_us").is_finite() & (pl.col("trace_id") != "")).sort("duration_us", "trace_id")
+    rows = rows.filter(pl.col("duration_us").is_finite() & (pl.col("trace_id") != "")).sort(
+        "duration_us", "trace_id"
+    )
     if not rows.height:
         return None
     row = rows.row(min(rows.height - 1, int(quantile * rows.height)), named=True)
@@ -117,7 +127,9 @@ def _at_quantile(rows: pl.DataFrame, quantile: float) -> tuple[str, float] | Non
 
 def span_tree(case: Case, finding: Finding, trace_id: str) -> SpanTree | None:
     """The tree of a request; None when the case holds no span of it."""
-    spans = case.spans.filter(pl.col("trace_id") == trace_id).unique("span_id", keep="first", maintain_order=True)
+    spans = case.spans.filter(pl.col("trace_id") == trace_id).unique(
+        "span_id", keep="first", maintain_order=True
+    )
     spans = spans.head(MAX_READ).with_columns(_FAILED.alias("failed"))
     if not spans.height:
         return None
@@ -140,7 +152,8 @@ def span_tree(case: Case, finding: Finding, trace_id: str) -> SpanTree | None:
 
 
 def _nodes(spans: pl.DataFrame) -> list[_Node]:
-    """The roots, with their children in the order of their starts; a chain of parents that is a cycle is cut."""
+    """The roots, with their children in the order of their starts; a chain of parents that is a
+    cycle is cut."""
     nodes: dict[str, _Node] = {}
     for row in spans.sort("start", "span_id").iter_rows(named=True):
         begin = row["start"].timestamp() * 1e6
@@ -210,7 +223,13 @@ def _kept(nodes: Sequence[_Node], finding: Finding) -> set[int]:
 
     def need(node: _Node) -> tuple[bool, bool, bool, bool, float]:
         about = node.row["service"] == finding.subject
-        return (node.depth > 0, not node.row["failed"], not about, not node.critical, node.begin - node.end)
+        return (
+            node.depth > 0,
+            not node.row["failed"],
+            not about,
+            not node.critical,
+            node.begin - node.end,
+        )
 
     return {id(n) for n in sorted(nodes, key=need)[:MAX_SHOWN]}
 
@@ -218,7 +237,9 @@ def _kept(nodes: Sequence[_Node], finding: Finding) -> set[int]:
 def _row(node: _Node, begin: float, length: float, finding: Finding) -> SpanRow:
     row = node.row
     series = finding.series
-    about = row["service"] in (finding.subject, series.get("service")) and series.get("operation") in (
+    about = row["service"] in (finding.subject, series.get("service")) and series.get(
+        "operation"
+    ) in (
         None,
         row["operation"],
     )

@@ -1,4 +1,5 @@
-"""Values as a person reads them: times, sizes, and foreign text with everything hidden in it made visible."""
+"""Values as a person reads them: times, sizes, and foreign text with everything hidden in it made
+visible."""
 
 from __future__ import annotations
 
@@ -22,14 +23,24 @@ _HIDDEN = re.compile(
 
 
 def visible(value: Any) -> Any:
-    """The last step before escaping: text that would hide or reorder what is read shows its code points instead."""
+    """The last step before escaping: text that would hide or reorder what is read shows its code
+    points instead."""
     if value is None:
         return ""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    text = (
+        value.replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\u2028", "\n")
+        .replace("\u2029", "\n")
+    )
     text = _HIDDEN.sub(_code_points, text)
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} characters left out)"
+    return (
+        text
+        if len(text) <= MAX_TEXT
+        else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} characters left out)"
+    )
 
 
 def _code_points(match: re.Match[str]) -> str:
@@ -39,7 +50,8 @@ def _code_points(match: re.Match[str]) -> str:
 
 
 def safe_href(url: str | None) -> str | None:
-    """The address if it is http(s) with a host and holds nothing hidden; otherwise None, and no link is made."""
+    """The address if it is http(s) with a host and holds nothing hidden; otherwise None, and no
+    link is made."""
     if not url or len(url) > 4096 or re.search(r"[\s\\]", url) or _HIDDEN.search(url):
         return None
     try:
@@ -71,7 +83,11 @@ def duration(seconds: float) -> str:
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    for size, name, below, below_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, name, below, below_name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if whole >= size:
             rest = whole % size // below
             return f"{whole // size} {name}" + (f" {rest} {below_name}" if rest else "")
@@ -123,7 +139,9 @@ def effect(finding: Finding) -> str | None:
     if finding.effect is None:
         return None
     if finding.effect_unit == "min before onset":
-        return f"{duration(60 * finding.effect)} {'before' if finding.effect >= 0 else 'after'} onset"
+        return (
+            f"{duration(60 * finding.effect)} {'before' if finding.effect >= 0 else 'after'} onset"
+        )
     if finding.effect_unit and finding.effect_unit.startswith("share of "):
         return f"{percent(finding.effect)} {finding.effect_unit.removeprefix('share ')}"
     value = number(finding.effect, 3).replace("-", "−")

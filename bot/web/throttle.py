@@ -26,7 +26,8 @@ class _Count:
 
 
 class Throttle:
-    """Counts failures in windows of five minutes. Who got in before is not kept out by the failures of others."""
+    """Counts failures in windows of five minutes. Who got in before is not kept out by the failures
+    of others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,7 +41,11 @@ class Throttle:
         mine = self._addresses.get(place)
         if mine is not None and mine.failures >= PER_ADDRESS and now - mine.since < WINDOW_S:
             return int(mine.since + WINDOW_S - now) + 1
-        if self._all.failures >= IN_ALL and now - self._all.since < WINDOW_S and place not in self._known:
+        if (
+            self._all.failures >= IN_ALL
+            and now - self._all.since < WINDOW_S
+            and place not in self._known
+        ):
             return int(self._all.since + WINDOW_S - now) + 1
         return 0
 

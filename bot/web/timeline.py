@@ -1,4 +1,5 @@
-"""Alerts, onsets, changes and log lines of one investigation on one axis, as positions in percent of its width."""
+"""Alerts, onsets, changes and log lines of one investigation on one axis, as positions in percent
+of its width."""
 
 from __future__ import annotations
 
@@ -19,7 +20,27 @@ MAX_CHANGES = 8
 MAX_JOINED = 8
 PAD = 0.03
 """Share of the axis left free at both ends, so that a mark is never cut."""
-STEPS_S = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+STEPS_S = (
+    1,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    604800,
+)
 TICKS = 5
 """At most so many ticks: more do not fit a phone."""
 
@@ -48,7 +69,8 @@ class Joined:
 
 @dataclass(frozen=True)
 class Event:
-    """One row of the timeline. `x` and `since_x` (where an uncertain onset may have begun) are percent of the width."""
+    """One row of the timeline. `x` and `since_x` (where an uncertain onset may have begun) are
+    percent of the width."""
 
     kind: EventKind
     time: datetime
@@ -108,14 +130,17 @@ def build_timeline(
     joined: Sequence[Joined] = (),
     logs: LogCounts | None = None,
 ) -> Timeline:
-    """The timeline of a diagnosed case. Strongest onsets and the changes nearest to the alert come first."""
+    """The timeline of a diagnosed case. Strongest onsets and the changes nearest to the alert come
+    first."""
     decisive = set(diagnosis.causes[0].findings) if diagnosis.causes else set()
     blamed = {c.change for c in diagnosis.causes[:1] if c.change}
     onsets = _strongest(diagnosis.findings, decisive)
     near = sorted(changes, key=lambda c: (c.id not in blamed, abs(c.time - alert_at)))[:MAX_CHANGES]
     also = sorted(joined, key=lambda j: j.time)[:MAX_JOINED]
     onset_times = [t for f in onsets if (t := f.onset)]
-    axis = _axis([alert_at, *onset_times], [*(c.time for c in near), *(j.time for j in also)], incident)
+    axis = _axis(
+        [alert_at, *onset_times], [*(c.time for c in near), *(j.time for j in also)], incident
+    )
     events = [
         Event("alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)),
         *(_joined(j, axis, alert_at) for j in also),
@@ -128,7 +153,9 @@ def build_timeline(
     return Timeline(
         start=axis.start,
         end=axis.end,
-        lanes=lanes_of(logs, axis.start, axis.end, [f.subject for f in diagnosis.findings]) if logs is not None else (),
+        lanes=lanes_of(logs, axis.start, axis.end, [f.subject for f in diagnosis.findings])
+        if logs is not None
+        else (),
         events=tuple(sorted(events, key=lambda e: (e.time, e.kind != "change", e.kind != "onset"))),
         ticks=_ticks(axis),
         alert_x=axis.x(alert_at),
@@ -153,8 +180,8 @@ def _strongest(findings: Iterable[Finding], decisive: set[str]) -> list[Finding]
 
 
 def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _Axis:
-    """Covers alert and onsets; changes and other alerts up to one such length away: an old deploy must not squash the
-    rest."""
+    """Covers alert and onsets; changes and other alerts up to one such length away: an old deploy
+    must not squash the rest."""
     first, last = min([*always, incident.start]), max(always)
     last = max(last, min(incident.end, last + (last - first) / 2))
     reach = max(last - first, timedelta(minutes=1))
@@ -168,7 +195,9 @@ def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> Event:
     x = axis.x(alert.time)
     note = f"{alert.title} ({alert.why})" if alert.why else alert.title
     clipped = axis.clips(alert.time)
-    return Event("alert", alert.time, offset(alert.time, alert_at), "Also fired", note, x, x, clipped=clipped)
+    return Event(
+        "alert", alert.time, offset(alert.time, alert_at), "Also fired", note, x, x, clipped=clipped
+    )
 
 
 def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> Event:
@@ -188,7 +217,9 @@ def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) ->
     )
 
 
-def _change(change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[Finding], blamed: bool) -> Event:
+def _change(
+    change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[Finding], blamed: bool
+) -> Event:
     about = next((f.id for f in findings if is_change(f) and f.series.get("id") == change.id), None)
     x = axis.x(change.time)
     return Event(
@@ -209,8 +240,12 @@ def _change(change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[
 def _ticks(axis: _Axis) -> tuple[Tick, ...]:
     length = (axis.end - axis.start).total_seconds()
     longest = STEPS_S[-1]
-    step = next((s for s in STEPS_S if length / s <= TICKS), longest * math.ceil(length / longest / TICKS))
+    step = next(
+        (s for s in STEPS_S if length / s <= TICKS), longest * math.ceil(length / longest / TICKS)
+    )
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%-d %b"
     first = -(-axis.start.timestamp() // step) * step
-    moments = [datetime.fromtimestamp(first + i * step, UTC) for i in range(int(length // step) + 1)]
+    moments = [
+        datetime.fromtimestamp(first + i * step, UTC) for i in range(int(length // step) + 1)
+    ]
     return tuple(Tick(axis.x(m), m.strftime(form)) for m in moments if m <= axis.end)

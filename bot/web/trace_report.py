@@ -1,4 +1,5 @@
-"""The trace doctor's page of the job whose traces lie in a case, and the policy under which a browser shows it."""
+"""The trace doctor's page of the job whose traces lie in a case, and the policy under which a
+browser shows it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class TraceReport:
 
 
 def trace_report(folder: Path) -> TraceReport:
-    """Analyse the traces of a case. Imports late: it runs in a process of its own. Raises FaultlineError."""
+    """Analyse the traces of a case. Imports late: it runs in a process of its own. Raises
+    FaultlineError."""
     from trace_report.analysis_run import Wanted, run_job
     from trace_report.job_report import report_of
     from trace_report.page import render

@@ -1,7 +1,7 @@
 """Who is looking at a page, and what they may do.
 
-Templates get `visitor` (None on the login page) and `csrf`, the value that every form sends along as a hidden field of
-that name, and scripts as the header `X-CSRF-Token`.
+Templates get `visitor` (None on the login page) and `csrf`, the value that every form sends along
+as a hidden field of that name, and scripts as the header `X-CSRF-Token`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from starlette.requests import Request
 from bot.store.sight import NO_TEAMS, Sight
 
 Role = Literal["viewer", "responder", "admin"]
-"""A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and the settings."""
+"""A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and
+the settings."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """From the least to the most."""
 CSRF_FIELD = "csrf"
@@ -23,13 +24,15 @@ CSRF_HEADER = "x-csrf-token"
 
 @dataclass(frozen=True)
 class Visitor:
-    """One visitor. `who` names them beyond doubt (an e-mail address, where there is one); `name` is for reading."""
+    """One visitor. `who` names them beyond doubt (an e-mail address, where there is one); `name` is
+    for reading."""
 
     name: str
     who: str
     role: Role
     signed_in: bool
-    """Whether there is a login that can be ended: not for this machine's own visitors, nor for scripts."""
+    """Whether there is a login that can be ended: not for this machine's own visitors, nor for
+    scripts."""
     named: bool = False
     """Whether a provider vouches for who it is; then nobody needs to type a name."""
     teams: frozenset[str] = frozenset()
@@ -47,12 +50,14 @@ def visitor_of(request: Request) -> Visitor | None:
 
 
 def csrf_of(request: Request) -> str:
-    """The value for the forms of the page that answers the request; empty where a form would not be taken."""
+    """The value for the forms of the page that answers the request; empty where a form would not be
+    taken."""
     return str(request.scope.get("faultline.csrf", ""))
 
 
 def sight_of(request: Request) -> Sight:
-    """Whose investigations the answer may tell of; before anybody was let in, of none that belongs to a team."""
+    """Whose investigations the answer may tell of; before anybody was let in, of none that belongs
+    to a team."""
     sight = request.scope.get("faultline.sight")
     return sight if isinstance(sight, Sight) else NO_TEAMS
 

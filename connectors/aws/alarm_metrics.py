@@ -1,4 +1,5 @@
-"""What an alarm looks at: its metric or expression as DescribeAlarms tells it, ready to be asked."""
+"""What an alarm looks at: its metric or expression as DescribeAlarms tells it, ready to be
+asked."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class AlarmMetric:
 
 
 def metric_of(alarm: Mapping[str, Any], place: Place, service: str | None) -> AlarmMetric | None:
-    """The metric of an alarm; None for one that has none of its own (a composite alarm, a PromQL or log alarm)."""
+    """The metric of an alarm; None for one that has none of its own (a composite alarm, a PromQL or
+    log alarm)."""
     name = words(alarm.get("AlarmName"), 255)
     parts = objects(alarm.get("Metrics"))
     if parts:
@@ -56,18 +58,28 @@ def metric_of(alarm: Mapping[str, Any], place: Place, service: str | None) -> Al
     asked = {"Metric": metric, "Stat": stat, "Period": _seconds(alarm.get("Period"))}
     if alarm.get("Unit"):
         asked["Unit"] = alarm["Unit"]
-    return _from_parts(name, [{"Id": "m1", "MetricStat": asked, "ReturnData": True}], place, service)
+    return _from_parts(
+        name, [{"Id": "m1", "MetricStat": asked, "ReturnData": True}], place, service
+    )
 
 
 def alarm_dimensions(alarm: Mapping[str, Any]) -> list[dict[str, str]]:
     """The dimensions of every metric an alarm looks at."""
-    stats = [alarm, *(one["MetricStat"]["Metric"] for one in objects(alarm.get("Metrics")) if _has_metric(one))]
+    stats = [
+        alarm,
+        *(one["MetricStat"]["Metric"] for one in objects(alarm.get("Metrics")) if _has_metric(one)),
+    ]
     return [named for one in stats if (named := _dimensions(one.get("Dimensions")))]
 
 
 def condition(alarm: Mapping[str, Any]) -> str:
     """What the alarm waits for, in words."""
-    signs = {"GreaterThan": ">", "GreaterThanOrEqualTo": ">=", "LessThan": "<", "LessThanOrEqualTo": "<="}
+    signs = {
+        "GreaterThan": ">",
+        "GreaterThanOrEqualTo": ">=",
+        "LessThan": "<",
+        "LessThanOrEqualTo": "<=",
+    }
     operator = words(alarm.get("ComparisonOperator"), 80)
     sign = signs.get(operator.removesuffix("Threshold"), operator)
     if not operator:
@@ -79,17 +91,29 @@ def condition(alarm: Mapping[str, Any]) -> str:
     return f"{what}{' ' + stat if stat else ''} {sign} {words(alarm.get('Threshold'), 40)} for {of}"
 
 
-def _from_parts(name: str, parts: Sequence[Mapping[str, Any]], place: Place, service: str | None) -> AlarmMetric | None:
+def _from_parts(
+    name: str, parts: Sequence[Mapping[str, Any]], place: Place, service: str | None
+) -> AlarmMetric | None:
     queries, shown, texts, graph, periods = [], [], [], [], [60]
     for part in parts:
         expression = words(part.get("Expression"), 2048)
         if BAND in expression or not (expression or _has_metric(part)):
             continue
-        queries.append({k: part[k] for k in ("Id", "MetricStat", "Expression", "Label", "AccountId") if part.get(k)})
+        queries.append(
+            {
+                k: part[k]
+                for k in ("Id", "MetricStat", "Expression", "Label", "AccountId")
+                if part.get(k)
+            }
+        )
         queries[-1]["ReturnData"] = part.get("ReturnData") is not False
         periods.append(_seconds(part.get("Period") or (part.get("MetricStat") or {}).get("Period")))
         texts.append(f"{part.get('Id')}={expression}" if expression else _text(part["MetricStat"]))
-        graph.append([{"expression": expression, "id": words(part.get("Id"))}] if expression else _graphed(part))
+        graph.append(
+            [{"expression": expression, "id": words(part.get("Id"))}]
+            if expression
+            else _graphed(part)
+        )
         if queries[-1]["ReturnData"]:
             shown.append(_shown(part, name))
     if not shown:
@@ -117,13 +141,20 @@ def _has_metric(part: Mapping[str, Any]) -> bool:
 
 
 def _dimensions(value: Any) -> dict[str, str]:
-    return {words(one.get("Name"), 255): words(one.get("Value"), 1024) for one in objects(value) if one.get("Name")}
+    return {
+        words(one.get("Name"), 255): words(one.get("Value"), 1024)
+        for one in objects(value)
+        if one.get("Name")
+    }
 
 
 def _text(stat: Mapping[str, Any]) -> str:
     metric = stat["Metric"]
     named = " ".join(f"{k}={v}" for k, v in _dimensions(metric.get("Dimensions")).items())
-    return f"{words(metric.get('Namespace'))} {named}: {words(metric.get('MetricName'))} {words(stat.get('Stat'), 20)}"
+    return (
+        f"{words(metric.get('Namespace'))} {named}: {words(metric.get('MetricName'))} "
+        f"{words(stat.get('Stat'), 20)}"
+    )
 
 
 def _graphed(part: Mapping[str, Any]) -> list[Any]:

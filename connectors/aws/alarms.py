@@ -1,5 +1,5 @@
-"""CloudWatch alarms: the one that fired, what it is composed of, those that are firing about the same services, and
-when each changed its state."""
+"""CloudWatch alarms: the one that fired, what it is composed of, those that are firing about the
+same services, and when each changed its state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class Alarms:
     """What the alert's own alarm is about, where the catalogue does not know it."""
 
 
-async def own_alarms(calls: AwsCalls, named: Sequence[AlarmName], service: str | None, scope: Scope) -> Alarms:
+async def own_alarms(
+    calls: AwsCalls, named: Sequence[AlarmName], service: str | None, scope: Scope
+) -> Alarms:
     """The alarm that the alert names, its children where it is composite, and their history."""
     alarms = Alarms()
     for one in named:
@@ -64,21 +66,33 @@ async def own_alarms(calls: AwsCalls, named: Sequence[AlarmName], service: str |
         await _take(calls, alarms, one.place, [*described, *children], service, scope)
         _look_at(alarms, one.place, [*described, *children], service)
         link = alarm_link(one.place.region, one.name)
-        details = {"condition": condition(described[0]), "reason": words(described[0].get("StateReason"))}
+        details = {
+            "condition": condition(described[0]),
+            "reason": words(described[0].get("StateReason")),
+        }
         rows = 1 + len(children)
-        alarms.found.items.append(Item("monitors", query, whole(scope), link, rows=rows, details=details))
+        alarms.found.items.append(
+            Item("monitors", query, whole(scope), link, rows=rows, details=details)
+        )
     if named and not alarms.found.items and not alarms.found.missing:
         alarms.found.lacks("monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name")
     return alarms
 
 
-async def firing_alarms(calls: AwsCalls, place: Place, resources: Sequence[Resource], scope: Scope) -> Found:
+async def firing_alarms(
+    calls: AwsCalls, place: Place, resources: Sequence[Resource], scope: Scope
+) -> Found:
     """Alarms that are firing now about the services in scope."""
     alarms = Alarms()
     query = f"DescribeAlarms {place} StateValue=ALARM"
     try:
         page = await calls.pages(
-            place, "cloudwatch", "DescribeAlarms", "MetricAlarms", most=MOST_FIRING, StateValue="ALARM"
+            place,
+            "cloudwatch",
+            "DescribeAlarms",
+            "MetricAlarms",
+            most=MOST_FIRING,
+            StateValue="ALARM",
         )
     except FaultlineError as error:
         alarms.found.lacks("monitors", query, error)
@@ -100,7 +114,9 @@ async def _described(calls: AwsCalls, place: Place, **asked: Any) -> list[Mappin
     return [*objects(answer.get("MetricAlarms")), *objects(answer.get("CompositeAlarms"))]
 
 
-async def _children(calls: AwsCalls, one: AlarmName, described: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+async def _children(
+    calls: AwsCalls, one: AlarmName, described: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """What a composite alarm is made of; asked for its children, AWS names them and no more."""
     if not any(alarm.get("AlarmRule") for alarm in described):
         return []
@@ -122,12 +138,18 @@ async def _take(
         name, since = words(alarm.get("AlarmName"), 255), moment(alarm.get("StateUpdatedTimestamp"))
         if name and since is not None:
             state = words(alarm.get("StateValue"), 40)
-            alarms.found.add("monitors", [(name, service, state, since, alarm_link(place.region, name))])
+            alarms.found.add(
+                "monitors", [(name, service, state, since, alarm_link(place.region, name))]
+            )
     asked = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
-    await asyncio.gather(*(_history(calls, alarms.found, place, name, service, whole(scope)) for name in asked))
+    await asyncio.gather(
+        *(_history(calls, alarms.found, place, name, service, whole(scope)) for name in asked)
+    )
 
 
-async def _history(calls: AwsCalls, found: Found, place: Place, name: str, service: str | None, window: Window) -> None:
+async def _history(
+    calls: AwsCalls, found: Found, place: Place, name: str, service: str | None, window: Window
+) -> None:
     try:
         answer = await calls.call(
             place,
@@ -159,22 +181,31 @@ class _HistoryData(msgspec.Struct):
 def _new_state(data: Any) -> str:
     try:
         return words(
-            msgspec.json.decode(data if isinstance(data, str) else "{}", type=_HistoryData).newState.stateValue, 40
+            msgspec.json.decode(
+                data if isinstance(data, str) else "{}", type=_HistoryData
+            ).newState.stateValue,
+            40,
         )
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ""
 
 
-def _look_at(alarms: Alarms, place: Place, described: Sequence[Mapping[str, Any]], service: str | None) -> None:
+def _look_at(
+    alarms: Alarms, place: Place, described: Sequence[Mapping[str, Any]], service: str | None
+) -> None:
     for alarm in described[:MOST_METRICS]:
         named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]
-        whose = service or (named[0][1].rpartition("/")[2] if named else words(alarm.get("AlarmName"), 255))
+        whose = service or (
+            named[0][1].rpartition("/")[2] if named else words(alarm.get("AlarmName"), 255)
+        )
         metric = metric_of(alarm, place, whose)
         if metric is not None:
             alarms.metrics.append(metric)
         alarms.resources += [Resource(kind, name, whose, place) for kind, name in named]
 
 
-def _service(dimensions: Mapping[str, str], service_of: Mapping[tuple[Any, str], str]) -> str | None:
+def _service(
+    dimensions: Mapping[str, str], service_of: Mapping[tuple[Any, str], str]
+) -> str | None:
     named = resource_names(dimensions)
     return service_of.get(named) if named else None

@@ -1,4 +1,5 @@
-"""The calls of one collection: asynchronous, under one deadline and one byte budget, page by page."""
+"""The calls of one collection: asynchronous, under one deadline and one byte budget, page by
+page."""
 
 from __future__ import annotations
 
@@ -11,8 +12,15 @@ from typing import Any
 from analysis.errors import ConnectorError
 from connectors.aws.session import ATTEMPTS, VENDOR, AwsSession, Bounds, Later, Place
 
-TOKENS = {"ecs": "nextToken", "codedeploy": "nextToken", "lambda": "Marker", "rds": "Marker", "logs": "nextToken"}
-"""The field that leads to the next page; `NextToken` in the services not named (each service's API reference)."""
+TOKENS = {
+    "ecs": "nextToken",
+    "codedeploy": "nextToken",
+    "lambda": "Marker",
+    "rds": "Marker",
+    "logs": "nextToken",
+}
+"""The field that leads to the next page; `NextToken` in the services not named (each service's API
+reference)."""
 ANSWERED_AS = {"Marker": ("NextMarker", "Marker")}
 """Lambda answers NextMarker to what is asked as Marker; RDS answers Marker."""
 
@@ -33,7 +41,9 @@ class AwsCalls:
         self._threads = threads
         self.bounds = bounds
 
-    async def call(self, place: Place, service: str, operation: str, /, **params: Any) -> Mapping[str, Any]:
+    async def call(
+        self, place: Place, service: str, operation: str, /, **params: Any
+    ) -> Mapping[str, Any]:
         """One answer. Raises ConnectorError, BudgetExceeded; nobody waits beyond the deadline."""
         given = {name: value for name, value in params.items() if value is not None}
         for attempt in range(1, ATTEMPTS + 1):
@@ -47,9 +57,11 @@ class AwsCalls:
             return answer
         raise AssertionError("ATTEMPTS is at least 1")
 
-    async def _in_turn(self, place: Place, service: str, operation: str, given: Mapping[str, Any]) -> Any:
-        """One try. The turn is waited for here: a thread that waits for a slow service would keep the others from
-        being asked."""
+    async def _in_turn(
+        self, place: Place, service: str, operation: str, given: Mapping[str, Any]
+    ) -> Any:
+        """One try. The turn is waited for here: a thread that waits for a slow service would keep
+        the others from being asked."""
         deadline = self.bounds.deadline
         async with self._session.pace(place, service).turn(deadline):
             running = asyncio.get_running_loop().run_in_executor(
@@ -62,7 +74,16 @@ class AwsCalls:
                 raise deadline.exceeded() from None
 
     async def pages(
-        self, place: Place, service: str, operation: str, key: str, /, *, most: int, most_pages: int = 20, **params: Any
+        self,
+        place: Place,
+        service: str,
+        operation: str,
+        key: str,
+        /,
+        *,
+        most: int,
+        most_pages: int = 20,
+        **params: Any,
     ) -> Pages:
         """The entries under `key`, `most` of them at most."""
         asked_as = TOKENS.get(service, "NextToken")
@@ -71,7 +92,10 @@ class AwsCalls:
         for _ in range(most_pages):
             answer = await self.call(place, service, operation, **{**params, asked_as: token})
             found += entries(answer.get(key))
-            token = next((t for name in ANSWERED_AS.get(asked_as, (asked_as,)) if (t := answer.get(name))), None)
+            token = next(
+                (t for name in ANSWERED_AS.get(asked_as, (asked_as,)) if (t := answer.get(name))),
+                None,
+            )
             if not token or len(found) > most:
                 break
         return Pages(found[:most], bool(token) or len(found) > most)

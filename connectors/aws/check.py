@@ -1,4 +1,5 @@
-"""`faultline check` for AWS: who the credentials are, and which reads they may do, each tried with a cheap call."""
+"""`faultline check` for AWS: who the credentials are, and which reads they may do, each tried with
+a cheap call."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from connectors.aws.evidence import words
 from connectors.aws.session import Place
 
 _POWERFUL = re.compile(r"(?i)admin|poweruser|:root$")
-"""Names of roles and users that may write nearly everything, as AWS's own managed roles are called."""
+"""Names of roles and users that may write nearly everything, as AWS's own managed roles are
+called."""
 
 
 async def check_place(calls: AwsCalls, place: Place) -> tuple[bool, str]:
@@ -25,12 +27,20 @@ async def check_place(calls: AwsCalls, place: Place) -> tuple[bool, str]:
         return False, f"{place}: {error}"
     now = datetime.now(UTC)
     since = now - timedelta(minutes=5)
-    metric = {"Metric": {"Namespace": "AWS/Logs", "MetricName": "IncomingBytes"}, "Period": 60, "Stat": "Sum"}
+    metric = {
+        "Metric": {"Namespace": "AWS/Logs", "MetricName": "IncomingBytes"},
+        "Period": 60,
+        "Stat": "Sum",
+    }
     tried: dict[str, tuple[str, str, dict[str, Any]]] = {
         "metrics": (
             "cloudwatch",
             "GetMetricData",
-            {"MetricDataQueries": [{"Id": "m1", "MetricStat": metric}], "StartTime": since, "EndTime": now},
+            {
+                "MetricDataQueries": [{"Id": "m1", "MetricStat": metric}],
+                "StartTime": since,
+                "EndTime": now,
+            },
         ),
         "alarms": ("cloudwatch", "DescribeAlarms", {"MaxRecords": 1}),
         "logs": ("logs", "DescribeLogGroups", {"limit": 1}),
@@ -39,13 +49,22 @@ async def check_place(calls: AwsCalls, place: Place) -> tuple[bool, str]:
     }
     refusals = await asyncio.gather(*(_refusal(calls, place, *call) for call in tried.values()))
     readable = [what for what, refusal in zip(tried, refusals, strict=True) if refusal is None]
-    refused = [f"{what} cannot ({why})" for what, why in zip(tried, refusals, strict=True) if why is not None]
+    refused = [
+        f"{what} cannot ({why})"
+        for what, why in zip(tried, refusals, strict=True)
+        if why is not None
+    ]
     who = f"{place} (account {words(identity.get('Account'), 20)})"
     said = [f"{', '.join(readable)} can be read"] if readable else []
-    return "metrics" in readable, f"{who}: {'; '.join([*said, *refused])}; {_writing(place, identity)}"
+    return (
+        "metrics" in readable,
+        f"{who}: {'; '.join([*said, *refused])}; {_writing(place, identity)}",
+    )
 
 
-async def _refusal(calls: AwsCalls, place: Place, service: str, operation: str, params: dict[str, Any]) -> str | None:
+async def _refusal(
+    calls: AwsCalls, place: Place, service: str, operation: str, params: dict[str, Any]
+) -> str | None:
     try:
         await calls.call(place, service, operation, **params)
     except ConnectorError as error:
@@ -60,5 +79,11 @@ def _writing(place: Place, identity: Mapping[str, Any]) -> str:
         return "the assumed session is limited to reading"
     arn = words(identity.get("Arn"), 300)
     if _POWERFUL.search(arn):
-        return f"warning: {arn} can also write: give the bot a role with the policy of docs/connectors/aws.md"
-    return "what else these credentials may do cannot be seen: give them the policy of docs/connectors/aws.md"
+        return (
+            f"warning: {arn} can also write: give the bot a role with the policy of "
+            f"docs/connectors/aws.md"
+        )
+    return (
+        "what else these credentials may do cannot be seen: give them the policy of "
+        "docs/connectors/aws.md"
+    )

@@ -1,7 +1,8 @@
-"""CloudWatch metrics: the resources of services by template, and the metric or expression of the alarm itself.
+"""CloudWatch metrics: the resources of services by template, and the metric or expression of the
+alarm itself.
 
-Arithmetic (rates, shares) is done here and not as metric math, so that a minute without errors, for which CloudWatch
-has no sample at all, counts as zero where there were requests.
+Arithmetic (rates, shares) is done here and not as metric math, so that a minute without errors, for
+which CloudWatch has no sample at all, counts as zero where there were requests.
 """
 
 from __future__ import annotations
@@ -51,14 +52,19 @@ class _Wanted:
         """As GetMetricData takes it."""
         named = [{"Name": name, "Value": value} for name, value in self.dimensions.items()]
         metric = {"Namespace": self.namespace, "MetricName": self.metric, "Dimensions": named}
-        return {"Id": self.id, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": self.stat}}
+        return {
+            "Id": self.id,
+            "MetricStat": {"Metric": metric, "Period": period_s, "Stat": self.stat},
+        }
 
 
 async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> Found:
     """The templates' signals of the resources, place by place."""
     places = list(dict.fromkeys(one.place for one in resources))
     found = Found()
-    parts = await asyncio.gather(*(_of_place(calls, p, [r for r in resources if r.place == p], scope) for p in places))
+    parts = await asyncio.gather(
+        *(_of_place(calls, p, [r for r in resources if r.place == p], scope) for p in places)
+    )
     brought: dict[str, list[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]] = {}
     for part, brought_here in parts:
         found.missing += part.missing
@@ -118,13 +124,22 @@ async def _of_place(
     window = Window(start=spans[0].start, end=spans[-1].end)
     brought = []
     for resource, stats in wanted.items():
-        signals = _signals(resource, {stat: series.get(one.id, {}) for stat, one in stats.items()}, period, spans[-1])
+        signals = _signals(
+            resource,
+            {stat: series.get(one.id, {}) for stat, one in stats.items()},
+            period,
+            spans[-1],
+        )
         text = _text(resource, stats, period)
         rows = sum(map(len, signals.values()))
         if not rows:
-            found.lacks("metrics", text, "no samples in these windows; is the name right, and the region?")
+            found.lacks(
+                "metrics", text, "no samples in these windows; is the name right, and the region?"
+            )
             continue
-        graph = [[w.namespace, w.metric, *_flat(w.dimensions), {"stat": w.stat}] for w in stats.values()]
+        graph = [
+            [w.namespace, w.metric, *_flat(w.dimensions), {"stat": w.stat}] for w in stats.values()
+        ]
         cut = next((notes[w.id] for w in stats.values() if w.id in notes), notes.get(""))
         link = metrics_link(place.region, graph, window, period)
         brought.append((resource, signals, Item("metrics", text, window, link, rows=rows, cut=cut)))
@@ -149,7 +164,9 @@ async def _load_balancer(calls: AwsCalls, resource: Resource, found: Found) -> s
         found.lacks("metrics", query, error)
         return None
     for metric in objects(answer.get("Metrics")):
-        named = {words(d.get("Name")): words(d.get("Value")) for d in objects(metric.get("Dimensions"))}
+        named = {
+            words(d.get("Name")): words(d.get("Value")) for d in objects(metric.get("Dimensions"))
+        }
         if named.get("LoadBalancer") and set(named) == {"LoadBalancer", "TargetGroup"}:
             return named["LoadBalancer"]
     found.lacks("metrics", query, "no load balancer has metrics of this target group")
@@ -164,7 +181,9 @@ def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, 
         for metric in filter(None, (template.metric, template.over)):
             key = _stat(template, metric)
             name = metric_name(resource, metric)
-            stats.setdefault(key, _Wanted(f"r{order}m{len(stats)}", key[0], name, template.stat, named))
+            stats.setdefault(
+                key, _Wanted(f"r{order}m{len(stats)}", key[0], name, template.stat, named)
+            )
     return stats
 
 
@@ -177,7 +196,11 @@ def _stat(template: Template, metric: str) -> Stat:
 
 
 async def _ask(
-    calls: AwsCalls, place: Place, queries: Sequence[Mapping[str, Any]], spans: Sequence[Window], period_s: int
+    calls: AwsCalls,
+    place: Place,
+    queries: Sequence[Mapping[str, Any]],
+    spans: Sequence[Window],
+    period_s: int,
 ) -> tuple[dict[str, dict[datetime, float]], dict[str, str]]:
     """Samples by query id, and what was left out by query id ("" for all)."""
     series: dict[str, dict[datetime, float]] = {}
@@ -235,7 +258,8 @@ def _samples(result: Mapping[str, Any]) -> Iterable[tuple[datetime, float]]:
 def _signals(
     resource: Resource, series: Mapping[Stat, Series], period_s: int, last: Window
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows by signal. A sum over a period that had not ended yet is left out: it would look like a fall."""
+    """Rows by signal. A sum over a period that had not ended yet is left out: it would look like a
+    fall."""
     labels = msgspec.json.encode({"resource": f"{resource.kind} {resource.name}"}).decode()
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for template in _templates(resource):
@@ -246,19 +270,33 @@ def _signals(
         if template.rate:
             values = {at: value / period_s for at, value in values.items()}
         if template.stat == "Sum":
-            values = {at: v for at, v in values.items() if at + timedelta(seconds=period_s) <= last.end}
+            values = {
+                at: v for at, v in values.items() if at + timedelta(seconds=period_s) <= last.end
+            }
         if values:
             rows[template.signal] = [
-                (at, resource.service, template.signal, value * template.scale, template.unit, labels)
+                (
+                    at,
+                    resource.service,
+                    template.signal,
+                    value * template.scale,
+                    template.unit,
+                    labels,
+                )
                 for at, value in sorted(values.items())
             ]
     return rows
 
 
-def _add_preferred(found: Found, brought: Sequence[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]) -> None:
-    """Of one service: each signal from the kind of resource that comes first among the templates and has it."""
+def _add_preferred(
+    found: Found, brought: Sequence[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]
+) -> None:
+    """Of one service: each signal from the kind of resource that comes first among the templates
+    and has it."""
     for signal in dict.fromkeys(template.signal for template in TEMPLATES):
-        having = [(resource, signals[signal]) for resource, signals, _ in brought if signal in signals]
+        having = [
+            (resource, signals[signal]) for resource, signals, _ in brought if signal in signals
+        ]
         order = [template.kind for template in TEMPLATES if template.signal == signal]
         first = min((order.index(resource.kind) for resource, _ in having), default=0)
         for resource, rows in having:
@@ -274,7 +312,8 @@ def period_for(start: datetime) -> int:
 
 
 def _aligned(span: Window, period_s: int) -> Window:
-    """The span from the beginning of its first period (samples carry the time at which their period begins)."""
+    """The span from the beginning of its first period (samples carry the time at which their period
+    begins)."""
     start = span.start.timestamp()
     return Window(start=datetime.fromtimestamp(start - start % period_s, UTC), end=span.end)
 

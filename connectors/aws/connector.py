@@ -1,6 +1,8 @@
-"""AWS: metrics, alarms, logs, traces, deployments and changes of the services in scope, by read operations alone.
+"""AWS: metrics, alarms, logs, traces, deployments and changes of the services in scope, by read
+operations alone.
 
-Each part asks for itself and fails for itself; which operations are ever sent stands in `aws_operations`.
+Each part asks for itself and fails for itself; which operations are ever sent stands in
+`aws_operations`.
 """
 
 from __future__ import annotations
@@ -100,7 +102,10 @@ def build(settings: HasAws) -> AwsConnector | None:
     if not places:
         return None
     return AwsConnector(
-        places, services=settings.services, scanned_gb=own.logs_max_scanned_gb, endpoint_url=own.endpoint_url
+        places,
+        services=settings.services,
+        scanned_gb=own.logs_max_scanned_gb,
+        endpoint_url=own.endpoint_url,
     )
 
 
@@ -108,7 +113,14 @@ class AwsConnector:
     """All of AWS that is read. `services`: what the catalogue says of each service."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes", "topology", "monitors")
+    kinds: tuple[EvidenceKind, ...] = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+    )
 
     def __init__(
         self,
@@ -132,19 +144,25 @@ class AwsConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """Everything that concerns the alarm and the services in scope. A part that fails becomes a gap."""
+        """Everything that concerns the alarm and the services in scope. A part that fails becomes a
+        gap."""
         calls, scope, alert = self._calls(), request.scope, request.alert
         services = list(scope.services[:MOST_SERVICES])
         named = named_alarms(alert, self._places)
         alarms = Alarms()
         try:
-            alarms = await own_alarms(calls, named, services[0] if services else alert.service, scope)
+            alarms = await own_alarms(
+                calls, named, services[0] if services else alert.service, scope
+            )
         except NOT_UNDERSTOOD as error:
             alarms.found.lacks("monitors", "the alert's alarm", _not_understood(error))
         resources, left = self._resources(services, alarms)
         parts = await asyncio.gather(
             _part("metrics", "metrics", metrics_of(calls, resources, scope)),
-            *(_part("metrics", metric.text, alarm_metric(calls, metric, scope)) for metric in alarms.metrics),
+            *(
+                _part("metrics", metric.text, alarm_metric(calls, metric, scope))
+                for metric in alarms.metrics
+            ),
             *(
                 _part("monitors", f"alarms {place}", firing_alarms(calls, place, resources, scope))
                 for place in dict.fromkeys(one.place for one in resources)
@@ -179,29 +197,48 @@ class AwsConnector:
         return self._ours.get(theirs.casefold(), theirs)
 
     def _resources(self, services: Sequence[str], alarms: Alarms) -> tuple[list[Resource], Found]:
-        """What to look at; what the alarm itself is about comes first, and is the catalogue's where that knows it."""
+        """What to look at; what the alarm itself is about comes first, and is the catalogue's where
+        that knows it."""
         found = Found()
-        known = [one for name in services for one in resources_of(name, self._entry(name), self._places)]
+        known = [
+            one for name in services for one in resources_of(name, self._entry(name), self._places)
+        ]
         named = {(one.kind, one.name, one.place) for one in known}
-        resources = [one for one in alarms.resources if (one.kind, one.name, one.place) not in named] + known
+        resources = [
+            one for one in alarms.resources if (one.kind, one.name, one.place) not in named
+        ] + known
         resources = list(dict.fromkeys(resources))
         if len(resources) > MOST_RESOURCES:
-            found.lacks("metrics", "resources in scope", f"{len(resources) - MOST_RESOURCES} of them were left out")
-        have = {one.service for one in resources} | {n for n in services if (e := self._entry(n)) and e.log_groups}
+            found.lacks(
+                "metrics",
+                "resources in scope",
+                f"{len(resources) - MOST_RESOURCES} of them were left out",
+            )
+        have = {one.service for one in resources} | {
+            n for n in services if (e := self._entry(n)) and e.log_groups
+        }
         for name in services:
             if name not in have:
-                found.lacks("metrics", f"resources of {name}", f"none are known: name them under [services.{name}.aws]")
+                found.lacks(
+                    "metrics",
+                    f"resources of {name}",
+                    f"none are known: name them under [services.{name}.aws]",
+                )
         return resources[:MOST_RESOURCES], found
 
     def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[Place]:
-        there = [place for name in services for place in service_places(self._entry(name), self._places)]
+        there = [
+            place for name in services for place in service_places(self._entry(name), self._places)
+        ]
         return list(dict.fromkeys((*(one.place for one in resources), *there)))[:MOST_SERVICES]
 
     async def _changes(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
     ) -> Found:
         deployments = [ecs_deployments(calls, one, scope) for one in resources if one.kind == "ecs"]
-        deployments += [lambda_versions(calls, one, scope) for one in resources if one.kind == "lambda"]
+        deployments += [
+            lambda_versions(calls, one, scope) for one in resources if one.kind == "lambda"
+        ]
         for name in services:
             entry = self._entry(name)
             for group in entry.codedeploy if entry else ():
@@ -209,8 +246,13 @@ class AwsConnector:
                     whose = Resource("ecs", group, name, place)
                     deployments.append(codedeploy_deployments(calls, whose, group, scope))
         places = list(dict.fromkeys(one.place for one in resources))
-        trails = [trail_of(calls, [one for one in resources if one.place == place], scope) for place in places]
-        parts = await asyncio.gather(*(_part("changes", "changes", one) for one in (*deployments, *trails)))
+        trails = [
+            trail_of(calls, [one for one in resources if one.place == place], scope)
+            for place in places
+        ]
+        parts = await asyncio.gather(
+            *(_part("changes", "changes", one) for one in (*deployments, *trails))
+        )
         told, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
         joined(told, trail)
         return _together([told, trail])
@@ -221,7 +263,10 @@ class AwsConnector:
         tasks = [one for one in resources if one.kind == "ecs"]
         databases = [one for one in resources if one.kind == "database"]
         written: dict[Resource, tuple[str, ...]] = {}
-        happened = [_part("logs", f"events of {one.name}", ecs_happenings(calls, one, scope, written)) for one in tasks]
+        happened = [
+            _part("logs", f"events of {one.name}", ecs_happenings(calls, one, scope, written))
+            for one in tasks
+        ]
         told = await asyncio.gather(*happened)
         groups: dict[tuple[str, Place], list[str]] = {}
         for resource, of_tasks in written.items():
@@ -234,14 +279,26 @@ class AwsConnector:
             for place in service_places(entry, self._places) if entry and entry.log_groups else ():
                 groups.setdefault((name, place), []).extend(entry.log_groups if entry else ())
         budget = ScanBudget(self._scanned_gb)
-        asked = [ServiceLogs(name, place, tuple(dict.fromkeys(g))) for (name, place), g in groups.items() if g]
+        asked = [
+            ServiceLogs(name, place, tuple(dict.fromkeys(g)))
+            for (name, place), g in groups.items()
+            if g
+        ]
         parts = await asyncio.gather(
-            *(_part("logs", f"logs of {one.service}", logs_of(calls, one, scope, budget)) for one in asked),
-            *(_part("logs", f"events of {one.name}", database_happenings(calls, one, scope)) for one in databases),
+            *(
+                _part("logs", f"logs of {one.service}", logs_of(calls, one, scope, budget))
+                for one in asked
+            ),
+            *(
+                _part("logs", f"events of {one.name}", database_happenings(calls, one, scope))
+                for one in databases
+            ),
         )
         return _together([*told, *parts])
 
-    async def _xray(self, calls: AwsCalls, place: Place, services: Sequence[str], scope: Scope) -> Found:
+    async def _xray(
+        self, calls: AwsCalls, place: Place, services: Sequence[str], scope: Scope
+    ) -> Found:
         """The graph, then traces of those services that it names."""
         seen: dict[str, str] = {}
 
@@ -278,7 +335,8 @@ async def _part(kind: EvidenceKind, what: str, asked: Awaitable[Found]) -> Found
 
 
 def _refuse_without_credentials(found: Collected) -> None:
-    """Where nothing at all could be read because of the credentials, that is one thing to say and not thirty."""
+    """Where nothing at all could be read because of the credentials, that is one thing to say and
+    not thirty."""
     reasons = () if found.items else tuple(gap.reason for gap in found.missing)
     said = next((said for said in OF_CREDENTIALS for reason in reasons if said in reason), None)
     if said:

@@ -1,8 +1,9 @@
 """Links into the AWS console at the exact object, query and window.
 
-The console writes the state of a page behind `#` in a form like JSURL: `~(key~value)`, a string begins with `'`, and
-what is no letter, digit, `-`, `_` or `.` is `*` and two hexadecimal digits. Logs Insights' is percent-encoded twice,
-with `$` for `%`. AWS documents neither; both are what the console's own address bar shows.
+The console writes the state of a page behind `#` in a form like JSURL: `~(key~value)`, a string
+begins with `'`, and what is no letter, digit, `-`, `_` or `.` is `*` and two hexadecimal digits.
+Logs Insights' is percent-encoded twice, with `$` for `%`. AWS documents neither; both are what the
+console's own address bar shows.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ def firing_link(region: str) -> str:
     return _cloudwatch(region, "alarmsV2:?~(alarmStateFilter~'ALARM)")
 
 
-def metrics_link(region: str, metrics: Sequence[Sequence[Any]], window: Window, period_s: int) -> str:
-    """A graph. A metric is a list: namespace, name, dimension names and values in turn, options as a mapping."""
+def metrics_link(
+    region: str, metrics: Sequence[Sequence[Any]], window: Window, period_s: int
+) -> str:
+    """A graph. A metric is a list: namespace, name, dimension names and values in turn, options as
+    a mapping."""
     graph = {
         "metrics": list(metrics),
         "view": "timeSeries",
@@ -56,7 +60,9 @@ def insights_link(region: str, groups: Sequence[str], query: str, window: Window
         "editorString": query,
         "source": list(groups),
     }
-    return _cloudwatch(region, "logsV2:logs-insights$3FqueryDetail$3D" + _state(detail).translate(_TWICE))
+    return _cloudwatch(
+        region, "logsV2:logs-insights$3FqueryDetail$3D" + _state(detail).translate(_TWICE)
+    )
 
 
 def traces_link(region: str, expression: str, window: Window) -> str:
@@ -75,7 +81,9 @@ def service_map_link(region: str, window: Window) -> str:
 def trail_link(region: str, resource: str, window: Window) -> str:
     """The history of events about a resource."""
     asked = f"ResourceName={quote(resource, safe='')}"
-    span = f"StartTime={quote(console_time(window.start), safe='')}&EndTime={quote(console_time(window.end), safe='')}"
+    start = quote(console_time(window.start), safe="")
+    end = quote(console_time(window.end), safe="")
+    span = f"StartTime={start}&EndTime={end}"
     return f"{_base(region)}/cloudtrailv2/home?region={region}#/events?{asked}&{span}"
 
 
@@ -93,17 +101,25 @@ def ecs_link(region: str, cluster: str, service: str, page: str = "deployments")
 def lambda_link(region: str, function: str, version: str | None = None) -> str:
     """A function, or one version of it."""
     tail = f"/versions/{quote(version, safe='')}" if version else ""
-    return f"{_base(region)}/lambda/home?region={region}#/functions/{quote(function, safe='')}{tail}"
+    return (
+        f"{_base(region)}/lambda/home?region={region}#/functions/{quote(function, safe='')}{tail}"
+    )
 
 
 def codedeploy_link(region: str, deployment: str) -> str:
     """A deployment of CodeDeploy."""
-    return f"{_base(region)}/codesuite/codedeploy/deployments/{quote(deployment, safe='')}?region={region}"
+    return (
+        f"{_base(region)}/codesuite/codedeploy/deployments/"
+        f"{quote(deployment, safe='')}?region={region}"
+    )
 
 
 def database_link(region: str, database: str) -> str:
     """An RDS instance's logs and events."""
-    return f"{_base(region)}/rds/home?region={region}#database:id={quote(database, safe='')};tab=logs-and-events"
+    return (
+        f"{_base(region)}/rds/"
+        f"home?region={region}#database:id={quote(database, safe='')};tab=logs-and-events"
+    )
 
 
 def console_time(at: datetime) -> str:

@@ -1,4 +1,5 @@
-"""Deployments: of ECS services, of Lambda functions, by CodeDeploy; each becomes a change with what it changed."""
+"""Deployments: of ECS services, of Lambda functions, by CodeDeploy; each becomes a change with what
+it changed."""
 
 from __future__ import annotations
 
@@ -42,10 +43,18 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
             service=resource.short_name,
             createdAt={"after": window.start, "before": window.end},
         )
-        briefs = [one for one in objects(page.entries) if within(moment(one.get("createdAt")), window)]
-        arns = [words(one.get("serviceDeploymentArn"), 1600) for one in briefs if one.get("serviceDeploymentArn")]
+        briefs = [
+            one for one in objects(page.entries) if within(moment(one.get("createdAt")), window)
+        ]
+        arns = [
+            words(one.get("serviceDeploymentArn"), 1600)
+            for one in briefs
+            if one.get("serviceDeploymentArn")
+        ]
         described = await _described(calls, resource, arns)
-        rows = await asyncio.gather(*(_ecs_row(calls, resource, one, n, found) for n, one in enumerate(described)))
+        rows = await asyncio.gather(
+            *(_ecs_row(calls, resource, one, n, found) for n, one in enumerate(described))
+        )
         if not described:
             rows = await _present(calls, resource, window)
             query = f"DescribeServices {resource.place} {resource.name} deployments"
@@ -59,21 +68,33 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     return found
 
 
-async def _described(calls: AwsCalls, resource: Resource, arns: Sequence[str]) -> list[Mapping[str, Any]]:
+async def _described(
+    calls: AwsCalls, resource: Resource, arns: Sequence[str]
+) -> list[Mapping[str, Any]]:
     if not arns:
         return []
     answer = await calls.call(
-        resource.place, "ecs", "DescribeServiceDeployments", serviceDeploymentArns=list(arns[:MOST_DEPLOYMENTS])
+        resource.place,
+        "ecs",
+        "DescribeServiceDeployments",
+        serviceDeploymentArns=list(arns[:MOST_DEPLOYMENTS]),
     )
     found = objects(answer.get("serviceDeployments"))
     return sorted(found, key=lambda one: str(moment(one.get("createdAt"))), reverse=True)
 
 
-async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[tuple[Any, ...] | None]:
-    """The deployments that the service itself names, the present one and those it takes over from: ECS lists no others
-    from before October 2024, nor for services that CodeDeploy or an external controller deploys."""
+async def _present(
+    calls: AwsCalls, resource: Resource, window: Window
+) -> list[tuple[Any, ...] | None]:
+    """The deployments that the service itself names, the present one and those it takes over from:
+    ECS lists no others from before October 2024, nor for services that CodeDeploy or an external
+    controller deploys."""
     answer = await calls.call(
-        resource.place, "ecs", "DescribeServices", cluster=resource.cluster, services=[resource.short_name]
+        resource.place,
+        "ecs",
+        "DescribeServices",
+        cluster=resource.cluster,
+        services=[resource.short_name],
     )
     rows: list[tuple[Any, ...] | None] = []
     for service in objects(answer.get("services")):
@@ -83,7 +104,8 @@ async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[
                 continue
             state = words(one.get("rolloutState") or one.get("status"), 40)
             title = (
-                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} to {resource.name} ({state})"
+                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} to "
+                f"{resource.name} ({state})"
             )
             link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
             identity = words(one.get("id"), 100)
@@ -99,7 +121,10 @@ async def _ecs_row(
         return None
     target = deployment.get("targetServiceRevision")
     sources = objects(deployment.get("sourceServiceRevisions"))
-    revisions = [words(one.get("arn"), 1600) for one in ([target] if isinstance(target, Mapping) else []) + sources[:1]]
+    revisions = [
+        words(one.get("arn"), 1600)
+        for one in ([target] if isinstance(target, Mapping) else []) + sources[:1]
+    ]
     before, after, diff = "", "", None
     if order < MOST_DIFFS and all(revisions) and revisions:
         try:
@@ -107,7 +132,13 @@ async def _ecs_row(
         except FaultlineError as error:
             found.lacks("changes", f"task definitions of {resource.name}", error)
     status = words(deployment.get("status"), 60)
-    which = f" {before} -> {after}" if before and after and before != after else f" of {after}" if after else ""
+    which = (
+        f" {before} -> {after}"
+        if before and after and before != after
+        else f" of {after}"
+        if after
+        else ""
+    )
     title = f"ECS deployment{which} to {resource.name} ({status})"
     if reason := words(deployment.get("statusReason"), 200):
         title += f": {reason}"
@@ -117,27 +148,40 @@ async def _ecs_row(
     return at, resource.service, kind, identity, title, None, link, None, diff
 
 
-async def _compared(calls: AwsCalls, resource: Resource, revisions: Sequence[str]) -> tuple[str, str, str | None]:
-    """The task definitions before and after (the same for a deployment that forced new tasks), and their difference."""
+async def _compared(
+    calls: AwsCalls, resource: Resource, revisions: Sequence[str]
+) -> tuple[str, str, str | None]:
+    """The task definitions before and after (the same for a deployment that forced new tasks), and
+    their difference."""
     answer = await calls.call(
-        resource.place, "ecs", "DescribeServiceRevisions", serviceRevisionArns=list(dict.fromkeys(revisions))
+        resource.place,
+        "ecs",
+        "DescribeServiceRevisions",
+        serviceRevisionArns=list(dict.fromkeys(revisions)),
     )
     arns = {
         words(one.get("serviceRevisionArn"), 1600): words(one.get("taskDefinition"), 1600)
         for one in objects(answer.get("serviceRevisions"))
     }
-    after, before = arns.get(revisions[0], ""), arns.get(revisions[-1], "") if len(revisions) > 1 else ""
+    after, before = (
+        arns.get(revisions[0], ""),
+        arns.get(revisions[-1], "") if len(revisions) > 1 else "",
+    )
     if not after or not before or before == after:
         return short_name(before), short_name(after), None
     definitions = await asyncio.gather(
-        *(calls.call(resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=arn) for arn in (before, after))
+        *(
+            calls.call(resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=arn)
+            for arn in (before, after)
+        )
     )
     old, new = (d.get("taskDefinition") for d in definitions)
     return short_name(before), short_name(after), difference(old, new)
 
 
 async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> Found:
-    """Versions published and the last update of a function. What its environment holds is not kept."""
+    """Versions published and the last update of a function. What its environment holds is not
+    kept."""
     found = Found()
     window = changes_window(scope)
     query = f"ListVersionsByFunction {resource.place} {resource.name}"
@@ -157,7 +201,9 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     latest = [one for one in versions if one.get("Version") == "$LATEST"]
     published = [one for one in versions if one.get("Version") != "$LATEST"]
     rows = [row for one in published if (row := _version_row(resource, one, window)) is not None]
-    rows += [row for one in latest if (row := _update_row(resource, one, published, window)) is not None]
+    rows += [
+        row for one in latest if (row := _update_row(resource, one, published, window)) is not None
+    ]
     found.add("changes", rows)
     cut = cut_note(len(versions), more=page.more, what="versions")
     link = lambda_link(resource.place.region, resource.name)
@@ -165,7 +211,9 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     return found
 
 
-def _version_row(resource: Resource, version: Mapping[str, Any], window: Window) -> tuple[Any, ...] | None:
+def _version_row(
+    resource: Resource, version: Mapping[str, Any], window: Window
+) -> tuple[Any, ...] | None:
     at = moment(version.get("LastModified"))
     if not within(at, window):
         return None
@@ -173,13 +221,27 @@ def _version_row(resource: Resource, version: Mapping[str, Any], window: Window)
     link = lambda_link(resource.place.region, resource.name, number)
     said = words(version.get("Description"), 200)
     title = f"Lambda {resource.name} version {number} published" + (f": {said}" if said else "")
-    return at, resource.service, "deploy", f"{resource.name}:{number}", title, None, link, None, None
+    return (
+        at,
+        resource.service,
+        "deploy",
+        f"{resource.name}:{number}",
+        title,
+        None,
+        link,
+        None,
+        None,
+    )
 
 
 def _update_row(
-    resource: Resource, latest: Mapping[str, Any], published: Sequence[Mapping[str, Any]], window: Window
+    resource: Resource,
+    latest: Mapping[str, Any],
+    published: Sequence[Mapping[str, Any]],
+    window: Window,
 ) -> tuple[Any, ...] | None:
-    """The last update of code or configuration, unless it is the version that was published right after it."""
+    """The last update of code or configuration, unless it is the version that was published right
+    after it."""
     at = moment(latest.get("LastModified"))
     if at is None or not within(at, window):
         return None
@@ -192,16 +254,36 @@ def _update_row(
     what = "configuration updated, the code as before" if is_config else "updated"
     details = ", ".join(
         f"{name} {words(latest.get(key), 40)}"
-        for key, name in (("Runtime", "runtime"), ("MemorySize", "memory MB"), ("Timeout", "timeout s"))
+        for key, name in (
+            ("Runtime", "runtime"),
+            ("MemorySize", "memory MB"),
+            ("Timeout", "timeout s"),
+        )
         if latest.get(key)
     )
-    title = f"Lambda {resource.name} {what} ({details})" if details else f"Lambda {resource.name} {what}"
+    title = (
+        f"Lambda {resource.name} {what} ({details})"
+        if details
+        else f"Lambda {resource.name} {what}"
+    )
     link = lambda_link(resource.place.region, resource.name)
     identity = f"{resource.name}:{words(latest.get('RevisionId'), 60) or at.isoformat()}"
-    return at, resource.service, "config" if is_config else "deploy", identity, title, None, link, None, None
+    return (
+        at,
+        resource.service,
+        "config" if is_config else "deploy",
+        identity,
+        title,
+        None,
+        link,
+        None,
+        None,
+    )
 
 
-async def codedeploy_deployments(calls: AwsCalls, resource: Resource, group: str, scope: Scope) -> Found:
+async def codedeploy_deployments(
+    calls: AwsCalls, resource: Resource, group: str, scope: Scope
+) -> Found:
     """Deployments of one deployment group, `application/group`; `resource` says whose and where."""
     found = Found()
     window = changes_window(scope)
@@ -219,7 +301,11 @@ async def codedeploy_deployments(calls: AwsCalls, resource: Resource, group: str
             createTimeRange={"start": window.start, "end": window.end},
         )
         ids = [one for one in page.entries if isinstance(one, str)]
-        answer = await calls.call(resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids) if ids else {}
+        answer = (
+            await calls.call(resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids)
+            if ids
+            else {}
+        )
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return found
@@ -231,14 +317,19 @@ async def codedeploy_deployments(calls: AwsCalls, resource: Resource, group: str
     return found
 
 
-def _codedeploy_row(resource: Resource, group: str, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _codedeploy_row(
+    resource: Resource, group: str, one: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
     at = moment(one.get("startTime")) or moment(one.get("createTime"))
     identity = words(one.get("deploymentId"), 60)
     if at is None or not identity:
         return None
     revision = one.get("revision")
     what = _revision(revision) if isinstance(revision, Mapping) else ""
-    title = f"CodeDeploy {group} {identity} ({words(one.get('status'), 40)}){': ' + what if what else ''}"
+    title = (
+        f"CodeDeploy {group} {identity} "
+        f"({words(one.get('status'), 40)}){': ' + what if what else ''}"
+    )
     error = one.get("errorInformation")
     if isinstance(error, Mapping) and error.get("message"):
         title += f"; {words(error.get('message'), 200)}"

@@ -23,8 +23,11 @@ THROTTLED = frozenset(
         "SlowDown",
     }
 )
-"""botocore's own list (botocore.retries.standard), and what Logs Insights says above its number of queries at once."""
-DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"})
+"""botocore's own list (botocore.retries.standard), and what Logs Insights says above its number of
+queries at once."""
+DENIED = frozenset(
+    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"}
+)
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 NOT_ACCEPTED = frozenset(
     {
@@ -38,7 +41,9 @@ NOT_ACCEPTED = frozenset(
         "MissingAuthenticationTokenException",
     }
 )
-NO_CREDENTIALS = "no AWS credentials: none in the environment, a profile, or a role of the machine or container"
+NO_CREDENTIALS = (
+    "no AWS credentials: none in the environment, a profile, or a role of the machine or container"
+)
 HAVE_EXPIRED = "the credentials have expired"
 ARE_NOT_ACCEPTED = "the credentials are not accepted"
 OF_CREDENTIALS = (NO_CREDENTIALS, HAVE_EXPIRED, ARE_NOT_ACCEPTED)
@@ -77,16 +82,22 @@ def no_answer(operation: str, error: Exception) -> ConnectorError:
         ProfileNotFound,
     )
 
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ProfileNotFound)):
+    if isinstance(
+        error,
+        (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ProfileNotFound),
+    ):
         return ConnectorError(VENDOR, operation, NO_CREDENTIALS)
     if isinstance(error, ParamValidationError):
-        return ConnectorError(VENDOR, operation, "a value is not one that AWS takes; see the names in the settings")
+        return ConnectorError(
+            VENDOR, operation, "a value is not one that AWS takes; see the names in the settings"
+        )
     waits = isinstance(error, HTTPClientError)
     return ConnectorError(VENDOR, operation, f"no answer ({type(error).__name__})", retryable=waits)
 
 
 def not_understood(operation: str, error: Exception) -> ConnectorError:
-    """The error for an answer that is cut off, no JSON or XML, or of another shape than documented."""
+    """The error for an answer that is cut off, no JSON or XML, or of another shape than
+    documented."""
     said = short(str(error), 80) if isinstance(error, ValueError) else type(error).__name__
     return ConnectorError(VENDOR, operation, f"the answer is not understood: {said}")
 
@@ -104,7 +115,10 @@ def _problem(operation: str, code: str, status: int | None, message: str) -> str
     if code in NOT_ACCEPTED:
         return ARE_NOT_ACCEPTED
     if code in SKEWED:
-        return "this machine's clock is wrong: AWS refuses requests that are more than a few minutes off"
+        return (
+            "this machine's clock is wrong: AWS refuses requests that are more than a few "
+            "minutes off"
+        )
     if code in THROTTLED or status == 429:
         return f"too many requests ({code})"
     if status is not None and status >= 500:

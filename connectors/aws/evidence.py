@@ -1,4 +1,5 @@
-"""What the parts of the AWS connector hand to each other: places, resources of services, and what was found."""
+"""What the parts of the AWS connector hand to each other: places, resources of services, and what
+was found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What AWS itself says happened: events of ECS services, why tasks stopped, events of databases; as log lines."""
+"""What AWS itself says happened: events of ECS services, why tasks stopped, events of databases; as
+log lines."""
 
 from __future__ import annotations
 
@@ -25,22 +26,30 @@ MOST_EVENTS = 300
 LONGEST_BACK = timedelta(days=14)
 """RDS keeps events so long (RDS API reference, DescribeEvents)."""
 _TROUBLE = re.compile(
-    r"unable|fail|unhealthy|error|out ?of ?memory|oom|killed|not (enough|available)|insufficient|rolling back|"
+    r"unable|fail|unhealthy|error|out ?of ?memory|oom|killed|not "
+    r"(enough|available)|insufficient|rolling back|"
     r"failover|restart|reboot|shutdown|exceed|storage.full|stopped",
     re.IGNORECASE,
 )
-_PLANNED = re.compile(r"scaling activity|has reached a steady state|has started|deployment initiated", re.IGNORECASE)
+_PLANNED = re.compile(
+    r"scaling activity|has reached a steady state|has started|deployment initiated", re.IGNORECASE
+)
 
 
 async def ecs_happenings(
     calls: AwsCalls, resource: Resource, scope: Scope, written: dict[Resource, tuple[str, ...]]
 ) -> Found:
-    """The service's events and stopped tasks. The log groups that its tasks write to are put into `written`."""
+    """The service's events and stopped tasks. The log groups that its tasks write to are put into
+    `written`."""
     found = Found()
     query = f"DescribeServices {resource.place} {resource.name}"
     try:
         answer = await calls.call(
-            resource.place, "ecs", "DescribeServices", cluster=resource.cluster, services=[resource.short_name]
+            resource.place,
+            "ecs",
+            "DescribeServices",
+            cluster=resource.cluster,
+            services=[resource.short_name],
         )
     except FaultlineError as error:
         found.lacks("logs", query, error)
@@ -59,7 +68,9 @@ async def ecs_happenings(
     definition = words(services[0].get("taskDefinition"), 1600)
     if definition:
         try:
-            described = await calls.call(resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=definition)
+            described = await calls.call(
+                resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=definition
+            )
             written[resource] = task_log_groups([described.get("taskDefinition")])
         except FaultlineError as error:
             found.lacks("logs", f"log groups of {resource.name}", error)
@@ -81,7 +92,9 @@ async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, foun
         )
         arns = [one for one in page.entries if isinstance(one, str)]
         answer = (
-            await calls.call(resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns)
+            await calls.call(
+                resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
+            )
             if arns
             else {}
         )
@@ -89,7 +102,11 @@ async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, foun
         found.lacks("logs", query, error)
         return
     window = whole(scope)
-    rows = [row for task in objects(answer.get("tasks")) if (row := _task_row(resource, task)) is not None]
+    rows = [
+        row
+        for task in objects(answer.get("tasks"))
+        if (row := _task_row(resource, task)) is not None
+    ]
     kept = [row for row in rows if within(row[0], window)]
     found.add("logs", kept)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
@@ -99,7 +116,8 @@ async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, foun
 
 
 async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> Found:
-    """Events of a database: failovers and restarts as log lines, changes of its configuration as changes."""
+    """Events of a database: failovers and restarts as log lines, changes of its configuration as
+    changes."""
     found = Found()
     window = whole(scope)
     query = f"DescribeEvents {resource.place} db-instance {resource.name}"
@@ -130,7 +148,10 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         found.add("logs", [_log_row(at, resource, f"RDS {resource.name}: {said}", said)])
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
-            found.add("changes", [(at, resource.service, "config", identity, said, None, link, None, None)])
+            found.add(
+                "changes",
+                [(at, resource.service, "config", identity, said, None, link, None, None)],
+            )
     cut = cut_note(len(page.entries), more=page.more, what="events")
     found.items.append(Item("logs", query, window, link, rows=count, cut=cut))
     return found
@@ -151,7 +172,10 @@ def _task_row(resource: Resource, task: Mapping[str, Any]) -> tuple[Any, ...] | 
         code, reason = container.get("exitCode"), words(container.get("reason"), 200)
         if reason or (isinstance(code, int) and code != 0):
             exit_code = f" exit code {code}" if isinstance(code, int) else ""
-            said += f"; container {words(container.get('name'), 80)}{exit_code}{': ' + reason if reason else ''}"
+            said += (
+                f"; container "
+                f"{words(container.get('name'), 80)}{exit_code}{': ' + reason if reason else ''}"
+            )
     by_scheduler = said.startswith("Scaling activity")
     level = "info" if by_scheduler else "error"
     return at, resource.service, f"ECS task stopped: {said}", level, None, _attributes(resource)

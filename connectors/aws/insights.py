@@ -1,4 +1,5 @@
-"""One query of Logs Insights: started, waited for, and stopped when time or the budget of scanned bytes is up."""
+"""One query of Logs Insights: started, waited for, and stopped when time or the budget of scanned
+bytes is up."""
 
 from __future__ import annotations
 
@@ -51,11 +52,18 @@ class ScanBudget:
     def check(self) -> None:
         """Raise BudgetExceeded when nothing is left."""
         if self.used > self.gb * GB:
-            raise BudgetExceeded("bytes scanned in logs", f"{self.gb:g} GB (aws.logs_max_scanned_gb)")
+            raise BudgetExceeded(
+                "bytes scanned in logs", f"{self.gb:g} GB (aws.logs_max_scanned_gb)"
+            )
 
 
 async def ask(
-    calls: AwsCalls, place: Place, groups: Sequence[str], query: str, window: Window, budget: ScanBudget
+    calls: AwsCalls,
+    place: Place,
+    groups: Sequence[str],
+    query: str,
+    window: Window,
+    budget: ScanBudget,
 ) -> Answer:
     """The answer. Raises ConnectorError, BudgetExceeded; a query that is given up is stopped."""
     budget.check()
@@ -91,9 +99,13 @@ async def _results(calls: AwsCalls, place: Place, query_id: str, budget: ScanBud
         budget.note(query_id, scanned)
         status = words(answer.get("status"), 40)
         if status == "Complete":
-            return Answer(_rows(answer.get("results")), scanned, _number(numbers.get("recordsMatched")))
+            return Answer(
+                _rows(answer.get("results")), scanned, _number(numbers.get("recordsMatched"))
+            )
         if status not in UNDER_WAY:
-            raise ConnectorError(VENDOR, "GetQueryResults", f"the query ended as {status or 'nothing'}")
+            raise ConnectorError(
+                VENDOR, "GetQueryResults", f"the query ended as {status or 'nothing'}"
+            )
         if calls.bounds.deadline.remaining < wait + GIVE_UP_S:
             said = f"the query was still running and was stopped after {scanned / GB:.2f} GB"
             raise ConnectorError(VENDOR, "GetQueryResults", said)
@@ -110,7 +122,11 @@ async def _stop(calls: AwsCalls, place: Place, query_id: str) -> None:
 def _rows(results: Any) -> list[Row]:
     rows: list[Row] = []
     for row in entries(results):
-        named = {f["field"]: f["value"] for f in objects(row) if isinstance(f.get("value"), str) and _is_text(f)}
+        named = {
+            f["field"]: f["value"]
+            for f in objects(row)
+            if isinstance(f.get("value"), str) and _is_text(f)
+        }
         if named:
             rows.append(named)
     return rows

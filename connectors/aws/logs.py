@@ -1,4 +1,5 @@
-"""Logs: error lines, their number by minute, and how many are of which pattern, of the log groups of one service."""
+"""Logs: error lines, their number by minute, and how many are of which pattern, of the log groups
+of one service."""
 
 from __future__ import annotations
 
@@ -41,10 +42,16 @@ ERROR_WORDS = (
     "failed",
 )
 FILTER = f"filter @message like /(?i)({'|'.join(ERROR_WORDS)})/"
-LINES = f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| sort @timestamp desc\n| limit {MOST_LINES}"
-COUNTS = f"{FILTER}\n| stats count(*) as lines by bin(1m) as minute\n| sort minute asc\n| limit 10000"
+LINES = (
+    f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| sort @timestamp desc\n| "
+    f"limit {MOST_LINES}"
+)
+COUNTS = (
+    f"{FILTER}\n| stats count(*) as lines by bin(1m) as minute\n| sort minute asc\n| limit 10000"
+)
 PATTERNS = f"{FILTER}\n| pattern @message\n| sort @sampleCount desc\n| limit {MOST_PATTERNS}"
-"""docs.aws.amazon.com/AmazonCloudWatch/latest/logs: CWL_QuerySyntax, its commands `stats` and `pattern`."""
+"""docs.aws.amazon.com/AmazonCloudWatch/latest/logs: CWL_QuerySyntax, its commands `stats` and
+`pattern`."""
 SIGNAL, UNIT = "log_error_lines", "1/min"
 
 
@@ -67,9 +74,16 @@ async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: Scan
     windows = (scope.incident, *scope.logs_before)
     await asyncio.gather(
         *(_lines(calls, asked, window, budget, found) for window in windows),
-        *(_lines(calls, asked, w, budget, found, words) for words in filter(None, [scope.log_words]) for w in windows),
+        *(
+            _lines(calls, asked, w, budget, found, words)
+            for words in filter(None, [scope.log_words])
+            for w in windows
+        ),
         *(_patterns(calls, asked, window, budget, found) for window in windows),
-        *(_counts(calls, asked, span, budget, found) for span in merged((*scope.baseline, scope.incident))),
+        *(
+            _counts(calls, asked, span, budget, found)
+            for span in merged((*scope.baseline, scope.incident))
+        ),
     )
     return found
 
@@ -80,7 +94,9 @@ async def _existing(calls: AwsCalls, logs: ServiceLogs, found: Found) -> tuple[s
     async def there(group: str) -> str | None:
         query = f"DescribeLogGroups {logs.place} {group}"
         try:
-            answer = await calls.call(logs.place, "logs", "DescribeLogGroups", logGroupNamePrefix=group, limit=1)
+            answer = await calls.call(
+                logs.place, "logs", "DescribeLogGroups", logGroupNamePrefix=group, limit=1
+            )
         except FaultlineError as error:
             found.lacks("logs", query, error)
             return None
@@ -90,7 +106,11 @@ async def _existing(calls: AwsCalls, logs: ServiceLogs, found: Found) -> tuple[s
         return None
 
     if len(logs.groups) > MOST_GROUPS:
-        found.lacks("logs", f"{logs.service} {logs.place}", f"{len(logs.groups) - MOST_GROUPS} log groups left out")
+        found.lacks(
+            "logs",
+            f"{logs.service} {logs.place}",
+            f"{len(logs.groups) - MOST_GROUPS} log groups left out",
+        )
     return tuple(g for g in await asyncio.gather(*map(there, logs.groups[:MOST_GROUPS])) if g)
 
 
@@ -122,7 +142,9 @@ def _with_words(words: LogWords) -> str:
     return LINES.replace(FILTER, f"filter @message like /(?i)({said})/")
 
 
-async def _counts(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
+async def _counts(
+    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found
+) -> None:
     answer = await _asked(calls, logs, COUNTS, window, budget, found)
     if answer is None:
         return
@@ -132,20 +154,28 @@ async def _counts(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: Sc
         if at is not None and lines.isdigit() and len(lines) < 16:
             counted[at] = float(lines)
     labels = msgspec.json.encode({"log_groups": ", ".join(logs.groups)}).decode()
-    rows = [(at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)]
+    rows = [
+        (at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)
+    ]
     found.add("metrics", rows)
     found.items.append(_item(logs, COUNTS, window, answer, len(rows), None, "metrics"))
 
 
-async def _patterns(calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found) -> None:
+async def _patterns(
+    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found
+) -> None:
     answer = await _asked(calls, logs, PATTERNS, window, budget, found)
     if answer is None:
         return
     details = {}
     for number, row in enumerate(answer.rows[:MOST_PATTERNS], start=1):
         if row.get("@pattern"):
-            details[f"pattern {number}, {words(row.get('@sampleCount'), 20)} lines"] = words(row["@pattern"])
-    found.items.append(replace(_item(logs, PATTERNS, window, answer, len(details), None), details=details))
+            details[f"pattern {number}, {words(row.get('@sampleCount'), 20)} lines"] = words(
+                row["@pattern"]
+            )
+    found.items.append(
+        replace(_item(logs, PATTERNS, window, answer, len(details), None), details=details)
+    )
 
 
 async def _asked(
@@ -193,7 +223,8 @@ def _text(logs: ServiceLogs, query: str) -> str:
 
 
 def task_log_groups(definitions: Sequence[object]) -> tuple[str, ...]:
-    """The log groups that the containers of task definitions write to (ECS guide, the `awslogs` log driver)."""
+    """The log groups that the containers of task definitions write to (ECS guide, the `awslogs` log
+    driver)."""
     groups = []
     for definition in objects(list(definitions)):
         for container in objects(definition.get("containerDefinitions")):

@@ -1,7 +1,8 @@
 """Which CloudWatch metrics of which resource become which signal.
 
-Names, units and dimensions are those of each service's page "CloudWatch metrics" in its user guide. What a database or
-a queue says of itself gets names of its own, for it may belong to a service that has a CPU as well.
+Names, units and dimensions are those of each service's page "CloudWatch metrics" in its user guide.
+What a database or a queue says of itself gets names of its own, for it may belong to a service that
+has a CPU as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from connectors.aws.resource import Resource, ResourceKind
 
 @dataclass(frozen=True)
 class Template:
-    """A signal. With `over` it is the share of `metric` in that other metric, with `rate` it is per second."""
+    """A signal. With `over` it is the share of `metric` in that other metric, with `rate` it is per
+    second."""
 
     kind: ResourceKind
     signal: str
@@ -39,7 +41,14 @@ NAMESPACES: Mapping[ResourceKind, str] = {
 INSIGHTS = "ECS/ContainerInsights"
 TEMPLATES = (
     Template("target_group", "request_rate", "1/s", "RequestCount", "Sum", rate=True),
-    Template("target_group", "error_ratio", "ratio", "HTTPCode_Target_5XX_Count", "Sum", over="RequestCount"),
+    Template(
+        "target_group",
+        "error_ratio",
+        "ratio",
+        "HTTPCode_Target_5XX_Count",
+        "Sum",
+        over="RequestCount",
+    ),
     Template("target_group", "latency_p50", "ms", "TargetResponseTime", "p50", 1000),
     Template("target_group", "latency_p99", "ms", "TargetResponseTime", "p99", 1000),
     Template("target_group", "unhealthy_hosts", "count", "UnHealthyHostCount", "Maximum"),
@@ -69,9 +78,11 @@ TEMPLATES = (
     Template("queue", "queue_depth", "count", "ApproximateNumberOfMessagesVisible", "Maximum"),
     Template("queue", "messages_sent_per_second", "1/s", "NumberOfMessagesSent", "Sum", rate=True),
 )
-"""In order of preference: of two kinds of resource that have a signal, a service's signal is that of the first."""
+"""In order of preference: of two kinds of resource that have a signal, a service's signal is that
+of the first."""
 HTTP_API_METRICS = {"5XXError": "5xx"}
-"""HTTP APIs have the names in lower case (API Gateway guide, "Working with metrics for HTTP APIs")."""
+"""HTTP APIs have the names in lower case (API Gateway guide, "Working with metrics for HTTP
+APIs")."""
 _HTTP_API_ID = re.compile(r"[a-z0-9]{10}")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _PLAIN_STATS = ("", "average", "sum")
@@ -83,7 +94,10 @@ def dimensions(resource: Resource, load_balancer: str | None = None) -> dict[str
         case "ecs":
             return {"ClusterName": resource.cluster, "ServiceName": resource.short_name}
         case "target_group":
-            return {"TargetGroup": resource.name, **({"LoadBalancer": load_balancer} if load_balancer else {})}
+            return {
+                "TargetGroup": resource.name,
+                **({"LoadBalancer": load_balancer} if load_balancer else {}),
+            }
         case "lambda":
             return {"FunctionName": resource.name}
         case "database":
@@ -101,11 +115,16 @@ def is_http_api(resource: Resource) -> bool:
 
 def metric_name(resource: Resource, name: str) -> str:
     """A metric's name as this resource has it."""
-    return HTTP_API_METRICS.get(name, name) if resource.kind == "api" and is_http_api(resource) else name
+    return (
+        HTTP_API_METRICS.get(name, name)
+        if resource.kind == "api" and is_http_api(resource)
+        else name
+    )
 
 
 def resource_names(given: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
-    """The kind and name of the resource that an alarm's dimensions mean; None where they mean none that is known."""
+    """The kind and name of the resource that an alarm's dimensions mean; None where they mean none
+    that is known."""
     if given.get("ClusterName") and given.get("ServiceName"):
         return "ecs", f"{given['ClusterName']}/{given['ServiceName']}"
     named: tuple[tuple[str, ResourceKind], ...] = (
@@ -120,10 +139,15 @@ def resource_names(given: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
 
 
 def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, float]:
-    """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in our style."""
+    """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in
+    our style."""
     for one in TEMPLATES:
         own = one.namespace or NAMESPACES[one.kind]
-        if (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower()) and not one.rate and not one.over:
+        if (
+            (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower())
+            and not one.rate
+            and not one.over
+        ):
             return one.signal, one.unit, one.scale
     words = _CAMEL.sub("_", metric).lower().replace(" ", "_")[:80]
     return (words if stat.lower() in _PLAIN_STATS else f"{words}_{stat.lower()}"), None, 1.0

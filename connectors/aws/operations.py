@@ -1,7 +1,9 @@
-"""Every AWS operation that is ever sent, and the IAM action that allows it: one list for guard, policy and pages.
+"""Every AWS operation that is ever sent, and the IAM action that allows it: one list for guard,
+policy and pages.
 
-An operation is named as in AWS's API reference, `service` as boto3 names it. Operation and action differ in name for S3
-alone (docs.aws.amazon.com/service-authorization, "Actions, resources, and condition keys").
+An operation is named as in AWS's API reference, `service` as boto3 names it. Operation and action
+differ in name for S3 alone (docs.aws.amazon.com/service-authorization, "Actions, resources, and
+condition keys").
 """
 
 from __future__ import annotations
@@ -53,19 +55,24 @@ CASE_STORE: Mapping[str, tuple[str, ...]] = {
     "DeleteObject": ("s3:DeleteObject",),
     "DeleteObjects": ("s3:DeleteObject",),
 }
-"""What the case store asks of its own bucket, by obstore, and the actions that allow it: the only thing in AWS that is
-ever written. Source: Amazon S3 User Guide, "Required permissions for Amazon S3 API operations"."""
+"""What the case store asks of its own bucket, by obstore, and the actions that allow it: the only
+thing in AWS that is ever written. Source: Amazon S3 User Guide, "Required permissions for Amazon S3
+API operations"."""
 ON_BUCKETS = frozenset({"s3:ListBucket"})
 """Actions on a bucket; all other actions of S3 here are on its objects."""
 
 NOT_NAMED_AS_READS = frozenset(
     {"AssumeRole", "StartQuery", "StopQuery", "BatchGetTraces", "BatchGetDeployments"},
 )
-"""Operations that read, whatever their name begins with: a query over logs, a role of ours, two reads in batches."""
+"""Operations that read, whatever their name begins with: a query over logs, a role of ours, two
+reads in batches."""
 READ_NAMES = ("List", "Get", "Describe", "Lookup")
 
-SESSION_ACTIONS = tuple(sorted(a for (service, _), a in ACTIONS.items() if service not in ("s3", "sts")))
-"""What a role that was assumed is asked for; trace files are read with the bot's own credentials."""
+SESSION_ACTIONS = tuple(
+    sorted(a for (service, _), a in ACTIONS.items() if service not in ("s3", "sts"))
+)
+"""What a role that was assumed is asked for; trace files are read with the bot's own
+credentials."""
 
 
 def allowed(service: str, operation: str) -> bool:
@@ -74,7 +81,8 @@ def allowed(service: str, operation: str) -> bool:
 
 
 def session_policy() -> str:
-    """The policy that is sent along when a role is assumed: the session cannot do more, whatever the role may.
+    """The policy that is sent along when a role is assumed: the session cannot do more, whatever
+    the role may.
 
     AWS takes up to 2,048 characters (STS API reference, AssumeRole, `Policy`).
     """
@@ -83,7 +91,8 @@ def session_policy() -> str:
 
 
 def storage_actions() -> str:
-    """The actions on S3: all that cases need in their bucket, and what reading traces needs in others."""
+    """The actions on S3: all that cases need in their bucket, and what reading traces needs in
+    others."""
     cases = {action for actions in CASE_STORE.values() for action in actions}
     traces = {action for (service, _), action in ACTIONS.items() if service == "s3"}
     split = {
@@ -94,8 +103,13 @@ def storage_actions() -> str:
 
 
 def iam_policy() -> str:
-    """The policy to give to the bot, as in docs/connectors/aws.md; roles and buckets are the operator's to narrow."""
-    reads = sorted(a for (service, _), a in ACTIONS.items() if service not in ("s3", "sts") and a != "logs:StartQuery")
+    """The policy to give to the bot, as in docs/connectors/aws.md; roles and buckets are the
+    operator's to narrow."""
+    reads = sorted(
+        a
+        for (service, _), a in ACTIONS.items()
+        if service not in ("s3", "sts") and a != "logs:StartQuery"
+    )
     statements = [
         {"Sid": "Read", "Effect": "Allow", "Action": reads, "Resource": "*"},
         {

@@ -13,7 +13,8 @@ ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "ap
 
 @dataclass(frozen=True)
 class Resource:
-    """A part of a service in AWS. `name` as in the settings: an ECS service is `cluster/service`."""
+    """A part of a service in AWS. `name` as in the settings: an ECS service is
+    `cluster/service`."""
 
     kind: ResourceKind
     name: str

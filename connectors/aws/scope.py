@@ -1,4 +1,5 @@
-"""What to look at in AWS for one alert: places, the alarm that it names, the resources of the services in scope."""
+"""What to look at in AWS for one alert: places, the alarm that it names, the resources of the
+services in scope."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ MOST_SERVICES = 6
 MOST_RESOURCES = 40
 MOST_PLACES = 8
 ANYWHERE = "anywhere"
-_NOT_THERE = re.compile(r"no samples|no log group|no such|no load balancer|no deployment|NotFound|DoesNotExist")
-_ALARM_ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:(.{1,255})", re.DOTALL)
+_NOT_THERE = re.compile(
+    r"no samples|no log group|no such|no load balancer|no deployment|NotFound|DoesNotExist"
+)
+_ALARM_ARN = re.compile(
+    r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:(.{1,255})", re.DOTALL
+)
 _ALARM_PAGE = re.compile(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,1000})")
 _CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
 _ACCOUNT = re.compile(r":iam::(\d{12}):role/")
@@ -52,16 +57,23 @@ class ServiceAws(Protocol):
     def xray(self) -> Sequence[str]: ...
 
 
-def places_of(regions: Sequence[str], accounts: Sequence[tuple[AwsAccount, Sequence[str]]]) -> tuple[Place, ...]:
-    """Every region of every account; the account of the bot's own credentials where none is named."""
+def places_of(
+    regions: Sequence[str], accounts: Sequence[tuple[AwsAccount, Sequence[str]]]
+) -> tuple[Place, ...]:
+    """Every region of every account; the account of the bot's own credentials where none is
+    named."""
     whose = accounts or [(AwsAccount("own"), regions)]
-    return tuple(Place(account, region) for account, own in whose for region in dict.fromkeys(own or regions))
+    return tuple(
+        Place(account, region) for account, own in whose for region in dict.fromkeys(own or regions)
+    )
 
 
 def service_places(entry: ServiceAws | None, places: Sequence[Place]) -> list[Place]:
     """Where a service may be."""
     account, region = (entry.account, entry.region) if entry else (None, None)
-    return [p for p in places if account in (None, p.account.name) and region in (None, p.region)][:MOST_PLACES]
+    return [p for p in places if account in (None, p.account.name) and region in (None, p.region)][
+        :MOST_PLACES
+    ]
 
 
 def resources_of(service: str, entry: ServiceAws | None, places: Sequence[Place]) -> list[Resource]:
@@ -77,7 +89,12 @@ def resources_of(service: str, entry: ServiceAws | None, places: Sequence[Place]
         ("queue", entry.queues),
     )
     there = service_places(entry, places)
-    return [Resource(kind, name, service, place) for kind, names in named for name in names for place in there]
+    return [
+        Resource(kind, name, service, place)
+        for kind, names in named
+        for name in names
+        for place in there
+    ]
 
 
 def named_alarms(alert: Alert, places: Sequence[Place]) -> list[AlarmName]:
@@ -90,7 +107,11 @@ def named_alarms(alert: Alert, places: Sequence[Place]) -> list[AlarmName]:
     for link in alert.links:
         if (page := _alarm_page(link.url)) is not None:
             found.setdefault((page[0], page[1], alert.labels.get("aws_account")), None)
-    names = {(name, place): None for name, region, account in found for place in _where(places, region, account)}
+    names = {
+        (name, place): None
+        for name, region, account in found
+        for place in _where(places, region, account)
+    }
     return [AlarmName(name, place) for name, place in names][:MOST_PLACES]
 
 
@@ -103,7 +124,8 @@ def their_names(service: str, aliases: Iterable[str], entry: ServiceAws | None) 
 
 
 def without_found_elsewhere(found: Collected, places: Sequence[Place]) -> Collected:
-    """Without the gaps of a place that does not have what another place has: a service may be in any of them."""
+    """Without the gaps of a place that does not have what another place has: a service may be in
+    any of them."""
     if len(places) < 2:
         return found
     brought = [_anywhere(item.query, places) for item in found.items if item.rows]
@@ -111,8 +133,16 @@ def without_found_elsewhere(found: Collected, places: Sequence[Place]) -> Collec
 
     def elsewhere(query: str, reason: str) -> bool:
         text = _anywhere(query, places)
-        group = text.removeprefix(f"DescribeLogGroups {ANYWHERE} ") if text.startswith("DescribeLogGroups") else None
-        known = any(group in one for one in logs) if group else any(one.startswith(text) for one in brought)
+        group = (
+            text.removeprefix(f"DescribeLogGroups {ANYWHERE} ")
+            if text.startswith("DescribeLogGroups")
+            else None
+        )
+        known = (
+            any(group in one for one in logs)
+            if group
+            else any(one.startswith(text) for one in brought)
+        )
         return known and bool(_NOT_THERE.search(reason))
 
     missing = tuple(gap for gap in found.missing if not elsewhere(gap.query, gap.reason))

@@ -1,4 +1,5 @@
-"""Segment documents of X-Ray as spans (X-Ray developer guide, "Segment documents"). All text in them is hostile."""
+"""Segment documents of X-Ray as spans (X-Ray developer guide, "Segment documents"). All text in
+them is hostile."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Row = tuple[Any, ...]
 
 
 def spans_of(trace: Mapping[str, Any], our_name: Callable[[str], str]) -> list[Row]:
-    """The spans of one trace, parents before children; what is still in progress has no end yet and is left out."""
+    """The spans of one trace, parents before children; what is still in progress has no end yet and
+    is left out."""
     trace_id = words(trace.get("Id"), 64)
     rows: list[Row] = []
     waiting: list[tuple[Mapping[str, Any], str | None, str | None]] = []
@@ -38,7 +40,9 @@ def spans_of(trace: Mapping[str, Any], our_name: Callable[[str], str]) -> list[R
     return rows
 
 
-def _row(trace_id: str, part: Mapping[str, Any], parent: str | None, service: str, *, is_segment: bool) -> Row | None:
+def _row(
+    trace_id: str, part: Mapping[str, Any], parent: str | None, service: str, *, is_segment: bool
+) -> Row | None:
     start, end = part.get("start_time"), part.get("end_time")
     began, ended = seconds(start), seconds(end)
     span_id = words(part.get("id"), 32)
@@ -46,7 +50,17 @@ def _row(trace_id: str, part: Mapping[str, Any], parent: str | None, service: st
         return None
     duration_us = round((ended - began).total_seconds() * 1e6)
     operation = _operation(part, is_segment=is_segment)
-    return trace_id, span_id, parent, service, operation, began, float(duration_us), _status(part), _attributes(part)
+    return (
+        trace_id,
+        span_id,
+        parent,
+        service,
+        operation,
+        began,
+        float(duration_us),
+        _status(part),
+        _attributes(part),
+    )
 
 
 def _operation(part: Mapping[str, Any], *, is_segment: bool) -> str:
@@ -70,7 +84,8 @@ def _path(url: Any) -> str:
 
 
 def _status(part: Mapping[str, Any]) -> str | None:
-    """`error` for a fault of the server or a refusal for lack of capacity; else the HTTP status where there is one."""
+    """`error` for a fault of the server or a refusal for lack of capacity; else the HTTP status
+    where there is one."""
     if part.get("fault") is True or part.get("throttle") is True:
         return "error"
     status = _part(part, "http", "response").get("status")
@@ -82,7 +97,9 @@ def _attributes(part: Mapping[str, Any]) -> str | None:
     if status := _part(part, "http", "response").get("status"):
         said["http.status_code"] = words(status, 10)
     for number, one in enumerate(objects(_part(part, "cause").get("exceptions"))[:MOST_EXCEPTIONS]):
-        said[f"exception.{number}"] = words(f"{one.get('type') or ''}: {one.get('message') or ''}", 300)
+        said[f"exception.{number}"] = words(
+            f"{one.get('type') or ''}: {one.get('message') or ''}", 300
+        )
     return msgspec.json.encode(said, order="sorted").decode() if said else None
 
 

@@ -1,7 +1,9 @@
-"""The one place where boto3 is used: clients that send the operations of `aws_operations` and no other.
+"""The one place where boto3 is used: clients that send the operations of `aws_operations` and no
+other.
 
-Every request keeps within a pace (for each service, region and account), a deadline and a byte budget; a role is
-assumed once and its credentials kept until they are about to expire. All calls block; run them in a thread.
+Every request keeps within a pace (for each service, region and account), a deadline and a byte
+budget; a role is assumed once and its credentials kept until they are about to expire. All calls
+block; run them in a thread.
 """
 
 from __future__ import annotations
@@ -41,15 +43,17 @@ RATES: Mapping[str, float] = {
     "codedeploy": 5,
     "cloudwatch": 8,
 }
-"""Requests a second for one account and region. CloudTrail: LookupEvents, 2/s. CloudWatch: DescribeAlarms, 9/s. Logs:
-StartQuery and GetQueryResults, 5/s (each service's page of quotas); the others are own, below what is documented."""
+"""Requests a second for one account and region. CloudTrail: LookupEvents, 2/s. CloudWatch:
+DescribeAlarms, 9/s. Logs: StartQuery and GetQueryResults, 5/s (each service's page of quotas); the
+others are own, below what is documented."""
 OTHER_RATE = 10.0
 CONCURRENCY = 4
 
 
 @dataclass(frozen=True)
 class AwsAccount:
-    """An account, and the role by which it is read; without a role the bot's own credentials are used."""
+    """An account, and the role by which it is read; without a role the bot's own credentials are
+    used."""
 
     name: str
     role_arn: str | None = None
@@ -77,7 +81,8 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Keys:
-    """Credentials in the form boto3 takes them; `until` is None for those that boto3 looks after itself."""
+    """Credentials in the form boto3 takes them; `until` is None for those that boto3 looks after
+    itself."""
 
     options: Mapping[str, str]
     until: datetime | None
@@ -96,7 +101,9 @@ class AwsSession:
         self._keys: dict[AwsAccount, _Keys] = {}
         self._clients: dict[tuple[str, Place], tuple[_Keys, Any]] = {}
 
-    def call(self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds) -> Any:
+    def call(
+        self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds
+    ) -> Any:
         """The answer to one operation. Raises ConnectorError, BudgetExceeded."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -118,7 +125,9 @@ class AwsSession:
                 client.close()
             self._clients.clear()
 
-    def once(self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds) -> Any:
+    def once(
+        self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds
+    ) -> Any:
         """One try by somebody who has the turn. Raises ConnectorError, BudgetExceeded, Later."""
         from botocore import xform_name
 
@@ -147,7 +156,9 @@ class AwsSession:
             known = self._clients.get((service, place))
             if known is None or known[0] is not keys:
                 with _said(f"{service} client"):
-                    made = aws_client(self._session(), service, place.region, self._endpoint_url, keys.options)
+                    made = aws_client(
+                        self._session(), service, place.region, self._endpoint_url, keys.options
+                    )
                 known = self._clients[service, place] = (keys, made)
             return known[1]
 
@@ -179,7 +190,10 @@ class AwsSession:
         until = given.get("Expiration")
         if not isinstance(until, datetime) or not all(given.get(name) for name in _KEY_NAMES):
             raise ConnectorError(VENDOR, "AssumeRole", "the answer holds no credentials")
-        return _Keys({f"aws_{ours}": str(given[theirs]) for theirs, ours in _KEY_NAMES.items()}, until.astimezone(UTC))
+        return _Keys(
+            {f"aws_{ours}": str(given[theirs]) for theirs, ours in _KEY_NAMES.items()},
+            until.astimezone(UTC),
+        )
 
 
 _OWN = _Keys({}, None)
@@ -235,18 +249,28 @@ def _said(operation: str) -> Iterator[None]:
             raise Later(refused, {str(k).lower(): str(v) for k, v in headers.items()}) from None
         raise refused from None
     except EndsEarly:
-        raise Later(ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}) from None
+        raise Later(
+            ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}
+        ) from None
     except BotoCoreError as error:
         failed = no_answer(operation, error)
         if failed.retryable:
             raise Later(failed, {}) from None
         raise failed from None
-    except (ResponseParserError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (
+        ResponseParserError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise not_understood(operation, error) from None
 
 
 def boto_session() -> Any:
-    """A session of its own, with the credentials of the environment; what describes the services is read only once."""
+    """A session of its own, with the credentials of the environment; what describes the services is
+    read only once."""
     import boto3
     import botocore.session
 
@@ -254,22 +278,31 @@ def boto_session() -> Any:
     descriptions = _descriptions(core.get_config_variable("data_path"))
     core.register_component("data_loader", descriptions)
     session = boto3.session.Session(botocore_session=core)
-    descriptions.search_paths[:] = dict.fromkeys(descriptions.search_paths)  # each session adds boto3's own folder
+    descriptions.search_paths[:] = dict.fromkeys(
+        descriptions.search_paths
+    )  # each session adds boto3's own folder
     return session
 
 
 @cache
 def _descriptions(data_path: str | None) -> Any:
-    """Megabytes of JSON that do not change, kept as they are read; any number of threads may read."""
+    """Megabytes of JSON that do not change, kept as they are read; any number of threads may
+    read."""
     from botocore.loaders import create_loader
 
     return create_loader(data_path)
 
 
 def aws_client(
-    session: Any, service: str, region: str | None, endpoint_url: str | None, keys: Mapping[str, str], **config: Any
+    session: Any,
+    service: str,
+    region: str | None,
+    endpoint_url: str | None,
+    keys: Mapping[str, str],
+    **config: Any,
 ) -> Any:
-    """A client that refuses whatever is not listed, makes one attempt, and reads answers within the bounds."""
+    """A client that refuses whatever is not listed, makes one attempt, and reads answers within the
+    bounds."""
     from botocore.config import Config
 
     how = Config(
@@ -279,24 +312,31 @@ def aws_client(
         user_agent_extra="faultline",
         **config,
     )
-    client = session.client(service, region_name=region, endpoint_url=endpoint_url, config=how, **keys)
+    client = session.client(
+        service, region_name=region, endpoint_url=endpoint_url, config=how, **keys
+    )
     client.meta.events.register_first("before-call", refuse_writes)
-    client.meta.events.register_first("before-send", _Sender(client.meta.endpoint_url, client.meta.service_model))
+    client.meta.events.register_first(
+        "before-send", _Sender(client.meta.endpoint_url, client.meta.service_model)
+    )
     return client
 
 
 def refuse_writes(model: Any, params: Mapping[str, Any], **_: Any) -> None:
-    """Raise ConnectorError for any operation that is not listed, and for an S3 request other than GET or HEAD."""
+    """Raise ConnectorError for any operation that is not listed, and for an S3 request other than
+    GET or HEAD."""
     service = model.service_model.service_name
-    if not allowed(service, model.name) or (service == "s3" and params["method"] not in ("GET", "HEAD")):
+    if not allowed(service, model.name) or (
+        service == "s3" and params["method"] not in ("GET", "HEAD")
+    ):
         raise ConnectorError(VENDOR, f"{service} {model.name}", "a connector only lists and reads")
 
 
 class _Sender:
     """Sends in botocore's place, so that neither a long answer nor a slow one outgrows its bounds.
 
-    botocore itself buffers answers of any size, does not notice one that ends early, and takes JSON that it cannot read
-    for an empty answer (botocore.parsers, `_parse_body_as_json`).
+    botocore itself buffers answers of any size, does not notice one that ends early, and takes JSON
+    that it cannot read for an empty answer (botocore.parsers, `_parse_body_as_json`).
     """
 
     def __init__(self, endpoint_url: str, model: Any) -> None:
@@ -306,7 +346,9 @@ class _Sender:
         self._json = str(model.resolved_protocol).endswith("json")
         timeout: Any = (CONNECT_S, READ_S)
         self._http = URLLib3Session(
-            timeout=timeout, proxies=get_environ_proxies(endpoint_url), max_pool_connections=CONCURRENCY
+            timeout=timeout,
+            proxies=get_environ_proxies(endpoint_url),
+            max_pool_connections=CONCURRENCY,
         )
 
     def __call__(self, request: Any, **_: Any) -> Any:

@@ -1,4 +1,5 @@
-"""What differs between two ECS task definitions: images, sizes, and the names, never the values, of variables."""
+"""What differs between two ECS task definitions: images, sizes, and the names, never the values, of
+variables."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def short_name(arn: str) -> str:
 
 
 def difference(old: Any, new: Any) -> str | None:
-    """One line for each difference, `-` before and `+` after; None where nothing that is compared differs."""
+    """One line for each difference, `-` before and `+` after; None where nothing that is compared
+    differs."""
     before, after = (_facts(one if isinstance(one, Mapping) else {}) for one in (old, new))
     lines = []
     for name in dict.fromkeys((*before, *after)):
@@ -33,8 +35,15 @@ def _facts(definition: Mapping[str, Any]) -> dict[str, str]:
     facts = {key: words(definition[key], 60) for key in SIZES if definition.get(key)}
     for container in objects(definition.get("containerDefinitions")):
         name = words(container.get("name"), 80)
-        facts |= {f"{name} {key}": words(container[key], 300) for key in ("image", *SIZES) if container.get(key)}
-        for variable in (*objects(container.get("environment")), *objects(container.get("secrets"))):
+        facts |= {
+            f"{name} {key}": words(container[key], 300)
+            for key in ("image", *SIZES)
+            if container.get(key)
+        }
+        for variable in (
+            *objects(container.get("environment")),
+            *objects(container.get("secrets")),
+        ):
             value = words(variable.get("value") or variable.get("valueFrom"), 10_000)
             facts[f"{VARIABLE}{words(variable.get('name'), 100)} of {name}"] = value
     return facts

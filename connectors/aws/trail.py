@@ -1,4 +1,5 @@
-"""CloudTrail: who changed the resources of services. At most two lookups a second, so the resources are few."""
+"""CloudTrail: who changed the resources of services. At most two lookups a second, so the resources
+are few."""
 
 from __future__ import annotations
 
@@ -20,19 +21,23 @@ from connectors.base import Item
 MOST_RESOURCES = 8
 """Of one place: at two lookups a second, four seconds."""
 NAMED = ("ecs", "lambda", "database", "api")
-"""Resources that CloudTrail lists by the name they are known by; others it lists by ARN or not at all."""
+"""Resources that CloudTrail lists by the name they are known by; others it lists by ARN or not at
+all."""
 MOST_EVENTS = 100
 LATE = "CloudTrail lists events up to 15 minutes late"
 """CloudTrail user guide, "Viewing events with event history"."""
 SAME_CHANGE = timedelta(minutes=3)
 """A deployment and the call that started it are one change."""
 NOISE = re.compile(
-    r"^(Start|Stop)Query$|^AssumeRole|^CreateLogStream$|^PutLogEvents$|^(Register|Deregister)Targets$|Tag"
+    r"^(Start|Stop)Query$|^AssumeRole|^CreateLogStream$|^PutLogEvents$|^(Register"
+    r"|Deregister)Targets$|Tag"
 )
-"""Calls that change nothing a service would feel, or that AWS makes by itself with each task that comes and goes."""
+"""Calls that change nothing a service would feel, or that AWS makes by itself with each task that
+comes and goes."""
 _KINDS: tuple[tuple[ChangeKind, re.Pattern[str]], ...] = (
     ("scale", re.compile(r"Capacity|Scal|Concurrency|UpdateShardCount")),
-    ("deploy", re.compile(r"Deploy|FunctionCode|PublishVersion|TaskDefinition|UpdateService$|UpdateAlias|Stack")),
+    ("deploy",
+    re.compile(r"Deploy|FunctionCode|PublishVersion|TaskDefinition|UpdateService$|UpdateAlias|Stack")),
     ("migration", re.compile(r"Migrat|UpgradeDB|ApplyPendingMaintenance")),
 )  # fmt: skip
 """By the name of the call; what is left is configuration."""
@@ -63,7 +68,11 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
         await _of_resource(calls, resource, window, found)
     if len(asked) > MOST_RESOURCES:
         left = ", ".join(one.short_name for one in asked[MOST_RESOURCES:][:10])
-        found.lacks("changes", f"LookupEvents {asked[0].place}", f"not asked, two a second being allowed: {left}")
+        found.lacks(
+            "changes",
+            f"LookupEvents {asked[0].place}",
+            f"not asked, two a second being allowed: {left}",
+        )
     return found
 
 
@@ -77,7 +86,9 @@ async def _of_resource(calls: AwsCalls, resource: Resource, window: Window, foun
             "Events",
             most=MOST_EVENTS,
             most_pages=2,
-            LookupAttributes=[{"AttributeKey": "ResourceName", "AttributeValue": resource.short_name}],
+            LookupAttributes=[
+                {"AttributeKey": "ResourceName", "AttributeValue": resource.short_name}
+            ],
             StartTime=window.start,
             EndTime=window.end,
             MaxResults=50,
@@ -85,11 +96,15 @@ async def _of_resource(calls: AwsCalls, resource: Resource, window: Window, foun
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return
-    rows = [row for event in objects(page.entries) if (row := _row(resource, event, window)) is not None]
+    rows = [
+        row for event in objects(page.entries) if (row := _row(resource, event, window)) is not None
+    ]
     found.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     link = trail_link(resource.place.region, resource.short_name, window)
-    found.items.append(Item("changes", query, window, link, rows=len(rows), cut=cut, details={"note": LATE}))
+    found.items.append(
+        Item("changes", query, window, link, rows=len(rows), cut=cut, details={"note": LATE})
+    )
 
 
 def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[Any, ...] | None:
@@ -101,7 +116,9 @@ def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[
         return None
     who = words(event.get("Username"), 80) or words(record.userIdentity.userName, 80)
     who = who or words(record.userIdentity.invokedBy, 80)
-    source = words(event.get("EventSource") or record.eventSource, 60).removesuffix(".amazonaws.com")
+    source = words(event.get("EventSource") or record.eventSource, 60).removesuffix(
+        ".amazonaws.com"
+    )
     kind = _kind(name, record.requestParameters or {})
     title = f"{source} {name} on {resource.short_name}{_asked(record.requestParameters or {})}"
     identity = words(event.get("EventId"), 64)
@@ -110,7 +127,11 @@ def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[
 
 
 def _kind(name: str, parameters: Mapping[str, Any]) -> ChangeKind:
-    if name == "UpdateService" and "desiredCount" in parameters and "taskDefinition" not in parameters:
+    if (
+        name == "UpdateService"
+        and "desiredCount" in parameters
+        and "taskDefinition" not in parameters
+    ):
         return "scale"
     return next((kind for kind, names in _KINDS if names.search(name)), "config")
 
@@ -125,7 +146,11 @@ def _asked(parameters: Mapping[str, Any]) -> str:
         "memorySize",
         "timeout",
     )
-    said = [f"{key} {words(parameters[key], 80)}" for key in told if parameters.get(key) not in (None, "")]
+    said = [
+        f"{key} {words(parameters[key], 80)}"
+        for key in told
+        if parameters.get(key) not in (None, "")
+    ]
     return f" ({', '.join(said)})" if said else ""
 
 
@@ -137,7 +162,8 @@ def _record(text: Any) -> _Event:
 
 
 def joined(deployments: Found, trail: Found) -> None:
-    """Where CloudTrail tells of a deployment that is known already, its author is written there and it is left out."""
+    """Where CloudTrail tells of a deployment that is known already, its author is written there and
+    it is left out."""
     known = deployments.rows.get("changes", [])
     kept = []
     for row in trail.rows.get("changes", []):
@@ -153,5 +179,7 @@ def joined(deployments: Found, trail: Found) -> None:
 def _same(row: tuple[Any, ...], known: Sequence[tuple[Any, ...]]) -> int | None:
     if row[2] != "deploy":
         return None
-    near = [n for n, one in enumerate(known) if one[1] == row[1] and abs(one[0] - row[0]) <= SAME_CHANGE]
+    near = [
+        n for n, one in enumerate(known) if one[1] == row[1] and abs(one[0] - row[0]) <= SAME_CHANGE
+    ]
     return min(near, key=lambda n: abs(known[n][0] - row[0]), default=None)

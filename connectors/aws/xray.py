@@ -1,7 +1,8 @@
-"""X-Ray: an even sample of the traces that pass through a service, in the incident and before it, and who calls whom.
+"""X-Ray: an even sample of the traces that pass through a service, in the incident and before it,
+and who calls whom.
 
-A sample that preferred failing or slow traces would make both windows look alike; the summaries, of which many more are
-read, say how many failed.
+A sample that preferred failing or slow traces would make both windows look alike; the summaries, of
+which many more are read, say how many failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from connectors.aws.session import Place
 from connectors.base import Item
 
 SLICES = 4
-"""A window is asked in so many parts: X-Ray answers from its end, and the first pages would tell of the end alone."""
+"""A window is asked in so many parts: X-Ray answers from its end, and the first pages would tell of
+the end alone."""
 MOST_PAGES = 2
 MOST_SUMMARIES = 400
 """Of one slice."""
@@ -31,18 +33,25 @@ BATCH = 5
 """Trace ids in one BatchGetTraces (X-Ray API reference)."""
 MOST_EDGES = 2_000
 LONGEST = timedelta(hours=6)
-"""Longest time range of the service graph; the latest part of a longer window is asked (X-Ray API reference)."""
+"""Longest time range of the service graph; the latest part of a longer window is asked (X-Ray API
+reference)."""
 OurName = Callable[[str], str]
 
 
-async def traces_of(calls: AwsCalls, place: Place, service: str, their_name: str, scope: Scope, ours: OurName) -> Found:
+async def traces_of(
+    calls: AwsCalls, place: Place, service: str, their_name: str, scope: Scope, ours: OurName
+) -> Found:
     """Spans of the traces through one service."""
     found = Found()
     baseline = scope.baseline_spans if scope.baseline_spans is not None else scope.baseline
     windows = (scope.incident, *baseline)
-    await asyncio.gather(*(_of_window(calls, place, their_name, window, ours, found) for window in windows))
+    await asyncio.gather(
+        *(_of_window(calls, place, their_name, window, ours, found) for window in windows)
+    )
     if not found.rows.get("spans") and not found.missing:
-        found.lacks("spans", f"{place} {expression(their_name)}", f"X-Ray has no traces through {service}")
+        found.lacks(
+            "spans", f"{place} {expression(their_name)}", f"X-Ray has no traces through {service}"
+        )
     return found
 
 
@@ -74,7 +83,11 @@ async def graph_of(calls: AwsCalls, place: Place, scope: Scope, ours: OurName) -
 
 def edges(services: Sequence[Mapping[str, Any]], ours: OurName) -> list[tuple[str, str]]:
     """Pairs of caller and callee; the clients at the edge are no services."""
-    names = {one.get("ReferenceId"): ours(words(one.get("Name"), 200)) for one in services if one.get("Name")}
+    names = {
+        one.get("ReferenceId"): ours(words(one.get("Name"), 200))
+        for one in services
+        if one.get("Name")
+    }
     pairs = []
     for one in services:
         caller = names.get(one.get("ReferenceId"))
@@ -114,12 +127,18 @@ async def _of_window(
     failing = sum(1 for one in summaries if one.get("HasFault") is True)
     details = {"traces found": str(len(summaries)), "of them with a fault": str(failing)}
     left = len(summaries) - len(ids)
-    cut = f"{len(ids)} of {len(summaries)}{' or more' if more else ''} traces" if left or more else None
+    cut = (
+        f"{len(ids)} of {len(summaries)}{' or more' if more else ''} traces"
+        if left or more
+        else None
+    )
     link = traces_link(place.region, asked, window)
     found.items.append(Item("spans", query, window, link, rows=rows, cut=cut, details=details))
 
 
-async def _summaries(calls: AwsCalls, place: Place, asked: str, window: Window) -> tuple[list[Mapping[str, Any]], bool]:
+async def _summaries(
+    calls: AwsCalls, place: Place, asked: str, window: Window
+) -> tuple[list[Mapping[str, Any]], bool]:
     """Summaries from all parts of the window, in order of time as far as X-Ray gives it."""
     length = (window.end - window.start) / SLICES
     parts = [(window.start + n * length, window.start + (n + 1) * length) for n in range(SLICES)]
@@ -155,5 +174,6 @@ def _latest(window: Window) -> Window:
 
 
 _NO_SEGMENTS = (
-    "X-Ray lists traces and has no segments of them: with Transaction Search they lie in the log group aws/spans"
+    "X-Ray lists traces and has no segments of them: with Transaction Search they lie "
+    "in the log group aws/spans"
 )

@@ -1,4 +1,5 @@
-"""Azure Monitor: metrics, spans and logs of Application Insights, logs of Log Analytics, changes of the activity log.
+"""Azure Monitor: metrics, spans and logs of Application Insights, logs of Log Analytics, changes of
+the activity log.
 
 Everything is a KQL query over GET (API version v1); the texts are those of `azure_queries`.
 """
@@ -30,7 +31,8 @@ from connectors.limits import Limits
 from connectors.pacing import ByteBudget, Deadline
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
-"""Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor service limits")."""
+"""Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor
+service limits")."""
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from so long before the incident: one may take a day to do harm."""
 MOST_SERVICES, MOST_NAME = 20, 200
@@ -105,14 +107,19 @@ class Source:
 
 
 def build(settings: HasAzureMonitor) -> AzureMonitorConnector | None:
-    """The configured connector, or None without a workspace or application. Raises SettingsError."""
+    """The configured connector, or None without a workspace or application. Raises
+    SettingsError."""
     own = settings.azure_monitor
     if own.workspace_id is None and own.application_id is None:
         return None
     secret = own.client_secret.get_secret_value() if own.client_secret else None
     if secret is not None and not (own.tenant_id and own.client_id):
-        raise SettingsError("azure_monitor.tenant_id", "and client_id are needed beside the client secret")
-    tokens = Tokens(Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret), LIMITS)
+        raise SettingsError(
+            "azure_monitor.tenant_id", "and client_id are needed beside the client secret"
+        )
+    tokens = Tokens(
+        Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret), LIMITS
+    )
     workspace = application = None
     if own.workspace_id is not None:
         api = QueryApi(own.api_url, tokens, LIMITS, "azure_monitor.api_url")
@@ -122,12 +129,19 @@ def build(settings: HasAzureMonitor) -> AzureMonitorConnector | None:
         api = QueryApi(own.applications_url, tokens, LIMITS, "azure_monitor.applications_url")
         path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
         application = Source(api, path, own.portal_url, own.application_resource_id)
-    roles = {name: entry.azure_role_name for name, entry in settings.services.items() if entry.azure_role_name}
-    return AzureMonitorConnector(workspace, application, roles, [LogTable.of(t) for t in own.log_tables])
+    roles = {
+        name: entry.azure_role_name
+        for name, entry in settings.services.items()
+        if entry.azure_role_name
+    }
+    return AzureMonitorConnector(
+        workspace, application, roles, [LogTable.of(t) for t in own.log_tables]
+    )
 
 
 class AzureMonitorConnector:
-    """`roles`: the role's name in Azure by our name of the service; the service's own where it is not given."""
+    """`roles`: the role's name in Azure by our name of the service; the service's own where it is
+    not given."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
@@ -149,35 +163,55 @@ class AzureMonitorConnector:
 
     async def collect(self, request: Request) -> Collected:
         """Every query side by side; one that fails is a gap, the rest stands."""
-        services = list(dict.fromkeys(filter(None, (request.alert.service, *request.scope.services))))[:MOST_SERVICES]
+        services = list(
+            dict.fromkeys(filter(None, (request.alert.service, *request.scope.services)))
+        )[:MOST_SERVICES]
         asked = _Asked(self._roles, [s[:MOST_NAME] for s in services])
         if not services:
-            return Collected(missing=(Missing("metrics", "services", "the alert names no service to ask Azure for"),))
+            return Collected(
+                missing=(
+                    Missing("metrics", "services", "the alert names no service to ask Azure for"),
+                )
+            )
         deadline, budget = (
             Deadline.within(self.limits),
             ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
         )
-        await asyncio.gather(*(self._from(s, request, asked, deadline, budget) for s in self._sources()))
+        await asyncio.gather(
+            *(self._from(s, request, asked, deadline, budget) for s in self._sources())
+        )
         return asked.collected()
 
     def _allowance(self) -> tuple[Deadline, ByteBudget]:
-        return Deadline.within(self.limits), ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes)
+        return Deadline.within(self.limits), ByteBudget(
+            f"size of {VENDOR}'s answers", self.limits.max_bytes
+        )
 
     def _sources(self) -> list[Source]:
         return [s for s in (self._application, self._workspace) if s is not None]
 
     async def _from(
-        self, source: Source, request: Request, asked: _Asked, deadline: Deadline, budget: ByteBudget
+        self,
+        source: Source,
+        request: Request,
+        asked: _Asked,
+        deadline: Deadline,
+        budget: ByteBudget,
     ) -> None:
         span = Window(start=request.scope.events_from, end=request.scope.incident.end)
         try:
             async with source.api.open(deadline, budget) as session:
-                calls = [asked.ask(session, source, query) for query in self._queries(source, asked, span, request)]
+                calls = [
+                    asked.ask(session, source, query)
+                    for query in self._queries(source, asked, span, request)
+                ]
                 await asyncio.gather(*calls)
         except FaultlineError as error:
             asked.missing += [Missing(kind, source.path, str(error)) for kind in self.kinds]
 
-    def _queries(self, source: Source, asked: _Asked, span: Window, request: Request) -> list[Query]:
+    def _queries(
+        self, source: Source, asked: _Asked, span: Window, request: Request
+    ) -> list[Query]:
         """What one source is asked. Each window's traces are chosen by themselves."""
         found: list[Query] = []
         roles = asked.roles
@@ -185,9 +219,14 @@ class AzureMonitorConnector:
             schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
             found += _telemetry(schema, roles, span)
             windows = [request.scope.incident, *request.scope.baseline[:1]]
-            found += [Query("spans", kql.spans(schema, roles), w, tables.spans_table) for w in windows]
+            found += [
+                Query("spans", kql.spans(schema, roles), w, tables.spans_table) for w in windows
+            ]
         if source is self._workspace:
-            found += [Query("logs", kql.table_logs(t, roles), span, tables.logs_table) for t in self._log_tables]
+            found += [
+                Query("logs", kql.table_logs(t, roles), span, tables.logs_table)
+                for t in self._log_tables
+            ]
             since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
             found.append(Query("changes", kql.changes(), since, None))
         return found
@@ -214,7 +253,8 @@ class AzureMonitorConnector:
         said = [f"{', '.join(readable)} can be read"] if readable else []
         hosts = " and ".join(s.api.base_url for s in self._sources())
         line = (
-            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only GET is sent, besides the token's request"
+            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only GET is sent, "
+            f"besides the token's request"
         )
         return Check(self.name, bool(readable), line)
 
@@ -275,12 +315,22 @@ class _Asked:
         else:
             table = await asyncio.to_thread(query.table, answer.rows, self.named)
         self.parts.setdefault(query.kind, []).append(table)
-        self.items.append(Item(query.kind, said, query.window, link, rows=table.height, cut=_cut(query.kind, answer)))
+        self.items.append(
+            Item(
+                query.kind,
+                said,
+                query.window,
+                link,
+                rows=table.height,
+                cut=_cut(query.kind, answer),
+            )
+        )
         if answer.partial:
             self.missing.append(Missing(query.kind, said, answer.partial))
 
     def named(self, role: str) -> str:
-        """Our name of a role, or of the resource that an id ends with; Azure's own where the catalogue has none."""
+        """Our name of a role, or of the resource that an id ends with; Azure's own where the
+        catalogue has none."""
         last = role.rsplit("/", 1)[-1].casefold()
         return self._ours.get(role.casefold()) or self._ours.get(last) or short(role, 120)
 
@@ -288,7 +338,9 @@ class _Asked:
         """The service whose name one of a resource id's parts bears."""
         parts = {p.casefold() for p in resource.split("/")[:30]}
         roles = {**{s: s for s in self.services}, **self.by_service}
-        return next((s for s, role in roles.items() if {role.casefold(), s.casefold()} & parts), None)
+        return next(
+            (s for s, role in roles.items() if {role.casefold(), s.casefold()} & parts), None
+        )
 
     def collected(self) -> Collected:
         """Everything that came."""

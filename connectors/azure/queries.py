@@ -1,8 +1,9 @@
-"""The KQL that Azure Monitor is asked: fixed texts, into which names and numbers are put as literals only.
+"""The KQL that Azure Monitor is asked: fixed texts, into which names and numbers are put as
+literals only.
 
-Application Insights keeps the same telemetry under two schemas: the App tables of a workspace, and the classic tables
-of an application (learn.microsoft.com, "Application Insights data model" and the tables' reference pages). Each query
-exists once; `Schema` holds the names that differ.
+Application Insights keeps the same telemetry under two schemas: the App tables of a workspace, and
+the classic tables of an application (learn.microsoft.com, "Application Insights data model" and the
+tables' reference pages). Each query exists once; `Schema` holds the names that differ.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 def literal(text: str) -> str:
-    """A KQL string literal: backslash and quote are escaped (learn.microsoft.com, "The string data type"), and what is
-    no printable character, so that no line can end in it, is a space."""
+    """A KQL string literal: backslash and quote are escaped (learn.microsoft.com, "The string data
+    type"), and what is no printable character, so that no line can end in it, is a space."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
@@ -108,7 +109,8 @@ APPLICATION = Schema(
 
 @dataclass(frozen=True)
 class LogTable:
-    """A table of the workspace that holds logs, and the columns with the text, the service and the level."""
+    """A table of the workspace that holds logs, and the columns with the text, the service and the
+    level."""
 
     table: str
     message: str
@@ -117,15 +119,19 @@ class LogTable:
 
     @classmethod
     def of(cls, text: str) -> LogTable:
-        """From the settings: the name of a known table, or `Table:message:service[:level]`. Raises ValueError."""
+        """From the settings: the name of a known table, or `Table:message:service[:level]`. Raises
+        ValueError."""
         parts = text.split(":")
         if not all(_IDENTIFIER.fullmatch(p) for p in parts):
-            raise ValueError(f"{text[:60]!r} must be a table's name, or Table:message:service:level")
+            raise ValueError(
+                f"{text[:60]!r} must be a table's name, or Table:message:service:level"
+            )
         if len(parts) == 1 and parts[0] in KNOWN_LOGS:
             return KNOWN_LOGS[parts[0]]
         if len(parts) not in (3, 4):
             raise ValueError(
-                f"{text[:60]!r} is no table that is known: name its columns as Table:message:service:level"
+                f"{text[:60]!r} is no table that is known: name its columns as "
+                f"Table:message:service:level"
             )
         return cls(*parts)
 
@@ -148,7 +154,8 @@ def requests(s: Schema, roles: Iterable[str]) -> str:
     return (
         f"{s.requests}\n"
         f"| where {s.role} in~ ({literals(roles)})\n"
-        f"| summarize requests = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == false),"
+        f"| summarize requests = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == "
+        f"false),"
         f" p50 = percentile({s.duration}, 50), p99 = percentile({s.duration}, 99)"
         f" by moment = bin({s.time}, 1m), role = {s.role}\n"
         f"| order by moment asc\n"
@@ -160,11 +167,13 @@ def dependencies(s: Schema, roles: Iterable[str]) -> str:
     """Calls by minute, role and target, of the ten targets that are called most."""
     return (
         f"let calls = {s.dependencies} | where {s.role} in~ ({literals(roles)});\n"
-        f"let targets = calls | summarize sum({s.count}) by {s.target} | top {MOST_TARGETS} by sum_{s.count}"
+        f"let targets = calls | summarize sum({s.count}) by {s.target} | top {MOST_TARGETS} by "
+        f"sum_{s.count}"
         f" | project {s.target};\n"
         f"calls\n"
         f"| where {s.target} in (targets)\n"
-        f"| summarize calls = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == false),"
+        f"| summarize calls = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == "
+        f"false),"
         f" p99 = percentile({s.duration}, 99)"
         f" by moment = bin({s.time}, 1m), role = {s.role}, target = {s.target}\n"
         f"| order by moment asc\n"
@@ -173,14 +182,18 @@ def dependencies(s: Schema, roles: Iterable[str]) -> str:
 
 
 def spans(s: Schema, roles: Iterable[str]) -> str:
-    """Whole traces of 150 requests: those that the hash of their operation's id puts first, so it is chance."""
+    """Whole traces of 150 requests: those that the hash of their operation's id puts first, so it
+    is chance."""
     columns = (
-        f"moment = {s.time}, role = {s.role}, trace = {s.operation}, id = {s.id}, parent = {s.parent}, name = {s.name},"
+        f"moment = {s.time}, role = {s.role}, trace = {s.operation}, id = {s.id}, parent = "
+        f"{s.parent}, name = {s.name},"
         f" duration = {s.duration}, success = tobool({s.success}), code = tostring({s.code})"
     )
     return (
-        f"let chosen = {s.requests} | where {s.role} in~ ({literals(roles)}) and isnotempty({s.operation})"
-        f" | distinct {s.operation} | extend chance = hash({s.operation}) | top {MOST_TRACES} by chance asc"
+        f"let chosen = {s.requests} | where {s.role} in~ ({literals(roles)}) and "
+        f"isnotempty({s.operation})"
+        f" | distinct {s.operation} | extend chance = hash({s.operation}) | top {MOST_TRACES} by "
+        f"chance asc"
         f" | project {s.operation};\n"
         f"union isfuzzy=true\n"
         f"(\n{s.requests} | where {s.operation} in (chosen) | project {columns},"
@@ -200,7 +213,8 @@ def logs(s: Schema, roles: Iterable[str]) -> str:
     text = f'strcat({s.error}, ": ", coalesce({s.outer}, {s.innermost}), {where})'
     rows = (
         f"union isfuzzy=true\n"
-        f"(\n{s.traces} | {chosen} | project {columns}, message = {s.message}, severity = toint({s.severity})\n),\n"
+        f"(\n{s.traces} | {chosen} | project {columns}, message = {s.message}, severity = "
+        f"toint({s.severity})\n),\n"
         f"(\n{s.exceptions} | {chosen} | project {columns}, message = {text},"
         f" severity = coalesce(toint({s.severity}), 3)\n)"
     )
@@ -208,7 +222,8 @@ def logs(s: Schema, roles: Iterable[str]) -> str:
 
 
 def table_logs(table: LogTable, names: Iterable[str]) -> str:
-    """Lines of a table whose service column ends with one of the names: a resource's id ends with its name."""
+    """Lines of a table whose service column ends with one of the names: a resource's id ends with
+    its name."""
     by = " or ".join(f"{table.service} has {literal(n)}" for n in names)
     level = f"tostring({table.level})" if table.level else '""'
     rows = (
@@ -220,12 +235,14 @@ def table_logs(table: LogTable, names: Iterable[str]) -> str:
 
 
 def sampled(rows: str) -> str:
-    """All rows, or the share of them that fits, the same at all times; `total` is how many there are."""
+    """All rows, or the share of them that fits, the same at all times; `total` is how many there
+    are."""
     return (
         f"let lines = {rows};\n"
         f"let every = toscalar(lines | count);\n"
         f"lines\n"
-        f"| where every <= {MOST_ROWS} or hash(strcat(moment, message), 1000000) < 1000000.0 * {MOST_ROWS} / every\n"
+        f"| where every <= {MOST_ROWS} or hash(strcat(moment, message), 1000000) < 1000000.0 * "
+        f"{MOST_ROWS} / every\n"
         f"| order by moment asc\n"
         f"| take {MOST_ROWS}\n"
         f"| extend total = every"
@@ -233,14 +250,17 @@ def sampled(rows: str) -> str:
 
 
 def changes() -> str:
-    """Writes, deletes and restarts of the activity log that succeeded, each operation once, the latest first."""
+    """Writes, deletes and restarts of the activity log that succeeded, each operation once, the
+    latest first."""
     return (
         "AzureActivity\n"
         '| where CategoryValue =~ "Administrative"\n'
         '| where ActivityStatusValue in~ ("Success", "Succeeded", "Accept", "Accepted")\n'
         '| where OperationNameValue endswith "/write" or OperationNameValue endswith "/delete"\n'
-        '    or OperationNameValue has_any ("restart", "start", "stop", "poweroff", "deallocate", "slotsswap")\n'
-        "| summarize moment = min(TimeGenerated), caller = take_any(Caller), level = take_any(Level)"
+        '    or OperationNameValue has_any ("restart", "start", "stop", "poweroff", "deallocate", '
+        '"slotsswap")\n'
+        "| summarize moment = min(TimeGenerated), caller = take_any(Caller), level = "
+        "take_any(Level)"
         " by correlation = CorrelationId, operation = OperationNameValue, resource = _ResourceId\n"
         f"| top {MOST_CHANGES} by moment desc"
     )

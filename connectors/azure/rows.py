@@ -1,4 +1,5 @@
-"""Rows of the case's tables from what Azure Monitor's queries answer: metrics, spans, logs and changes."""
+"""Rows of the case's tables from what Azure Monitor's queries answer: metrics, spans, logs and
+changes."""
 
 from __future__ import annotations
 
@@ -23,15 +24,19 @@ SEVERITIES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LONG, LINE = 2_000, 160
 _NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 _DEPLOYS = re.compile(
-    r"/(?:deployments|containerapps|revisions|slotsswap|sourcecontrols|publish|extensions/msdeploy|deploymentscripts)/"
+    r"/(?:deployments|containerapps|revisions|slotsswap|sourcecontrols|publish|extensions/msdeploy"
+    r"|deploymentscripts)/"
     r"|/(?:containerapps|deployments)$",
     re.I,
 )
-_SCALES = re.compile(r"/(?:autoscalesettings|serverfarms|agentpools|virtualmachinescalesets|scale)(?:/|$)", re.I)
+_SCALES = re.compile(
+    r"/(?:autoscalesettings|serverfarms|agentpools|virtualmachinescalesets|scale)(?:/|$)", re.I
+)
 
 
 def time_of(value: Any) -> datetime | None:
-    """A time in UTC from Azure's ISO 8601, which has up to seven digits of a second; None for anything else."""
+    """A time in UTC from Azure's ISO 8601, which has up to seven digits of a second; None for
+    anything else."""
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
@@ -47,7 +52,11 @@ def request_metrics(rows: Sequence[Row], named: Named) -> pl.DataFrame:
     """Rate, share of errors, and latency by minute."""
     out: list[tuple[Any, ...]] = []
     for row in rows:
-        at, service, count = time_of(row.get("moment")), named(_text(row.get("role"))), _number(row.get("requests"))
+        at, service, count = (
+            time_of(row.get("moment")),
+            named(_text(row.get("role"))),
+            _number(row.get("requests")),
+        )
         if at is None or not service or count is None:
             continue
         out.append((at, service, "request_rate", count / 60, "1/s", None))
@@ -63,7 +72,11 @@ def dependency_metrics(rows: Sequence[Row], named: Named) -> pl.DataFrame:
     """Share of errors and latency of a service's calls, by target."""
     out: list[tuple[Any, ...]] = []
     for row in rows:
-        at, service, count = time_of(row.get("moment")), named(_text(row.get("role"))), _number(row.get("calls"))
+        at, service, count = (
+            time_of(row.get("moment")),
+            named(_text(row.get("role"))),
+            _number(row.get("calls")),
+        )
         if at is None or not service or not count:
             continue
         labels = json.dumps({"target": short(_text(row.get("target")), 120)})
@@ -82,7 +95,9 @@ def spans_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
         trace, span, parent = (_text(row.get(k)) for k in ("trace", "id", "parent"))
         if at is None or duration is None or not trace or not span:
             continue
-        said = {k: short(v, LINE) for k in ("span_kind", "code", "target") if (v := _text(row.get(k)))}
+        said = {
+            k: short(v, LINE) for k in ("span_kind", "code", "target") if (v := _text(row.get(k)))
+        }
         out[trace, span] = (
             trace,
             span,
@@ -104,22 +119,39 @@ def logs_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
         at, message = time_of(row.get("moment")), _text(row.get("message"))[:LONG]
         if at is not None and message:
             trace = _text(row.get("trace")) or None
-            out.append((at, named(_text(row.get("role"))) or None, message, _level(row.get("severity")), trace, None))
+            out.append(
+                (
+                    at,
+                    named(_text(row.get("role"))) or None,
+                    message,
+                    _level(row.get("severity")),
+                    trace,
+                    None,
+                )
+            )
     return pl.DataFrame(out, schema=LOGS.columns, orient="row")
 
 
-def changes_table(rows: Sequence[Row], service_of: Callable[[str], str | None], link: str | None) -> pl.DataFrame:
+def changes_table(
+    rows: Sequence[Row], service_of: Callable[[str], str | None], link: str | None
+) -> pl.DataFrame:
     """Writes of the activity log. `service_of` knows whose a resource is."""
     out = []
     for row in rows:
-        at, operation, resource = time_of(row.get("moment")), _text(row.get("operation")), _text(row.get("resource"))
+        at, operation, resource = (
+            time_of(row.get("moment")),
+            _text(row.get("operation")),
+            _text(row.get("resource")),
+        )
         if at is None or not operation:
             continue
         name = short(resource.split("/providers/")[-1], 100)
         title = short(f"{operation.lower()} on {name}", LINE)
         by = short(_text(row.get("caller")), 80) or None
         change = short(_text(row.get("correlation")), 60) or f"{operation.lower()} {name}"
-        out.append((at, service_of(resource), kind_of(operation), change, title, by, link, None, None))
+        out.append(
+            (at, service_of(resource), kind_of(operation), change, title, by, link, None, None)
+        )
     return pl.DataFrame(list(dict.fromkeys(out)), schema=CHANGES.columns, orient="row")
 
 
@@ -135,7 +167,11 @@ def _metrics(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def _level(severity: Any) -> str | None:
-    if isinstance(severity, int) and not isinstance(severity, bool) and 0 <= severity < len(SEVERITIES):
+    if (
+        isinstance(severity, int)
+        and not isinstance(severity, bool)
+        and 0 <= severity < len(SEVERITIES)
+    ):
         return SEVERITIES[severity]
     return short(severity, 20).upper() or None if isinstance(severity, str) else None
 

@@ -1,6 +1,8 @@
-"""Azure Monitor over HTTP: queries with GET, and the one POST that buys a token from Microsoft Entra.
+"""Azure Monitor over HTTP: queries with GET, and the one POST that buys a token from Microsoft
+Entra.
 
-API version v1 of Log Analytics and of Application Insights (learn.microsoft.com, "Azure Monitor Log Analytics API").
+API version v1 of Log Analytics and of Application Insights (learn.microsoft.com, "Azure Monitor Log
+Analytics API").
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from connectors.pacing import ByteBudget, Deadline, pace_of
 
 VENDOR = "azure_monitor"
 IDENTITY_PATH, IDENTITY_VERSION = "/metadata/identity/oauth2/token", "2018-02-01"
-"""learn.microsoft.com, "How to use managed identities on a virtual machine to acquire an access token"."""
+"""learn.microsoft.com, "How to use managed identities on a virtual machine to acquire an access
+token"."""
 EARLY_S = 300.0
 """A token is bought again so long before it ends."""
 WAIT_S = 18
@@ -35,7 +38,8 @@ _ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
 
 @dataclass(frozen=True)
 class Credential:
-    """An application with its secret, or the machine's managed identity where there is no secret."""
+    """An application with its secret, or the machine's managed identity where there is no
+    secret."""
 
     login_url: str
     identity_url: str
@@ -85,7 +89,9 @@ class Tokens:
                     httpx.AsyncClient(
                         timeout=10,
                         follow_redirects=False,
-                        headers={"Accept-Encoding": "identity"},  # a small answer cannot become a large one
+                        headers={
+                            "Accept-Encoding": "identity"
+                        },  # a small answer cannot become a large one
                         event_hooks={"request": [self._refuse_all_but_buying]},
                     ) as client,
                     client.stream(**self._request(audience)) as response,
@@ -100,7 +106,9 @@ class Tokens:
                 raise deadline.exceeded() from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 pace.breaker.note(failed=True)
-                raise ConnectorError(VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True) from error
+                raise ConnectorError(
+                    VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True
+                ) from error
             asked.status = response.status_code
             pace.breaker.note(failed=response.status_code >= 500)
         return self._read(response.status_code, body)
@@ -110,15 +118,30 @@ class Tokens:
         if own.client_secret is None:
             params = {"api-version": IDENTITY_VERSION, "resource": audience}
             params |= {"client_id": own.client_id} if own.client_id else {}
-            return {"method": "GET", "url": own.token_url, "params": params, "headers": {"Metadata": "true"}}
-        form = {"grant_type": "client_credentials", "client_id": own.client_id, "client_secret": own.client_secret}
-        return {"method": "POST", "url": own.token_url, "data": form | {"scope": f"{audience}/.default"}}
+            return {
+                "method": "GET",
+                "url": own.token_url,
+                "params": params,
+                "headers": {"Metadata": "true"},
+            }
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": own.client_id,
+            "client_secret": own.client_secret,
+        }
+        return {
+            "method": "POST",
+            "url": own.token_url,
+            "data": form | {"scope": f"{audience}/.default"},
+        }
 
     async def _refuse_all_but_buying(self, request: httpx.Request) -> None:
         method = "GET" if self._credential.client_secret is None else "POST"
         address = str(request.url.copy_with(query=None))
         if request.method != method or address != self._credential.token_url:
-            raise ConnectorError(VENDOR, request.method, "a connector buys tokens and sends GET only")
+            raise ConnectorError(
+                VENDOR, request.method, "a connector buys tokens and sends GET only"
+            )
 
     def _read(self, status: int, body: bytes) -> tuple[str, float]:
         """Entra's own words may name tenants and applications: only its codes are told."""
@@ -127,12 +150,19 @@ class Tokens:
                 said = msgspec.json.decode(body, type=_EntraError)
                 code = _ENTRA_CODE.search(said.error_description[:2_000])
                 why = ", ".join(filter(None, (short(said.error, 60), code[0] if code else "")))
-                raise ConnectorError(VENDOR, "token", f"no token was given: {why or 'no reason given'}", status=status)
+                raise ConnectorError(
+                    VENDOR,
+                    "token",
+                    f"no token was given: {why or 'no reason given'}",
+                    status=status,
+                )
             token = msgspec.json.decode(body, type=_Token)
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
             refused = status if status >= 400 else None
-            raise ConnectorError(VENDOR, "token", "the answer is not understood", status=refused) from error
+            raise ConnectorError(
+                VENDOR, "token", "the answer is not understood", status=refused
+            ) from error
         if not token.access_token.isascii() or not token.access_token.isprintable():
             raise ConnectorError(VENDOR, "token", "the answer holds no usable token")
         return token.access_token, time.monotonic() + lasts
@@ -179,7 +209,9 @@ class QuerySession(HttpSession):
         try:
             result = msgspec.json.decode(answer.body, type=_Result)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ConnectorError(VENDOR, path, f"the answer is not understood: {short(str(error))}") from error
+            raise ConnectorError(
+                VENDOR, path, f"the answer is not understood: {short(str(error))}"
+            ) from error
         if not result.tables:
             why = said(result.error) if result.error else "the answer holds no table"
             raise ConnectorError(VENDOR, path, why)
@@ -188,10 +220,13 @@ class QuerySession(HttpSession):
         rows = [dict(zip(names, row, strict=True)) for row in table.rows if len(row) == len(names)]
         left = len(table.rows) - len(rows)
         broken = f"{left} of {len(table.rows)} rows do not fit their columns" if left else None
-        return Rows(rows, f"only a part was answered: {said(result.error)}" if result.error else broken)
+        return Rows(
+            rows, f"only a part was answered: {said(result.error)}" if result.error else broken
+        )
 
     def _refused(self, path: str, answer: Answer) -> ConnectorError:
-        """With Azure's words where the query was wrong: a table that is not there, a column of another name."""
+        """With Azure's words where the query was wrong: a table that is not there, a column of
+        another name."""
         error = super()._refused(path, answer)
         if answer.status != 400:
             return error
@@ -204,7 +239,8 @@ class QuerySession(HttpSession):
 
 
 def said(reason: _Reason | None) -> str:
-    """The innermost code and message of an error (OneAPI: `error`, `innererror` in it, and so on)."""
+    """The innermost code and message of an error (OneAPI: `error`, `innererror` in it, and so
+    on)."""
     if reason is None:
         return "no reason given"
     code, message, inner = reason.code, reason.message, reason.innererror
@@ -228,7 +264,9 @@ class QueryApi:
     def audience(self) -> str:
         """Whom a token is for: the public cloud's old name, which both of its addresses take."""
         host = urlsplit(self.base_url).hostname or ""
-        return "https://api.loganalytics.io" if host == "api.loganalytics.azure.com" else self.base_url
+        return (
+            "https://api.loganalytics.io" if host == "api.loganalytics.azure.com" else self.base_url
+        )
 
     @asynccontextmanager
     async def open(self, deadline: Deadline, budget: ByteBudget) -> AsyncIterator[QuerySession]:
@@ -251,4 +289,6 @@ class QueryApi:
 
     async def _refuse_writes(self, request: httpx.Request) -> None:
         if request.method != "GET" or not str(request.url).startswith(f"{self.base_url}/v1/"):
-            raise ConnectorError(VENDOR, request.method, "a connector buys tokens and sends GET only")
+            raise ConnectorError(
+                VENDOR, request.method, "a connector buys tokens and sends GET only"
+            )

@@ -1,7 +1,9 @@
-"""What the two keys can read, and whether the application key could also write, as far as reading tells.
+"""What the two keys can read, and whether the application key could also write, as far as reading
+tells.
 
-A key with scopes may do what these name; one without may do all that its owner may (docs.datadoghq.com, "API and
-Application Keys", "Scopes"). Which key ours is, its last four characters tell.
+A key with scopes may do what these name; one without may do all that its owner may
+(docs.datadoghq.com, "API and Application Keys", "Scopes"). Which key ours is, its last four
+characters tell.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from connectors.datadog.logs import epoch_ms, iso
 from connectors.datadog.session import Session
 from connectors.datadog.values import inner, rows, table, text, texts
 
-_READS = re.compile(r"(?:_read|_read_data|_view|_query)$|^(?:logs_live_tail|logs_read_\w+|timeseries_query)$")
+_READS = re.compile(
+    r"(?:_read|_read_data|_view|_query)$|^(?:logs_live_tail|logs_read_\w+|timeseries_query)$"
+)
 MOST_NAMED = 3
 """Write permissions that the line names."""
 PERMISSIONS = {
@@ -70,10 +74,15 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
         "spans": [(SPANS, {"body": {"data": {"type": "search_request", "attributes": one}}})],
         "events": [(EVENTS, {"body": one})],
         "monitors": [(MONITORS, {"page": 0, "page_size": 1})],
-        "error tracking": [(ISSUES, {"body": {"data": {"type": "search_request", "attributes": issue}}})],
+        "error tracking": [
+            (ISSUES, {"body": {"data": {"type": "search_request", "attributes": issue}}})
+        ],
         "service catalogue": [(RELATIONS, {"page_limit": 1})],
         "deployments": [
-            (DEPLOYMENTS, {"body": {"data": {"type": "dora_deployments_list_request", "attributes": dora}}})
+            (
+                DEPLOYMENTS,
+                {"body": {"data": {"type": "dora_deployments_list_request", "attributes": dora}}},
+            )
         ],
         "CI pipelines": [(PIPELINES, {"body": one})],
     }
@@ -111,10 +120,13 @@ async def writing(session: Session, in_thread: InThread, application_key: str) -
             return _said(texts(mine[0]["scopes"]), "its scopes")
         user = session.ask(CURRENT_USER, dict[str, Any])
         user_id = text(inner(user, "data.id"), 64)
-        permissions = rows(session.ask(USER_PERMISSIONS, dict[str, Any], user_id=user_id).get("data"))
+        permissions = rows(
+            session.ask(USER_PERMISSIONS, dict[str, Any], user_id=user_id).get("data")
+        )
         names = [text(table(p.get("attributes")).get("name"), 80) for p in permissions]
         return _said(
-            [n for n in names if n], "its owner's role" if mine else "its owner's role, unless scopes narrow it"
+            [n for n in names if n],
+            "its owner's role" if mine else "its owner's role, unless scopes narrow it",
         )
 
     try:
@@ -134,4 +146,7 @@ def _said(permissions: list[str], where: str) -> str:
         return f"the key cannot write, by {where}"
     more = f" and {len(writes) - MOST_NAMED} more" if len(writes) > MOST_NAMED else ""
     named = ", ".join(writes[:MOST_NAMED])
-    return f"warning: the key can also write ({named}{more}, by {where}): give it scopes that only read"
+    return (
+        f"warning: the key can also write ({named}{more}, by {where}): give it scopes that "
+        f"only read"
+    )

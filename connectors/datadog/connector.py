@@ -1,6 +1,8 @@
-"""Datadog: metrics, logs, spans and traces, monitors and their history, events, errors, deployments and the catalogue.
+"""Datadog: metrics, logs, spans and traces, monitors and their history, events, errors, deployments
+and the catalogue.
 
-What is asked follows the alert: the monitor that fired and its own query first, then the services in scope.
+What is asked follows the alert: the monitor that fired and its own query first, then the services
+in scope.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ from connectors.datadog import gpus as datadog_gpus
 from connectors.datadog.calls import VALIDATE
 from connectors.datadog.inquiry import Found, Inquiry, Names, Part
 from connectors.datadog.links import APP_HOSTS, AppLinks
-from connectors.datadog.monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
+from connectors.datadog.monitor_queries import (
+    CompositeMonitor,
+    MetricMonitor,
+    SearchMonitor,
+    read_monitor,
+)
 from connectors.datadog.session import VENDOR, Access, Session, threads
 from connectors.datadog.topology import called_by, topology
 from connectors.datadog.values import text
@@ -35,7 +42,8 @@ from connectors.pacing import Deadline
 T = TypeVar("T")
 
 LIMITS = Limits(deadline_s=30.0, requests_per_s=8, concurrency=6)
-"""Datadog's limits go by endpoint and are honoured as its headers say; this keeps one investigation from taking all."""
+"""Datadog's limits go by endpoint and are honoured as its headers say; this keeps one investigation
+from taking all."""
 ENRICH_S = 4.0
 MOST_GOLDEN = 4
 """Services whose golden signals are asked: the alert's own, and what it calls."""
@@ -43,7 +51,8 @@ MOST_TRACED = 2
 """Services whose spans are asked; each takes four of the 300 searches an hour."""
 MOST_COMPOSED = 3
 _IDENTITY = frozenset({"fingerprint", "incident_key"})
-"""Labels that decide which investigation an alert belongs to; what Datadog adds later must not change that."""
+"""Labels that decide which investigation an alert belongs to; what Datadog adds later must not
+change that."""
 _NOTHING = "the alert names no Datadog monitor, and no service and no training job is in scope"
 
 _NO_FILES = Path()
@@ -88,7 +97,11 @@ def build(settings: HasDatadog) -> DatadogConnector | None:
     own = settings.datadog
     if own.api_key is None or own.app_key is None:
         return None
-    known = {name: entry.datadog_service for name, entry in settings.services.items() if entry.datadog_service}
+    known = {
+        name: entry.datadog_service
+        for name, entry in settings.services.items()
+        if entry.datadog_service
+    }
     return DatadogConnector(
         own.api_key.get_secret_value(),
         own.app_key.get_secret_value(),
@@ -104,7 +117,14 @@ class DatadogConnector:
     """One organisation. `services`: Datadog's name by our name, where they differ."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes", "topology", "monitors")
+    kinds: tuple[EvidenceKind, ...] = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+    )
 
     def __init__(
         self,
@@ -134,7 +154,8 @@ class DatadogConnector:
                 return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
             edges = [Part("topology", "relations of the catalogue", partial(topology, inquiry))]
             (alerting, found), around = await asyncio.gather(
-                self._alerting(inquiry, monitor_id), inquiry.gathered(edges if inquiry.services else ())
+                self._alerting(inquiry, monitor_id),
+                inquiry.gathered(edges if inquiry.services else ()),
             )
             for service in inquiry.services[:1]:
                 inquiry = replace(inquiry, called=called_by(around, service))
@@ -154,7 +175,9 @@ class DatadogConnector:
                 monitor = await monitors.read_monitor_of(inquiry, monitor_id)
             except BudgetExceeded as error:
                 raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
-        return _enriched(alert, monitors.tags_of(monitor), self._names, self._links.monitor(monitor_id, window))
+        return _enriched(
+            alert, monitors.tags_of(monitor), self._names, self._links.monitor(monitor_id, window)
+        )
 
     async def check(self) -> Check:
         """What can these keys read, and could they write?"""
@@ -162,7 +185,9 @@ class DatadogConnector:
             try:
                 await self._in_thread(lambda: session.ask(VALIDATE, dict[str, Any]))
                 refusals = await datadog_check.readable(session, self._in_thread)
-                write = await datadog_check.writing(session, self._in_thread, self._access.application_key)
+                write = await datadog_check.writing(
+                    session, self._in_thread, self._access.application_key
+                )
             except FaultlineError as error:
                 return Check(self.name, False, str(error))
         readable = [what for what, refusal in refusals.items() if refusal is None]
@@ -172,7 +197,10 @@ class DatadogConnector:
             if refusal is not None
         ]
         said = [f"{', '.join(readable)} can be read"] if readable else []
-        line = f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; only reading calls are sent"
+        line = (
+            f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; only "
+            f"reading calls are sent"
+        )
         return Check(self.name, "metrics" in readable, line)
 
     def _inquiry(self, session: Session, request: Request) -> Inquiry:
@@ -180,7 +208,8 @@ class DatadogConnector:
         return Inquiry(request, session, self._links, self._names, env, self._threads)
 
     async def _alerting(self, inquiry: Inquiry, monitor_id: int | None) -> tuple[_Alerting, Found]:
-        """What the monitor that fired measures; from the alert's own labels where the monitor cannot be read."""
+        """What the monitor that fired measures; from the alert's own labels where the monitor
+        cannot be read."""
         labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
         query, kind, found = labels.get("query", ""), labels.get("monitor_type", ""), Found()
         if monitor_id is not None:
@@ -198,7 +227,9 @@ class DatadogConnector:
             return await self._composed(inquiry, measures, found)
         return (measures,), found
 
-    async def _composed(self, inquiry: Inquiry, composite: CompositeMonitor, found: Found) -> tuple[_Alerting, Found]:
+    async def _composed(
+        self, inquiry: Inquiry, composite: CompositeMonitor, found: Found
+    ) -> tuple[_Alerting, Found]:
         """What the monitors measure that a composite one is made of."""
         parts: list[MetricMonitor | SearchMonitor | None] = []
         for one in composite.monitors[:MOST_COMPOSED]:
@@ -217,19 +248,31 @@ class DatadogConnector:
         watched = [one for one in alerting if isinstance(one, MetricMonitor)]
         searched = [one for one in alerting if isinstance(one, SearchMonitor)]
         in_logs, in_spans = (
-            next((one.search for one in searched if one.source == source), None) for source in ("logs", "spans")
+            next((one.search for one in searched if one.source == source), None)
+            for source in ("logs", "spans")
         )
-        parts = [Part("metrics", one.expression, partial(metrics.monitored, inquiry, one)) for one in watched]
-        parts += [Part("metrics", one.search, partial(metrics.searched, inquiry, one)) for one in searched]
+        parts = [
+            Part("metrics", one.expression, partial(metrics.monitored, inquiry, one))
+            for one in watched
+        ]
+        parts += [
+            Part("metrics", one.search, partial(metrics.searched, inquiry, one)) for one in searched
+        ]
         added = inquiry.request.scope.queries_of(self.name)
         parts += [Part("metrics", one.query, partial(metrics.added, inquiry, one)) for one in added]
         for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
             split = place < metrics.MOST_SPLIT_SERVICES
             parts.append(
-                Part("metrics", f"golden signals of {service}", partial(metrics.golden, inquiry, service, split=split))
+                Part(
+                    "metrics",
+                    f"golden signals of {service}",
+                    partial(metrics.golden, inquiry, service, split=split),
+                )
             )
         parts.append(Part("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)))
-        parts.append(Part("monitors", "state changes", partial(monitors.history, inquiry, monitor_id)))
+        parts.append(
+            Part("monitors", "state changes", partial(monitors.history, inquiry, monitor_id))
+        )
         parts.append(Part("logs", "logs", partial(logs.logs, inquiry, in_logs)))
         if not inquiry.services:
             return parts
@@ -238,17 +281,26 @@ class DatadogConnector:
             Part("changes", "events", partial(changes.events, inquiry)),
             Part("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
             Part("logs", "counts of logs", partial(logs.counts, inquiry)),
-            Part("monitors", "monitors of the services", partial(monitors.of_services, inquiry, monitor_id)),
+            Part(
+                "monitors",
+                "monitors of the services",
+                partial(monitors.of_services, inquiry, monitor_id),
+            ),
         ]
         for place, service in enumerate(inquiry.services[:MOST_TRACED]):
             own = in_spans if place == 0 else None
-            parts.append(Part("spans", f"spans of {service}", partial(spans.spans, inquiry, service, own)))
+            parts.append(
+                Part("spans", f"spans of {service}", partial(spans.spans, inquiry, service, own))
+            )
         return parts + [
-            Part("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t)) for t in ("trace", "logs")
+            Part("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t))
+            for t in ("trace", "logs")
         ]
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, call
+        )
 
 
 @contextmanager
@@ -266,4 +318,6 @@ def _enriched(alert: Alert, tags: Mapping[str, str], names: Names, page: str) ->
     if not any("/monitors/" in link.url for link in links):
         links = (*links, Link(title="Datadog monitor", url=page))
     service = alert.service or names.ours(new.get("service"))
-    return alert.model_copy(update={"labels": {**new, **alert.labels}, "links": links, "service": service})
+    return alert.model_copy(
+        update={"labels": {**new, **alert.labels}, "links": links, "service": service}
+    )

@@ -1,4 +1,5 @@
-"""GPU metrics of a training job from Datadog's `dcgm` check (integrations-core, dcgm): by host and GPU, bounded."""
+"""GPU metrics of a training job from Datadog's `dcgm` check (integrations-core, dcgm): by host and
+GPU, bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ POINTS = max(LEAST_POINTS, ROWS_PER_WINDOW // MOST_GPUS)
 
 
 async def gpus(inquiry: Inquiry) -> Found:
-    """The GPU signals of the job, of the alert's host, or nothing where the alert is about neither."""
+    """The GPU signals of the job, of the alert's host, or nothing where the alert is about
+    neither."""
     scope = inquiry.request.scope
     if scope.job is None and not about_gpus(inquiry.request.alert):
         return Found()
@@ -33,7 +35,8 @@ async def gpus(inquiry: Inquiry) -> Found:
 
 
 def _scopes(inquiry: Inquiry) -> list[str]:
-    """Where the series may be, most certain first: the job's hosts, its number, its pods, the alert's host."""
+    """Where the series may be, most certain first: the job's hosts, its number, its pods, the
+    alert's host."""
     scope, job = inquiry.request.scope, inquiry.request.scope.training
     tried: list[str] = []
     if job and job.hosts:
@@ -55,5 +58,7 @@ def _asked(job: str | None, where: str) -> list[Asked]:
         query = f"sum:{metrics[0]}{by}.as_count()" if increase else f"max:{metrics[0]}{by}"
         formula = "cumsum(m)" if increase else "m"
         unit, scale = gs.SIGNALS[signal].unit or None, DATADOG_SCALE.get(signal, 1.0)
-        asked.append(Asked(signal, unit, formula, {"m": query}, job, scale, optional=True, most=MOST_GPUS))
+        asked.append(
+            Asked(signal, unit, formula, {"m": query}, job, scale, optional=True, most=MOST_GPUS)
+        )
     return asked

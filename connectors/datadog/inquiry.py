@@ -45,7 +45,10 @@ class Names:
         """Our name for a service of Datadog's; its own where the catalogue has none."""
         if not service:
             return None
-        return next((ours for ours, theirs in self.theirs.items() if theirs.lower() == service.lower()), service)
+        return next(
+            (ours for ours, theirs in self.theirs.items() if theirs.lower() == service.lower()),
+            service,
+        )
 
 
 @dataclass
@@ -57,7 +60,8 @@ class Found:
     parts: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
 
     def add(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Rows of a table in its canonical order of columns; times are ns since 1970 or aware datetimes."""
+        """Rows of a table in its canonical order of columns; times are ns since 1970 or aware
+        datetimes."""
         schema = dict(SCHEMAS[name].columns)
         times = [c for c in ("time", "start", "since") if c in schema]
         raw: dict[str, pl.DataType] = {**schema, **{c: pl.Int64() for c in times}}
@@ -67,12 +71,16 @@ class Found:
         return len(rows)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables, without rows that came twice: of one span the last that came, which is a whole trace's."""
+        """The tables, without rows that came twice: of one span the last that came, which is a
+        whole trace's."""
         whole = {
-            n: pl.concat([p for name, p in self.parts if name == n]) for n in dict.fromkeys(n for n, _ in self.parts)
+            n: pl.concat([p for name, p in self.parts if name == n])
+            for n in dict.fromkeys(n for n, _ in self.parts)
         }
         same = {"spans": ["trace_id", "span_id"]}
-        return {n: t.unique(same.get(n), keep="last", maintain_order=True) for n, t in whole.items()}
+        return {
+            n: t.unique(same.get(n), keep="last", maintain_order=True) for n, t in whole.items()
+        }
 
     @classmethod
     def of(cls, found: Iterable[Found]) -> Found:
@@ -101,7 +109,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """One collection: the request, the session, and the names and windows everything is asked with."""
+    """One collection: the request, the session, and the names and windows everything is asked
+    with."""
 
     request: Request
     session: Session
@@ -120,10 +129,16 @@ class Inquiry:
 
     @property
     def services(self) -> tuple[str, ...]:
-        """Our names of the services asked about: the alert's own first, then the scope's, then those it calls."""
+        """Our names of the services asked about: the alert's own first, then the scope's, then
+        those it calls."""
         alert = (self.request.alert.service,) if self.request.alert.service else ()
         known = tuple(
-            dict.fromkeys((*(s for s in alert if s in self.request.scope.services), *self.request.scope.services))
+            dict.fromkeys(
+                (
+                    *(s for s in alert if s in self.request.scope.services),
+                    *self.request.scope.services,
+                )
+            )
         )
         return tuple(dict.fromkeys((*(known or alert), *self.called)))[:MOST_SERVICES]
 
@@ -167,7 +182,9 @@ class Inquiry:
     @property
     def around(self) -> Window:
         """When changes and traces matter: `whole` without the same hours of earlier days."""
-        return Window(start=min(self.request.scope.events_from, self.incident.start), end=self.incident.end)
+        return Window(
+            start=min(self.request.scope.events_from, self.incident.start), end=self.incident.end
+        )
 
     async def gathered(self, parts: Iterable[Part]) -> Found:
         """Several questions side by side; one that fails is a gap of its kind under its name.

@@ -1,7 +1,7 @@
 """Pages of Datadog's app that a person can open at the query and window that was asked.
 
-The app's host goes by the site (docs.datadoghq.com, "Getting Started with Datadog Sites"); explorers take their state
-from the address: `query`, and `from_ts`/`to_ts` or `start`/`end` in ms.
+The app's host goes by the site (docs.datadoghq.com, "Getting Started with Datadog Sites");
+explorers take their state from the address: `query`, and `from_ts`/`to_ts` or `start`/`end` in ms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ APP_HOSTS: Mapping[str, str] = {
 }
 """The app's host by site; these are the sites there are."""
 _METRIC = re.compile(
-    r"(?P<agg>[a-z0-9]{2,8}):(?P<metric>[A-Za-z][\w.]{0,300})\{(?P<scope>[^{}]{0,1000})\}(?:\s*by\s*\{(?P<by>[^{}]{0,200})\})?"
+    r"(?P<agg>[a-z0-9]{2,8}):(?P<metric>[A-Za-z][\w.]{0,300})\{(?P<scope>[^{}]{0,1000})\}"
+    r"(?:\s*by\s*\{(?P<by>[^{}]{0,200})\})?"
 )
 
 
@@ -39,9 +40,17 @@ class AppLinks:
     def metrics(self, query: str, window: Window) -> str:
         """The metric explorer at the first metric of a query."""
         found = _METRIC.search(query)
-        asked: dict[str, str] = {"from_ts": _ms(window.start), "to_ts": _ms(window.end), "live": "false"}
+        asked: dict[str, str] = {
+            "from_ts": _ms(window.start),
+            "to_ts": _ms(window.end),
+            "live": "false",
+        }
         if found:
-            asked |= {"exp_metric": found["metric"], "exp_scope": found["scope"], "exp_agg": found["agg"]}
+            asked |= {
+                "exp_metric": found["metric"],
+                "exp_scope": found["scope"],
+                "exp_agg": found["agg"],
+            }
             asked |= {"exp_group": found["by"]} if found["by"] else {}
             asked["exp_row_type"] = "metric"
         return f"{self._base}/metric/explorer?{urlencode(asked)}"
@@ -90,14 +99,27 @@ class AppLinks:
 
     def deployments(self, window: Window) -> str:
         """The deployments of DORA metrics."""
-        return f"{self._base}/ci/dora?{urlencode({'start': _ms(window.start), 'end': _ms(window.end)})}"
+        return (
+            f"{self._base}/ci/"
+            f"dora?{urlencode({'start': _ms(window.start), 'end': _ms(window.end)})}"
+        )
 
     def _live(self, path: str, query: str, window: Window) -> str:
-        asked = {"query": query, "from_ts": _ms(window.start), "to_ts": _ms(window.end), "live": "false"}
+        asked = {
+            "query": query,
+            "from_ts": _ms(window.start),
+            "to_ts": _ms(window.end),
+            "live": "false",
+        }
         return f"{self._base}{path}?{urlencode(asked)}"
 
     def _paused(self, path: str, query: str, window: Window) -> str:
-        asked = {"query": query, "start": _ms(window.start), "end": _ms(window.end), "paused": "true"}
+        asked = {
+            "query": query,
+            "start": _ms(window.start),
+            "end": _ms(window.end),
+            "paused": "true",
+        }
         return f"{self._base}{path}?{urlencode(asked)}"
 
 

@@ -1,6 +1,8 @@
-"""Logs of the services in scope: their errors in the incident and the baseline, a sample of all lines, and counts.
+"""Logs of the services in scope: their errors in the incident and the baseline, a sample of all
+lines, and counts.
 
-Both windows are asked the same way, so that what differs between them is the system and not the question.
+Both windows are asked the same way, so that what differs between them is the system and not the
+question.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ from analysis.vocabulary import Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import ISSUES, LOG_COUNTS, LOGS
 from connectors.datadog.inquiry import Found, Inquiry, Part
-from connectors.datadog.values import attributes, inner, message, moment, number, quoted, rows, table, tags, text
+from connectors.datadog.values import (
+    attributes,
+    inner,
+    message,
+    moment,
+    number,
+    quoted,
+    rows,
+    table,
+    tags,
+    text,
+)
 
 PAGE = 1000
 """The most that one search gives (API reference, "Search logs (POST)")."""
@@ -32,7 +45,14 @@ LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
 """Signals of counted lines; a minute in which others were counted and these not has 0."""
 ERROR_STATUSES = ("error", "critical", "alert", "emergency")
 TRACE_FIELDS = ("dd.trace_id", "trace_id", "otel.trace_id", "traceId")
-KEPT = ("error.kind", "error.message", "logger.name", "http.status_code", "http.url_details.path", "version")
+KEPT = (
+    "error.kind",
+    "error.message",
+    "logger.name",
+    "http.status_code",
+    "http.url_details.path",
+    "version",
+)
 LONGEST_STACK = 3000
 
 
@@ -52,7 +72,13 @@ class ListAnswer(msgspec.Struct):
         """What Datadog says of the answer itself: a timeout, an index it does not know."""
         if (self.meta or {}).get("status") == "timeout":
             return "Datadog says that its search timed out"
-        said = next((text(w.get("detail") or w.get("title")) for w in rows((self.meta or {}).get("warnings"))), "")
+        said = next(
+            (
+                text(w.get("detail") or w.get("title"))
+                for w in rows((self.meta or {}).get("warnings"))
+            ),
+            "",
+        )
         return f"Datadog says: {said}" if said else None
 
 
@@ -63,8 +89,13 @@ class BucketsAnswer(msgspec.Struct):
 
 
 async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
-    """Lines of both windows; `alerting` is the search of the monitor that fired, where it watches logs."""
-    asked = [(query, limit) for query, limit in ((alerting, PAGE), (f"{inquiry.search} {BAD}", PAGE)) if query]
+    """Lines of both windows; `alerting` is the search of the monitor that fired, where it watches
+    logs."""
+    asked = [
+        (query, limit)
+        for query, limit in ((alerting, PAGE), (f"{inquiry.search} {BAD}", PAGE))
+        if query
+    ]
     asked.append((inquiry.search, SAMPLE))
     if not inquiry.services:
         asked = asked[: 1 if alerting else 0]
@@ -82,11 +113,14 @@ async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
 
 
 async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window, by: str | None) -> Found:
-    """The first lines of a window and, where there are more, its last: an error storm must show when it began."""
+    """The first lines of a window and, where there are more, its last: an error storm must show
+    when it began."""
     first = await _page(inquiry, query, limit, window, "timestamp")
     pages, cut, brought = [first], first.warning, Found()
     if first.more:
-        cut = f"only the first and the last {limit} lines of the window" + (f"; {cut}" if cut else "")
+        cut = f"only the first and the last {limit} lines of the window" + (
+            f"; {cut}" if cut else ""
+        )
         try:
             pages.append(await _page(inquiry, query, limit, window, "-timestamp"))
         except FaultlineError as error:
@@ -125,18 +159,26 @@ def _line(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
         "host": text(outer.get("host")),
         "version": kept["version"] or known.get("version"),
     }
-    kept |= {name: known.get(name) for name in ("pod_name", "kube_cluster_name", "availability-zone")}
+    kept |= {
+        name: known.get(name) for name in ("pod_name", "kube_cluster_name", "availability-zone")
+    }
     service = inquiry.names.ours(text(outer.get("service")) or known.get("service"))
     return at, service, said, text(outer.get("status"), 20).lower() or None, trace, attributes(kept)
 
 
 async def counts(inquiry: Inquiry) -> Found:
-    """Lines per minute by service and status as metrics, and the kinds of error by window as details."""
+    """Lines per minute by service and status as metrics, and the kinds of error by window as
+    details."""
     if not inquiry.services:
         return Found()
     search = inquiry.search
-    parts = [Part("metrics", f"count of {search}", partial(_by_status, inquiry, w)) for w in inquiry.spans_of_time]
-    return await inquiry.gathered([*parts, Part("logs", f"kinds of error of {search}", partial(_kinds, inquiry))])
+    parts = [
+        Part("metrics", f"count of {search}", partial(_by_status, inquiry, w))
+        for w in inquiry.spans_of_time
+    ]
+    return await inquiry.gathered(
+        [*parts, Part("logs", f"kinds of error of {search}", partial(_kinds, inquiry))]
+    )
 
 
 async def _by_status(inquiry: Inquiry, span: Window) -> Found:
@@ -150,7 +192,10 @@ async def _by_status(inquiry: Inquiry, span: Window) -> Found:
     lines: dict[tuple[str | None, str, Any], float] = {}
     for bucket in rows((answer.data or {}).get("buckets")):
         by = table(bucket.get("by"))
-        service, status = inquiry.names.ours(text(by.get("service"))), text(by.get("status")).lower()
+        service, status = (
+            inquiry.names.ours(text(by.get("service"))),
+            text(by.get("status")).lower(),
+        )
         signal = ERROR_LINES if status in ERROR_STATUSES else LINES
         for point in rows(table(bucket.get("computes")).get("c0")):
             at, value = moment(point.get("time")), number(point.get("value"))
@@ -160,7 +205,9 @@ async def _by_status(inquiry: Inquiry, span: Window) -> Found:
     found = Found()
     moments = sorted({at for _, _, at in lines})
     series = dict.fromkeys((service, signal) for service, signal, _ in lines)
-    made = [(at, *one, lines.get((*one, at), 0.0), "1/min", None) for one in series for at in moments]
+    made = [
+        (at, *one, lines.get((*one, at), 0.0), "1/min", None) for one in series for at in moments
+    ]
     link = inquiry.links.logs(inquiry.search, span)
     said = f"count by service, status of {inquiry.search}"
     found.items.append(Item("metrics", said, span, link, rows=found.add("metrics", made)))
@@ -170,22 +217,41 @@ async def _by_status(inquiry: Inquiry, span: Window) -> Found:
 async def _kinds(inquiry: Inquiry) -> Found:
     """How often each kind of error was logged in the incident and in the baseline."""
     query = f"{inquiry.search} status:(error OR critical OR alert OR emergency)"
-    windows = dict(zip(("incident", "baseline"), (inquiry.incident, *inquiry.baselines[:1]), strict=False))
-    answers = await asyncio.gather(*(_totals(inquiry, query, window) for window in windows.values()))
+    windows = dict(
+        zip(("incident", "baseline"), (inquiry.incident, *inquiry.baselines[:1]), strict=False)
+    )
+    answers = await asyncio.gather(
+        *(_totals(inquiry, query, window) for window in windows.values())
+    )
     details: dict[str, str] = {}
     for which, counted in zip(windows, answers, strict=True):
         for kind, count in counted.items():
-            details[kind] = "; ".join(filter(None, (details.get(kind), f"{count:g} in the {which}")))
+            details[kind] = "; ".join(
+                filter(None, (details.get(kind), f"{count:g} in the {which}"))
+            )
     said = f"count by service, @error.kind of {query}"
     link = inquiry.links.logs(query, inquiry.incident)
-    return Found([Item("logs", said, inquiry.incident, link, details=dict(list(details.items())[:MOST_DETAILS]))])
+    return Found(
+        [
+            Item(
+                "logs",
+                said,
+                inquiry.incident,
+                link,
+                details=dict(list(details.items())[:MOST_DETAILS]),
+            )
+        ]
+    )
 
 
 async def _totals(inquiry: Inquiry, query: str, window: Window) -> dict[str, float]:
     body = {
         "filter": {"query": query, "_from": iso(window.start), "to": iso(window.end)},
         "compute": [{"aggregation": "count", "type": "total"}],
-        "group_by": [{"facet": "service", "limit": 10}, {"facet": "@error.kind", "limit": MOST_GROUPS}],
+        "group_by": [
+            {"facet": "service", "limit": 10},
+            {"facet": "@error.kind", "limit": MOST_GROUPS},
+        ],
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
     found = {}
@@ -205,10 +271,16 @@ class IssuesAnswer(msgspec.Struct):
 
 
 async def issues(inquiry: Inquiry, track: str) -> Found:
-    """Issues of the incident in one track ("trace" or "logs"); one first seen in it is also a line of the log then."""
+    """Issues of the incident in one track ("trace" or "logs"); one first seen in it is also a line
+    of the log then."""
     query = inquiry.search
     window = inquiry.incident
-    given = {"query": query, "_from": epoch_ms(window.start), "to": epoch_ms(window.end), "track": track}
+    given = {
+        "query": query,
+        "_from": epoch_ms(window.start),
+        "to": epoch_ms(window.end),
+        "track": track,
+    }
     body = {"data": {"type": "search_request", "attributes": {**given, "order_by": "TOTAL_COUNT"}}}
     answer = await inquiry.ask(ISSUES, IssuesAnswer, body=body, include=["issue"])
     known = {text(one.get("id"), 80): table(one.get("attributes")) for one in answer.included or []}
@@ -217,8 +289,12 @@ async def issues(inquiry: Inquiry, track: str) -> Found:
         issue_id = text(result.get("id"), 80)
         issue, first = known.get(issue_id, {}), moment(known.get(issue_id, {}).get("first_seen"))
         count = number(table(result.get("attributes")).get("total_count"))
-        said = f"{text(issue.get('error_type'), 120)}: {text(issue.get('error_message'))}".strip(": ")
-        where = " in ".join(filter(None, (text(issue.get("function_name"), 120), text(issue.get("file_path"), 200))))
+        said = f"{text(issue.get('error_type'), 120)}: {text(issue.get('error_message'))}".strip(
+            ": "
+        )
+        where = " in ".join(
+            filter(None, (text(issue.get("function_name"), 120), text(issue.get("file_path"), 200)))
+        )
         since = f", first seen {iso(first)}" if first else ""
         details[f"issue {issue_id}"] = f"{said} ({where}), {count or 0:g} times{since}"
         if first is not None and window.start <= first < window.end:
@@ -227,14 +303,23 @@ async def issues(inquiry: Inquiry, track: str) -> Found:
                 "function": text(issue.get("function_name")),
                 "file": text(issue.get("file_path")),
             }
-            kept |= {"version": text(issue.get("first_seen_version")), "link": inquiry.links.issue(issue_id)}
+            kept |= {
+                "version": text(issue.get("first_seen_version")),
+                "link": inquiry.links.issue(issue_id),
+            }
             service = inquiry.names.ours(text(issue.get("service")))
             lines.append((first, service, said, "error", None, attributes(kept)))
     found = Found()
-    cut = f"{len(answer.data or []) - MOST_ISSUES} more left out" if len(answer.data or []) > MOST_ISSUES else None
+    cut = (
+        f"{len(answer.data or []) - MOST_ISSUES} more left out"
+        if len(answer.data or []) > MOST_ISSUES
+        else None
+    )
     link, number_of_rows = inquiry.links.issues(query, window), found.add("logs", lines)
     said = f"error tracking, track {track}: {query}"
-    found.items.append(Item("logs", said, window, link, rows=number_of_rows, cut=cut, details=details))
+    found.items.append(
+        Item("logs", said, window, link, rows=number_of_rows, cut=cut, details=details)
+    )
     return found
 
 

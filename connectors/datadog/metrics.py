@@ -1,7 +1,9 @@
-"""Metrics: the alerting monitor's own expression, and the golden signals of the services from their trace metrics.
+"""Metrics: the alerting monitor's own expression, and the golden signals of the services from their
+trace metrics.
 
-Trace metrics (docs.datadoghq.com, "Trace metrics"): `trace.<operation>.hits` and `.errors` are counts, the distribution
-`trace.<operation>` is in seconds; which operations a service has is told by the metrics that carry its tag.
+Trace metrics (docs.datadoghq.com, "Trace metrics"): `trace.<operation>.hits` and `.errors` are
+counts, the distribution `trace.<operation>` is in seconds; which operations a service has is told
+by the metrics that carry its tag.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ SPLITS = ("version", "kube_cluster_name", "availability-zone", "host")
 """Tags that tell where or since which release something goes wrong."""
 MOST_SPLIT_SERVICES = 2
 _HITS = re.compile(r"trace\.([A-Za-z][\w.-]{0,180})\.hits")
-_SERVED = re.compile(r"(?:\.request|\.server(?:\.request)?|_request|\.handler?|\.process|\.consume|\.invoke|\.job)$")
+_SERVED = re.compile(
+    r"(?:\.request|\.server(?:\.request)?|_request|\.handler?|\.process|\.consume|\.invoke|\.job)$"
+)
 """Operations by which a service is entered, by the tracers' naming."""
 
 RESOURCES: tuple[tuple[str, str, str, str, float], ...] = (
@@ -49,15 +53,17 @@ RESOURCES: tuple[tuple[str, str, str, str, float], ...] = (
     ("restarts", "1", "container.restarts", "sum", 1.0),
     ("restarts", "1", "kubernetes.containers.restarts", "sum", 1.0),
 )
-"""Signal, unit, metric, how series are joined, and the factor to the unit (CPU comes in nanocores: integrations-core,
-kubelet/metadata.csv). The first metric of a signal that the service has is asked."""
+"""Signal, unit, metric, how series are joined, and the factor to the unit (CPU comes in nanocores:
+integrations-core, kubelet/metadata.csv). The first metric of a signal that the service has is
+asked."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """One series of a timeseries request: a formula over named queries.
 
-    A query's name is one letter. `service` names the rows where no tag does; an `optional` one is not missed.
+    A query's name is one letter. `service` names the rows where no tag does; an `optional` one is
+    not missed.
     """
 
     signal: str
@@ -123,15 +129,22 @@ async def added(inquiry: Inquiry, query: AddedQuery) -> Found:
     """What a runbook wants to be asked, over all windows."""
     measures = read_monitor(query.query, "query alert")
     if not isinstance(measures, MetricMonitor):
-        return Found(missing=[Missing("metrics", query.query, f"{query.by}: is not a query of metrics")])
+        return Found(
+            missing=[Missing("metrics", query.query, f"{query.by}: is not a query of metrics")]
+        )
     return await monitored(inquiry, MetricMonitor(measures.expression, query.signal), by=query.by)
 
 
 async def monitored(inquiry: Inquiry, monitor: MetricMonitor, *, by: str | None = None) -> Found:
-    """The monitor's own expression over all windows; `by` says who wants it, where that is not the monitor."""
+    """The monitor's own expression over all windows; `by` says who wants it, where that is not the
+    monitor."""
     found, rows, count = Found(), [], 0
     for span in inquiry.spans_of_time:
-        given = {"_from": _seconds(span.start), "to": _seconds(span.end), "query": monitor.expression}
+        given = {
+            "_from": _seconds(span.start),
+            "to": _seconds(span.end),
+            "query": monitor.expression,
+        }
         answer = await inquiry.ask(QUERY, PointsAnswer, **given)
         if answer.status != "ok" or answer.error:
             problem = f"the query was not answered: {text(answer.error) or answer.status}"
@@ -154,9 +167,17 @@ def _monitored_rows(inquiry: Inquiry, signal: str, series: _PointSeries) -> list
     labels = tags(series.tag_set or series.scope)
     service = inquiry.names.ours(labels.pop("service", None)) or next(iter(inquiry.services), None)
     first = next(iter(series.unit or []), None)
-    unit = text(first.get("short_name") or first.get("name")) or None if isinstance(first, dict) else None
+    unit = (
+        text(first.get("short_name") or first.get("name")) or None
+        if isinstance(first, dict)
+        else None
+    )
     said = attributes(labels)
-    return [(ns, service, signal, value, unit, said) for t, value in series.pointlist if (ns := nanoseconds(t))]
+    return [
+        (ns, service, signal, value, unit, said)
+        for t, value in series.pointlist
+        if (ns := nanoseconds(t))
+    ]
 
 
 async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
@@ -164,7 +185,10 @@ async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
     query: dict[str, Any] = {
         "data_source": monitor.source,
         "name": "q0",
-        "compute": {"aggregation": monitor.aggregation, **({"metric": monitor.measure} if monitor.measure else {})},
+        "compute": {
+            "aggregation": monitor.aggregation,
+            **({"metric": monitor.measure} if monitor.measure else {}),
+        },
         "search": {"query": monitor.search},
         "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
         **({"indexes": list(monitor.indexes)} if monitor.indexes else {}),
@@ -172,12 +196,21 @@ async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
     asked = Asked(monitor.signal, None, "q0", {}, next(iter(inquiry.services), None))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
-        answer = await inquiry.ask(TIMESERIES, LinesAnswer, body=_body(span, [query], ["q0"], MOST_POINTS))
+        answer = await inquiry.ask(
+            TIMESERIES, LinesAnswer, body=_body(span, [query], ["q0"], MOST_POINTS)
+        )
         rows += _lines(inquiry, answer, [asked])
-    said = f'{monitor.source}("{monitor.search}") {monitor.aggregation} by {", ".join(monitor.by) or "nothing"}'
+    said = (
+        f'{monitor.source}("{monitor.search}") {monitor.aggregation} by '
+        f"{', '.join(monitor.by) or 'nothing'}"
+    )
     if not rows:
         return Found(
-            missing=[Missing("metrics", said, "nothing was counted in these windows for the monitor's search")]
+            missing=[
+                Missing(
+                    "metrics", said, "nothing was counted in these windows for the monitor's search"
+                )
+            ]
         )
     found = Found()
     page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
@@ -187,17 +220,23 @@ async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
 
 
 async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
-    """Rate, errors, latency and resources of one service; where `split`, errors and latency also by tags."""
+    """Rate, errors, latency and resources of one service; where `split`, errors and latency also by
+    tags."""
     tag = metric_tag("service", inquiry.names.of(service))
     start = _seconds(inquiry.whole.start)
     active = (await inquiry.ask(ACTIVE_METRICS, NamesAnswer, _from=start, tag_filter=tag)).metrics
     scope = ",".join(filter(None, (tag, metric_tag("env", inquiry.env) if inquiry.env else "")))
     operations = _operations(active)
-    asked = [(f"signals of {one}", _signals(service, one, scope, set(active))) for one in operations]
-    asked += [(f"{one} by tags", _split_signals(service, one, scope)) for one in operations[:1] if split]
+    asked = [
+        (f"signals of {one}", _signals(service, one, scope, set(active))) for one in operations
+    ]
+    asked += [
+        (f"{one} by tags", _split_signals(service, one, scope)) for one in operations[:1] if split
+    ]
     asked += [("resources", some)] if (some := _resources(service, set(active), scope)) else []
     found = await inquiry.gathered(
-        Part("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series)) for what, series in asked
+        Part("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series))
+        for what, series in asked
     )
     if not operations:
         found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
@@ -205,7 +244,8 @@ async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
 
 
 _NOT_TRACED = (
-    "no trace metric carries this service's tag: it is not traced, or services.<name>.datadog_service is wrong"
+    "no trace metric carries this service's tag: it is not traced, or "
+    "services.<name>.datadog_service is wrong"
 )
 
 
@@ -216,20 +256,44 @@ def _operations(active: Iterable[str]) -> list[str]:
 
 
 def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[Asked]:
-    """Of a service that never failed there is no metric of errors; of older agents no distribution, but a sum."""
+    """Of a service that never failed there is no metric of errors; of older agents no distribution,
+    but a sum."""
     base, labels = f"trace.{operation}", {"operation": operation}
     hits, errors = f"sum:{base}.hits{{{scope}}}", f"sum:{base}.errors{{{scope}}}"
     ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
     given: dict[str, Any] = {"service": service, "labels": labels}
-    quiet, summed = f"{base}.errors" not in active, base not in active and f"{base}.duration" in active
+    quiet, summed = (
+        f"{base}.errors" not in active,
+        base not in active and f"{base}.duration" in active,
+    )
     mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
     asked = [
         Asked("request_rate", "1/s", "h", {"h": f"{hits}.as_rate()"}, **given),
         Asked("error_ratio", "ratio", "default_zero(e) / h", ratio, optional=quiet, **given),
-        Asked("latency_p50", "ms", "p", {"p": f"p50:{base}{{{scope}}}"}, scale=1000, optional=summed, **given),
-        Asked("latency_p99", "ms", "p", {"p": f"p99:{base}{{{scope}}}"}, scale=1000, optional=summed, **given),
+        Asked(
+            "latency_p50",
+            "ms",
+            "p",
+            {"p": f"p50:{base}{{{scope}}}"},
+            scale=1000,
+            optional=summed,
+            **given,
+        ),
+        Asked(
+            "latency_p99",
+            "ms",
+            "p",
+            {"p": f"p99:{base}{{{scope}}}"},
+            scale=1000,
+            optional=summed,
+            **given,
+        ),
     ]
-    return [*asked, Asked("latency_mean", "ms", "d / h", mean, scale=1000, **given)] if summed else asked
+    return (
+        [*asked, Asked("latency_mean", "ms", "d / h", mean, scale=1000, **given)]
+        if summed
+        else asked
+    )
 
 
 def _split_signals(service: str, operation: str, scope: str) -> list[Asked]:
@@ -240,7 +304,9 @@ def _split_signals(service: str, operation: str, scope: str) -> list[Asked]:
         by = f"{{{scope}}} by {{{tag}}}"
         ratio = {"e": f"sum:{base}.errors{by}.as_count()", "h": f"sum:{base}.hits{by}.as_count()"}
         top = f"{MOST_VALUES}, 'mean', 'desc'"
-        asked.append(Asked("error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given))
+        asked.append(
+            Asked("error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given)
+        )
         slow = {"p": f"p99:{base}{by}"}
         asked.append(Asked("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given))
     return asked
@@ -256,9 +322,13 @@ def _resources(service: str, active: set[str], scope: str) -> list[Asked]:
 
 
 async def timeseries(
-    inquiry: Inquiry, asked: Sequence[Asked], windows: Sequence[Window] = (), points: int = MOST_POINTS
+    inquiry: Inquiry,
+    asked: Sequence[Asked],
+    windows: Sequence[Window] = (),
+    points: int = MOST_POINTS,
 ) -> Found:
-    """All series of one request over all windows. Where Datadog finds one wrong, they are asked one by one."""
+    """All series of one request over all windows. Where Datadog finds one wrong, they are asked one
+    by one."""
     windows = windows or inquiry.spans_of_time
     try:
         return await _together(inquiry, asked, windows, points)
@@ -270,18 +340,24 @@ async def timeseries(
     return Found.of([await timeseries(inquiry, [one], windows, points) for one in asked])
 
 
-async def _together(inquiry: Inquiry, asked: Sequence[Asked], windows: Sequence[Window], points: int) -> Found:
+async def _together(
+    inquiry: Inquiry, asked: Sequence[Asked], windows: Sequence[Window], points: int
+) -> Found:
     queries, formulas = _named(asked)
     rows: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     for span in windows:
-        answer = await inquiry.ask(TIMESERIES, LinesAnswer, body=_body(span, queries, formulas, points))
+        answer = await inquiry.ask(
+            TIMESERIES, LinesAnswer, body=_body(span, queries, formulas, points)
+        )
         for number, one in enumerate(asked):
             rows[number] += _lines(inquiry, answer, asked, only=one)
     found, window = Found(), inquiry.whole
     for one, some in zip(asked, rows, strict=True):
         link = inquiry.links.metrics(one.query, window)
         if some:
-            found.items.append(Item("metrics", one.query, window, link, rows=found.add("metrics", some)))
+            found.items.append(
+                Item("metrics", one.query, window, link, rows=found.add("metrics", some))
+            )
         elif not one.optional:
             found.missing.append(Missing("metrics", one.query, "no series in these windows"))
     return found
@@ -292,12 +368,23 @@ def _named(asked: Sequence[Asked]) -> tuple[list[dict[str, Any]], list[str]]:
     queries, formulas = [], []
     for number, one in enumerate(asked):
         new = {name: f"{name}{number}" for name in one.queries}
-        queries += [{"data_source": "metrics", "name": new[name], "query": text} for name, text in one.queries.items()]
-        formulas.append(re.sub(r"\b[a-z]\b", lambda name, new=new: new.get(name[0], name[0]), one.formula))  # type: ignore[misc]
+        queries += [
+            {"data_source": "metrics", "name": new[name], "query": text}
+            for name, text in one.queries.items()
+        ]
+        formulas.append(
+            re.sub(
+                r"\b[a-z]\b",
+                lambda name, new=new: new.get(name[0], name[0]),  # type: ignore[misc]
+                one.formula,
+            )
+        )
     return queries, formulas
 
 
-def _body(span: Window, queries: Sequence[Mapping[str, Any]], formulas: Sequence[str], points: int) -> dict[str, Any]:
+def _body(
+    span: Window, queries: Sequence[Mapping[str, Any]], formulas: Sequence[str], points: int
+) -> dict[str, Any]:
     """The request; its times are in ms."""
     interval = max(LEAST_INTERVAL_S, math.ceil(span.seconds / points))
     return {
@@ -319,7 +406,9 @@ def _lines(
 ) -> list[tuple[Any, ...]]:
     """Rows of the answer's series; those of one formula where `only` is given."""
     if answer.errors:
-        raise ConnectorError("datadog", TIMESERIES.said, f"the query was not answered: {text(answer.errors)}")
+        raise ConnectorError(
+            "datadog", TIMESERIES.said, f"the query was not answered: {text(answer.errors)}"
+        )
     lines, rows = answer.data.attributes, []
     times = [nanoseconds(t) for t in lines.times]
     kept = 0
@@ -330,7 +419,9 @@ def _lines(
         kept += 1
         group = tags(series.group_tags or [])
         service = one.service or inquiry.names.ours(group.get("service"))
-        labels = attributes({**(one.labels or {}), **{k: v for k, v in group.items() if k != "service"}})
+        labels = attributes(
+            {**(one.labels or {}), **{k: v for k, v in group.items() if k != "service"}}
+        )
         for at, value in zip(times, values, strict=False):
             if at is not None and value is not None and math.isfinite(value):
                 rows.append((at, service, one.signal, value * one.scale, one.unit, labels))

@@ -1,6 +1,8 @@
-"""What a monitor measures, told from its query: a metric expression, a search in logs or spans, or other monitors.
+"""What a monitor measures, told from its query: a metric expression, a search in logs or spans, or
+other monitors.
 
-Forms: API reference, "Create a monitor", "Query types". Read without regular expressions that could backtrack.
+Forms: API reference, "Create a monitor", "Query types". Read without regular expressions that could
+backtrack.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ MOST_PARTS = 5
 """Monitors that a composite one is made of, and facets that a search is grouped by."""
 WRAPPERS = ("anomalies", "outliers", "forecast")
 """Functions that draw bands around an expression; the expression itself is asked."""
-_THRESHOLD = re.compile(r"(>=|<=|==|!=|>|<)\s{0,9}(-?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*$")
+_THRESHOLD = re.compile(
+    r"(>=|<=|==|!=|>|<)\s{0,9}(-?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*$"
+)
 _METRIC = re.compile(r"\b[a-z0-9]{2,8}:([A-Za-z][\w.]{0,300})\{")
 _SEARCHES = {"logs": "logs", "trace-analytics": "spans"}
 """Data source of the timeseries API by the function of the monitor's query."""
@@ -22,7 +26,14 @@ _SEARCH = re.compile(r"^(logs|trace-analytics)\(" + _STRING + r"\)")
 _ROLLUP = re.compile(r'\.rollup\("(\w{1,20})"(?:,\s{0,9}"([^"]{1,200})")?\)')
 _BY = re.compile(r"\.by\(([^()]{1,500})\)")
 _INDEX = re.compile(r"\.index\(([^()]{1,500})\)")
-AGGREGATIONS = {"count": "count", "cardinality": "cardinality", "sum": "sum", "min": "min", "max": "max", "avg": "avg"}
+AGGREGATIONS = {
+    "count": "count",
+    "cardinality": "cardinality",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "avg": "avg",
+}
 AGGREGATIONS |= {f"pc{p}": f"pc{p}" for p in (75, 90, 95, 98, 99)}
 
 
@@ -53,7 +64,11 @@ class SearchMonitor:
         what = {"logs": "log_lines", "spans": "spans"}[self.source]
         if "error" in self.search.lower():
             what = f"error_{what}"
-        return what if self.aggregation == "count" else f"{self.aggregation}_{self.measure or what}".replace("@", "")
+        return (
+            what
+            if self.aggregation == "count"
+            else f"{self.aggregation}_{self.measure or what}".replace("@", "")
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,11 @@ def _search(found: re.Match[str], rest: str, limit: float | None) -> SearchMonit
 
 
 def _listed(found: re.Match[str] | None) -> list[str]:
-    return [part.strip().strip('"').strip() for part in (found[1] if found else "").split(",") if part.strip(' "')]
+    return [
+        part.strip().strip('"').strip()
+        for part in (found[1] if found else "").split(",")
+        if part.strip(' "')
+    ]
 
 
 def _without_window(text: str) -> str:

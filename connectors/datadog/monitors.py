@@ -1,6 +1,7 @@
 """Monitors: the one that alerts, those of the services in scope, and what states they went through.
 
-State changes are events of the source `alert` (docs.datadoghq.com, "Events Explorer"); re-notifications are left out.
+State changes are events of the source `alert` (docs.datadoghq.com, "Events Explorer");
+re-notifications are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from connectors.base import Item
 from connectors.datadog.calls import EVENTS, MONITOR, MONITORS
 from connectors.datadog.inquiry import Found, Inquiry, Part
 from connectors.datadog.logs import ListAnswer, iso
-from connectors.datadog.values import any_of, inner, message, metric_tag, moment, number, table, tags, text, texts
+from connectors.datadog.values import (
+    any_of,
+    inner,
+    message,
+    metric_tag,
+    moment,
+    number,
+    table,
+    tags,
+    text,
+    texts,
+)
 
 MOST_GROUPS = 50
 MOST_MONITORS = 50
@@ -31,7 +43,8 @@ Monitor = Mapping[str, Any]
 
 
 def monitor_of(alert: Alert) -> int | None:
-    """The monitor that alerts: by a label, else by a link to its page in the alert's links, labels or text."""
+    """The monitor that alerts: by a label, else by a link to its page in the alert's links, labels
+    or text."""
     own = [alert.labels.get(name, "") for name in ID_LABELS] if alert.source == "datadog" else []
     own += [alert.labels.get("monitor_id", "")]
     for given in own:
@@ -62,10 +75,16 @@ def of_monitor(inquiry: Inquiry, monitor_id: int, monitor: Monitor) -> Found:
         "message": message(monitor.get("message"))[:1000],
     }
     count = found.add("monitors", made[:MOST_GROUPS])
-    cut = f"{len(made) - MOST_GROUPS} of {len(made)} groups left out" if len(made) > MOST_GROUPS else None
+    cut = (
+        f"{len(made) - MOST_GROUPS} of {len(made)} groups left out"
+        if len(made) > MOST_GROUPS
+        else None
+    )
     said = {k: v for k, v in details.items() if v}
     query = f"GET /api/v1/monitor/{monitor_id}?group_states=all"
-    found.items.append(Item("monitors", query, inquiry.whole, link, rows=count, cut=cut, details=said))
+    found.items.append(
+        Item("monitors", query, inquiry.whole, link, rows=count, cut=cut, details=said)
+    )
     return found
 
 
@@ -90,29 +109,43 @@ def _states(inquiry: Inquiry, monitor: Monitor, link: str) -> list[tuple[Any, ..
 
 async def of_services(inquiry: Inquiry, besides: int | None) -> Found:
     """The monitors of the services in scope that are not calm."""
-    tags_of_them = [metric_tag("service", service) for service in inquiry.their_services[:MOST_WATCHED]]
+    tags_of_them = [
+        metric_tag("service", service) for service in inquiry.their_services[:MOST_WATCHED]
+    ]
     return await inquiry.gathered(
-        Part("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides)) for tag in tags_of_them
+        Part("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides))
+        for tag in tags_of_them
     )
 
 
 async def _tagged(inquiry: Inquiry, tag: str, besides: int | None) -> Found:
     found, asked = Found(), {"group_states": "alert,warn,no data", "monitor_tags": tag}
-    monitors = await inquiry.ask(MONITORS, list[dict[str, Any]], **asked, page=0, page_size=MOST_MONITORS)
+    monitors = await inquiry.ask(
+        MONITORS, list[dict[str, Any]], **asked, page=0, page_size=MOST_MONITORS
+    )
     made: list[tuple[Any, ...]] = []
     for one in monitors:
         monitor_id = number(one.get("id"))
         if monitor_id is not None and int(monitor_id) != besides:
-            made += _states(inquiry, one, inquiry.links.monitor(int(monitor_id), inquiry.whole))[:MOST_STATES]
+            made += _states(inquiry, one, inquiry.links.monitor(int(monitor_id), inquiry.whole))[
+                :MOST_STATES
+            ]
     link = inquiry.links.monitors(f"tag:{tag}")
-    cut = f"only the first {MOST_MONITORS} monitors were asked" if len(monitors) >= MOST_MONITORS else None
+    cut = (
+        f"only the first {MOST_MONITORS} monitors were asked"
+        if len(monitors) >= MOST_MONITORS
+        else None
+    )
     query = f"GET /api/v1/monitor?monitor_tags={tag}"
-    found.items.append(Item("monitors", query, inquiry.whole, link, rows=found.add("monitors", made), cut=cut))
+    found.items.append(
+        Item("monitors", query, inquiry.whole, link, rows=found.add("monitors", made), cut=cut)
+    )
     return found
 
 
 async def history(inquiry: Inquiry, monitor_id: int | None) -> Found:
-    """The changes of state of the alerting monitor and of the services' monitors, over all windows."""
+    """The changes of state of the alerting monitor and of the services' monitors, over all
+    windows."""
     about = [f"@monitor.id:{monitor_id}"] if monitor_id is not None else []
     about += [any_of("service", inquiry.their_services)] if inquiry.services else []
     if not about:
@@ -120,11 +153,17 @@ async def history(inquiry: Inquiry, monitor_id: int | None) -> Found:
     query = f"source:alert -@monitor.transition.transition_type:renotify ({' OR '.join(about)})"
     window = inquiry.whole
     answer = await search_events(inquiry, query, MOST_EVENTS)
-    made = [row for one in answer.data or [] if (row := _transition(inquiry, table(one.get("attributes")))) is not None]
+    made = [
+        row
+        for one in answer.data or []
+        if (row := _transition(inquiry, table(one.get("attributes")))) is not None
+    ]
     found = Found()
     cut = f"only the latest {MOST_EVENTS} were asked" if answer.more else answer.warning
     link = inquiry.links.events(query, window)
-    found.items.append(Item("monitors", query, window, link, rows=found.add("monitors", made), cut=cut))
+    found.items.append(
+        Item("monitors", query, window, link, rows=found.add("monitors", made), cut=cut)
+    )
     return found
 
 
@@ -132,7 +171,9 @@ async def search_events(inquiry: Inquiry, query: str, limit: int) -> ListAnswer:
     """The latest events of all windows."""
     window = inquiry.whole
     given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
-    return await inquiry.ask(EVENTS, ListAnswer, body={"filter": given, "sort": "-timestamp", "page": {"limit": limit}})
+    return await inquiry.ask(
+        EVENTS, ListAnswer, body={"filter": given, "sort": "-timestamp", "page": {"limit": limit}}
+    )
 
 
 def _transition(inquiry: Inquiry, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -154,4 +195,8 @@ def tags_of(monitor: Monitor) -> dict[str, str]:
     """What a monitor's own tags and the scope of its query say, by key."""
     query = text(monitor.get("query"), 2000)
     scopes = ",".join(re.findall(r"\{([^{}*]{1,500})\}", query))
-    return {k: v for k, v in {**tags(scopes), **tags(monitor.get("tags"))}.items() if not k.startswith(("!", "-"))}
+    return {
+        k: v
+        for k, v in {**tags(scopes), **tags(monitor.get("tags"))}.items()
+        if not k.startswith(("!", "-"))
+    }

@@ -1,9 +1,11 @@
-"""The one place where datadog-api-client is used: it builds the requests; it may send `datadog_calls.CALLS` alone.
+"""The one place where datadog-api-client is used: it builds the requests; it may send
+`datadog_calls.CALLS` alone.
 
-Requests are made in threads by the client's blocking side: its async side (the `async` extra) reads answers whole,
-whatever their size, and needs another HTTP library. Every request passes `_Sending.request`, which holds the list of
-calls, the pace, the deadline, the size and the rate limits. Answers are read as JSON and not as the client's models:
-one unknown field or a null would cost the whole answer, and importing the models costs seconds.
+Requests are made in threads by the client's blocking side: its async side (the `async` extra) reads
+answers whole, whatever their size, and needs another HTTP library. Every request passes
+`_Sending.request`, which holds the list of calls, the pace, the deadline, the size and the rate
+limits. Answers are read as JSON and not as the client's models: one unknown field or a null would
+cost the whole answer, and importing the models costs seconds.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ CHUNK = 65_536
 ERROR_BODY = 65_536
 
 ALLOWANCES: Mapping[str, tuple[int, float]] = {"spans": (240, 3600.0), "traces": (45, 60.0)}
-"""Calls in so many seconds. Datadog allows an organisation 300 searches for spans an hour and 60 traces a minute (API
-reference, "Spans" and "APM Trace"); a part is left to its people."""
+"""Calls in so many seconds. Datadog allows an organisation 300 searches for spans an hour and 60
+traces a minute (API reference, "Spans" and "APM Trace"); a part is left to its people."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Allowances:
         self._lock = threading.Lock()
 
     def take(self, call: Call) -> float:
-        """Seconds until Datadog takes the call again, 0 for now. Raises ConnectorError when our own share is used."""
+        """Seconds until Datadog takes the call again, 0 for now. Raises ConnectorError when our own
+        share is used."""
         with self._lock:
             now = time.monotonic()
             if call.allowance:
@@ -75,7 +78,10 @@ class Allowances:
                     used.popleft()
                 if len(used) >= most:
                     share = f"{most} in {seconds:g} s"
-                    problem = f"our share of Datadog's rate limit for {call.allowance} is used up ({share})"
+                    problem = (
+                        f"our share of Datadog's rate limit for {call.allowance} is used up "
+                        f"({share})"
+                    )
                     raise ConnectorError(VENDOR, call.said, problem)
                 used.append(now)
             return max(0.0, self._closed_until.get(call.said, 0.0) - now)
@@ -191,11 +197,14 @@ class _Sending(RESTClientObject):
         preload_content: bool = True,
         request_timeout: Any = None,
     ) -> Answer:
-        """Send one request, or refuse to; try again where Datadog says "later" and there is time."""
+        """Send one request, or refuse to; try again where Datadog says "later" and there is
+        time."""
         path = urlsplit(url).path.removeprefix(urlsplit(self._url).path)
         call = call_of(method, path)
         if call is None or post_params or not url.startswith(f"{self._url}/"):
-            raise ConnectorError(VENDOR, f"{method} {short(path, 80)}", "a connector sends reading calls only")
+            raise ConnectorError(
+                VENDOR, f"{method} {short(path, 80)}", "a connector sends reading calls only"
+            )
         for attempt in range(1, ATTEMPTS + 1):
             self._wait(call, self._allowances.take(call))
             try:
@@ -208,7 +217,11 @@ class _Sending(RESTClientObject):
                 if answer.status < 400:
                     return answer
                 pause = seconds_to_reset(answer.headers, PAUSE_S * 2 ** (attempt - 1))
-                if answer.status not in RETRYABLE or attempt == ATTEMPTS or pause > self._deadline.remaining:
+                if (
+                    answer.status not in RETRYABLE
+                    or attempt == ATTEMPTS
+                    or pause > self._deadline.remaining
+                ):
                     raise refused(call, answer)
             self._wait(call, pause)
         raise AssertionError("ATTEMPTS is at least 1")
@@ -220,13 +233,16 @@ class _Sending(RESTClientObject):
         time.sleep(seconds)
 
     def _once(self, call: Call, url: str, query: Any, headers: dict[str, str], body: Any) -> Answer:
-        given: dict[str, Any] = {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
+        given: dict[str, Any] = (
+            {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
+        )
         with self._pace.turn_in_thread(self._deadline) as asked, self._judged(call):
             self._deadline.check()
             left = self._deadline.remaining
             timeout = urllib3.Timeout(connect=min(CONNECT_S, left), read=min(READ_S, left))
             response = self.pool_manager.request(
-                call.method, url, headers={**headers, "Accept-Encoding": "gzip"}, redirect=False, retries=False,
+                call.method, url, headers={**headers, "Accept-Encoding": "gzip"}, redirect=False,
+                retries=False,
                 preload_content=False, decode_content=False, timeout=timeout, **given,
             )  # fmt: skip
             asked.status = response.status
@@ -256,10 +272,13 @@ class _Sending(RESTClientObject):
             raise ConnectorError(VENDOR, call.said, problem, retryable=True) from None
 
     def _read(self, call: Call, response: Any, headers: Mapping[str, str]) -> bytes:
-        """Read and unpack piece by piece, so that no answer takes more time or memory than it may."""
+        """Read and unpack piece by piece, so that no answer takes more time or memory than it
+        may."""
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
-            raise ConnectorError(VENDOR, call.said, "answered in an encoding that was not asked for")
+            raise ConnectorError(
+                VENDOR, call.said, "answered in an encoding that was not asked for"
+            )
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
         most = ERROR_BODY if response.status >= 400 else None
         body = bytearray()
@@ -274,7 +293,9 @@ class _Sending(RESTClientObject):
         except zlib.error:
             raise ConnectorError(VENDOR, call.said, "the answer's compression is broken") from None
         except urllib3.exceptions.ProtocolError:
-            raise ConnectorError(VENDOR, call.said, "the answer ends in the middle", retryable=True) from None
+            raise ConnectorError(
+                VENDOR, call.said, "the answer ends in the middle", retryable=True
+            ) from None
         if unpack and not unpack.eof and not most:
             raise ConnectorError(VENDOR, call.said, "the answer ends in the middle", retryable=True)
         return bytes(body)
@@ -285,13 +306,16 @@ class _Errors(msgspec.Struct):
 
 
 def refused(call: Call, answer: Answer) -> ConnectorError:
-    """The error for a status of 400 or above; Datadog's own words are given for a request that it found wrong."""
+    """The error for a status of 400 or above; Datadog's own words are given for a request that it
+    found wrong."""
     problem = problem_of(answer.status)
     if answer.status in (400, 422):
         problem += _said(answer.body)
     if answer.status == 403:
         problem = "not permitted with these keys (or one of them is not valid)"
-    return ConnectorError(VENDOR, call.said, problem, status=answer.status, retryable=answer.status in RETRYABLE)
+    return ConnectorError(
+        VENDOR, call.said, problem, status=answer.status, retryable=answer.status in RETRYABLE
+    )
 
 
 def _said(body: bytes) -> str:

@@ -1,7 +1,8 @@
 """Spans of the alert's service, and whole traces, within the few searches that Datadog allows.
 
-Both windows are sampled by the same questions: the latest spans by which the service is entered, and those that failed.
-Which traces are read whole goes by one rule in both windows too, so that a comparison is not of slow against typical.
+Both windows are sampled by the same questions: the latest spans by which the service is entered,
+and those that failed. Which traces are read whole goes by one rule in both windows too, so that a
+comparison is not of slow against typical.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from connectors.base import Item, Missing
 from connectors.datadog.calls import SPANS, TRACE
 from connectors.datadog.inquiry import Found, Inquiry, Part
 from connectors.datadog.logs import ListAnswer, iso
-from connectors.datadog.values import any_of, attributes, inner, moment, nanoseconds, number, rows, table, tags, text
+from connectors.datadog.values import (
+    any_of,
+    attributes,
+    inner,
+    moment,
+    nanoseconds,
+    number,
+    rows,
+    table,
+    tags,
+    text,
+)
 
 SAMPLE = 200
 """Spans of each search; a window takes two searches, of 300 an hour for the whole organisation."""
@@ -29,7 +41,15 @@ TRACES = 3
 MOST_SPANS_OF_A_TRACE = 2000
 ENTRY = "@_top_level:1"
 """Spans by which a service is entered (docs.datadoghq.com, "Trace Explorer", span queries)."""
-KEPT = ("error.type", "error.message", "http.status_code", "http.url", "peer.service", "span.kind", "version")
+KEPT = (
+    "error.type",
+    "error.message",
+    "http.status_code",
+    "http.url",
+    "peer.service",
+    "span.kind",
+    "version",
+)
 
 
 class _Trace(msgspec.Struct):
@@ -48,13 +68,20 @@ class TraceAnswer(msgspec.Struct):
 
 
 async def spans(inquiry: Inquiry, service: str, alerting: str | None = None) -> Found:
-    """Spans of one service, of the baseline's latest part and of the incident; `alerting` is the monitor's search."""
+    """Spans of one service, of the baseline's latest part and of the incident; `alerting` is the
+    monitor's search."""
     own = " ".join(filter(None, (any_of("service", [inquiry.names.of(service)]), inquiry.in_env)))
     windows = (*inquiry.baselines[:1], inquiry.incident)
     asked = [f"{own} {ENTRY}", f"{own} status:error"]
-    parts = [Part("spans", query, partial(_page, inquiry, query, window)) for window in windows for query in asked]
+    parts = [
+        Part("spans", query, partial(_page, inquiry, query, window))
+        for window in windows
+        for query in asked
+    ]
     if alerting:
-        parts += [Part("spans", alerting, partial(_page, inquiry, alerting, window)) for window in windows]
+        parts += [
+            Part("spans", alerting, partial(_page, inquiry, alerting, window)) for window in windows
+        ]
     found = await inquiry.gathered(parts)
     ids = [one for window in windows for one in _worth_reading(found, window)]
     return Found.of([found, await traces(inquiry, ids)]) if ids else found
@@ -65,7 +92,11 @@ async def _page(inquiry: Inquiry, query: str, window: Window) -> Found:
     inside = {"filter": given, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
     body = {"data": {"type": "search_request", "attributes": inside}}
     answer = await inquiry.ask(SPANS, ListAnswer, body=body)
-    made = [row for one in answer.data or [] if (row := _span(inquiry, table(one.get("attributes")))) is not None]
+    made = [
+        row
+        for one in answer.data or []
+        if (row := _span(inquiry, table(one.get("attributes")))) is not None
+    ]
     found = Found()
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
@@ -74,24 +105,47 @@ async def _page(inquiry: Inquiry, query: str, window: Window) -> Found:
 
 
 def _span(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """A span as the search gives it: its duration stands in `custom` (ns), or is what lies between start and end."""
+    """A span as the search gives it: its duration stands in `custom` (ns), or is what lies between
+    start and end."""
     start, end = moment(one.get("start_timestamp")), moment(one.get("end_timestamp"))
     trace_id, span_id = text(one.get("trace_id"), 40), text(one.get("span_id"), 40)
     if start is None or not trace_id or not span_id:
         return None
     custom = {**table(one.get("attributes")), **table(one.get("custom"))}
     ns = number(custom.get("duration"))
-    us = ns / 1000 if ns is not None else max(0.0, (end - start) / timedelta(microseconds=1)) if end else None
+    us = (
+        ns / 1000
+        if ns is not None
+        else max(0.0, (end - start) / timedelta(microseconds=1))
+        if end
+        else None
+    )
     if us is None:
         return None
     failed = text(one.get("status")).lower() == "error" or bool(custom.get("error"))
     kept: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
-    kept |= {"operation": text(one.get("operation_name")), "host": text(one.get("host")), "env": text(one.get("env"))}
+    kept |= {
+        "operation": text(one.get("operation_name")),
+        "host": text(one.get("host")),
+        "env": text(one.get("env")),
+    }
     kept["version"] = kept["version"] or tags(one.get("tags")).get("version")
-    name = text(one.get("resource_name")) or text(one.get("operation_name")) or text(one.get("type"))
+    name = (
+        text(one.get("resource_name")) or text(one.get("operation_name")) or text(one.get("type"))
+    )
     service = inquiry.names.ours(text(one.get("service"))) or "unknown"
     status = "error" if failed else "ok"
-    return trace_id, span_id, _parent(one.get("parent_id")), service, name, start, us, status, attributes(kept)
+    return (
+        trace_id,
+        span_id,
+        _parent(one.get("parent_id")),
+        service,
+        name,
+        start,
+        us,
+        status,
+        attributes(kept),
+    )
 
 
 def _parent(value: Any) -> str | None:
@@ -101,13 +155,23 @@ def _parent(value: Any) -> str | None:
 
 
 def _worth_reading(found: Found, window: Window) -> list[str]:
-    """Traces of the window: of the spans that the search gave, the slowest, and the latest that failed."""
+    """Traces of the window: of the spans that the search gave, the slowest, and the latest that
+    failed."""
     known = {"trace_id", "start", "duration_us", "status"}
     made = [p.select(sorted(known)) for name, p in found.parts if name == "spans"]
-    inside = [row for p in made for row in p.iter_rows(named=True) if window.start <= row["start"] < window.end]
+    inside = [
+        row
+        for p in made
+        for row in p.iter_rows(named=True)
+        if window.start <= row["start"] < window.end
+    ]
     slow = sorted(inside, key=lambda row: -row["duration_us"])
-    failed = sorted((r for r in inside if r["status"] == "error"), key=lambda row: row["start"], reverse=True)
-    chosen = dict.fromkeys(row["trace_id"] for row in (*failed[: TRACES - 1], *slow[:TRACES], *failed))
+    failed = sorted(
+        (r for r in inside if r["status"] == "error"), key=lambda row: row["start"], reverse=True
+    )
+    chosen = dict.fromkeys(
+        row["trace_id"] for row in (*failed[: TRACES - 1], *slow[:TRACES], *failed)
+    )
     return [one for one in chosen if one.isalnum()][:TRACES]
 
 
@@ -132,20 +196,28 @@ async def traces(inquiry: Inquiry, ids: Iterable[str]) -> Found:
 
 async def _trace(inquiry: Inquiry, trace_id: str) -> Found:
     answer = (await inquiry.ask(TRACE, TraceAnswer, trace_id=trace_id)).data.attributes
-    made = [row for one in rows(answer.spans) if (row := _whole(inquiry, trace_id, one)) is not None]
+    made = [
+        row for one in rows(answer.spans) if (row := _whole(inquiry, trace_id, one)) is not None
+    ]
     made.sort(key=lambda row: row[5])
     cut = "Datadog gave a part of this trace" if answer.is_truncated else None
     if len(made) > MOST_SPANS_OF_A_TRACE:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(made)} spans"
     found = Found()
     count, link = found.add("spans", made[:MOST_SPANS_OF_A_TRACE]), inquiry.links.trace(trace_id)
-    found.items.append(Item("spans", f"trace {trace_id}", inquiry.around, link, rows=count, cut=cut))
+    found.items.append(
+        Item("spans", f"trace {trace_id}", inquiry.around, link, rows=count, cut=cut)
+    )
     return found
 
 
 def _whole(inquiry: Inquiry, trace_id: str, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """A span of a whole trace: times in ns, ids as numbers."""
-    start, ns, span_id = nanoseconds(one.get("start_time")), number(one.get("duration")), text(one.get("span_id"), 40)
+    start, ns, span_id = (
+        nanoseconds(one.get("start_time")),
+        number(one.get("duration")),
+        text(one.get("span_id"), 40),
+    )
     if start is None or ns is None or not span_id:
         return None
     meta = table(one.get("meta"))
@@ -154,4 +226,14 @@ def _whole(inquiry: Inquiry, trace_id: str, one: Mapping[str, Any]) -> tuple[Any
     name = text(one.get("resource")) or text(one.get("name"))
     service = inquiry.names.ours(text(one.get("service"))) or "unknown"
     status = "error" if number(one.get("error")) == 1 else "ok"
-    return trace_id, span_id, _parent(one.get("parent_id")), service, name, start, ns / 1000, status, attributes(kept)
+    return (
+        trace_id,
+        span_id,
+        _parent(one.get("parent_id")),
+        service,
+        name,
+        start,
+        ns / 1000,
+        status,
+        attributes(kept),
+    )

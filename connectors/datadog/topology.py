@@ -1,4 +1,5 @@
-"""Who calls whom, from the relations of the software catalogue, those that APM has seen included."""
+"""Who calls whom, from the relations of the software catalogue, those that APM has seen
+included."""
 
 from __future__ import annotations
 
@@ -31,13 +32,21 @@ class RelationsAnswer(msgspec.Struct):
 async def topology(inquiry: Inquiry) -> Found:
     """The edges from and to the first services in scope."""
     asked = [(inquiry.names.of(s), side) for s in inquiry.services[:MOST_ASKED] for side in SIDES]
-    return Found.of(await asyncio.gather(*(_relations(inquiry, theirs, side) for theirs, side in asked)))
+    return Found.of(
+        await asyncio.gather(*(_relations(inquiry, theirs, side) for theirs, side in asked))
+    )
 
 
 async def _relations(inquiry: Inquiry, theirs: str, side: str) -> Found:
-    given: dict[str, Any] = {side: f"service:{theirs}", "page_limit": PAGE, "include_discovered": True}
+    given: dict[str, Any] = {
+        side: f"service:{theirs}",
+        "page_limit": PAGE,
+        "include_discovered": True,
+    }
     data = (await inquiry.ask(RELATIONS, RelationsAnswer, **given)).data or []
-    edges = [edge for one in data if (edge := _edge(inquiry, table(one.get("attributes")))) is not None]
+    edges = [
+        edge for one in data if (edge := _edge(inquiry, table(one.get("attributes")))) is not None
+    ]
     found = Found()
     cut = f"only the first {PAGE} relations were asked" if len(data) >= PAGE else None
     query = f"relations, {side.removeprefix('filter_')}=service:{theirs}"

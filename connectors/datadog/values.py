@@ -1,4 +1,5 @@
-"""Values of Datadog's answers that never fail, and text made fit for its query languages. All of it is hostile."""
+"""Values of Datadog's answers that never fail, and text made fit for its query languages. All of it
+is hostile."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def text(value: Any, limit: int = 300) -> str:
 
 
 def message(value: Any) -> str:
-    """A log's message as it came, its lines kept, but bounded and without what no terminal should be sent."""
+    """A log's message as it came, its lines kept, but bounded and without what no terminal should
+    be sent."""
     said = value[: 2 * LONGEST_TEXT] if isinstance(value, str) else ""
     return "".join(c for c in said if c.isprintable() or c in "\n\t")[:LONGEST_TEXT]
 
@@ -98,7 +100,11 @@ def tags(value: Any) -> dict[str, str]:
 def attributes(given: Mapping[str, Any]) -> str | None:
     """What has a value, as JSON; None where nothing has."""
     kept = {k: v for k, v in given.items() if v not in (None, "", [], {})}
-    return json.dumps(dict(list(kept.items())[:MOST_ATTRIBUTES]), sort_keys=True, default=str) if kept else None
+    return (
+        json.dumps(dict(list(kept.items())[:MOST_ATTRIBUTES]), sort_keys=True, default=str)
+        if kept
+        else None
+    )
 
 
 def inner(value: Mapping[str, Any], path: str) -> Any:
@@ -110,7 +116,8 @@ def inner(value: Mapping[str, Any], path: str) -> Any:
 
 
 def metric_tag(key: str, value: str) -> str:
-    """`key:value` as a metric query takes it: Datadog stores tags in lower case, other characters as `_`."""
+    """`key:value` as a metric query takes it: Datadog stores tags in lower case, other characters
+    as `_`."""
     return f"{key}:{_NOT_IN_TAGS.sub('_', value.lower())[:LONGEST_TAG]}"
 
 

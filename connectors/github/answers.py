@@ -1,4 +1,5 @@
-"""What GitHub's REST API answers, as far as it is read (docs.github.com/rest, 2022-11-28). All text is hostile."""
+"""What GitHub's REST API answers, as far as it is read (docs.github.com/rest, 2022-11-28). All text
+is hostile."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ class _Parent(msgspec.Struct):
 
 
 class ChangedFile(msgspec.Struct):
-    """A file of a pull request, a commit or a comparison; `patch` is absent of binary and of large files."""
+    """A file of a pull request, a commit or a comparison; `patch` is absent of binary and of large
+    files."""
 
     filename: str
     patch: str | None = None
@@ -157,7 +159,9 @@ def login(user: User | None) -> str | None:
 def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
     """The files of a change."""
     return tuple(
-        FileChange(f.filename[:LONGEST_PATH], f.patch, (f.previous_filename or "")[:LONGEST_PATH] or None)
+        FileChange(
+            f.filename[:LONGEST_PATH], f.patch, (f.previous_filename or "")[:LONGEST_PATH] or None
+        )
         for f in files
     )
 
@@ -168,7 +172,9 @@ def commit_of(answer: CommitAnswer, link: str) -> Commit | None:
     if at is None:
         return None
     title = short((answer.commit.message.splitlines() or [""])[0], 200)
-    return Commit(answer.sha, title, utc(at), login(answer.author), link, tuple(p.sha for p in answer.parents))
+    return Commit(
+        answer.sha, title, utc(at), login(answer.author), link, tuple(p.sha for p in answer.parents)
+    )
 
 
 def change_of_pull(pull: PullRequest, link: str, commit: str | None = None) -> CodeChange | None:

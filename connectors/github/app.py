@@ -1,7 +1,9 @@
-"""A GitHub App's way in: a signed claim is exchanged for an installation's token that may only read.
+"""A GitHub App's way in: a signed claim is exchanged for an installation's token that may only
+read.
 
-The exchange is the one POST of this connector. It goes to one path, asks for reading permissions alone, and nothing
-else can be sent through it. docs.github.com/apps, "Generating an installation access token".
+The exchange is the one POST of this connector. It goes to one path, asks for reading permissions
+alone, and nothing else can be sent through it. docs.github.com/apps, "Generating an installation
+access token".
 """
 
 from __future__ import annotations
@@ -58,11 +60,17 @@ class GitHubApp:
     _until: float = 0.0
 
     @classmethod
-    def of(cls, api_url: str, app_id: str | None, installation_id: str | None, key: SecretStr | None) -> GitHubApp:
+    def of(
+        cls, api_url: str, app_id: str | None, installation_id: str | None, key: SecretStr | None
+    ) -> GitHubApp:
         """From settings. Raises SettingsError."""
         for name, value in (("app_id", app_id), ("installation_id", installation_id)):
-            if not value or not (value.isascii() and value.replace("-", "").replace(".", "").isalnum()):
-                raise SettingsError(f"github.{name}", "must be set beside github.private_key, as GitHub shows it")
+            if not value or not (
+                value.isascii() and value.replace("-", "").replace(".", "").isalnum()
+            ):
+                raise SettingsError(
+                    f"github.{name}", "must be set beside github.private_key, as GitHub shows it"
+                )
         try:
             loaded = load_pem_private_key((key.get_secret_value() if key else "").encode(), None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -95,13 +103,22 @@ class GitHubApp:
         return self._token
 
     async def _exchange(self) -> str:
-        headers = {"Authorization": f"Bearer {self._claim()}", "Accept": "application/vnd.github+json"}
-        headers |= {"Content-Type": "application/json", "User-Agent": "faultline", "Accept-Encoding": "identity"}
+        headers = {
+            "Authorization": f"Bearer {self._claim()}",
+            "Accept": "application/vnd.github+json",
+        }
+        headers |= {
+            "Content-Type": "application/json",
+            "User-Agent": "faultline",
+            "Accept-Encoding": "identity",
+        }
         body = msgspec.json.encode({"permissions": PERMISSIONS})
         hooks = {"request": [self._refuse_all_but_the_exchange]}
         async with (
             httpx.AsyncClient(follow_redirects=False, event_hooks=hooks) as client,
-            client.stream("POST", self.api_url + self.path, content=body, headers=headers) as response,
+            client.stream(
+                "POST", self.api_url + self.path, content=body, headers=headers
+            ) as response,
         ):
             if response.status_code != 201:
                 said = f"no token was had: {problem_of(response.status_code)}"
@@ -122,11 +139,15 @@ class GitHubApp:
         claims = {"iat": now - CLOCK_SLACK_S, "exp": now + CLAIM_S, "iss": self.app_id}
         head = {"alg": "RS256", "typ": "JWT"}
         said = ".".join(_encoded(msgspec.json.encode(part)) for part in (head, claims))
-        return f"{said}.{_encoded(self.key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+        return (
+            f"{said}.{_encoded(self.key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+        )
 
     async def _refuse_all_but_the_exchange(self, request: httpx.Request) -> None:
         if request.method != "POST" or str(request.url) != self.api_url + self.path:
-            raise ConnectorError(VENDOR, request.method, "an app's key is used to get its token alone")
+            raise ConnectorError(
+                VENDOR, request.method, "an app's key is used to get its token alone"
+            )
 
 
 def _encoded(value: bytes) -> str:

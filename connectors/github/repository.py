@@ -32,8 +32,8 @@ _STATES: dict[str, Literal["done", "failed", "running"]] = {
     "error": "failed",
     "in_progress": "running",
 }
-"""docs.github.com/rest/deployments/statuses; `inactive` is what a success becomes when the next one follows. The others
-(`queued`, `pending`, `waiting`) have not begun."""
+"""docs.github.com/rest/deployments/statuses; `inactive` is what a success becomes when the next one
+follows. The others (`queued`, `pending`, `waiting`) have not begun."""
 _MOVED = frozenset({301, 302, 307, 308})
 
 Production = Callable[[str, bool | None], bool]
@@ -61,7 +61,9 @@ class GitHubRepository:
     async def default_branch(self) -> str:
         """Its default branch; fails where the token may not read the repository at all."""
         try:
-            self._branch = (await self._session.get(self._path, type=answers.RepositoryAnswer)).default_branch
+            self._branch = (
+                await self._session.get(self._path, type=answers.RepositoryAnswer)
+            ).default_branch
         except ConnectorError as error:
             if error.status == 404:
                 said = "not found, or the token may not read this repository"
@@ -73,26 +75,34 @@ class GitHubRepository:
         return self._branch
 
     async def rollouts(self, window: Window) -> Found[Rollout]:
-        """Deployments in the window and those just before it, with the state they reached and when."""
+        """Deployments in the window and those just before it, with the state they reached and
+        when."""
         path = f"{self._path}/deployments"
         wanted: list[answers.Deployment] = []
         cut = None
         for environment in self._environments or (None,):
-            params = [("per_page", str(PER_PAGE)), *([("environment", environment)] if environment else [])]
+            params = [
+                ("per_page", str(PER_PAGE)),
+                *([("environment", environment)] if environment else []),
+            ]
             listing = await self._session.pages(
                 path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
             )
             wanted += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
-        wanted = [d for d in wanted if not d.transient_environment and utc(d.created_at) <= window.end]
+        wanted = [
+            d for d in wanted if not d.transient_environment and utc(d.created_at) <= window.end
+        ]
         wanted.sort(key=lambda d: d.created_at, reverse=True)
         inside = [d for d in wanted if utc(d.created_at) >= window.start]
         if len(inside) > MOST_STATUSES:
             cut = f"only the latest {MOST_STATUSES} of {len(inside)} deployments were looked at"
         environments = {d.environment for d in inside[:MOST_STATUSES]}
         older = [d for d in wanted if utc(d.created_at) < window.start]
-        earlier = [d for d in older if d.environment in environments or not environments][:MOST_EARLIER]
+        earlier = [d for d in older if d.environment in environments or not environments][
+            :MOST_EARLIER
+        ]
         chosen = inside[:MOST_STATUSES] + (earlier if len(inside) <= MOST_STATUSES else [])
         rollouts = await asyncio.gather(*(self._rollout(d) for d in chosen))
         begun = tuple(r for r in rollouts if r is not None)
@@ -102,7 +112,9 @@ class GitHubRepository:
 
     async def _rollout(self, deployment: answers.Deployment) -> Rollout | None:
         path = f"{self._path}/deployments/{deployment.id}/statuses"
-        statuses = await self._session.get(path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus])
+        statuses = await self._session.get(
+            path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus]
+        )
         statuses.sort(key=lambda s: s.created_at)
         reached = next((s for s in statuses if s.state == "success"), None)
         last = reached or (statuses[-1] if statuses else None)
@@ -129,9 +141,16 @@ class GitHubRepository:
         params = [("branch", self._branch), ("created", created), ("per_page", str(PER_PAGE))]
         answer = await self._session.get(path, params, type=answers.WorkflowRuns)
         left_out = answer.total_count - len(answer.workflow_runs)
-        cut = f"only the latest {len(answer.workflow_runs)} of {answer.total_count} runs" if left_out > 0 else None
+        cut = (
+            f"only the latest {len(answer.workflow_runs)} of {answer.total_count} runs"
+            if left_out > 0
+            else None
+        )
         query = f"GET {path}?branch={self._branch}&created={created}&per_page={PER_PAGE}"
-        link = f"{self._web}/actions?query={quote(f'branch:{self._branch} created:{created}', safe='')}"
+        link = (
+            f"{self._web}/"
+            f"actions?query={quote(f'branch:{self._branch} created:{created}', safe='')}"
+        )
         return Found(tuple(self._run(r) for r in answer.workflow_runs), query, link, cut)
 
     def _run(self, run: answers.WorkflowRun) -> Run:
@@ -143,7 +162,9 @@ class GitHubRepository:
         if DEPLOYS.search(f"{run.name or ''} {run.path.rpartition('/')[2]}") and (
             not done or failed or run.conclusion == "success"
         ):
-            state: Literal["done", "failed", "running"] = "failed" if failed else "done" if done else "running"
+            state: Literal["done", "failed", "running"] = (
+                "failed" if failed else "done" if done else "running"
+            )
             began = utc(run.created_at)
             rollout = Rollout(
                 run.head_sha, f"workflow {name}", at if done else began, f"Workflow {name}", state,
@@ -175,13 +196,22 @@ class GitHubRepository:
         path = f"{self._path}/pulls"
         params = [("state", "closed"), ("base", branch), ("sort", "updated"), ("direction", "desc")]
         params.append(("per_page", str(PER_PAGE)))
-        listing = await self._session.pages(path, params, type=list[answers.PullRequest], most_pages=PULL_PAGES)
-        changes = [c for p in listing.values if (c := answers.change_of_pull(p, self._pull_link(p.number))) is not None]
+        listing = await self._session.pages(
+            path, params, type=list[answers.PullRequest], most_pages=PULL_PAGES
+        )
+        changes = [
+            c
+            for p in listing.values
+            if (c := answers.change_of_pull(p, self._pull_link(p.number))) is not None
+        ]
         inside = tuple(c for c in changes if window.start <= c.at <= window.end)
         cut = None
         if listing.more and utc(listing.values[-1].updated_at) >= window.start:
             cut = f"only the latest {len(listing.values)} closed pull requests were asked"
-        search = quote(f"is:pr is:merged base:{branch} merged:{_stamp(window.start)}..{_stamp(window.end)}", safe="")
+        search = quote(
+            f"is:pr is:merged base:{branch} merged:{_stamp(window.start)}..{_stamp(window.end)}",
+            safe="",
+        )
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
         return Found(inside, query, f"{self._web}/pulls?q={search}", cut)
 
@@ -209,7 +239,13 @@ class GitHubRepository:
             if change is not None:
                 return change
         return CodeChange(
-            commit.sha, commit.title, commit.at, commit.author, commit.link, None, frozenset({commit.sha})
+            commit.sha,
+            commit.title,
+            commit.at,
+            commit.author,
+            commit.link,
+            None,
+            frozenset({commit.sha}),
         )
 
     async def files_of(self, change: CodeChange) -> Found[FileChange]:
@@ -217,7 +253,9 @@ class GitHubRepository:
         if change.number is not None:
             path = f"{self._path}/pulls/{change.number}/files"
             params = [("per_page", str(PER_PAGE))]
-            listing = await self._session.pages(path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES)
+            listing = await self._session.pages(
+                path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES
+            )
             cut = f"only the first {len(listing.values)} files" if listing.more else None
             link = f"{self._pull_link(change.number)}/files"
             return Found(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
@@ -227,7 +265,8 @@ class GitHubRepository:
         return Found(answers.file_changes(files), f"GET {path}", self._commit_link(change.id), cut)
 
     async def content(self, path: str, revision: str) -> bytes:
-        """A file's content at a revision. Raises ConnectorError with status 404 where there is no such file."""
+        """A file's content at a revision. Raises ConnectorError with status 404 where there is no
+        such file."""
         call = f"{self._path}/contents/{quote(path, safe='')}"
         params = [] if revision == "HEAD" else [("ref", revision)]
         answer = await self._session.get(call, params, type=answers.CONTENT)

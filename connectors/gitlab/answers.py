@@ -1,4 +1,5 @@
-"""What GitLab's REST API answers, as far as it is read (docs.gitlab.com/api/rest, v4). All text is hostile."""
+"""What GitLab's REST API answers, as far as it is read (docs.gitlab.com/api/rest, v4). All text is
+hostile."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class _Permissions(msgspec.Struct):
 
 
 class ProjectAnswer(msgspec.Struct):
-    """GET /projects/:id. `permissions` are those of the token's user, absent where it is nobody's."""
+    """GET /projects/:id. `permissions` are those of the token's user, absent where it is
+    nobody's."""
 
     path_with_namespace: str
     default_branch: str | None = None
@@ -117,7 +119,8 @@ class CommitAnswer(msgspec.Struct):
 
 
 class ChangedFile(msgspec.Struct):
-    """A file of a merge request, a commit or a comparison; `diff` is empty where it is too large or collapsed."""
+    """A file of a merge request, a commit or a comparison; `diff` is empty where it is too large or
+    collapsed."""
 
     new_path: str
     old_path: str = ""
@@ -146,7 +149,8 @@ def username(user: User | None) -> str | None:
 
 
 def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
-    """The files of a change; some versions give a diff its `---` and `+++` lines, which are written anew."""
+    """The files of a change; some versions give a diff its `---` and `+++` lines, which are written
+    anew."""
     return tuple(
         FileChange(
             f.new_path[:LONGEST_PATH],
@@ -165,14 +169,21 @@ def commit_of(answer: CommitAnswer, link: str) -> Commit:
 
 
 def change_of_merge(merge: MergeRequest, link: str, commit: str | None = None) -> CodeChange | None:
-    """A merged merge request, known by the commit it became: of a fast-forward the last of its own."""
+    """A merged merge request, known by the commit it became: of a fast-forward the last of its
+    own."""
     shas = [s for s in (merge.merge_commit_sha, merge.squash_commit_sha, commit, merge.sha) if s]
     if merge.merged_at is None or not shas:
         return None
     title = f"{short(merge.title, 180)} (!{merge.iid})"
     number = merge.iid
     return CodeChange(
-        commit or shas[0], title, utc(merge.merged_at), username(merge.author), link, number, frozenset(shas)
+        commit or shas[0],
+        title,
+        utc(merge.merged_at),
+        username(merge.author),
+        link,
+        number,
+        frozenset(shas),
     )
 
 

@@ -1,4 +1,5 @@
-"""GitLab: deployments, releases, pipelines, merged merge requests and commits with their diffs, and code at a revision.
+"""GitLab: deployments, releases, pipelines, merged merge requests and commits with their diffs, and
+code at a revision.
 
 Reading only: GET is all that can be sent. Speaks to gitlab.com and to servers from 15.7 on.
 """
@@ -25,14 +26,16 @@ from connectors.linked_pages import LinkedHttp, LinkedSession
 URL = "https://gitlab.com"
 API = "/api/v4"
 LIMITS = Limits(deadline_s=30, max_bytes=32 * 1024 * 1024, requests_per_s=5, concurrency=4)
-"""gitlab.com allows 2,000 requests a minute, but 300 of files of a repository and 400 of a project each
-(docs.gitlab.com/user/gitlab_com, "Rate limits on GitLab.com")."""
+"""gitlab.com allows 2,000 requests a minute, but 300 of files of a repository and 400 of a project
+each (docs.gitlab.com/user/gitlab_com, "Rate limits on GitLab.com")."""
 WRITING_SCOPES = frozenset({"api", "write_repository", "write_registry", "admin_mode", "sudo"})
 """docs.gitlab.com/security/tokens/access_token_scopes; `read_api` is all that is needed."""
 DEVELOPER = 30
 """The access level from which one may push (docs.gitlab.com/api/access_requests)."""
 MOST_CHECKED = 5
-_NAME = re.compile(r"\d{1,18}|[A-Za-z0-9_][\w.-]{0,254}(/[A-Za-z0-9_.][\w.-]{0,254}){1,20}", re.ASCII)
+_NAME = re.compile(
+    r"\d{1,18}|[A-Za-z0-9_][\w.-]{0,254}(/[A-Za-z0-9_.][\w.-]{0,254}){1,20}", re.ASCII
+)
 _READ = {
     "deployments": "/deployments",
     "merge requests": "/merge_requests",
@@ -76,10 +79,14 @@ def build(settings: HasGitLab) -> GitLabConnector | None:
     own = settings.gitlab
     if own.token is None:
         return None
-    services = {name: tuple(e.gitlab_project) for name, e in settings.services.items() if e.gitlab_project}
+    services = {
+        name: tuple(e.gitlab_project) for name, e in settings.services.items() if e.gitlab_project
+    }
     for name, projects in services.items():
         if not all(_NAME.fullmatch(p) and ".." not in p.split("/") for p in projects):
-            raise SettingsError(f"services.{name}.gitlab_project", "must be group/project or the project's number")
+            raise SettingsError(
+                f"services.{name}.gitlab_project", "must be group/project or the project's number"
+            )
     jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
     return GitLabConnector(own.token.get_secret_value(), own.url, services, own.environments, jobs)
 
@@ -123,9 +130,16 @@ class GitLabConnector(CodeConnector):
         warnings = [warning for _, _, warning in said if warning]
         writing = sorted(scopes & WRITING_SCOPES)
         if writing:
-            warnings = [f"the token can also write (scopes {', '.join(writing)}): give it one with read_api alone"]
+            warnings = [
+                f"the token can also write (scopes {', '.join(writing)}): give it one with "
+                f"read_api alone"
+            ]
         line = f"GitLab at {self._web}: {'; '.join(lines)}; only GET is sent"
-        return Check(self.name, all(ok for ok, _, _ in said), line + (f"; warning: {warnings[0]}" if warnings else ""))
+        return Check(
+            self.name,
+            all(ok for ok, _, _ in said),
+            line + (f"; warning: {warnings[0]}" if warnings else ""),
+        )
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[LinkedSession]:
@@ -138,14 +152,19 @@ class GitLabConnector(CodeConnector):
     async def _scopes(self, session: LinkedSession) -> frozenset[str]:
         """The token's scopes; none where it is of a kind that does not tell."""
         try:
-            return frozenset((await session.get("/personal_access_tokens/self", type=answers.TokenAnswer)).scopes)
+            return frozenset(
+                (await session.get("/personal_access_tokens/self", type=answers.TokenAnswer)).scopes
+            )
         except ConnectorError as error:
             if error.status == 401:
                 raise
             return frozenset()
 
-    async def _checked(self, session: LinkedSession, name: str, scopes: frozenset[str]) -> tuple[bool, str, str]:
-        """Whether a project can be read, what of it in words, and a warning where nothing says it cannot be written."""
+    async def _checked(
+        self, session: LinkedSession, name: str, scopes: frozenset[str]
+    ) -> tuple[bool, str, str]:
+        """Whether a project can be read, what of it in words, and a warning where nothing says it
+        cannot be written."""
         path = f"/projects/{quote(name, safe='')}"
         try:
             project = await session.get(path, type=answers.ProjectAnswer)
@@ -153,11 +172,17 @@ class GitLabConnector(CodeConnector):
             if error.status == 401:
                 raise
             return False, f"{name} cannot be read ({_status(error)})", ""
-        tried = await asyncio.gather(*(self._refusal(session, path + end) for end in _READ.values()))
+        tried = await asyncio.gather(
+            *(self._refusal(session, path + end) for end in _READ.values())
+        )
         refused = [f"{what} ({why})" for what, why in zip(_READ, tried, strict=True) if why]
         line = f"{name} can be read" + (f", but not {', '.join(refused)}" if refused else "")
         access = project.permissions
-        levels = [a.access_level for a in (access.project_access, access.group_access) if a] if access else []
+        levels = (
+            [a.access_level for a in (access.project_access, access.group_access) if a]
+            if access
+            else []
+        )
         pushes = not scopes and max(levels, default=0) >= DEVELOPER
         return not refused, line, f"the token's user may push to {name}" if pushes else ""
 

@@ -28,7 +28,8 @@ _STATES: dict[str, Literal["done", "failed", "running"]] = {
     "failed": "failed",
     "running": "running",
 }
-"""docs.gitlab.com/api/deployments; the others (`created`, `blocked`, `canceled`, `skipped`) have not begun."""
+"""docs.gitlab.com/api/deployments; the others (`created`, `blocked`, `canceled`, `skipped`) have
+not begun."""
 _RUNNING = frozenset({"running", "pending", "created", "preparing", "waiting_for_resource"})
 
 Production = Callable[[str, bool | None], bool]
@@ -93,10 +94,13 @@ class GitLabProject:
             revision=deployment.sha,
             environment=environment,
             at=utc(_ended(deployment)),
-            title=f"Deployment of {short(deployment.ref, 60)} to {short(environment, 60) or 'an environment'}",
+            title=f"Deployment of {short(deployment.ref, 60)} to "
+            f"{short(environment, 60) or 'an environment'}",
             state=_STATES[deployment.status],
             author=answers.username(deployment.user),
-            link=f"{self._web}/-/jobs/{job.id}" if job and job.id else f"{self._web}/-/environments",
+            link=f"{self._web}/-/jobs/{job.id}"
+            if job and job.id
+            else f"{self._web}/-/environments",
             production=self._production(environment, None),
         )
 
@@ -120,12 +124,23 @@ class GitLabProject:
         link, failed = f"{self._web}/-/pipelines/{pipeline.id}", pipeline.status == "failed"
         running = pipeline.status in _RUNNING
         rollout = None
-        if DEPLOYS.search(pipeline.name or "") and (failed or running or pipeline.status == "success"):
-            state: Literal["done", "failed", "running"] = "failed" if failed else "running" if running else "done"
+        if DEPLOYS.search(pipeline.name or "") and (
+            failed or running or pipeline.status == "success"
+        ):
+            state: Literal["done", "failed", "running"] = (
+                "failed" if failed else "running" if running else "done"
+            )
             began = utc(pipeline.created_at)
             when, elsewhere = began if running else at, bool(ELSEWHERE.search(name))
             rollout = Rollout(
-                pipeline.sha, f"pipeline {name}", when, f"Pipeline {name}", state, None, link, not elsewhere
+                pipeline.sha,
+                f"pipeline {name}",
+                when,
+                f"Pipeline {name}",
+                state,
+                None,
+                link,
+                not elsewhere,
             )
         return Run(name, pipeline.sha, at, failed, link, None, rollout)
 
@@ -143,19 +158,35 @@ class GitLabProject:
                 link=f"{self._web}/-/releases/{quote(r.tag_name, safe='')}",
             )
             for r in found
-            if r.released_at is not None and not r.upcoming_release and utc(r.released_at) <= window.end
+            if r.released_at is not None
+            and not r.upcoming_release
+            and utc(r.released_at) <= window.end
         )
         return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/-/releases")
 
     async def merged(self, window: Window, branch: str) -> Found[CodeChange]:
         """Merge requests merged into the branch in the window."""
         path = f"{self._path}/merge_requests"
-        params = [("state", "merged"), ("target_branch", branch), ("updated_after", _stamp(window.start))]
+        params = [
+            ("state", "merged"),
+            ("target_branch", branch),
+            ("updated_after", _stamp(window.start)),
+        ]
         params += [("order_by", "updated_at"), ("sort", "desc"), ("per_page", str(PER_PAGE))]
-        listing = await self._session.pages(path, params, type=list[answers.MergeRequest], most_pages=MERGE_PAGES)
-        changes = [c for m in listing.values if (c := answers.change_of_merge(m, self._merge_link(m.iid))) is not None]
+        listing = await self._session.pages(
+            path, params, type=list[answers.MergeRequest], most_pages=MERGE_PAGES
+        )
+        changes = [
+            c
+            for m in listing.values
+            if (c := answers.change_of_merge(m, self._merge_link(m.iid))) is not None
+        ]
         inside = tuple(c for c in changes if window.start <= c.at <= window.end)
-        cut = f"only the latest {len(listing.values)} merge requests were asked" if listing.more else None
+        cut = (
+            f"only the latest {len(listing.values)} merge requests were asked"
+            if listing.more
+            else None
+        )
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
         link = f"{self._web}/-/merge_requests?state=merged&target_branch={quote(branch, safe='')}"
         return Found(inside, query, link, cut)
@@ -163,7 +194,9 @@ class GitLabProject:
     async def compare(self, base: str, head: str) -> Found[Comparison]:
         """What lies between two revisions."""
         path = f"{self._path}/repository/compare"
-        answer = await self._session.get(path, [("from", base), ("to", head)], type=answers.ComparisonAnswer)
+        answer = await self._session.get(
+            path, [("from", base), ("to", head)], type=answers.ComparisonAnswer
+        )
         commits = tuple(answers.commit_of(c, self._commit_link(c.id)) for c in answer.commits)
         comparison = Comparison(
             commits[-MOST_COMMITS:],
@@ -183,7 +216,9 @@ class GitLabProject:
             if change is not None:
                 return change
         own = frozenset({commit.sha})
-        return CodeChange(commit.sha, commit.title, commit.at, commit.author, commit.link, None, own)
+        return CodeChange(
+            commit.sha, commit.title, commit.at, commit.author, commit.link, None, own
+        )
 
     async def files_of(self, change: CodeChange) -> Found[FileChange]:
         """The files of a merge request or a commit, with their hunks."""
@@ -196,12 +231,15 @@ class GitLabProject:
             path = f"{self._path}/repository/commits/{quote(change.id, safe='')}/diff"
             link = self._commit_link(change.id)
         params = [("per_page", str(PER_PAGE))]
-        listing = await self._session.pages(path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES)
+        listing = await self._session.pages(
+            path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES
+        )
         cut = f"only the first {len(listing.values)} files" if listing.more else None
         return Found(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
 
     async def content(self, path: str, revision: str) -> bytes:
-        """A file's content at a revision. Raises ConnectorError with status 404 where there is no such file."""
+        """A file's content at a revision. Raises ConnectorError with status 404 where there is no
+        such file."""
         call = f"{self._path}/repository/files/{quote(path, safe='')}"
         answer = await self._session.get(call, [("ref", revision)], type=answers.ContentAnswer)
         if answer.encoding != "base64":

@@ -1,7 +1,9 @@
-"""Grafana: what its alert rules say, how their states changed, and annotations that tell of changes.
+"""Grafana: what its alert rules say, how their states changed, and annotations that tell of
+changes.
 
-Read from grafana/grafana as of 2026 (docs/sources/developers/http_api/annotations.md; pkg/services/ngalert/api/tooling/
-definitions/prom.go): Grafana 9 and later, with alerts managed by Grafana itself.
+Read from grafana/grafana as of 2026 (docs/sources/developers/http_api/annotations.md;
+pkg/services/ngalert/api/tooling/ definitions/prom.go): Grafana 9 and later, with alerts managed by
+Grafana itself.
 """
 
 from __future__ import annotations
@@ -78,7 +80,11 @@ def build(settings: HasGrafana) -> GrafanaConnector | None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
     return GrafanaConnector(
-        own.url, headers(own.token), public_url=own.public_url, change_tags=own.change_tags, names=names
+        own.url,
+        headers(own.token),
+        public_url=own.public_url,
+        change_tags=own.change_tags,
+        names=names,
     )
 
 
@@ -129,7 +135,8 @@ class RulesAnswer(msgspec.Struct):
 
 
 class GrafanaConnector:
-    """Monitors from alert rules and their history, changes from annotations with one of `change_tags`."""
+    """Monitors from alert rules and their history, changes from annotations with one of
+    `change_tags`."""
 
     name = "grafana"
     kinds: tuple[EvidenceKind, ...] = ("monitors", "changes")
@@ -163,7 +170,10 @@ class GrafanaConnector:
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""
-        calls = {"alert rules": (RULES, [("limit_alerts", "1")]), "annotations": (ANNOTATIONS, [("limit", "1")])}
+        calls = {
+            "alert rules": (RULES, [("limit_alerts", "1")]),
+            "annotations": (ANNOTATIONS, [("limit", "1")]),
+        }
         try:
             async with self._http.open() as session:
                 version = (await session.get("/api/health", type=_Health)).version
@@ -173,10 +183,20 @@ class GrafanaConnector:
             return Check(self.name, False, str(error))
         readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
         said = [f"{', '.join(readable)} can be read"] if readable else []
-        said += [f"{what} cannot be read ({r})" for what, r in zip(calls, refused, strict=True) if r is not None]
-        line = f"Grafana {short(version, 40)} at {self._http.base_url}: {'; '.join(said)}; only GET is sent"
+        said += [
+            f"{what} cannot be read ({r})"
+            for what, r in zip(calls, refused, strict=True)
+            if r is not None
+        ]
+        line = (
+            f"Grafana {short(version, 40)} at {self._http.base_url}: {'; '.join(said)}; only "
+            f"GET is sent"
+        )
         if writing:
-            line += f"; warning: the token can also write ({', '.join(writing[:4])}): give it the role Viewer"
+            line += (
+                f"; warning: the token can also write ({', '.join(writing[:4])}): give it the "
+                f"role Viewer"
+            )
         return Check(self.name, bool(readable), line)
 
     async def _rules(self, session: HttpSession, brought: Brought, request: Request) -> None:
@@ -192,38 +212,66 @@ class GrafanaConnector:
             for rule in rules
             if rule.health == "error" and rule.lastError
         }
-        cut = f"{len(made) - MOST_ALERTS} of {len(made)} alerts left out" if len(made) > MOST_ALERTS else None
+        cut = (
+            f"{len(made) - MOST_ALERTS} of {len(made)} alerts left out"
+            if len(made) > MOST_ALERTS
+            else None
+        )
         link, count = f"{self._page}/alerting/list", brought.add("monitors", made[:MOST_ALERTS])
         details = dict(list(failing.items())[:20])
-        brought.items.append(Item("monitors", RULES, whole(request.scope), link, rows=count, cut=cut, details=details))
+        brought.items.append(
+            Item(
+                "monitors", RULES, whole(request.scope), link, rows=count, cut=cut, details=details
+            )
+        )
 
     def _rule_rows(self, rule: Rule) -> Iterable[tuple[Any, ...]]:
         """One row per alert of a rule that is not calm."""
         uid = rule.uid or ""
-        link = f"{self._page}/alerting/grafana/{quote(uid, safe='')}/view" if uid else f"{self._page}/alerting/list"
+        link = (
+            f"{self._page}/alerting/grafana/{quote(uid, safe='')}/view"
+            if uid
+            else f"{self._page}/alerting/list"
+        )
         for one in rule.alerts or ():
             state = _state(one.state)
             since = time_of(one.activeAt)
             if state is not None and state != "ok" and since is not None:
                 labels = {**(rule.labels or {}), **one.labels}
-                yield short(rule.name, 200) or "rule without a name", self._service(labels), state, since, link
+                yield (
+                    short(rule.name, 200) or "rule without a name",
+                    self._service(labels),
+                    state,
+                    since,
+                    link,
+                )
 
     async def _history(self, session: HttpSession, brought: Brought, request: Request) -> None:
         """Changes of alerts' states, of all windows."""
         window = whole(request.scope)
         params = [("type", "alert"), *_between(window), ("limit", str(MOST_ANNOTATIONS))]
         query = f"{ANNOTATIONS}?{urlencode(params)}"
-        answer = await brought.asked("monitors", query, session.get(ANNOTATIONS, params, type=list[Annotation]))
+        answer = await brought.asked(
+            "monitors", query, session.get(ANNOTATIONS, params, type=list[Annotation])
+        )
         if answer is None:
             return
         rows = []
         for one in answer:
-            at, state, said = ns_of(one.time, 1_000_000), _state(one.newState or ""), _plain(one.text)
+            at, state, said = (
+                ns_of(one.time, 1_000_000),
+                _state(one.newState or ""),
+                _plain(one.text),
+            )
             if at is not None and state is not None:
                 name = short(one.alertName or said.partition(" {")[0], 200) or "alert"
                 service = self._service({**_labels_in(said), **_labels_of(one.tags)})
                 rows.append((name, service, state, at, self._annotation_link(one, window)))
-        cut = f"only the latest {MOST_ANNOTATIONS} were asked" if len(answer) >= MOST_ANNOTATIONS else None
+        cut = (
+            f"only the latest {MOST_ANNOTATIONS} were asked"
+            if len(answer) >= MOST_ANNOTATIONS
+            else None
+        )
         link, count = f"{self._page}/alerting/history", brought.add("monitors", rows)
         brought.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
 
@@ -234,16 +282,24 @@ class GrafanaConnector:
         params = [("type", "annotation"), *_between(window), *tags, ("matchAny", "true")]
         params.append(("limit", str(MOST_ANNOTATIONS)))
         query = f"{ANNOTATIONS}?{urlencode(params)}"
-        answer = await brought.asked("changes", query, session.get(ANNOTATIONS, params, type=list[Annotation]))
+        answer = await brought.asked(
+            "changes", query, session.get(ANNOTATIONS, params, type=list[Annotation])
+        )
         if answer is None:
             return
         services, _ = in_scope(request, 100)
         rows = [row for one in answer if (row := self._change(one, services, window)) is not None]
-        cut = f"only the latest {MOST_ANNOTATIONS} were asked" if len(answer) >= MOST_ANNOTATIONS else None
+        cut = (
+            f"only the latest {MOST_ANNOTATIONS} were asked"
+            if len(answer) >= MOST_ANNOTATIONS
+            else None
+        )
         link, count = f"{self._page}{query}", brought.add("changes", rows)
         brought.items.append(Item("changes", query, window, link, rows=count, cut=cut))
 
-    def _change(self, one: Annotation, services: Sequence[str], window: Window) -> tuple[Any, ...] | None:
+    def _change(
+        self, one: Annotation, services: Sequence[str], window: Window
+    ) -> tuple[Any, ...] | None:
         at = ns_of(one.time, 1_000_000)
         tags = [tag for tag in one.tags or () if isinstance(tag, str)]
         if at is None or not set(tags) & set(self._tags):
@@ -287,11 +343,14 @@ def _plain(text: str | None) -> str:
 def _labels_of(tags: Iterable[str] | None) -> dict[str, str]:
     """Tags of the form `service:checkout`, as labels."""
     parts = [tag.partition(":") for tag in tags or () if isinstance(tag, str)]
-    return {name.strip().lower(): value.strip() for name, mark, value in parts if mark and value.strip()}
+    return {
+        name.strip().lower(): value.strip() for name, mark, value in parts if mark and value.strip()
+    }
 
 
 def _labels_in(text: str) -> dict[str, str]:
-    """The labels that the text of a change of state quotes: `Name {service=checkout, ...} - Alerting`."""
+    """The labels that the text of a change of state quotes: `Name {service=checkout, ...} -
+    Alerting`."""
     inside = text.partition(" {")[2].partition("}")[0]
     parts = [part.partition("=") for part in inside.split(",")]
     return {name.strip(): value.strip() for name, mark, value in parts if mark and value.strip()}

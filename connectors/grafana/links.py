@@ -1,6 +1,7 @@
 """Links to Grafana's Explore page at a query and window.
 
-The address is the one of grafana.com/docs/grafana/latest/explore, "Generate Explore URLs" (Grafana 10 and later).
+The address is the one of grafana.com/docs/grafana/latest/explore, "Generate Explore URLs" (Grafana
+10 and later).
 """
 
 from __future__ import annotations
@@ -30,4 +31,7 @@ class Explore:
         between = {"from": str(epoch_ms(window.start)), "to": str(epoch_ms(window.end))}
         pane = {"datasource": self._source, "queries": [asked], "range": between}
         panes = msgspec.json.encode({"a": pane}).decode()
-        return f"{self._public_url}/explore?{urlencode({'schemaVersion': '1', 'panes': panes, 'orgId': '1'})}"
+        return (
+            f"{self._public_url}/"
+            f"explore?{urlencode({'schemaVersion': '1', 'panes': panes, 'orgId': '1'})}"
+        )

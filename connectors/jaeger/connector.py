@@ -1,7 +1,9 @@
-"""Jaeger: traces that pass through the services in scope, and who calls whom, over the query service's HTTP API.
+"""Jaeger: traces that pass through the services in scope, and who calls whom, over the query
+service's HTTP API.
 
-Its own JSON is asked (`/api/traces`, what Jaeger's pages use: it can be searched for errors); a server without it is
-asked by the v3 API (OTLP, `/api/v3`). Parameters: jaegertracing/jaeger, query_parser.go and apiv3/http_gateway.go.
+Its own JSON is asked (`/api/traces`, what Jaeger's pages use: it can be searched for errors); a
+server without it is asked by the v3 API (OTLP, `/api/v3`). Parameters: jaegertracing/jaeger,
+query_parser.go and apiv3/http_gateway.go.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from pydantic import SecretStr
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.brought import Brought, epoch_ms, nanoseconds, parts, sampled_windows, trace_of, whole
+from connectors.brought import (
+    Brought,
+    epoch_ms,
+    nanoseconds,
+    parts,
+    sampled_windows,
+    trace_of,
+    whole,
+)
 from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
@@ -31,8 +41,9 @@ LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, co
 MOST_SERVICES = 3
 PARTS = 3
 TYPICAL, FAILED, SLOW = 5, 5, 5
-"""Traces of one service asked for: any of each third of a window, failed and slow ones of the window. Fewer failed ones
-in the incident are not kept for being failed: the rest of the sample tells of them as often as they happen."""
+"""Traces of one service asked for: any of each third of a window, failed and slow ones of the
+window. Fewer failed ones in the incident are not kept for being failed: the rest of the sample
+tells of them as often as they happen."""
 SLOW_SHARE = 0.9
 """Slow is what nine of ten traces of the baseline's sample are not; one bound for both windows."""
 MOST_EDGES = 5000
@@ -68,7 +79,9 @@ def build(settings: HasJaeger) -> JaegerConnector | None:
     if own.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
-    return JaegerConnector(own.url, headers(own.token, own.username), names=names, public_url=own.public_url)
+    return JaegerConnector(
+        own.url, headers(own.token, own.username), names=names, public_url=own.public_url
+    )
 
 
 class ServicesAnswer(msgspec.Struct):
@@ -105,7 +118,8 @@ class EdgesAnswerV3(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Search:
-    """What is asked of one service in one window. `least_us` bounds the trace's spans from below."""
+    """What is asked of one service in one window. `least_us` bounds the trace's spans from
+    below."""
 
     service: str
     window: Window
@@ -117,25 +131,36 @@ class Search:
     def params(self) -> list[tuple[str, str]]:
         """As the query service and its pages take them; times in microseconds."""
         asked = [("service", self.service), ("limit", str(self.limit))]
-        asked += [(k, str(nanoseconds(t) // 1000)) for k, t in (("start", self.window.start), ("end", self.window.end))]
+        asked += [
+            (k, str(nanoseconds(t) // 1000))
+            for k, t in (("start", self.window.start), ("end", self.window.end))
+        ]
         asked += [("tags", FAILED_TAGS)] if self.failed else []
-        return asked + ([("minDuration", f"{self.least_us}us")] if self.least_us is not None else [])
+        return asked + (
+            [("minDuration", f"{self.least_us}us")] if self.least_us is not None else []
+        )
 
     @property
     def params_v3(self) -> list[tuple[str, str]]:
-        """As the v3 API takes them: by the names of released servers, and by those of the specification."""
+        """As the v3 API takes them: by the names of released servers, and by those of the
+        specification."""
         asked = [
             ("service_name", self.service),
             ("start_time_min", _rfc3339(self.window.start)),
             ("start_time_max", _rfc3339(self.window.end)),
             ("search_depth", str(self.limit)),
         ]
-        asked += [("duration_min", f"{self.least_us / 1e6:.6f}s")] if self.least_us is not None else []
-        return [(f"query.{name}", value) for given, value in asked for name in (given, _camel(given))]
+        asked += (
+            [("duration_min", f"{self.least_us / 1e6:.6f}s")] if self.least_us is not None else []
+        )
+        return [
+            (f"query.{name}", value) for given, value in asked for name in (given, _camel(given))
+        ]
 
 
 class JaegerConnector:
-    """Spans of any, failed and slow traces of each service in scope, chosen alike in both windows, and topology."""
+    """Spans of any, failed and slow traces of each service in scope, chosen alike in both windows,
+    and topology."""
 
     name = "jaeger"
     kinds: tuple[EvidenceKind, ...] = ("spans", "topology")
@@ -155,7 +180,8 @@ class JaegerConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """Traces of both windows and the calls between services. A call that fails becomes a gap, the others stand."""
+        """Traces of both windows and the calls between services. A call that fails becomes a gap,
+        the others stand."""
         brought = Brought()
         services, more = in_scope(request, MOST_SERVICES)
         windows = sampled_windows(request.scope)
@@ -165,9 +191,13 @@ class JaegerConnector:
             await asyncio.gather(self._topology(ask, brought, whole(request.scope)), *reads)
             await self._own(ask, brought, trace_of(request.alert.labels), windows[-1])
         if more:
-            brought.missing.append(Missing("spans", "services in scope", f"{more} more services were not asked about"))
+            brought.missing.append(
+                Missing("spans", "services in scope", f"{more} more services were not asked about")
+            )
         if not services and "spans" not in brought.rows:
-            brought.missing.append(Missing("spans", "services", "the alert names no service to ask about"))
+            brought.missing.append(
+                Missing("spans", "services", "the alert names no service to ask about")
+            )
         return brought.collected()
 
     async def check(self) -> Check:
@@ -179,26 +209,43 @@ class JaegerConnector:
             return Check(self.name, False, str(error))
         api = "" if not ask.v3 else " by the v3 API, which cannot be searched for failed traces"
         known = f"{len(ask.known)} services are known"
-        line = f"Jaeger at {self._http.base_url}: traces can be searched{api}, {known}; only GET is sent"
+        line = (
+            f"Jaeger at {self._http.base_url}: traces can be searched{api}, {known}; only GET "
+            f"is sent"
+        )
         return Check(self.name, True, line)
 
-    async def _of_service(self, ask: _Ask, brought: Brought, service: str, windows: Sequence[Window]) -> None:
+    async def _of_service(
+        self, ask: _Ask, brought: Brought, service: str, windows: Sequence[Window]
+    ) -> None:
         theirs = self._names.found(service, ask.known)
         if not theirs:
             brought.missing.append(Missing("spans", service, NONE_FOUND))
             return
         asked = [(name, window) for name in theirs[:2] for window in windows]
-        typical = [Search(name, part, TYPICAL) for name, window in asked for part in parts(window, PARTS)]
-        failed = [Search(name, window, FAILED, failed=True) for name, window in asked] if not ask.v3 else []
-        found = await asyncio.gather(*(self._search(ask, brought, one) for one in (*typical, *failed)))
+        typical = [
+            Search(name, part, TYPICAL) for name, window in asked for part in parts(window, PARTS)
+        ]
+        failed = (
+            [Search(name, window, FAILED, failed=True) for name, window in asked]
+            if not ask.v3
+            else []
+        )
+        found = await asyncio.gather(
+            *(self._search(ask, brought, one) for one in (*typical, *failed))
+        )
         sample = [row for rows in found[: len(typical)] for row in rows or ()]
         before = [row for row in sample if row[5] < nanoseconds(windows[0].end)]
         bound = _slow_us(before or sample, service)
-        slow = [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
+        slow = (
+            [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
+        )
         found += await asyncio.gather(*(self._search(ask, brought, one) for one in slow))
         start = nanoseconds(windows[-1].start)
         of_failed = found[len(typical) : len(typical) + len(failed)]
-        many = len({row[0] for rows in of_failed for row in rows or () if row[5] >= start}) >= FAILED
+        many = (
+            len({row[0] for rows in of_failed for row in rows or () if row[5] >= start}) >= FAILED
+        )
         for search, rows in zip((*typical, *failed, *slow), found, strict=True):
             if rows and (many or not search.failed):
                 self._keep(ask, brought, search, rows)
@@ -212,7 +259,9 @@ class JaegerConnector:
             return None
         rows, dropped = answer
         if dropped:
-            brought.missing.append(Missing("spans", ask.query(search), f"{dropped} spans {UNREADABLE}"))
+            brought.missing.append(
+                Missing("spans", ask.query(search), f"{dropped} spans {UNREADABLE}")
+            )
         return rows
 
     def _keep(self, ask: _Ask, brought: Brought, search: Search, rows: list[Row]) -> None:
@@ -220,7 +269,9 @@ class JaegerConnector:
         cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
         link = f"{self._page}/search?{urlencode(search.params)}"
         count = brought.add("spans", rows)
-        brought.items.append(Item("spans", ask.query(search), search.window, link, rows=count, cut=cut))
+        brought.items.append(
+            Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
+        )
 
     async def _own(self, ask: _Ask, brought: Brought, given: str, window: Window) -> None:
         """The trace that the alert's labels name."""
@@ -231,24 +282,36 @@ class JaegerConnector:
         answer = await brought.asked("spans", query, ask.trace(trace_id))
         if answer is not None:
             count = brought.add("spans", answer[0])
-            brought.items.append(Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count))
+            brought.items.append(
+                Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count)
+            )
 
     async def _topology(self, ask: _Ask, brought: Brought, window: Window) -> None:
         edges = await brought.asked("topology", ask.edges_query(window), ask.edges(window))
         if edges is None:
             return
-        rows = [(short(self._names.ours(a), 200), short(self._names.ours(b), 200)) for a, b in edges if a and b]
+        rows = [
+            (short(self._names.ours(a), 200), short(self._names.ours(b), 200))
+            for a, b in edges
+            if a and b
+        ]
         kept = list(dict.fromkeys(row for row in rows if row[0] != row[1]))
-        cut = f"{len(kept) - MOST_EDGES} of {len(kept)} left out" if len(kept) > MOST_EDGES else None
+        cut = (
+            f"{len(kept) - MOST_EDGES} of {len(kept)} left out" if len(kept) > MOST_EDGES else None
+        )
         count = brought.add("topology", kept[:MOST_EDGES])
         link = f"{self._page}/dependencies"
-        brought.items.append(Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut))
+        brought.items.append(
+            Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut)
+        )
 
 
 class _Ask:
     """The calls, in whichever of its two APIs the server has. `known` are the services it knows."""
 
-    def __init__(self, session: HttpSession, names: ServiceNames, known: Sequence[str], *, v3: bool) -> None:
+    def __init__(
+        self, session: HttpSession, names: ServiceNames, known: Sequence[str], *, v3: bool
+    ) -> None:
         self._session = session
         self._names = names
         self.known = known
@@ -267,11 +330,21 @@ class _Ask:
     async def of(cls, session: HttpSession, names: ServiceNames) -> _Ask:
         """Raises where neither API answers."""
         try:
-            return cls(session, names, (await session.get("/api/services", type=ServicesAnswer)).data or (), v3=False)
+            return cls(
+                session,
+                names,
+                (await session.get("/api/services", type=ServicesAnswer)).data or (),
+                v3=False,
+            )
         except ConnectorError as error:
             if error.status != 404:
                 raise
-        return cls(session, names, (await session.get("/api/v3/services", type=ServicesAnswerV3)).services, v3=True)
+        return cls(
+            session,
+            names,
+            (await session.get("/api/v3/services", type=ServicesAnswerV3)).services,
+            v3=True,
+        )
 
     async def search(self, search: Search) -> tuple[list[Row], int]:
         """Spans of the traces found, and how many were not readable."""
@@ -314,7 +387,10 @@ class _Ask:
     def _edges_params(self, window: Window) -> list[tuple[str, str]]:
         if self.v3:
             return [("startTime", _rfc3339(window.start)), ("endTime", _rfc3339(window.end))]
-        return [("endTs", str(epoch_ms(window.end))), ("lookback", str(round(window.seconds * 1000)))]
+        return [
+            ("endTs", str(epoch_ms(window.end))),
+            ("lookback", str(round(window.seconds * 1000))),
+        ]
 
 
 def _slow_us(rows: Sequence[Row], service: str) -> int | None:
@@ -325,7 +401,9 @@ def _slow_us(rows: Sequence[Row], service: str) -> int | None:
             longest[row[0]] = max(longest.get(row[0], 0.0), row[6])
     if not longest:
         return None
-    return max(1, round(sorted(longest.values())[min(len(longest) - 1, int(SLOW_SHARE * len(longest)))]))
+    return max(
+        1, round(sorted(longest.values())[min(len(longest) - 1, int(SLOW_SHARE * len(longest)))])
+    )
 
 
 def _rfc3339(at: datetime) -> str:

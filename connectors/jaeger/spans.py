@@ -1,4 +1,5 @@
-"""Spans of Jaeger's own JSON as rows of the table `spans` (jaegertracing/jaeger, internal/uimodel/model.go)."""
+"""Spans of Jaeger's own JSON as rows of the table `spans` (jaegertracing/jaeger,
+internal/uimodel/model.go)."""
 
 from __future__ import annotations
 
@@ -71,7 +72,11 @@ def trace_rows(traces: Iterable[JaegerTrace], names: ServiceNames) -> tuple[list
 
 
 def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> Row | None:
-    trace_id, span_id, start = hex_id(span.traceID, 16), hex_id(span.spanID, 8), ns_of(span.startTime, 1000)
+    trace_id, span_id, start = (
+        hex_id(span.traceID, 16),
+        hex_id(span.spanID, 8),
+        ns_of(span.startTime, 1000),
+    )
     if not trace_id or not span_id or start is None or span.duration is None:
         return None
     own, of_process = _texts(span.tags), _texts(process.tags)
@@ -83,11 +88,23 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> Row | None:
     kept |= {name: of_process.get(name) for name in OF_RESOURCE}
     kept["span.kind"] = own.get("span.kind")
     kept["exception.message"] = kept["exception.message"] or own.get("message")
-    failed = own.get("error", "").lower() == "true" or own.get("otel.status_code", "").upper() == "ERROR"
+    failed = (
+        own.get("error", "").lower() == "true" or own.get("otel.status_code", "").upper() == "ERROR"
+    )
     service = names.ours(short(process.serviceName, 200)) or "unknown"
     operation = short(span.operationName, 200) or "unknown"
     us = max(0.0, float(span.duration))
-    return trace_id, span_id, _parent(span), service, operation, start, us, _status(failed), attributes(kept)
+    return (
+        trace_id,
+        span_id,
+        _parent(span),
+        service,
+        operation,
+        start,
+        us,
+        _status(failed),
+        attributes(kept),
+    )
 
 
 def _status(failed: bool) -> str:

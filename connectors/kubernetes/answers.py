@@ -1,4 +1,5 @@
-"""Objects of the Kubernetes API as far as they are read: v1.34's reference, group by group. All text is hostile.
+"""Objects of the Kubernetes API as far as they are read: v1.34's reference, group by group. All
+text is hostile.
 
 Go writes an absent list or time as null as often as it leaves it out, so everything may be None.
 """
@@ -265,7 +266,8 @@ class Source(Struct):
 
 
 class Event(Struct):
-    """An event in the words of events.k8s.io/v1 and of core/v1: the second's are those that come second."""
+    """An event in the words of events.k8s.io/v1 and of core/v1: the second's are those that come
+    second."""
 
     metadata: Meta
     type: str | None = None

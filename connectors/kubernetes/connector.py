@@ -1,6 +1,8 @@
-"""Kubernetes: events, rollouts, scaling, states of pods and of the nodes they run on, of the services in scope.
+"""Kubernetes: events, rollouts, scaling, states of pods and of the nodes they run on, of the
+services in scope.
 
-Lists of the API server over GET, and nothing else. No client library: one role that may only `list` is all it needs.
+Lists of the API server over GET, and nothing else. No client library: one role that may only `list`
+is all it needs.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from connectors.kubernetes.workloads import Ref, parsed, refs_of
 from connectors.limits import Limits
 
 LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
-"""A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io, "API Priority and
-Fairness"); this stays far below what kubectl itself allows (50 a second)."""
+"""A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io,
+"API Priority and Fairness"); this stays far below what kubectl itself allows (50 a second)."""
 MOST_CHECKED = 3
-_NOTHING = "no service in scope names its workload: set services.NAME.kubernetes, or kubernetes.namespaces"
+_NOTHING = (
+    "no service in scope names its workload: set services.NAME.kubernetes, or kubernetes.namespaces"
+)
 
 
 class KubernetesConfig(Protocol):
@@ -78,7 +82,11 @@ def build(settings: HasKubernetes) -> KubernetesConnector | None:
     access = Access(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
     return KubernetesConnector(
         access,
-        workloads={s: [parsed(s, text) for text in e.kubernetes] for s, e in settings.services.items() if e.kubernetes},
+        workloads={
+            s: [parsed(s, text) for text in e.kubernetes]
+            for s, e in settings.services.items()
+            if e.kubernetes
+        },
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
@@ -109,7 +117,8 @@ class KubernetesConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """What the cluster knows of the workloads in scope; a list that fails is a gap, the rest stands."""
+        """What the cluster knows of the workloads in scope; a list that fails is a gap, the rest
+        stands."""
         refs = refs_of(request.alert, request.scope, self._workloads, self._jobs, self._namespaces)
         if not refs:
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
@@ -123,24 +132,34 @@ class KubernetesConnector:
     async def check(self) -> Check:
         """Which of the lists can be read with this token?"""
         spaces = list(
-            dict.fromkeys((*(r.namespace for own in self._workloads.values() for r in own), *self._namespaces))
+            dict.fromkeys(
+                (*(r.namespace for own in self._workloads.values() for r in own), *self._namespaces)
+            )
         )
         try:
             async with Cluster(self._access, self.limits).open() as reads:
                 wanted = _wanted(spaces[:MOST_CHECKED] or ["default"])
                 refused = await asyncio.gather(
-                    *(reads.refusal(path, names_only="configmaps" in path) for path in wanted.values())
+                    *(
+                        reads.refusal(path, names_only="configmaps" in path)
+                        for path in wanted.values()
+                    )
                 )
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        refusals = {what: said for what, said in zip(wanted, refused, strict=True) if said is not None}
+        refusals = {
+            what: said for what, said in zip(wanted, refused, strict=True) if said is not None
+        }
         readable = [what for what in wanted if what not in refusals]
         said = [f"{', '.join(readable)} can be listed"] if readable else []
         said += [f"{what} cannot be listed ({reason})" for what, reason in refusals.items()]
         if not spaces:
             said.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
-        line += "; whether the token could also write cannot be told by reading: bind it to read-only-rbac.yaml alone"
+        line += (
+            "; whether the token could also write cannot be told by reading: bind it to "
+            "read-only-rbac.yaml alone"
+        )
         return Check(self.name, any(what.startswith("pods") for what in readable), line)
 
 
@@ -159,6 +178,12 @@ def _wanted(spaces: Sequence[str]) -> dict[str, str]:
         ):
             calls[f"{resource} in {space}"] = named_path(resource, space)
         calls[f"events in {space}"] = f"/{EVENTS[0]}/namespaces/{space}/events"
-        calls[f"autoscalers in {space}"] = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
+        calls[f"autoscalers in {space}"] = (
+            f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
+        )
         calls[f"config maps in {space}"] = f"/api/v1/namespaces/{space}/configmaps"
-    return {**calls, "nodes": "/api/v1/nodes", "events of nodes": f"/{EVENTS[0]}/namespaces/default/events"}
+    return {
+        **calls,
+        "nodes": "/api/v1/nodes",
+        "events of nodes": f"/{EVENTS[0]}/namespaces/default/events",
+    }

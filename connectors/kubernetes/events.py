@@ -1,4 +1,5 @@
-"""Events as log lines and as scale changes. Kubernetes keeps an event's first and last time and a count."""
+"""Events as log lines and as scale changes. Kubernetes keeps an event's first and last time and a
+count."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MOST_REPEATS = 200
 RESCALED = "SuccessfulRescale"
 """Reason of an autoscaler's event (kubernetes/pkg/controller/podautoscaler/horizontal.go)."""
 SCALED_UP = re.compile(r"Scaled up replica set ([a-z0-9.-]{1,253})")
-"""Message of a Deployment's ScalingReplicaSet event (kubernetes/pkg/controller/deployment/sync.go)."""
+"""Message of a Deployment's ScalingReplicaSet event
+(kubernetes/pkg/controller/deployment/sync.go)."""
 _NEW_SIZE = re.compile(r"New size: (\d{1,7}); reason: (.{1,200})")
 
 Objects = Mapping[tuple[str, str, str], str]
@@ -30,7 +32,11 @@ Objects = Mapping[tuple[str, str, str], str]
 def service_of(event: Event, objects: Objects) -> str | None:
     """The service whose workload an event is about; a pod that is gone is told by its name."""
     about = event.about
-    namespace, kind, name = about.namespace or event.metadata.namespace or "", about.kind or "", about.name or ""
+    namespace, kind, name = (
+        about.namespace or event.metadata.namespace or "",
+        about.kind or "",
+        about.name or "",
+    )
     known = objects.get((namespace, kind, name))
     if known is not None or kind != "Pod":
         return known
@@ -43,7 +49,8 @@ def service_of(event: Event, objects: Objects) -> str | None:
 
 
 def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tuple[Any, ...]]:
-    """Rows of the logs table: one for each time it came, spread evenly between the first and the last."""
+    """Rows of the logs table: one for each time it came, spread evenly between the first and the
+    last."""
     about = event.about
     node = about.name if about.kind == "Node" else event.host
     said = {
@@ -57,7 +64,11 @@ def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tupl
     attributes = json.dumps({k: v for k, v in said.items() if v})
     level = "WARNING" if event.type == "Warning" else "INFO"
     text = event.text or said["reason"]
-    return [(at, service, text, level, None, attributes) for at in _times(event, window) for service in services]
+    return [
+        (at, service, text, level, None, attributes)
+        for at in _times(event, window)
+        for service in services
+    ]
 
 
 def _times(event: Event, window: Window) -> list[datetime]:
@@ -74,17 +85,36 @@ def _times(event: Event, window: Window) -> list[datetime]:
     return [first + span * n // repeats * MICROSECOND for n in numbers[::every]]
 
 
-def scale_row(event: Event, service: str, link: str | None, window: Window) -> tuple[Any, ...] | None:
+def scale_row(
+    event: Event, service: str, link: str | None, window: Window
+) -> tuple[Any, ...] | None:
     """A row of the changes table where an autoscaler says that it scaled."""
     size, at = _NEW_SIZE.search(event.text), event.last
-    if event.reason != RESCALED or size is None or at is None or not window.start <= at <= window.end:
+    if (
+        event.reason != RESCALED
+        or size is None
+        or at is None
+        or not window.start <= at <= window.end
+    ):
         return None
     name = short(event.about.name or "", 100)
     title = f"Autoscaler {name} set {service} to {size[1]} replicas: {short(size[2], 120)}"
-    return (at, service, "scale", short(f"{name} {event.metadata.name}", 200), title, "autoscaler", link, None, None)
+    return (
+        at,
+        service,
+        "scale",
+        short(f"{name} {event.metadata.name}", 200),
+        title,
+        "autoscaler",
+        link,
+        None,
+        None,
+    )
 
 
-def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -> tuple[Any, ...] | None:
+def scaler_row(
+    scaler: Scaler, service: str, link: str | None, window: Window
+) -> tuple[Any, ...] | None:
     """The autoscaler's last scaling, for when its event is gone."""
     status = scaler.status
     at = moment(status.last_scale_time) if status else None
@@ -93,11 +123,22 @@ def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -
     name = short(scaler.metadata.name, 100)
     sizes = f"{status.desired_replicas} replicas wanted, {status.current_replicas} there"
     title = f"Autoscaler {name} scaled {service}: {sizes}"
-    return (at, service, "scale", short(f"{name} {at:%H:%M:%S}", 200), title, "autoscaler", link, None, None)
+    return (
+        at,
+        service,
+        "scale",
+        short(f"{name} {at:%H:%M:%S}", 200),
+        title,
+        "autoscaler",
+        link,
+        None,
+        None,
+    )
 
 
 def scaled_up(events: Iterable[Event]) -> dict[str, datetime]:
-    """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events are kept."""
+    """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events
+    are kept."""
     found: dict[str, datetime] = {}
     for event in events:
         match = SCALED_UP.search(event.text) if event.reason == "ScalingReplicaSet" else None

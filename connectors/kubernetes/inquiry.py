@@ -1,4 +1,5 @@
-"""The lists of one collection: workloads with their pods and revisions, then their namespaces, then their nodes."""
+"""The lists of one collection: workloads with their pods and revisions, then their namespaces, then
+their nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
 from connectors.kubernetes import events, pods, rollouts
-from connectors.kubernetes.answers import ControllerRevision, Event, Named, Node, Pod, Scaler, Workload
+from connectors.kubernetes.answers import (
+    ControllerRevision,
+    Event,
+    Named,
+    Node,
+    Pod,
+    Scaler,
+    Workload,
+)
 from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
 from connectors.kubernetes.workloads import PATHS, Found, Ref, of_job
 
@@ -32,7 +41,8 @@ _SELECTED = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 class Inquiry:
-    """One collection. Rows come together in `tables`; a list that cannot be read is in `missing`."""
+    """One collection. Rows come together in `tables`; a list that cannot be read is in
+    `missing`."""
 
     def __init__(self, reads: Reads, scope: Scope, page: str | None) -> None:
         start = scope.events_from - SKEW
@@ -51,7 +61,9 @@ class Inquiry:
     def collected(self) -> Collected:
         """Everything that was brought."""
         tables = {
-            name: pl.DataFrame(list(dict.fromkeys(rows)), schema=SCHEMAS[name].columns, orient="row")
+            name: pl.DataFrame(
+                list(dict.fromkeys(rows)), schema=SCHEMAS[name].columns, orient="row"
+            )
             for name, rows in self._tables.items()
         }
         return Collected(tables, tuple(self._items), tuple(self._missing))
@@ -78,7 +90,9 @@ class Inquiry:
             query = replayed(named_path(PATHS[ref.kind][1], ref.namespace), selection)
             self._missing.append(Missing("monitors", query, f"there is no {ref.label}"))
 
-    async def _workloads(self, ref: Ref, kind: str, selection: dict[str, str]) -> list[Found] | None:
+    async def _workloads(
+        self, ref: Ref, kind: str, selection: dict[str, str]
+    ) -> list[Found] | None:
         path = named_path(PATHS[kind][1], ref.namespace)
         listed = await self._list("changes", path, Workload, selection, silent=ref.guessed)
         if listed is None:
@@ -99,7 +113,9 @@ class Inquiry:
         elif found.kind == "Deployment":
             await asyncio.gather(listing, self._history(found, "replicasets", Workload))
         else:
-            await asyncio.gather(listing, self._history(found, "controllerrevisions", ControllerRevision))
+            await asyncio.gather(
+                listing, self._history(found, "controllerrevisions", ControllerRevision)
+            )
 
     async def _history(self, found: Found, resource: str, type: type[Any]) -> None:
         path = named_path(resource, found.ref.namespace)
@@ -109,17 +125,29 @@ class Inquiry:
         revisions, cut = listed
         for one in revisions:
             if resource == "replicasets" and one.metadata.owned_by("Deployment", found.meta.name):
-                self._objects[found.ref.namespace, "ReplicaSet", one.metadata.name] = found.ref.service
+                self._objects[found.ref.namespace, "ReplicaSet", one.metadata.name] = (
+                    found.ref.service
+                )
         self._revisions.append((found, revisions))
         query, link = replayed(path, {"labelSelector": found.selector}), self._link_of(found)
-        self._items.append(Item("changes", query, self._changes, link, rows=len(revisions), cut=cut))
+        self._items.append(
+            Item("changes", query, self._changes, link, rows=len(revisions), cut=cut)
+        )
 
-    async def _list_pods(self, ref: Ref, selection: dict[str, str], found: Found | None = None) -> None:
+    async def _list_pods(
+        self, ref: Ref, selection: dict[str, str], found: Found | None = None
+    ) -> None:
         path = named_path("pods", ref.namespace)
-        listed = await self._list("monitors", path, Pod, selection, silent=ref.guessed and ref.kind == "Pod")
+        listed = await self._list(
+            "monitors", path, Pod, selection, silent=ref.guessed and ref.kind == "Pod"
+        )
         if listed is None:
             return
-        link = self._link_of(found) if found else self._link(ref.namespace, ref.kind or "Pod", ref.name)
+        link = (
+            self._link_of(found)
+            if found
+            else self._link(ref.namespace, ref.kind or "Pod", ref.name)
+        )
         self._take(ref, listed[0], listed[1], replayed(path, selection), link)
 
     async def _training(self, ref: Ref) -> None:
@@ -130,27 +158,50 @@ class Inquiry:
             own = [pod for pod in listed[0] if of_job(pod.metadata, ref.patterns)]
             self._take(ref, own, listed[1], replayed(path), self._link(ref.namespace, "Pod", ""))
 
-    def _take(self, ref: Ref, listed: list[Pod], cut: str | None, query: str, link: str | None) -> None:
+    def _take(
+        self, ref: Ref, listed: list[Pod], cut: str | None, query: str, link: str | None
+    ) -> None:
         kept = listed[:MOST_PODS]
-        cut = cut or (f"{len(listed) - MOST_PODS} of {len(listed)} pods left out" if len(listed) > MOST_PODS else None)
-        new = [pods.Seen(ref.service, pod) for pod in kept if (ref.namespace, pod.metadata.name) not in self._pods]
+        cut = cut or (
+            f"{len(listed) - MOST_PODS} of {len(listed)} pods left out"
+            if len(listed) > MOST_PODS
+            else None
+        )
+        new = [
+            pods.Seen(ref.service, pod)
+            for pod in kept
+            if (ref.namespace, pod.metadata.name) not in self._pods
+        ]
         for one in new:
             self._pods[ref.namespace, one.pod.metadata.name] = one
             self._objects[ref.namespace, "Pod", one.pod.metadata.name] = one.service
             self._tables["logs"] += [
-                row for row in pods.pod_logs(one) if self._window.start <= row[0] <= self._window.end
+                row
+                for row in pods.pod_logs(one)
+                if self._window.start <= row[0] <= self._window.end
             ]
         states = pods.pod_states(new)
         self._tables["monitors"] += [(*row[:4], link) for row in states]
         self._items.append(
-            Item("monitors", query, self._window, link, rows=len(states), cut=cut, details=_details(new))
+            Item(
+                "monitors",
+                query,
+                self._window,
+                link,
+                rows=len(states),
+                cut=cut,
+                details=_details(new),
+            )
         )
 
     async def namespace(self, space: str) -> None:
-        """A namespace's events, autoscalers and config maps, as far as they are about the workloads that were found."""
+        """A namespace's events, autoscalers and config maps, as far as they are about the workloads
+        that were found."""
         listed, scalers, _ = await asyncio.gather(
             self._events(space),
-            self._list("changes", f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers", Scaler),
+            self._list(
+                "changes", f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers", Scaler
+            ),
             self._config_maps(space),
         )
         found, query, cut = listed
@@ -167,7 +218,9 @@ class Inquiry:
             self._items.append(Item("logs", query, self._window, link, rows=rows, cut=cut))
         if scalers is not None:
             path = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
-            self._items.append(Item("changes", replayed(path), self._window, None, rows=told, cut=scalers[1]))
+            self._items.append(
+                Item("changes", replayed(path), self._window, None, rows=told, cut=scalers[1])
+            )
 
     def _scaled(self, space: str, scalers: Iterable[Scaler], found: Iterable[Event]) -> int:
         rows = []
@@ -175,7 +228,11 @@ class Inquiry:
         for one in scalers:
             target = one.spec.scale_target_ref if one.spec else None
             service = self._objects.get(
-                (space, (target.kind if target else "") or "", (target.name if target else "") or "")
+                (
+                    space,
+                    (target.kind if target else "") or "",
+                    (target.name if target else "") or "",
+                )
             )
             if service is not None:
                 self._objects[space, "HorizontalPodAutoscaler", one.metadata.name] = service
@@ -184,7 +241,9 @@ class Inquiry:
         for event in found:
             service = events.service_of(event, self._objects)
             row = (
-                events.scale_row(event, service, self._scaler_link(space, event.about.name), self._window)
+                events.scale_row(
+                    event, service, self._scaler_link(space, event.about.name), self._window
+                )
                 if service
                 else None
             )
@@ -192,7 +251,9 @@ class Inquiry:
                 rows.append(row)
                 told.add(event.about.name)
         for one, service in silent:
-            row = events.scaler_row(one, service, self._scaler_link(space, one.metadata.name), self._window)
+            row = events.scaler_row(
+                one, service, self._scaler_link(space, one.metadata.name), self._window
+            )
             if row is not None and one.metadata.name not in told:
                 rows.append(row)
         self._tables["changes"] += rows
@@ -208,16 +269,23 @@ class Inquiry:
                 if deployment
                 else rollouts.controller_revisions(found, listed)
             )
-            self._tables["changes"] += rollouts.rollout_rows(found, told, self._link_of(found), self._changes)
+            self._tables["changes"] += rollouts.rollout_rows(
+                found, told, self._link_of(found), self._changes
+            )
 
     async def _config_maps(self, space: str) -> None:
-        """When the config maps that the workloads read were written. Their content is not asked for."""
+        """When the config maps that the workloads read were written. Their content is not asked
+        for."""
         services: dict[str, list[str]] = {}
         for one in self._found:
             if one.ref.namespace == space:
-                for name in rollouts.config_maps_of(one.object.spec.template if one.object.spec else None):
+                for name in rollouts.config_maps_of(
+                    one.object.spec.template if one.object.spec else None
+                ):
                     services.setdefault(name, [])
-                    services[name] += [one.ref.service] if one.ref.service not in services[name] else []
+                    services[name] += (
+                        [one.ref.service] if one.ref.service not in services[name] else []
+                    )
         if not services:
             return
         path = f"/api/v1/namespaces/{space}/configmaps"
@@ -225,7 +293,9 @@ class Inquiry:
         if listed is not None:
             rows = rollouts.config_rows(listed[0], services, space, self._changes)
             self._tables["changes"] += rows
-            self._items.append(Item("changes", replayed(path), self._changes, None, rows=len(rows), cut=listed[1]))
+            self._items.append(
+                Item("changes", replayed(path), self._changes, None, rows=len(rows), cut=listed[1])
+            )
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
@@ -237,30 +307,39 @@ class Inquiry:
         if not on:
             return
         names = list(on)[:MOST_NODES]
-        cut = f"{len(on) - MOST_NODES} of {len(on)} nodes left out" if len(on) > MOST_NODES else None
+        cut = (
+            f"{len(on) - MOST_NODES} of {len(on)} nodes left out" if len(on) > MOST_NODES else None
+        )
         (found, query, events_cut), listed = await asyncio.gather(
-            self._events("default", kind="Node"), asyncio.gather(*(self._node(name, on[name]) for name in names))
+            self._events("default", kind="Node"),
+            asyncio.gather(*(self._node(name, on[name]) for name in names)),
         )
         rows = []
         for event in found:
             rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
         self._tables["logs"] += rows
         if query:
-            self._items.append(Item("logs", query, self._window, None, rows=len(rows), cut=events_cut))
+            self._items.append(
+                Item("logs", query, self._window, None, rows=len(rows), cut=events_cut)
+            )
         if any(n is not None for n in listed):
             query, total = replayed("/api/v1/nodes"), sum(n or 0 for n in listed)
             link = self._link("", "Node", names[0])
             self._items.append(Item("monitors", query, self._window, link, rows=total, cut=cut))
 
     async def _node(self, name: str, services: list[str]) -> int | None:
-        listed = await self._list("monitors", "/api/v1/nodes", Node, {"fieldSelector": f"metadata.name={name}"})
+        listed = await self._list(
+            "monitors", "/api/v1/nodes", Node, {"fieldSelector": f"metadata.name={name}"}
+        )
         if listed is None:
             return None
         link, states = self._link("", "Node", name), []
         for node in listed[0]:
             states += pods.node_states(node, services)
             logs = pods.node_logs(node, services)
-            self._tables["logs"] += [row for row in logs if self._window.start <= row[0] <= self._window.end]
+            self._tables["logs"] += [
+                row for row in logs if self._window.start <= row[0] <= self._window.end
+            ]
         self._tables["monitors"] += [(*row[:4], link) for row in states]
         return len(states)
 

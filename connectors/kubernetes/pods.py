@@ -1,4 +1,5 @@
-"""States of pods and nodes: what ended how and when, what waits for what, and which conditions are bad."""
+"""States of pods and nodes: what ended how and when, what waits for what, and which conditions are
+bad."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ EVENT_OF = {
     "DiskPressure": "NodeHasDiskPressure",
     "PIDPressure": "NodeHasInsufficientPID",
 }
-"""A node's condition to the reason of the event that tells of it (kubernetes/pkg/kubelet/events)."""
+"""A node's condition to the reason of the event that tells of it
+(kubernetes/pkg/kubelet/events)."""
 BAD_WHEN_TRUE = re.compile(
     r"\w{1,40}Pressure|NetworkUnavailable|KernelDeadlock|ReadonlyFilesystem|Frequent\w{1,40}Restart"
 )
-"""Conditions of kubelets and of node-problem-detector (its configs); what else a cluster sets may be good when True."""
+"""Conditions of kubelets and of node-problem-detector (its configs); what else a cluster sets may
+be good when True."""
 CALM_ENDS = frozenset({"Completed"})
 MOST_CONTAINERS = 30
 
@@ -37,7 +40,8 @@ class Seen:
 
 
 def pod_logs(seen: Seen) -> list[tuple[Any, ...]]:
-    """Rows of the logs table: how containers ended, what they wait for, and why a pod was thrown out."""
+    """Rows of the logs table: how containers ended, what they wait for, and why a pod was thrown
+    out."""
     pod, rows = seen.pod, []
     for one in _containers(pod):
         for state in (one.last_state, one.state):
@@ -47,15 +51,36 @@ def pod_logs(seen: Seen) -> list[tuple[Any, ...]]:
                 rows.append(_log(seen, at, _end(one, ended), ended.reason, one))
         waiting = one.state.waiting if one.state else None
         at = _since(pod, one)
-        if waiting is not None and waiting.reason and at is not None and waiting.reason not in _STARTING:
-            said = f"container {one.name} waits: {waiting.reason}: {waiting.message or 'no message'}"
+        if (
+            waiting is not None
+            and waiting.reason
+            and at is not None
+            and waiting.reason not in _STARTING
+        ):
+            said = (
+                f"container {one.name} waits: {waiting.reason}: {waiting.message or 'no message'}"
+            )
             rows.append(_log(seen, at, said, waiting.reason, one))
     status = pod.status
     if status is not None and status.reason and status.phase == "Failed":
-        ends = [c.last_transition_time for c in status.conditions or () if c.type in ("DisruptionTarget", "Ready")]
-        at = next((t for text in (*ends, status.start_time) if (t := moment(text))), pod.metadata.created)
+        ends = [
+            c.last_transition_time
+            for c in status.conditions or ()
+            if c.type in ("DisruptionTarget", "Ready")
+        ]
+        at = next(
+            (t for text in (*ends, status.start_time) if (t := moment(text))), pod.metadata.created
+        )
         if at is not None:
-            rows.append(_log(seen, at, f"pod failed: {status.reason}: {status.message or ''}", status.reason, None))
+            rows.append(
+                _log(
+                    seen,
+                    at,
+                    f"pod failed: {status.reason}: {status.message or ''}",
+                    status.reason,
+                    None,
+                )
+            )
     return rows
 
 
@@ -64,15 +89,26 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def pod_states(seen: Sequence[Seen]) -> list[tuple[Any, ...]]:
-    """Rows of the monitors table: containers that wait or restarted, and pods that are not ready."""
+    """Rows of the monitors table: containers that wait or restarted, and pods that are not
+    ready."""
     rows = []
     for one in seen:
         pod, name = one.pod, short(one.pod.metadata.name, 120)
         for container in _containers(pod):
             since, state = _since(pod, container), _state(container)
             if state and since is not None:
-                rows.append((f"pod {name}, container {short(container.name, 60)}", one.service, state, since, None))
-        unready = [c for c in (pod.status.conditions if pod.status else None) or () if _is_unready(c)]
+                rows.append(
+                    (
+                        f"pod {name}, container {short(container.name, 60)}",
+                        one.service,
+                        state,
+                        since,
+                        None,
+                    )
+                )
+        unready = [
+            c for c in (pod.status.conditions if pod.status else None) or () if _is_unready(c)
+        ]
         for condition in unready:
             since = moment(condition.last_transition_time)
             if since is not None and (pod.status and pod.status.phase) != "Succeeded":
@@ -87,22 +123,34 @@ def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
     for condition in (node.status.conditions if node.status else None) or ():
         since = moment(condition.last_transition_time)
         if since is not None and _is_known(condition):
-            state = _words(f"{condition.type}={condition.status}", condition) if _is_bad(condition) else "ok"
+            state = (
+                _words(f"{condition.type}={condition.status}", condition)
+                if _is_bad(condition)
+                else "ok"
+            )
             name = f"node {short(node.metadata.name, 100)} {short(condition.type, 60)}"
             rows += [(name, service, state, since, None) for service in services]
     return rows
 
 
 def node_logs(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
-    """Rows of the logs table: conditions of a node that are bad, in the words of the event that tells of them."""
+    """Rows of the logs table: conditions of a node that are bad, in the words of the event that
+    tells of them."""
     rows = []
     for condition in (node.status.conditions if node.status else None) or ():
         at = moment(condition.last_transition_time)
         if at is None or not (_is_known(condition) and _is_bad(condition)):
             continue
         reason = EVENT_OF.get(condition.type, condition.reason or condition.type)
-        said = {"reason": _letters(reason), "node": short(node.metadata.name, 100), "source": "kubernetes node"}
-        text = short(f"node is {condition.type}={condition.status}: {condition.reason}: {condition.message}", 400)
+        said = {
+            "reason": _letters(reason),
+            "node": short(node.metadata.name, 100),
+            "source": "kubernetes node",
+        }
+        text = short(
+            f"node is {condition.type}={condition.status}: {condition.reason}: {condition.message}",
+            400,
+        )
         rows += [(at, service, text, "ERROR", None, json.dumps(said)) for service in services]
     return rows
 
@@ -111,13 +159,18 @@ def _containers(pod: Pod) -> list[ContainerStatus]:
     status = pod.status
     if status is None:
         return []
-    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())][:MOST_CONTAINERS]
+    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())][
+        :MOST_CONTAINERS
+    ]
 
 
 def _end(one: ContainerStatus, ended: Terminated) -> str:
-    code = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+    code = (
+        f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+    )
     said = (
-        f"container {one.name} terminated: {ended.reason or 'no reason'}, {code}, restarts so far: {one.restart_count}"
+        f"container {one.name} terminated: {ended.reason or 'no reason'}, {code}, restarts so "
+        f"far: {one.restart_count}"
     )
     return f"{said}: {short(ended.message, 200)}" if ended.message else said
 
@@ -140,11 +193,14 @@ def _state(one: ContainerStatus) -> str:
 
 
 def _since(pod: Pod, one: ContainerStatus) -> datetime | None:
-    """Since when a container is as it is: the end of its last run, else when its pod's readiness changed."""
+    """Since when a container is as it is: the end of its last run, else when its pod's readiness
+    changed."""
     last = one.last_state.terminated if one.last_state else None
     ended = moment(last.finished_at) if last else None
     conditions = (pod.status.conditions if pod.status else None) or ()
-    changed = (moment(c.last_transition_time) for c in conditions if c.type in ("ContainersReady", "Ready"))
+    changed = (
+        moment(c.last_transition_time) for c in conditions if c.type in ("ContainersReady", "Ready")
+    )
     return ended or next((at for at in changed if at), pod.metadata.created)
 
 
@@ -153,7 +209,8 @@ def _is_unready(condition: Condition) -> bool:
 
 
 def _is_bad(condition: Condition) -> bool:
-    """`Ready` is bad when it is not True, pressure and the like when they are (kubernetes.io, "Node Status")."""
+    """`Ready` is bad when it is not True, pressure and the like when they are (kubernetes.io, "Node
+    Status")."""
     return condition.status != "True" if condition.type == "Ready" else condition.status == "True"
 
 
@@ -169,7 +226,9 @@ def _letters(text: str) -> str:
     return "".join(c for c in text if c.isascii() and c.isalpha())[:60]
 
 
-def _log(seen: Seen, at: datetime, text: str, reason: str | None, one: ContainerStatus | None) -> tuple[Any, ...]:
+def _log(
+    seen: Seen, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
+) -> tuple[Any, ...]:
     meta = seen.pod.metadata
     said = {
         "reason": _letters(reason or ""),
@@ -179,4 +238,11 @@ def _log(seen: Seen, at: datetime, text: str, reason: str | None, one: Container
         "container": short(one.name, 60) if one else "",
         "source": "kubernetes pod state",
     }
-    return (at, seen.service, short(text, 400), "ERROR", None, json.dumps({k: v for k, v in said.items() if v}))
+    return (
+        at,
+        seen.service,
+        short(text, 400),
+        "ERROR",
+        None,
+        json.dumps({k: v for k, v in said.items() if v}),
+    )

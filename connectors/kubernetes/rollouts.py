@@ -1,4 +1,5 @@
-"""Rollouts as changes: what differs between two revisions of a pod template. Values of variables are never shown."""
+"""Rollouts as changes: what differs between two revisions of a pod template. Values of variables
+are never shown."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from connectors.pagerduty.answers import moment
 REVISION = "deployment.kubernetes.io/revision"
 REUSED = "deployment.kubernetes.io/revision-history"
 CAUSE = "kubernetes.io/change-cause"
-"""Annotations of ReplicaSets (kubernetes.io, "Well-Known Labels, Annotations and Taints"; the second is there where an
-old ReplicaSet serves again: pkg/controller/deployment/util)."""
+"""Annotations of ReplicaSets (kubernetes.io, "Well-Known Labels, Annotations and Taints"; the
+second is there where an old ReplicaSet serves again: pkg/controller/deployment/util)."""
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 MOST_CONTAINERS, MOST_FACTS, MOST_TOLD, MOST_DIFF = 20, 400, 4, 60
 HIDDEN, TOO_DEEP = "not shown", "nested too deeply"
@@ -43,17 +44,24 @@ class Revision:
 def deployment_revisions(
     found: Found, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
 ) -> list[Revision]:
-    """The revisions of a Deployment, oldest first. One that serves again counts from when it was scaled up again."""
+    """The revisions of a Deployment, oldest first. One that serves again counts from when it was
+    scaled up again."""
     out = []
     for one in replica_sets:
         meta = one.metadata
         number = meta.annotation(REVISION)
-        if not meta.owned_by("Deployment", found.meta.name) or not number.isdigit() or len(number) > 12:
+        if (
+            not meta.owned_by("Deployment", found.meta.name)
+            or not number.isdigit()
+            or len(number) > 12
+        ):
             continue
         reused = bool(meta.annotation(REUSED))
         at = (scaled_up.get(meta.name) or _progressed(found.object)) if reused else meta.created
         template = one.spec.template if one.spec else None
-        out.append(Revision(int(number), meta.name, template or {}, at, reused, meta.annotation(CAUSE)))
+        out.append(
+            Revision(int(number), meta.name, template or {}, at, reused, meta.annotation(CAUSE))
+        )
     return sorted(out, key=lambda r: r.number)
 
 
@@ -65,7 +73,11 @@ def controller_revisions(found: Found, revisions: Iterable[ControllerRevision]) 
         template = spec.get("template") if isinstance(spec, Mapping) else None
         if one.metadata.owned_by(found.kind, found.meta.name) and isinstance(template, Mapping):
             cause = one.metadata.annotation(CAUSE)
-            out.append(Revision(one.revision, one.metadata.name, template, one.metadata.created, False, cause))
+            out.append(
+                Revision(
+                    one.revision, one.metadata.name, template, one.metadata.created, False, cause
+                )
+            )
     return sorted(out, key=lambda r: r.number)
 
 
@@ -79,25 +91,43 @@ def rollout_rows(
         if after.at is None or not window.start <= after.at <= window.end:
             continue
         old, new = facts(before.template) if before else {}, facts(after.template)
-        changed = [k for k in dict.fromkeys((*old, *new)) if _compared(old, k) != _compared(new, k)] if before else []
+        changed = (
+            [k for k in dict.fromkeys((*old, *new)) if _compared(old, k) != _compared(new, k)]
+            if before
+            else []
+        )
         what = "Rollback" if after.reused else "Rollout"
         title = f"{what} of {found.meta.name}: {_told(before, changed, old, new)}"
-        title += f" ({found.kind.lower()} {found.ref.namespace}/{found.meta.name}, revision {after.number})"
+        title += (
+            f" ({found.kind.lower()} {found.ref.namespace}/{found.meta.name}, revision "
+            f"{after.number})"
+        )
         title += f"; {short(after.cause, 120)}" if after.cause else ""
         diff = "\n".join(_diff(changed[:MOST_DIFF], old, new)) or None
         name = short(after.name, 200)
-        rows.append((after.at, found.ref.service, "deploy", name, short(title, 400), None, link, None, diff))
+        rows.append(
+            (after.at, found.ref.service, "deploy", name, short(title, 400), None, link, None, diff)
+        )
     return rows
 
 
 def scaled_by_hand(found: Found, link: str | None, window: Window) -> list[tuple[Any, ...]]:
-    """Rows for those who set the number of replicas through the subresource `scale`, but for autoscalers."""
+    """Rows for those who set the number of replicas through the subresource `scale`, but for
+    autoscalers."""
     rows = []
     for one in found.meta.managed_fields or ():
         at = moment(one.time)
-        if one.subresource == "scale" and at and window.start <= at <= window.end and _is_person(one):
+        if (
+            one.subresource == "scale"
+            and at
+            and window.start <= at <= window.end
+            and _is_person(one)
+        ):
             who = short(one.manager or "", 80)
-            title = f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} set by {who}"
+            title = (
+                f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} "
+                f"set by {who}"
+            )
             name = f"{found.meta.name} scale {at:%H:%M:%S}"
             rows.append((at, found.ref.service, "scale", name, title, who, link, None, None))
     return rows
@@ -106,19 +136,27 @@ def scaled_by_hand(found: Found, link: str | None, window: Window) -> list[tuple
 def config_rows(
     maps: Iterable[Named], services: Mapping[str, Sequence[str]], namespace: str, window: Window
 ) -> list[tuple[Any, ...]]:
-    """When the config maps that workloads name were written, and by whom. `services` by the map's name."""
+    """When the config maps that workloads name were written, and by whom. `services` by the map's
+    name."""
     rows = []
     for one in maps:
         name = one.metadata.name
-        written = [(at, m.manager) for m in one.metadata.managed_fields or () if (at := moment(m.time))]
+        written = [
+            (at, m.manager) for m in one.metadata.managed_fields or () if (at := moment(m.time))
+        ]
         if not written and (made := one.metadata.created):
             written = [(made, None)]
         for at, manager in written:
             if window.start <= at <= window.end:
                 who = short(manager or "", 80) or None
-                title = f"ConfigMap {namespace}/{short(name, 100)} written{f' by {who}' if who else ''}"
+                title = (
+                    f"ConfigMap {namespace}/{short(name, 100)} written{f' by {who}' if who else ''}"
+                )
                 ident = f"configmap {short(name, 100)} {at:%H:%M:%S}"
-                rows += [(at, s, "config", ident, title, who, None, None, None) for s in services.get(name, ())]
+                rows += [
+                    (at, s, "config", ident, title, who, None, None, None)
+                    for s in services.get(name, ())
+                ]
     return rows
 
 
@@ -131,7 +169,9 @@ def config_maps_of(template: Mapping[str, Any] | None) -> set[str]:
         node, seen = waiting.pop(), seen + 1
         if isinstance(node, Mapping):
             for key, value in node.items():
-                if key in ("configMap", "configMapRef", "configMapKeyRef") and isinstance(value, Mapping):
+                if key in ("configMap", "configMapRef", "configMapKeyRef") and isinstance(
+                    value, Mapping
+                ):
                     name = value.get("name")
                     found |= {name} if isinstance(name, str) else set()
                 waiting.append(value)
@@ -141,20 +181,31 @@ def config_maps_of(template: Mapping[str, Any] | None) -> set[str]:
 
 
 def facts(template: Mapping[str, Any]) -> Facts:
-    """What of a pod template matters: images, limits, probes, and the names of what it is configured with."""
+    """What of a pod template matters: images, limits, probes, and the names of what it is
+    configured with."""
     out: Facts = {}
     spec = _table(template.get("spec"))
     annotations = _table(_table(template.get("metadata")).get("annotations"))
-    for container in [*_tables(spec.get("containers")), *_tables(spec.get("initContainers"))][:MOST_CONTAINERS]:
+    for container in [*_tables(spec.get("containers")), *_tables(spec.get("initContainers"))][
+        :MOST_CONTAINERS
+    ]:
         _container(container, out)
     for volume in _tables(spec.get("volumes")):
         out[f"volume {_text(volume.get('name'))}"] = (_sources(volume), _canonical(volume))
-    for key in ("serviceAccountName", "priorityClassName", "nodeSelector", "terminationGracePeriodSeconds"):
+    for key in (
+        "serviceAccountName",
+        "priorityClassName",
+        "nodeSelector",
+        "terminationGracePeriodSeconds",
+    ):
         if key in spec:
             out[key] = (_text(spec[key]), _canonical(spec[key]))
     for key, value in annotations.items():
         shown = _text(value) if key == RESTARTED else HIDDEN
-        out["restarted" if key == RESTARTED else f"annotation {_text(key)}"] = (shown, _canonical(value))
+        out["restarted" if key == RESTARTED else f"annotation {_text(key)}"] = (
+            shown,
+            _canonical(value),
+        )
     return dict(list(out.items())[:MOST_FACTS])
 
 
@@ -192,18 +243,31 @@ def _sources(given: Mapping[str, Any]) -> str:
 def _told(before: Revision | None, changed: Sequence[str], old: Facts, new: Facts) -> str:
     if before is None:
         images = [shown for key, (shown, _) in new.items() if key.endswith(" image")]
-        return f"image {', '.join(_last(i) for i in images[:MOST_TOLD])}" if images else "its first revision"
-    ordered = sorted(changed, key=lambda k: (not k.endswith(" image"), not ("limits" in k or "requests" in k)))
+        return (
+            f"image {', '.join(_last(i) for i in images[:MOST_TOLD])}"
+            if images
+            else "its first revision"
+        )
+    ordered = sorted(
+        changed, key=lambda k: (not k.endswith(" image"), not ("limits" in k or "requests" in k))
+    )
     parts = [_one(key, old, new) for key in ordered[:MOST_TOLD]]
     rest = len(changed) - MOST_TOLD
-    return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "") if parts else "nothing that is read differs"
+    return (
+        ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+        if parts
+        else "nothing that is read differs"
+    )
 
 
 def _one(key: str, old: Facts, new: Facts) -> str:
     a, b = (_last(side[key][0]) if key in side else "" for side in (old, new))
     name = key.partition(" ")[2] or key
     if a == b or HIDDEN in (a, b):
-        return f"{name} {'changed' if key in old and key in new else 'added' if key in new else 'removed'}"
+        return (
+            f"{name} "
+            f"{'changed' if key in old and key in new else 'added' if key in new else 'removed'}"
+        )
     return f"{name} {a or 'none'} -> {b or 'none'}"
 
 

@@ -1,4 +1,5 @@
-"""Reading a cluster's API: lists page by page, with the pod's own token or one from the settings. GET only."""
+"""Reading a cluster's API: lists page by page, with the pod's own token or one from the settings.
+GET only."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ GONE = 410
 POD_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 LONGEST_TOKEN = 16_384
 NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Asks for metadata without the object's content (kubernetes.io, "Receiving resources as Tables", "Metadata-only")."""
+"""Asks for metadata without the object's content (kubernetes.io, "Receiving resources as Tables",
+"Metadata-only")."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,25 @@ class Access:
             with self.token_file.open(encoding="ascii") as file:
                 token = file.read(LONGEST_TOKEN).strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError("kubernetes.token_file", f"cannot be read ({type(error).__name__})") from None
+            raise SettingsError(
+                "kubernetes.token_file", f"cannot be read ({type(error).__name__})"
+            ) from None
         if not token or not token.isprintable():
             raise SettingsError("kubernetes.token_file", "holds no token")
         return token
 
     def trust(self) -> ssl.SSLContext | bool:
-        """Whom to trust: the authority of the settings, else the pod's, else those of the system."""
+        """Whom to trust: the authority of the settings, else the pod's, else those of the
+        system."""
         file = self.ca_file or (POD_CA if POD_CA.exists() else None)
         if file is None:
             return True
         try:
             return ssl.create_default_context(cafile=str(file))
         except (OSError, ssl.SSLError) as error:
-            raise SettingsError("kubernetes.ca_file", f"cannot be used ({type(error).__name__})") from None
+            raise SettingsError(
+                "kubernetes.ca_file", f"cannot be used ({type(error).__name__})"
+            ) from None
 
 
 class Cluster:
@@ -77,11 +84,19 @@ class Cluster:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Reads]:
         """The reads of one collection. Raises SettingsError."""
-        token, trust = await asyncio.to_thread(lambda: (self._access.bearer(), self._access.trust()))
+        token, trust = await asyncio.to_thread(
+            lambda: (self._access.bearer(), self._access.trust())
+        )
         headers = {"Authorization": f"Bearer {token}"}
-        whole = ReadOnlyHttp(VENDOR, self._access.url, headers=headers, limits=self._limits, verify=trust)
+        whole = ReadOnlyHttp(
+            VENDOR, self._access.url, headers=headers, limits=self._limits, verify=trust
+        )
         names = ReadOnlyHttp(
-            VENDOR, self._access.url, headers={**headers, "Accept": NAMES_ONLY}, limits=self._limits, verify=trust
+            VENDOR,
+            self._access.url,
+            headers={**headers, "Accept": NAMES_ONLY},
+            limits=self._limits,
+            verify=trust,
         )
         deadline = Deadline.within(self._limits)
         async with whole.open(deadline) as objects, names.open(deadline) as metadata:
@@ -89,16 +104,23 @@ class Cluster:
 
 
 class Reads:
-    """Lists of one collection. Nothing else is ever asked, so that a role needs the verb `list` alone."""
+    """Lists of one collection. Nothing else is ever asked, so that a role needs the verb `list`
+    alone."""
 
     def __init__(self, objects: HttpSession, metadata: HttpSession) -> None:
         self._objects = objects
         self._metadata = metadata
 
     async def all(
-        self, path: str, type: type[T], *, selection: Mapping[str, str] = NO_SELECTION, names_only: bool = False
+        self,
+        path: str,
+        type: type[T],
+        *,
+        selection: Mapping[str, str] = NO_SELECTION,
+        names_only: bool = False,
     ) -> tuple[list[T], str | None]:
-        """The objects at `path`, and what of them was left out. Raises ConnectorError, BudgetExceeded."""
+        """The objects at `path`, and what of them was left out. Raises ConnectorError,
+        BudgetExceeded."""
         session = self._metadata if names_only else self._objects
         asked = [*selection.items(), ("limit", str(PAGE))]
         found: list[T] = []
@@ -111,7 +133,12 @@ class Reads:
                 if not found:
                     raise
                 gone = isinstance(error, ConnectorError) and error.status == GONE
-                return found, "the list changed while it was read" if gone else f"the rest was not read: {error}"
+                return (
+                    found,
+                    "the list changed while it was read"
+                    if gone
+                    else f"the rest was not read: {error}",
+                )
             found += answer.items or []
             page = answer.metadata.next_page if answer.metadata else None
             if not page:
@@ -120,7 +147,8 @@ class Reads:
         return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
 
     async def refusal(self, path: str, *, names_only: bool = False) -> str | None:
-        """Why the list at `path` cannot be read, None when it can. Raises what is no answer at all."""
+        """Why the list at `path` cannot be read, None when it can. Raises what is no answer at
+        all."""
         session = self._metadata if names_only else self._objects
         try:
             await session.get(path, [("limit", "1")], type=Listed[dict])  # type: ignore[type-arg]

@@ -1,4 +1,5 @@
-"""Which workloads an alert is about: what its labels name, what services in scope are, a training job's pods."""
+"""Which workloads an alert is about: what its labels name, what services in scope are, a training
+job's pods."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ PATHS = {
 }
 """Kind to the group's path and the resource's name (kubernetes.io, API reference)."""
 _SHORT = {"deploy": "Deployment", "sts": "StatefulSet", "ds": "DaemonSet", "po": "Pod"}
-KINDS = {**{k.lower(): k for k in PATHS}, **{plural: k for k, (_, plural) in PATHS.items()}, **_SHORT}
+KINDS = {
+    **{k.lower(): k for k in PATHS},
+    **{plural: k for k, (_, plural) in PATHS.items()},
+    **_SHORT,
+}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """RFC 1123 subdomains, which names of objects are (kubernetes.io, "Object Names and IDs")."""
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
@@ -40,7 +45,8 @@ JOB_LABELS = (
 
 @dataclass(frozen=True)
 class Ref:
-    """A workload by kind and name, pods by a label selector, or pods of a training job by `patterns`."""
+    """A workload by kind and name, pods by a label selector, or pods of a training job by
+    `patterns`."""
 
     service: str
     namespace: str
@@ -54,7 +60,11 @@ class Ref:
     @property
     def label(self) -> str:
         """For humans."""
-        what = f"{self.kind.lower()}/{self.name}" if self.kind else self.selector or "pods " + ", ".join(self.patterns)
+        what = (
+            f"{self.kind.lower()}/{self.name}"
+            if self.kind
+            else self.selector or "pods " + ", ".join(self.patterns)
+        )
         return f"{self.namespace}/{what}"
 
 
@@ -79,7 +89,8 @@ class Found:
 
 
 def parsed(service: str, text: str) -> Ref:
-    """`namespace/kind/name`, or `namespace/selector` such as `shop/app=checkout`. Raises SettingsError."""
+    """`namespace/kind/name`, or `namespace/selector` such as `shop/app=checkout`. Raises
+    SettingsError."""
     key = f"services.{service}.kubernetes"
     namespace, slash, rest = text.strip().partition("/")
     if not slash or not _NAME.fullmatch(namespace):
@@ -88,7 +99,9 @@ def parsed(service: str, text: str) -> Ref:
         return Ref(service, namespace, selector=rest.strip())
     kind, _, name = rest.partition("/")
     if kind.lower() not in KINDS:
-        raise SettingsError(key, f"must name one of {', '.join(k.lower() for k in PATHS)} after the namespace")
+        raise SettingsError(
+            key, f"must name one of {', '.join(k.lower() for k in PATHS)} after the namespace"
+        )
     if not _NAME.fullmatch(name):
         raise SettingsError(key, "must end with the name of an object")
     return Ref(service, namespace, KINDS[kind.lower()], name)
@@ -101,7 +114,8 @@ def refs_of(
     jobs: Mapping[str, Sequence[str]],
     namespaces: Sequence[str],
 ) -> list[Ref]:
-    """What to look at, the alert's own object first. `jobs`: patterns of the pods of each training job."""
+    """What to look at, the alert's own object first. `jobs`: patterns of the pods of each training
+    job."""
     found = [*_named_by(alert)]
     for service in dict.fromkeys(filter(None, (alert.service, *scope.services))):
         own = known.get(service)
@@ -116,10 +130,21 @@ def refs_of(
 
 def _named_by(alert: Alert) -> Iterable[Ref]:
     """The object that the alert's labels name, as those of kube-state-metrics do."""
-    namespace = next((alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))), None)
+    namespace = next(
+        (alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))),
+        None,
+    )
     if namespace is None:
         return
-    for label in ("deployment", "statefulset", "daemonset", "job_name", "pod", "exported_pod", "pod_name"):
+    for label in (
+        "deployment",
+        "statefulset",
+        "daemonset",
+        "job_name",
+        "pod",
+        "exported_pod",
+        "pod_name",
+    ):
         name = alert.labels.get(label, "")
         if _NAME.fullmatch(name):
             kind = KINDS.get(label.removeprefix("exported_").removesuffix("_name"), "Pod")
@@ -130,18 +155,29 @@ def _guessed(service: str, namespaces: Sequence[str]) -> list[Ref]:
     name = service.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         return []
-    return [Ref(service, n, kind, name, guessed=True) for n in namespaces for kind in ("Deployment", "StatefulSet")]
+    return [
+        Ref(service, n, kind, name, guessed=True)
+        for n in namespaces
+        for kind in ("Deployment", "StatefulSet")
+    ]
 
 
-def _of_training(alert: Alert, scope: Scope, jobs: Mapping[str, Sequence[str]], namespaces: Sequence[str]) -> list[Ref]:
+def _of_training(
+    alert: Alert, scope: Scope, jobs: Mapping[str, Sequence[str]], namespaces: Sequence[str]
+) -> list[Ref]:
     training = scope.training
     job = (training.name if training else None) or scope.job
     if not job:
         return []
     patterns = tuple(filter(None, (training.pod if training else None, *jobs.get(job, ()))))
-    named = next((alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))), None)
+    named = next(
+        (alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))),
+        None,
+    )
     spaces = dict.fromkeys((*([named] if named else []), *namespaces))
-    return [Ref(job, namespace, patterns=(*patterns, job), guessed=not patterns) for namespace in spaces]
+    return [
+        Ref(job, namespace, patterns=(*patterns, job), guessed=not patterns) for namespace in spaces
+    ]
 
 
 def of_job(meta: Meta, patterns: Sequence[str]) -> bool:
@@ -152,6 +188,7 @@ def of_job(meta: Meta, patterns: Sequence[str]) -> bool:
 
 
 def makers_of(pod: str) -> list[str]:
-    """Names of what may have made a pod of this name, which may be gone: its ReplicaSet or set, its Deployment."""
+    """Names of what may have made a pod of this name, which may be gone: its ReplicaSet or set, its
+    Deployment."""
     by_one, by_two = _OF_ONE.fullmatch(pod), _OF_REPLICA_SET.fullmatch(pod)
     return [match[1] for match in (by_one, by_two) if match]

@@ -1,7 +1,8 @@
 """What Loki answers to a range query, and its lines as rows of the table `logs`.
 
-Shapes: grafana.com/docs/loki/latest/reference/loki-http-api, as of 2026. With `categorize-labels` a line's structured
-metadata is the third element of its value; without (Loki 2) it stands among the stream's labels.
+Shapes: grafana.com/docs/loki/latest/reference/loki-http-api, as of 2026. With `categorize-labels` a
+line's structured metadata is the third element of its value; without (Loki 2) it stands among the
+stream's labels.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from connectors.http import short
 from connectors.otlp_spans import hex_id
 
 CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
-"""Asks for structured metadata apart from labels (grafana/loki, pkg/util/httpreq/encoding_flags.go)."""
+"""Asks for structured metadata apart from labels (grafana/loki,
+pkg/util/httpreq/encoding_flags.go)."""
 LEVELS = ("detected_level", "level", "severity_text", "severity", "lvl", "log_level")
 """Labels and metadata that hold a line's level; Loki 3 fills the first itself."""
 LONGEST_LINE = 8000
 NOT_KEPT = frozenset({*LEVELS, "service_name", "__error__", "__error_details__"})
-FAILING = frozenset({"error", "err", "fatal", "critical", "crit", "alert", "emerg", "emergency", "panic"})
+FAILING = frozenset(
+    {"error", "err", "fatal", "critical", "crit", "alert", "emerg", "emergency", "panic"}
+)
 """Levels that count as errors, in lower case."""
 
 MOST_STEPS = 360
@@ -72,7 +76,8 @@ class NamesAnswer(msgspec.Struct):
 
 
 def line_rows(streams: Iterable[Stream], service: str) -> tuple[list[Row], int]:
-    """Lines as rows, oldest first, and how many were left out because they have no readable time."""
+    """Lines as rows, oldest first, and how many were left out because they have no readable
+    time."""
     rows, dropped = [], 0
     for stream in streams:
         for value in stream.values:
@@ -113,8 +118,11 @@ def tells_level(metric: Mapping[str, str]) -> bool:
     return any(metric.get(name, "").lower() not in ("", "unknown") for name in LEVELS)
 
 
-def count_rows(counted: Iterable[Counted], service: str, grid: Grid, signals: tuple[str, str]) -> list[Row]:
-    """Lines per minute in each step, by the moment it begins: of other levels and of errors. None counted is 0."""
+def count_rows(
+    counted: Iterable[Counted], service: str, grid: Grid, signals: tuple[str, str]
+) -> list[Row]:
+    """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
+    counted is 0."""
     sums = {(signal, step): 0.0 for signal in signals for step in range(grid.steps)}
     for one in counted:
         signal = signals[is_failing(one.metric)]
@@ -123,12 +131,16 @@ def count_rows(counted: Iterable[Counted], service: str, grid: Grid, signals: tu
             if key in sums and text.isascii() and text.replace(".", "", 1).isdigit():
                 sums[key] += float(text[:20]) * 60 / grid.step_s
     times = [(grid.start_s + n * grid.step_s) * 1_000_000_000 for n in range(grid.steps)]
-    return [(times[step], service, signal, value, "1/min", None) for (signal, step), value in sums.items()]
+    return [
+        (times[step], service, signal, value, "1/min", None)
+        for (signal, step), value in sums.items()
+    ]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Whole steps inside a window, at multiples of the step: Loki aligns queries so (align_queries_with_step)."""
+    """Whole steps inside a window, at multiples of the step: Loki aligns queries so
+    (align_queries_with_step)."""
 
     start_s: int
     step_s: int

@@ -1,6 +1,8 @@
-"""Loki: lines of the services in scope, errors first, and how many were logged, over the HTTP API's range queries.
+"""Loki: lines of the services in scope, errors first, and how many were logged, over the HTTP API's
+range queries.
 
-Both windows are asked the same questions, so that what differs is the system. Speaks to Loki 2.4 and later.
+Both windows are asked the same questions, so that what differs is the system. Speaks to Loki 2.4
+and later.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ CALL = "/loki/api/v1/query_range"
 MOST_SERVICES = 5
 MOST_BASELINES = 2
 ERRORS = 1000
-"""Error lines of one service asked for at once; Loki's own limit is 5,000 (max_entries_limit_per_query)."""
+"""Error lines of one service asked for at once; Loki's own limit is 5,000
+(max_entries_limit_per_query)."""
 SAMPLE = 300
 """Lines of any level of one service."""
 PARTS = 3
@@ -103,7 +106,9 @@ def build(settings: HasLoki) -> LokiConnector | None:
         headers(own.token, own.username, own.tenant),
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(settings.grafana.public_url or settings.grafana.url, "loki", own.grafana_source),
+        explore=Explore(
+            settings.grafana.public_url or settings.grafana.url, "loki", own.grafana_source
+        ),
     )
 
 
@@ -117,7 +122,8 @@ class _Stream:
 
 
 class LokiConnector:
-    """Lines of each service in scope and their counts. `service_labels`: labels that may name a service, in order."""
+    """Lines of each service in scope and their counts. `service_labels`: labels that may name a
+    service, in order."""
 
     name = "loki"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
@@ -132,14 +138,18 @@ class LokiConnector:
         explore: Explore | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, headers={**CATEGORIZED, **(sent or {})}, limits=limits)
+        self._http = ReadOnlyHttp(
+            self.name, url, headers={**CATEGORIZED, **(sent or {})}, limits=limits
+        )
         self._labels = tuple(service_labels)
         self._names = names or ServiceNames()
         self._explore = explore or Explore(None, "loki", "")
         self.limits = limits
         for label in self._labels:
             if not _LABEL.fullmatch(label):
-                raise SettingsError("loki.service_labels", f"{label[:80]!r} is not the name of a label")
+                raise SettingsError(
+                    "loki.service_labels", f"{label[:80]!r} is not the name of a label"
+                )
 
     async def collect(self, request: Request) -> Collected:
         """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
@@ -148,24 +158,38 @@ class LokiConnector:
         windows = _windows(request.scope)
         async with self._http.open() as session:
             streams = await self._streams(session, services, whole(request.scope))
-            await asyncio.gather(*(self._of_service(session, brought, one, windows) for one in streams))
+            await asyncio.gather(
+                *(self._of_service(session, brought, one, windows) for one in streams)
+            )
             if (words := request.scope.log_words) is not None:
                 said = f'|~ "(?i)({one_of(words.words)})"'
                 asked = [(one, w, f"{one.selector} {said}") for one in streams for w in windows]
-                lines = (self._lines(session, brought, one, text, SAMPLE, w, words.by) for one, w, text in asked)
+                lines = (
+                    self._lines(session, brought, one, text, SAMPLE, w, words.by)
+                    for one, w, text in asked
+                )
                 await asyncio.gather(*lines)
         known = {one.service for one in streams}
         labels = ", ".join(self._labels)
-        unknown = f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
-        brought.missing += [Missing("logs", service, unknown) for service in services if service not in known]
+        unknown = (
+            f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
+        )
+        brought.missing += [
+            Missing("logs", service, unknown) for service in services if service not in known
+        ]
         if more:
-            brought.missing.append(Missing("logs", "services in scope", f"{more} more services were not asked about"))
+            brought.missing.append(
+                Missing("logs", "services in scope", f"{more} more services were not asked about")
+            )
         if not services:
-            brought.missing.append(Missing("logs", "services", "the alert names no service to ask about"))
+            brought.missing.append(
+                Missing("logs", "services", "the alert names no service to ask about")
+            )
         return brought.collected()
 
     async def check(self) -> Check:
-        """Reachable and allowed? Loki itself has no permissions, so what others may do is the gateway's matter."""
+        """Reachable and allowed? Loki itself has no permissions, so what others may do is the
+        gateway's matter."""
         try:
             async with self._http.open() as session:
                 labels = (await session.get("/loki/api/v1/labels", type=NamesAnswer)).data or []
@@ -173,12 +197,21 @@ class LokiConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         named = [label for label in self._labels if label in labels]
-        line = f"Loki{version} at {self._http.base_url}: {len(labels)} labels can be read; only GET is sent"
+        line = (
+            f"Loki{version} at {self._http.base_url}: {len(labels)} labels can be read; only "
+            f"GET is sent"
+        )
         if not named:
             line += f"; none of {', '.join(self._labels)} is among them: set loki.service_labels"
-        return Check(self.name, bool(named), f"{line}; Loki cannot tell whether these credentials may also send lines")
+        return Check(
+            self.name,
+            bool(named),
+            f"{line}; Loki cannot tell whether these credentials may also send lines",
+        )
 
-    async def _streams(self, session: HttpSession, services: Sequence[str], window: Window) -> list[_Stream]:
+    async def _streams(
+        self, session: HttpSession, services: Sequence[str], window: Window
+    ) -> list[_Stream]:
         """The services that some label names. Raises where nothing can be asked."""
         between = _between(window)
         there = (await session.get("/loki/api/v1/labels", between, type=NamesAnswer)).data or []
@@ -186,7 +219,9 @@ class LokiConnector:
         for label in (one for one in self._labels if one in there):
             if len(found) == len(services):
                 break
-            answer = await session.get(f"/loki/api/v1/label/{label}/values", between, type=NamesAnswer)
+            answer = await session.get(
+                f"/loki/api/v1/label/{label}/values", between, type=NamesAnswer
+            )
             for service in services:
                 named = self._values(service, answer.data or [])
                 if named and service not in found:
@@ -195,7 +230,8 @@ class LokiConnector:
         return list(found.values())
 
     def _values(self, service: str, known: Sequence[str]) -> list[str]:
-        """Values that name the service; a job may be `namespace/service` (Grafana Alloy's discovery of pods)."""
+        """Values that name the service; a job may be `namespace/service` (Grafana Alloy's discovery
+        of pods)."""
         exact = self._names.found(service, known)
         tails = {value.rpartition("/")[2]: value for value in known}
         return list(exact or (tails[name] for name in self._names.found(service, tails)))[:10]
@@ -203,17 +239,25 @@ class LokiConnector:
     async def _of_service(
         self, session: HttpSession, brought: Brought, stream: _Stream, windows: Sequence[Window]
     ) -> None:
-        levels = await asyncio.gather(*(self._counts(session, brought, stream, window) for window in windows))
+        levels = await asyncio.gather(
+            *(self._counts(session, brought, stream, window) for window in windows)
+        )
         errors = _by_level() if any(levels) else f'|~ "{BAD_WORDS}"'
         for query, limit in ((f"{stream.selector} {errors}", ERRORS), (stream.selector, SAMPLE)):
-            await asyncio.gather(*(self._lines(session, brought, stream, query, limit, w) for w in windows))
+            await asyncio.gather(
+                *(self._lines(session, brought, stream, query, limit, w) for w in windows)
+            )
 
-    async def _counts(self, session: HttpSession, brought: Brought, stream: _Stream, window: Window) -> bool:
+    async def _counts(
+        self, session: HttpSession, brought: Brought, stream: _Stream, window: Window
+    ) -> bool:
         """Lines per minute as metrics. Says whether Loki knows the lines' levels."""
         grid = Grid.of(window)
         if not grid.steps:
             return False
-        query = f"sum by (detected_level, level) (count_over_time({stream.selector}[{grid.step_s}s]))"
+        query = (
+            f"sum by (detected_level, level) (count_over_time({stream.selector}[{grid.step_s}s]))"
+        )
         call = session.get(CALL, [("query", query), *grid.params], type=CountsAnswer)
         answer = await brought.asked("metrics", query, call)
         if answer is None:
@@ -223,7 +267,9 @@ class LokiConnector:
         if not levels:  # without levels nothing is said of errors
             rows = [row for row in rows if row[2] == LINES]
         link = self._link(query, window)
-        brought.items.append(Item("metrics", query, window, link, rows=brought.add("metrics", rows)))
+        brought.items.append(
+            Item("metrics", query, window, link, rows=brought.add("metrics", rows))
+        )
         return levels
 
     async def _lines(
@@ -244,10 +290,16 @@ class LokiConnector:
         rest = _rest(window, first[0]) if len(first[0]) >= limit else None
         if rest is not None:
             share = limit // PARTS
-            asked = (brought.asked("logs", query, _page(session, query, share, part)) for part in parts(rest, PARTS))
+            asked = (
+                brought.asked("logs", query, _page(session, query, share, part))
+                for part in parts(rest, PARTS)
+            )
             more = [page for page in await asyncio.gather(*asked) if page is not None]
             if any(len(rows) >= share for rows, _ in more):
-                cut = f"the first {limit} lines of the window, and the first {share} of each third of the rest"
+                cut = (
+                    f"the first {limit} lines of the window, and the first {share} of each "
+                    f"third of the rest"
+                )
             pages += more
         dropped = sum(d for _, d in pages)
         note = f"{dropped} lines without a readable time left out" if dropped else None
@@ -256,14 +308,20 @@ class LokiConnector:
         count = brought.add("logs", rows)
         details = {"asked_by": by} if by else {}
         link = self._link(query, window)
-        brought.items.append(Item("logs", query, window, link, rows=count, cut=said, details=details))
+        brought.items.append(
+            Item("logs", query, window, link, rows=count, cut=said, details=details)
+        )
 
     def _link(self, query: str, window: Window) -> str:
-        otherwise = f"{self._http.base_url}{CALL}?{urlencode([('query', query), *_between(window)])}"
+        otherwise = (
+            f"{self._http.base_url}{CALL}?{urlencode([('query', query), *_between(window)])}"
+        )
         return self._explore.link({"expr": query, "queryType": "range"}, window, otherwise)
 
 
-async def _page(session: HttpSession, query: str, limit: int, window: Window) -> tuple[list[Row], int]:
+async def _page(
+    session: HttpSession, query: str, limit: int, window: Window
+) -> tuple[list[Row], int]:
     """The first lines of a window, oldest first."""
     params = [("query", query), ("limit", str(limit)), ("direction", "forward"), *_between(window)]
     answer = await session.get(CALL, params, type=LinesAnswer)
@@ -283,7 +341,9 @@ def _windows(scope: Scope) -> tuple[Window, ...]:
 
 def _rest(window: Window, rows: Sequence[Row]) -> Window | None:
     """What follows the last line."""
-    start = window.start + timedelta(microseconds=(rows[-1][0] - nanoseconds(window.start)) // 1000 + 1)
+    start = window.start + timedelta(
+        microseconds=(rows[-1][0] - nanoseconds(window.start)) // 1000 + 1
+    )
     return Window(start=start, end=window.end) if window.start <= start < window.end else None
 
 

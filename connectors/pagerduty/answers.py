@@ -1,4 +1,5 @@
-"""What PagerDuty's REST API answers, mapped to changes, monitors and details. All text in it is hostile."""
+"""What PagerDuty's REST API answers, mapped to changes, monitors and details. All text in it is
+hostile."""
 
 from __future__ import annotations
 
@@ -18,21 +19,50 @@ LONGEST_DETAIL = 500
 """Characters kept of one detail: an alert's body may be as long as a log file."""
 
 _KINDS: tuple[tuple[ChangeKind, re.Pattern[str]], ...] = (
-    ("flag", re.compile(r"\b(feature[ _-]?)?(flag|toggle)s?\b|launchdarkly|unleash|split\.io", re.I)),
-    ("migration", re.compile(r"\bmigrat(e|es|ed|ion|ions|ing)\b|\bschema change\b|flyway|liquibase|alembic", re.I)),
-    ("scale", re.compile(r"\bscal(e|ed|es|ing)\b|\bauto-?scal|\breplicas?\b|\binstance count\b", re.I)),
+    (
+        "flag",
+        re.compile(r"\b(feature[ _-]?)?(flag|toggle)s?\b|launchdarkly|unleash|split\.io", re.I),
+    ),
+    (
+        "migration",
+        re.compile(
+            r"\bmigrat(e|es|ed|ion|ions|ing)\b|\bschema change\b|flyway|liquibase|alembic", re.I
+        ),
+    ),
+    (
+        "scale",
+        re.compile(r"\bscal(e|ed|es|ing)\b|\bauto-?scal|\breplicas?\b|\binstance count\b", re.I),
+    ),
     (
         "deploy",
-        re.compile(r"\b(deploy(s|ed|ment|ing)?|releas(e|ed|es|ing)|roll(ed)?[ -]?(out|back)|rollout|build)\b", re.I),
+        re.compile(
+            r"\b(deploy(s|ed|ment|ing)?|releas(e|ed|es|ing)|roll(ed)?[ "
+            r"-]?(out|back)|rollout|build)\b",
+            re.I,
+        ),
     ),
     ("merge", re.compile(r"\bmerg(e|ed|es|ing)\b|\bpull request\b|\bPR ?#\d+", re.I)),
     (
         "config",
-        re.compile(r"\bconfig(uration|s|map)?\b|\bsettings?\b|terraform|\bhelm values\b|\benv(ironment)? var", re.I),
+        re.compile(
+            r"\bconfig(uration|s|map)?\b|\bsettings?\b|terraform|\bhelm values\b|\benv(ironment)? "
+            r"var",
+            re.I,
+        ),
     ),
 )
-"""The word that comes first decides. What says nothing is a deploy: most change integrations send builds."""
-_AUTHOR_KEYS = ("author", "user", "actor", "deployed_by", "triggered_by", "committer", "sender", "created_by")
+"""The word that comes first decides. What says nothing is a deploy: most change integrations send
+builds."""
+_AUTHOR_KEYS = (
+    "author",
+    "user",
+    "actor",
+    "deployed_by",
+    "triggered_by",
+    "committer",
+    "sender",
+    "created_by",
+)
 
 ServiceNames = Mapping[str, str]
 """Our name of a service by PagerDuty's id."""
@@ -45,7 +75,8 @@ def change_kind(text: str) -> ChangeKind:
 
 
 def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> pl.DataFrame:
-    """One row per change event and service it names; an event without a readable time is left out."""
+    """One row per change event and service it names; an event without a readable time is left
+    out."""
     rows: dict[tuple[str, str | None], tuple[Any, ...]] = {}
     for event in events:
         at = moment(event.get("timestamp"))
@@ -55,7 +86,9 @@ def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> p
         details = flat_details(event.get("custom_details"))
         kind = change_kind(f"{title} {' '.join(details)} {source}")
         author = next((details[k] for k in _AUTHOR_KEYS if details.get(k)), None)
-        link = next((u for one in objects(event.get("links")) if (u := web_link(one.get("href")))), None)
+        link = next(
+            (u for one in objects(event.get("links")) if (u := web_link(one.get("href")))), None
+        )
         services: list[str | None] = [*service_names(event.get("services"), names)]
         for service in services or [None]:
             rows[(text_of(event.get("id")), service)] = (
@@ -72,7 +105,15 @@ def monitors_table(alerts: Iterable[Mapping[str, Any]], names: ServiceNames) -> 
         if since is not None:
             service = next(iter(service_names([alert.get("service")], names)), None)
             state = text_of(alert.get("status"))
-            rows.append((text_of(alert.get("summary")), service, state, since, web_link(alert.get("html_url"))))
+            rows.append(
+                (
+                    text_of(alert.get("summary")),
+                    service,
+                    state,
+                    since,
+                    web_link(alert.get("html_url")),
+                )
+            )
     return pl.DataFrame(rows, schema=MONITORS.columns, orient="row")
 
 
@@ -111,7 +152,9 @@ def past_details(past: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         incident = one.get("incident")
         if isinstance(incident, Mapping):
             key = f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
-            found[key] = f"{text_of(incident.get('title'))} (similarity {text_of(one.get('score'))})"
+            found[key] = (
+                f"{text_of(incident.get('title'))} (similarity {text_of(one.get('score'))})"
+            )
     return dict(list(found.items())[:MOST_DETAILS])
 
 
@@ -121,7 +164,9 @@ def related_details(related: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     for one in related:
         incident = one.get("incident")
         if isinstance(incident, Mapping):
-            why = ", ".join(text_of(r.get("type")).replace("_", " ") for r in objects(one.get("relationships")))
+            why = ", ".join(
+                text_of(r.get("type")).replace("_", " ") for r in objects(one.get("relationships"))
+            )
             key = f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
             found[key] = f"{text_of(incident.get('title'))}{f' ({why})' if why else ''}"
     return dict(list(found.items())[:MOST_DETAILS])
@@ -137,16 +182,24 @@ def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             name = text_of(user.get("id"))
         shift = text_of(schedule.get("summary")) if isinstance(schedule, Mapping) else ""
         if name:
-            own = found.setdefault(f"on call, level {level if type(level) is int else 'unknown'}", [])
+            own = found.setdefault(
+                f"on call, level {level if type(level) is int else 'unknown'}", []
+            )
             said = f"{short(name, 80)}{f' ({short(shift, 80)})' if shift else ''}"
             own += [] if said in own else [said]
-    return {level: short(", ".join(names), LONGEST_DETAIL) for level, names in sorted(found.items())}
+    return {
+        level: short(", ".join(names), LONGEST_DETAIL) for level, names in sorted(found.items())
+    }
 
 
 def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
     """Nested details as text by dotted key."""
     if not isinstance(value, Mapping):
-        return {prefix or "details": text_of(value)} if value not in (None, "") and not isinstance(value, list) else {}
+        return (
+            {prefix or "details": text_of(value)}
+            if value not in (None, "") and not isinstance(value, list)
+            else {}
+        )
     found: dict[str, str] = {}
     for key, inner in value.items():
         if len(found) >= MOST_DETAILS:
@@ -186,9 +239,17 @@ def moment(value: Any) -> datetime | None:
 
 def text_of(value: Any) -> str:
     """Anything as one bounded line."""
-    return "" if value is None else short(value if isinstance(value, str) else repr(value), LONGEST_DETAIL)
+    return (
+        ""
+        if value is None
+        else short(value if isinstance(value, str) else repr(value), LONGEST_DETAIL)
+    )
 
 
 def web_link(value: Any) -> str | None:
     """The value if it is a link to a web page."""
-    return value if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value) else None
+    return (
+        value
+        if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value)
+        else None
+    )

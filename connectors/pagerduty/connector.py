@@ -1,4 +1,5 @@
-"""PagerDuty: the incident's alerts, its log, the changes around it, related and similar incidents, who is on call.
+"""PagerDuty: the incident's alerts, its log, the changes around it, related and similar incidents,
+who is on call.
 
 Reading only; notes are written elsewhere, with another session.
 """
@@ -29,9 +30,12 @@ T = TypeVar("T")
 LIMITS = Limits(max_bytes=8 * 1024 * 1024, requests_per_s=10, concurrency=4)
 """PagerDuty allows 960 requests a minute."""
 ENRICH_S = 4.0
-_INCIDENT_LINK = re.compile(r"https://[a-z0-9.-]+\.pagerduty\.com/incidents/([A-Z0-9]{1,40})(?:[/?#].*)?")
+_INCIDENT_LINK = re.compile(
+    r"https://[a-z0-9.-]+\.pagerduty\.com/incidents/([A-Z0-9]{1,40})(?:[/?#].*)?"
+)
 _IDENTITY = frozenset({"fingerprint", "incident_key"})
-"""Labels that decide which investigation an alert belongs to; what a vendor adds later must not change that."""
+"""Labels that decide which investigation an alert belongs to; what a vendor adds later must not
+change that."""
 
 
 class PagerDutyConfig(Protocol):
@@ -66,12 +70,19 @@ def build(settings: HasPagerDuty) -> PagerDutyConnector | None:
     own = settings.pagerduty
     if own.api_token is None:
         return None
-    known = {name: entry.pagerduty_service for name, entry in settings.services.items() if entry.pagerduty_service}
-    return PagerDutyConnector(own.api_token.get_secret_value(), own.api_url, own.from_email, services=known)
+    known = {
+        name: entry.pagerduty_service
+        for name, entry in settings.services.items()
+        if entry.pagerduty_service
+    }
+    return PagerDutyConnector(
+        own.api_token.get_secret_value(), own.api_url, own.from_email, services=known
+    )
 
 
 class PagerDutyConnector:
-    """Changes, the incident's alerts as monitors, and details. `services`: PagerDuty's id or name by our name."""
+    """Changes, the incident's alerts as monitors, and details. `services`: PagerDuty's id or name
+    by our name."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("changes", "monitors", "alert")
@@ -93,7 +104,8 @@ class PagerDutyConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """Everything PagerDuty knows of the alert's incident and of recent changes. A call that fails is a gap."""
+        """Everything PagerDuty knows of the alert's incident and of recent changes. A call that
+        fails is a gap."""
         ask = Ask(self, Deadline.within(self.limits))
         incident_id = incident_of(request.alert)
         incident, missing = None, []
@@ -104,9 +116,16 @@ class PagerDutyConnector:
                 raise
             missing.append(Missing("alert", f"GET /incidents/{incident_id}", str(error)))
         names = await ask.service_names(request, incident)
-        calls = [ask.changes_of(service_id, request.scope) for service_id in list(names)[:MOST_SERVICES]]
+        calls = [
+            ask.changes_of(service_id, request.scope) for service_id in list(names)[:MOST_SERVICES]
+        ]
         if incident is not None and incident_id:
-            calls += [ask.alerts(incident_id), ask.log(incident_id), ask.related(incident_id), ask.past(incident_id)]
+            calls += [
+                ask.alerts(incident_id),
+                ask.log(incident_id),
+                ask.related(incident_id),
+                ask.past(incident_id),
+            ]
             calls += [ask.related_incidents(incident_id), ask.on_call(incident)]
         found = await asyncio.gather(*calls)
         missing += [m for one in found for m in one.missing]
@@ -128,10 +147,17 @@ class PagerDutyConnector:
             return alert
         ask = Ask(self, Deadline.after(ENRICH_S))
         try:
-            incident, found = await asyncio.gather(ask.incident(incident_id), ask.alerts(incident_id))
+            incident, found = await asyncio.gather(
+                ask.incident(incident_id), ask.alerts(incident_id)
+            )
         except BudgetExceeded as error:
             raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
-        return _enriched(alert, incident, answers.alert_details(found.alerts), self.our_name(incident.get("service")))
+        return _enriched(
+            alert,
+            incident,
+            answers.alert_details(found.alerts),
+            self.our_name(incident.get("service")),
+        )
 
     async def check(self) -> Check:
         """Which of the things read can be read with this key?"""
@@ -147,7 +173,11 @@ class PagerDutyConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         readable = [what for what, refusal in zip(wanted, refusals, strict=True) if refusal is None]
-        refused = [f"{what} cannot be read ({r})" for what, r in zip(wanted, refusals, strict=True) if r is not None]
+        refused = [
+            f"{what} cannot be read ({r})"
+            for what, r in zip(wanted, refusals, strict=True)
+            if r is not None
+        ]
         said = [f"{', '.join(readable)} can be read"] if readable else []
         line = f"PagerDuty at {self._url}: {'; '.join([*said, *refused])}; only GET is sent"
         return Check(self.name, "incidents" in readable, line)
@@ -159,7 +189,9 @@ class PagerDutyConnector:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking call; it ends by its deadline even when nobody waits for it any more."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, call
+        )
 
     def theirs(self, service: str) -> str:
         """PagerDuty's id or name of a service; our own name where the catalogue has none."""
@@ -169,28 +201,38 @@ class PagerDutyConnector:
         """Our name of the service that PagerDuty refers to, else PagerDuty's."""
         if not isinstance(reference, Mapping):
             return None
-        identity, summary = answers.text_of(reference.get("id")), answers.text_of(reference.get("summary"))
+        identity, summary = (
+            answers.text_of(reference.get("id")),
+            answers.text_of(reference.get("summary")),
+        )
         for name, theirs in self._services.items():
             if theirs == identity or theirs.casefold() == summary.casefold():
                 return name
         return summary or identity or None
 
 
-_NOTHING_TO_ASK = "the alert names no PagerDuty incident, and no service in scope is known to PagerDuty"
+_NOTHING_TO_ASK = (
+    "the alert names no PagerDuty incident, and no service in scope is known to PagerDuty"
+)
 
 
 def incident_of(alert: Alert) -> str | None:
-    """The alert's PagerDuty incident: its own id where PagerDuty sent it, else one that a link names."""
+    """The alert's PagerDuty incident: its own id where PagerDuty sent it, else one that a link
+    names."""
     candidates = [alert.id] if alert.source == VENDOR else []
     candidates += [m[1] for link in alert.links if (m := _INCIDENT_LINK.fullmatch(link.url))]
     return next((c for c in candidates if ID.fullmatch(c)), None)
 
 
-def _enriched(alert: Alert, incident: Mapping[str, Any], details: Mapping[str, str], service: str | None) -> Alert:
+def _enriched(
+    alert: Alert, incident: Mapping[str, Any], details: Mapping[str, str], service: str | None
+) -> Alert:
     new = {k: v for k, v in details.items() if k not in _IDENTITY}
     page = answers.web_link(incident.get("html_url"))
     links = alert.links
     if page and page not in {link.url for link in links}:
         links = (*links, Link(title="PagerDuty incident", url=page))
     labels = {**new, **alert.labels}
-    return alert.model_copy(update={"labels": labels, "links": links, "service": alert.service or service})
+    return alert.model_copy(
+        update={"labels": labels, "links": links, "service": alert.service or service}
+    )

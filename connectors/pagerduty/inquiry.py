@@ -1,4 +1,5 @@
-"""The calls of one PagerDuty collection, under one deadline and one byte budget. One that fails is a gap."""
+"""The calls of one PagerDuty collection, under one deadline and one byte budget. One that fails is
+a gap."""
 
 from __future__ import annotations
 
@@ -79,18 +80,25 @@ class Ask:
         """The incident itself. Raises: without it nothing else of it can be read."""
         incident = (await self.one(f"/incidents/{incident_id}")).get("incident")
         if not isinstance(incident, dict):
-            raise ConnectorError(VENDOR, f"/incidents/{incident_id}", "the answer holds no incident")
+            raise ConnectorError(
+                VENDOR, f"/incidents/{incident_id}", "the answer holds no incident"
+            )
         return incident
 
-    async def service_names(self, request: Request, incident: Mapping[str, Any] | None) -> dict[str, str]:
-        """Our names of the services whose changes matter, by PagerDuty's id: the incident's own comes first."""
+    async def service_names(
+        self, request: Request, incident: Mapping[str, Any] | None
+    ) -> dict[str, str]:
+        """Our names of the services whose changes matter, by PagerDuty's id: the incident's own
+        comes first."""
         names: dict[str, str] = {}
         service = (incident or {}).get("service")
         own_id = answers.text_of(service.get("id")) if isinstance(service, Mapping) else ""
         if ID.fullmatch(own_id):
             names[own_id] = request.alert.service or self._connector.our_name(service) or own_id
         wanted = [s for s in request.scope.services if s not in names.values()][:MOST_SERVICES]
-        for name, service_id in zip(wanted, await asyncio.gather(*map(self._service_id, wanted)), strict=True):
+        for name, service_id in zip(
+            wanted, await asyncio.gather(*map(self._service_id, wanted)), strict=True
+        ):
             if service_id is not None:
                 names.setdefault(service_id, name)
         return names
@@ -103,7 +111,11 @@ class Ask:
             found = await self.many("/services", "services", 25, query=theirs)
         except FaultlineError:
             return None
-        same = [s.get("id") for s in found if answers.text_of(s.get("name")).casefold() == theirs.casefold()]
+        same = [
+            s.get("id")
+            for s in found
+            if answers.text_of(s.get("name")).casefold() == theirs.casefold()
+        ]
         return next((i for i in same if isinstance(i, str) and ID.fullmatch(i)), None)
 
     async def alerts(self, incident_id: str) -> Found:
@@ -123,7 +135,9 @@ class Ask:
         """Who did what, and the triggering event."""
         path = f"/incidents/{incident_id}/log_entries"
         try:
-            entries = await self.many(path, "log_entries", MOST_LOG_ENTRIES, **{"include[]": "channels"})
+            entries = await self.many(
+                path, "log_entries", MOST_LOG_ENTRIES, **{"include[]": "channels"}
+            )
         except FaultlineError as error:
             return Found(missing=[Missing("alert", f"GET {path}", str(error))])
         item = Item("alert", f"GET {path}", rows=len(entries), details=answers.log_details(entries))
@@ -144,21 +158,36 @@ class Ask:
         window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end)
         try:
             events = await self.many(
-                path, "change_events", MOST_CHANGES, since=_utc(window.start), until=_utc(window.end)
+                path,
+                "change_events",
+                MOST_CHANGES,
+                since=_utc(window.start),
+                until=_utc(window.end),
             )
         except FaultlineError as error:
             return Found(missing=[Missing("changes", f"GET {path}", str(error))])
         cut = f"only the latest {MOST_CHANGES} were asked" if len(events) >= MOST_CHANGES else None
-        return Found(items=[Item("changes", f"GET {path}", window=window, rows=len(events), cut=cut)], changes=events)
+        return Found(
+            items=[Item("changes", f"GET {path}", window=window, rows=len(events), cut=cut)],
+            changes=events,
+        )
 
     async def past(self, incident_id: str) -> Found:
         """Similar incidents of the last six months; only some plans have them."""
         path = f"/incidents/{incident_id}/past_incidents"
         try:
-            past = answers.objects((await self.one(path, {"limit": MOST_PAST})).get("past_incidents"))
+            past = answers.objects(
+                (await self.one(path, {"limit": MOST_PAST})).get("past_incidents")
+            )
         except FaultlineError as error:
-            return Found(missing=[Missing("alert", f"GET {path}", _without_plan(error, "similar past incidents"))])
-        return Found(items=[Item("alert", f"GET {path}", rows=len(past), details=answers.past_details(past))])
+            return Found(
+                missing=[
+                    Missing("alert", f"GET {path}", _without_plan(error, "similar past incidents"))
+                ]
+            )
+        return Found(
+            items=[Item("alert", f"GET {path}", rows=len(past), details=answers.past_details(past))]
+        )
 
     async def related_incidents(self, incident_id: str) -> Found:
         """Open incidents that PagerDuty takes for the same trouble; only some plans have them."""
@@ -166,8 +195,19 @@ class Ask:
         try:
             related = answers.objects((await self.one(path)).get("related_incidents"))
         except FaultlineError as error:
-            return Found(missing=[Missing("alert", f"GET {path}", _without_plan(error, "related incidents"))])
-        return Found(items=[Item("alert", f"GET {path}", rows=len(related), details=answers.related_details(related))])
+            return Found(
+                missing=[Missing("alert", f"GET {path}", _without_plan(error, "related incidents"))]
+            )
+        return Found(
+            items=[
+                Item(
+                    "alert",
+                    f"GET {path}",
+                    rows=len(related),
+                    details=answers.related_details(related),
+                )
+            ]
+        )
 
     async def on_call(self, incident: Mapping[str, Any]) -> Found:
         """Who is on call for the incident's escalation policy: names, and no addresses."""
@@ -182,10 +222,21 @@ class Ask:
         except FaultlineError as error:
             return Found(missing=[Missing("alert", query, str(error))])
         link = answers.web_link(policy.get("html_url")) if isinstance(policy, Mapping) else None
-        return Found(items=[Item("alert", query, link=link, rows=len(people), details=answers.on_call_details(people))])
+        return Found(
+            items=[
+                Item(
+                    "alert",
+                    query,
+                    link=link,
+                    rows=len(people),
+                    details=answers.on_call_details(people),
+                )
+            ]
+        )
 
     async def refusal(self, path: str) -> str | None:
-        """Why the list at `path` cannot be read, or None. Raises when the key itself is not accepted."""
+        """Why the list at `path` cannot be read, or None. Raises when the key itself is not
+        accepted."""
         try:
             await self.one(path, {"limit": 1})
         except ConnectorError as error:

@@ -1,7 +1,8 @@
-"""The one place where pdpyras is used: a session that sends GET and nothing else, within a pace, deadline and budget.
+"""The one place where pdpyras is used: a session that sends GET and nothing else, within a pace,
+deadline and budget.
 
-pdpyras blocks, retries 429 for ever by default and buffers answers of any size; `send`, through which every request of
-a `requests` session passes, bounds all three.
+pdpyras blocks, retries 429 for ever by default and buffers answers of any size; `send`, through
+which every request of a `requests` session passes, bounds all three.
 """
 
 from __future__ import annotations
@@ -31,12 +32,19 @@ CHUNK = 65_536
 
 
 class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
-    """An API session whose requests can only be GET, to the API's own address. Not shared between threads."""
+    """An API session whose requests can only be GET, to the API's own address. Not shared between
+    threads."""
 
     permitted_methods = ("GET",)
 
     def __init__(
-        self, token: str, url: str, from_email: str | None, pace: Pace, deadline: Deadline, budget: ByteBudget
+        self,
+        token: str,
+        url: str,
+        from_email: str | None,
+        pace: Pace,
+        deadline: Deadline,
+        budget: ByteBudget,
     ):
         super().__init__(token, default_from=from_email, auth_type="token")
         self.url = plain_url(url, VENDOR)
@@ -44,13 +52,16 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         self.max_network_attempts = 1
         self.sleep_timer = 0.25
         self.headers["Accept-Encoding"] = "identity"
-        self.auth = _as_given  # or requests would replace the token by what ~/.netrc holds for the host
+        self.auth = (
+            _as_given  # or requests would replace the token by what ~/.netrc holds for the host
+        )
         self._pace = pace
         self._deadline = deadline
         self._budget = budget
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send one request, or refuse to. The answer is read here, so that its size and time are bounded."""
+        """Send one request, or refuse to. The answer is read here, so that its size and time are
+        bounded."""
         path = request.path_url.partition("?")[0]
         if request.method != "GET":
             raise ConnectorError(VENDOR, f"{request.method} {path}", "a connector sends GET only")
@@ -59,7 +70,11 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         with self._pace.turn_in_thread(self._deadline) as asked:
             self._deadline.check()
             left = self._deadline.remaining
-            options.update(stream=True, allow_redirects=False, timeout=(min(CONNECT_S, left), min(READ_S, left)))
+            options.update(
+                stream=True,
+                allow_redirects=False,
+                timeout=(min(CONNECT_S, left), min(READ_S, left)),
+            )
             failed = True
             try:
                 response: requests.Response = super().send(request, **options)
@@ -71,14 +86,18 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
                 self._pace.breaker.note(failed=failed)
         if response.is_redirect:
             raise ConnectorError(
-                VENDOR, path, "answered with a redirect, which is not followed", status=response.status_code
+                VENDOR,
+                path,
+                "answered with a redirect, which is not followed",
+                status=response.status_code,
             )
         if response.status_code in self.retry:
             self._wait(path, response)
         return response
 
     def _read(self, path: str, response: requests.Response) -> None:
-        """Read piece by piece: `read1` returns what has come, so that a drip cannot outlast the deadline."""
+        """Read piece by piece: `read1` returns what has come, so that a drip cannot outlast the
+        deadline."""
         if response.headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
             raise ConnectorError(VENDOR, path, "answered in an encoding that was not asked for")
         body = bytearray()
@@ -90,7 +109,8 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         response._content_consumed = True
 
     def _wait(self, path: str, response: requests.Response) -> None:
-        """Wait as long as PagerDuty says, where there is time; pdpyras itself would not look at the header."""
+        """Wait as long as PagerDuty says, where there is time; pdpyras itself would not look at the
+        header."""
         asked = response.headers.get("ratelimit-reset") or response.headers.get("retry-after") or ""
         pause = retry_after({"retry-after": asked}, 0.0)
         if pause > self._deadline.remaining:
@@ -102,7 +122,9 @@ def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def fetch(session: ReadOnlySession, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def fetch(
+    session: ReadOnlySession, path: str, params: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The JSON object at `path`. Raises ConnectorError, BudgetExceeded."""
     try:
         response = session.get(path, params=dict(params or {}))
@@ -124,10 +146,15 @@ def fetch(session: ReadOnlySession, path: str, params: Mapping[str, Any] | None 
 def fetch_all(
     session: ReadOnlySession, path: str, key: str, params: Mapping[str, Any], most: int
 ) -> Iterator[dict[str, Any]]:
-    """The objects listed under `key`, page by page, `most` at most. Ends on an empty page, whatever `more` says."""
+    """The objects listed under `key`, page by page, `most` at most. Ends on an empty page, whatever
+    `more` says."""
     offset = 0
     while offset < most and offset + PAGE <= MOST_POSITIONS:
-        answer = fetch(session, path, {**params, "limit": min(PAGE, most), **({"offset": offset} if offset else {})})
+        answer = fetch(
+            session,
+            path,
+            {**params, "limit": min(PAGE, most), **({"offset": offset} if offset else {})},
+        )
         page = answer.get(key)
         if not isinstance(page, list):
             raise ConnectorError(VENDOR, path, f"the answer holds no list of {key}")
@@ -139,7 +166,9 @@ def fetch_all(
 
 def refused(path: str, status: int) -> ConnectorError:
     """The error for a status of 400 or above."""
-    return ConnectorError(VENDOR, path, problem_of(status), status=status, retryable=status == 429 or status >= 500)
+    return ConnectorError(
+        VENDOR, path, problem_of(status), status=status, retryable=status == 429 or status >= 500
+    )
 
 
 def _cause(error: BaseException) -> str:

@@ -25,15 +25,25 @@ from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.promql import Query, Template
-from connectors.prometheus.series import CALL, Asked, RangeAnswer, Series, metrics_table, monitors_table
+from connectors.prometheus.series import (
+    CALL,
+    Asked,
+    RangeAnswer,
+    Series,
+    metrics_table,
+    monitors_table,
+)
 
 MAX_POINTS = 11_000
-"""Points per series above which Prometheus refuses a range query (web/api/v1/api.go, query_range)."""
+"""Points per series above which Prometheus refuses a range query (web/api/v1/api.go,
+query_range)."""
 MIN_RANGE_S = 60.0
-"""Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the same four)."""
+"""Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the
+same four)."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
 ALL_SERVICES = 100
-"""Up to so many services all are asked, for the cause may lie in one that nobody named; beyond, those in scope."""
+"""Up to so many services all are asked, for the cause may lie in one that nobody named; beyond,
+those in scope."""
 LIMITS = Limits(requests_per_s=20, concurrency=6)
 
 
@@ -65,7 +75,9 @@ def build(settings: HasPrometheus) -> PrometheusConnector | None:
     if own.url is None:
         return None
     token = own.token.get_secret_value() if own.token else None
-    return PrometheusConnector(own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label)
+    return PrometheusConnector(
+        own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label
+    )
 
 
 class _NamesAnswer(msgspec.Struct):
@@ -81,7 +93,8 @@ class _StatusAnswer(msgspec.Struct):
 
 
 class PrometheusConnector:
-    """Metrics and active alerts. `queries` adds to the default queries, or replaces those of the same signal."""
+    """Metrics and active alerts. `queries` adds to the default queries, or replaces those of the
+    same signal."""
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
@@ -108,7 +121,8 @@ class PrometheusConnector:
         promql.check_custom(self._queries)
 
     async def collect(self, request: Request) -> Collected:
-        """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others stand."""
+        """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others
+        stand."""
         spans = merged((*request.scope.baseline, request.scope.incident))
         missing: list[Missing] = []
         async with self._http.open() as session:
@@ -118,9 +132,16 @@ class PrometheusConnector:
                 if not (self._queries or request.scope.queries_of(self.name)):
                     raise
                 names = frozenset()
-                missing.append(Missing("metrics", "names of metrics", f"only configured queries were asked: {error}"))
+                missing.append(
+                    Missing(
+                        "metrics",
+                        "names of metrics",
+                        f"only configured queries were asked: {error}",
+                    )
+                )
             queries, gpus = await asyncio.gather(
-                self._chosen(session, names, request.scope, spans), self._gpus(session, names, request, spans)
+                self._chosen(session, names, request.scope, spans),
+                self._gpus(session, names, request, spans),
             )
             missing += gpus.missing
             if not (queries or gpus.queries):
@@ -129,32 +150,55 @@ class PrometheusConnector:
             alerts = Asked(Query("alerts", None, ALERTS))
             every = [*asked, *([alerts] if "ALERTS" in names else [])]
             windows = {False: spans, True: (*request.scope.baseline, request.scope.incident)}
-            await asyncio.gather(*(self._ask(session, one, windows[bool(one.query.points)]) for one in every))
+            await asyncio.gather(
+                *(self._ask(session, one, windows[bool(one.query.points)]) for one in every)
+            )
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
-        names_of_alerts = {name for series in alerts.series if (name := series.metric.get("alertname"))}
-        links = {name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans) for name in names_of_alerts}
+        names_of_alerts = {
+            name for series in alerts.series if (name := series.metric.get("alertname"))
+        }
+        links = {
+            name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans)
+            for name in names_of_alerts
+        }
         monitors = monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
         items, gaps = self._items(asked, rows, spans)
-        gaps += [Missing("metrics", name, _UNKNOWN_SERVICE) for name in _without(request.scope.services, metrics)]
+        gaps += [
+            Missing("metrics", name, _UNKNOWN_SERVICE)
+            for name in _without(request.scope.services, metrics)
+        ]
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
         elif "ALERTS" in names:
             items.append(self._item("monitors", alerts, monitors.height, spans))
-        return Collected({"metrics": metrics, "monitors": monitors}, tuple(items), (*missing, *gaps))
+        return Collected(
+            {"metrics": metrics, "monitors": monitors}, tuple(items), (*missing, *gaps)
+        )
 
     async def check(self) -> Check:
-        """Reachable and allowed? Names the version, and warns where others could write through the same address."""
+        """Reachable and allowed? Names the version, and warns where others could write through the
+        same address."""
         try:
             async with self._http.open() as session:
                 await session.get("/api/v1/query", [("query", "vector(1)")], type=_StatusAnswer)
-                version = (await self._texts(session, "/api/v1/status/buildinfo")).get("version", "of unknown version")
+                version = (await self._texts(session, "/api/v1/status/buildinfo")).get(
+                    "version", "of unknown version"
+                )
                 flags = await self._texts(session, "/api/v1/status/flags")
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        line = f"Prometheus {version} at {self._http.base_url}: metrics and alerts can be read; only GET is sent"
-        opened = [f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"]
+        line = (
+            f"Prometheus {version} at {self._http.base_url}: metrics and alerts can be read; "
+            f"only GET is sent"
+        )
+        opened = [
+            f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"
+        ]
         if opened:
-            line += f"; warning: the server runs with --{' and --'.join(opened)}, so others can write to it"
+            line += (
+                f"; warning: the server runs with --{' and --'.join(opened)}, so others can "
+                f"write to it"
+            )
         return Check(self.name, True, line)
 
     async def _texts(self, session: HttpSession, path: str) -> dict[str, str]:
@@ -165,14 +209,19 @@ class PrometheusConnector:
             return {}
 
     async def _names(self, session: HttpSession, spans: Sequence[Window]) -> frozenset[str]:
-        answer = await session.get("/api/v1/label/__name__/values", _between(spans), type=_NamesAnswer)
+        answer = await session.get(
+            "/api/v1/label/__name__/values", _between(spans), type=_NamesAnswer
+        )
         return frozenset(answer.data)
 
     async def _chosen(
         self, session: HttpSession, names: frozenset[str], scope: Scope, spans: Sequence[Window]
     ) -> list[Query]:
-        """The configured queries and those default ones whose metric exists, in order of preference."""
-        templates = [t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries]
+        """The configured queries and those default ones whose metric exists, in order of
+        preference."""
+        templates = [
+            t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries
+        ]
         metrics = list(dict.fromkeys(t.metric for t in templates))
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
@@ -182,10 +231,22 @@ class PrometheusConnector:
             for one in scope.queries_of(self.name)
             for q in self._custom(one.signal, one.query, scope)
         ]
-        wide = [q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None]
-        narrow = [q for t in templates if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None]
+        wide = [
+            q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None
+        ]
+        narrow = [
+            q
+            for t in templates
+            if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None
+        ]
         by = list(dict.fromkeys(q.by[0] for q in narrow if q.narrow))
-        few = dict(zip(by, await asyncio.gather(*(self._few(session, label, spans) for label in by)), strict=True))
+        few = dict(
+            zip(
+                by,
+                await asyncio.gather(*(self._few(session, label, spans) for label in by)),
+                strict=True,
+            )
+        )
         return custom + [w if few.get(n.by[0]) else n for w, n in zip(wide, narrow, strict=True)]
 
     async def _gpus(
@@ -203,18 +264,26 @@ class PrometheusConnector:
             return (await session.get("/api/v1/labels", params, type=_NamesAnswer)).data
 
         found = await gpu_queries(request, names, ask, labels_of)
-        return GpuQueries(tuple(q for q in found.queries if q.signal not in self._queries), found.missing)
+        return GpuQueries(
+            tuple(q for q in found.queries if q.signal not in self._queries), found.missing
+        )
 
     async def _few(self, session: HttpSession, label: str, spans: Sequence[Window]) -> bool:
         """Whether the services are few enough to ask for all of them."""
         try:
-            values = await session.get(f"/api/v1/label/{label}/values", _between(spans), type=_NamesAnswer)
+            values = await session.get(
+                f"/api/v1/label/{label}/values", _between(spans), type=_NamesAnswer
+            )
         except FaultlineError:
             return False
         return len(values.data) <= self._all_services
 
     def _custom(self, signal: str, text: str, scope: Scope) -> list[Query]:
-        return promql.build_custom(signal, text, self._service_label, scope.services, scope.job) if text else []
+        return (
+            promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
+            if text
+            else []
+        )
 
     def _default(
         self, template: Template, labels: Iterable[str], scope: Scope, services: Sequence[str]
@@ -222,9 +291,13 @@ class PrometheusConnector:
         range_s = max(MIN_RANGE_S, 4 * self._step_s)
         return promql.build(template, labels, self._service_label, services, scope.job, range_s)
 
-    async def _labels(self, session: HttpSession, metric: str, spans: Sequence[Window]) -> list[str]:
+    async def _labels(
+        self, session: HttpSession, metric: str, spans: Sequence[Window]
+    ) -> list[str]:
         try:
-            answer = await session.get("/api/v1/labels", [("match[]", metric), *_between(spans)], type=_NamesAnswer)
+            answer = await session.get(
+                "/api/v1/labels", [("match[]", metric), *_between(spans)], type=_NamesAnswer
+            )
         except FaultlineError:
             return [self._service_label]
         return answer.data
@@ -233,7 +306,9 @@ class PrometheusConnector:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
             points = asked.query.points
-            asked.step_s = step(span, max(self._step_s, span.seconds / points) if points else self._step_s)
+            asked.step_s = step(
+                span, max(self._step_s, span.seconds / points) if points else self._step_s
+            )
             params = [
                 ("query", asked.query.promql),
                 ("start", f"{span.start.timestamp():.3f}"),
@@ -261,7 +336,11 @@ class PrometheusConnector:
                 items.append(self._item("metrics", one, rows[order], spans))
             elif not one.failed and one.query.signal not in brought and not one.query.of:
                 gaps.append(
-                    Missing("metrics", one.query.promql, "no series in these windows for the services in scope")
+                    Missing(
+                        "metrics",
+                        one.query.promql,
+                        "no series in these windows for the services in scope",
+                    )
                 )
         return items, gaps
 
@@ -269,10 +348,19 @@ class PrometheusConnector:
         window = Window(start=spans[0].start, end=spans[-1].end)
         link = self._link(asked.query.promql, spans)
         details = {"asked_by": asked.query.asked_by} if asked.query.asked_by else {}
-        return Item(kind, asked.query.promql, window=window, link=link, rows=rows, cut=asked.cut, details=details)
+        return Item(
+            kind,
+            asked.query.promql,
+            window=window,
+            link=link,
+            rows=rows,
+            cut=asked.cut,
+            details=details,
+        )
 
     def _link(self, expression: str, spans: Sequence[Window]) -> str:
-        """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query page)."""
+        """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query
+        page)."""
         seconds = math.ceil((spans[-1].end - spans[0].start).total_seconds())
         asked = {
             "g0.expr": expression,
@@ -285,15 +373,25 @@ class PrometheusConnector:
 
 def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
     """The services that have no metrics, where others have."""
-    return sorted(set(services) - set(metrics["service"].drop_nulls().to_list())) if metrics.height else []
+    return (
+        sorted(set(services) - set(metrics["service"].drop_nulls().to_list()))
+        if metrics.height
+        else []
+    )
 
 
-_UNKNOWN_SERVICE = "no series names this service; see prometheus.service_label, and aliases in the service catalogue"
-_NOTHING_KNOWN = "none of the metrics asked by default exists there; name yours under prometheus.queries"
+_UNKNOWN_SERVICE = (
+    "no series names this service; see prometheus.service_label, and aliases in "
+    "the service catalogue"
+)
+_NOTHING_KNOWN = (
+    "none of the metrics asked by default exists there; name yours under prometheus.queries"
+)
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows in order, those joined into one that touch or overlap (a gap of a second counts as touching)."""
+    """The windows in order, those joined into one that touch or overlap (a gap of a second counts
+    as touching)."""
     out: list[Window] = []
     for window in sorted(windows, key=lambda w: w.start):
         if out and window.start - out[-1].end <= timedelta(seconds=1):
@@ -304,9 +402,13 @@ def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
 
 
 def step(span: Window, wanted_s: float) -> float:
-    """The wanted step in seconds, longer where the span would otherwise have more points than Prometheus answers."""
+    """The wanted step in seconds, longer where the span would otherwise have more points than
+    Prometheus answers."""
     return max(wanted_s, math.ceil(span.seconds * 1000 / (MAX_POINTS - 1)) / 1000, 0.001)
 
 
 def _between(spans: Sequence[Window]) -> list[tuple[str, str]]:
-    return [("start", f"{spans[0].start.timestamp():.3f}"), ("end", f"{spans[-1].end.timestamp():.3f}")]
+    return [
+        ("start", f"{spans[0].start.timestamp():.3f}"),
+        ("end", f"{spans[-1].end.timestamp():.3f}"),
+    ]

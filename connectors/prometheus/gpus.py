@@ -1,7 +1,9 @@
-"""Which GPU series are asked of Prometheus: those of the job (or of the host, or the service's pods), and not too many.
+"""Which GPU series are asked of Prometheus: those of the job (or of the host, or the service's
+pods), and not too many.
 
-One small query tells which GPUs there are. A job of more than `MOST_GPUS` is asked by host: those whose GPUs stand out
-in any signal, and others beside them to compare with; what was left out is said.
+One small query tells which GPUs there are. A job of more than `MOST_GPUS` is asked by host: those
+whose GPUs stand out in any signal, and others beside them to compare with; what was left out is
+said.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, Window
 from connectors.base import Missing, Request
 from connectors.gpu_metrics import LABELS, PROMETHEUS, Names, named
-from connectors.prometheus.promql import JOB_LABELS, LONGEST_MATCHER, Query, duration, one_of, quoted
+from connectors.prometheus.promql import (
+    JOB_LABELS,
+    LONGEST_MATCHER,
+    Query,
+    duration,
+    one_of,
+    quoted,
+)
 from connectors.prometheus.series import Series
 
 MOST_GPUS = 128
@@ -51,7 +60,8 @@ class GpuQueries:
 
 @dataclass(frozen=True)
 class _Place:
-    """Series of somebody: matchers, one of which finds them, and the name that their rows get (None: the host's)."""
+    """Series of somebody: matchers, one of which finds them, and the name that their rows get
+    (None: the host's)."""
 
     where: tuple[str, ...]
     subject: str | None
@@ -59,7 +69,8 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Found:
-    """The GPUs of a place: the matchers, the labels of each GPU, and the label that names its host."""
+    """The GPUs of a place: the matchers, the labels of each GPU, and the label that names its
+    host."""
 
     place: _Place
     gpus: tuple[Mapping[str, str], ...]
@@ -70,23 +81,37 @@ _SPELLINGS = ("Hostname", "hostname")
 """dcgm-exporter writes the one for a GPU, the other for a link."""
 
 
-async def gpu_queries(request: Request, names: frozenset[str], ask: Ask, labels_of: LabelsOf) -> GpuQueries:
+async def gpu_queries(
+    request: Request, names: frozenset[str], ask: Ask, labels_of: LabelsOf
+) -> GpuQueries:
     """The queries for one request. A server that does not answer gives a gap."""
     there = [n for n in PROMETHEUS if names.intersection(n.metrics)]
     anchor = next((n for signal in ANCHORS for n in there if n.signal == signal), None)
     asked_for = request.scope.job is not None or about_gpus(request.alert)
     if anchor is None:
-        return GpuQueries(missing=(_gap("no metric of dcgm-exporter or Dynolog exists there"),) if asked_for else ())
+        return GpuQueries(
+            missing=(_gap("no metric of dcgm-exporter or Dynolog exists there"),)
+            if asked_for
+            else ()
+        )
     try:
-        known = await labels_of([m for n in there if n.signal in gs.OF_A_GPU for m in n.metrics if m in names])
+        known = await labels_of(
+            [m for n in there if n.signal in gs.OF_A_GPU for m in n.metrics if m in names]
+        )
         found = await _find(request, anchor, names, known, ask)
         if found is None:
-            return GpuQueries(missing=(_gap(_NOT_FOUND.format(_whose(request))),) if asked_for else ())
+            return GpuQueries(
+                missing=(_gap(_NOT_FOUND.format(_whose(request))),) if asked_for else ()
+            )
         cut, where = None, found.place.where
         if len(found.gpus) > MOST_GPUS:
             found, cut, where = await _fewer(found, there, names, request.scope.incident, ask)
-        queries = [_query(n, names, known, where, found, cut) for n in there if n.signal in gs.OF_A_GPU]
-        queries += await _host_queries([n for n in there if n.signal in gs.OF_A_HOST], names, found, cut, labels_of)
+        queries = [
+            _query(n, names, known, where, found, cut) for n in there if n.signal in gs.OF_A_GPU
+        ]
+        queries += await _host_queries(
+            [n for n in there if n.signal in gs.OF_A_HOST], names, found, cut, labels_of
+        )
     except FaultlineError as error:
         return GpuQueries(missing=(_gap(str(error)),))
     return GpuQueries(tuple(queries))
@@ -105,7 +130,8 @@ def _gap(reason: str) -> Missing:
 
 
 _NOT_FOUND = (
-    "no GPU series belongs to {}: looked for its hosts, for the labels hpc_job, training_job and job_name, and for "
+    "no GPU series belongs to {}: looked for its hosts, for the labels hpc_job, training_job and "
+    "job_name, and for "
     "pods that begin with its name"
 )
 
@@ -119,14 +145,20 @@ async def _find(
 ) -> _Found | None:
     """The first place that has GPUs."""
     hosts = [label for label in LABELS["host"] if label in known]
-    identity = [*hosts, *(label for k in ("gpu", "mig", "uuid") for label in LABELS[k] if label in known)]
+    identity = [
+        *hosts,
+        *(label for k in ("gpu", "mig", "uuid") for label in LABELS[k] if label in known),
+    ]
     spans = (*request.scope.baseline, request.scope.incident)
     whole = Window(start=min(s.start for s in spans), end=max(s.end for s in spans))
     for place in _places(request, known):
         text = f"count by ({', '.join(identity)}) ({_selector(anchor, names, place.where)})"
         series = await ask(text, whole, COUNTED)
         if series:
-            label = next((h for h in hosts if all(s.metric.get(h) for s in series)), hosts[0] if hosts else "instance")
+            label = next(
+                (h for h in hosts if all(s.metric.get(h) for s in series)),
+                hosts[0] if hosts else "instance",
+            )
             return _Found(place, tuple(s.metric for s in series), label)
     return None
 
@@ -138,7 +170,9 @@ def _places(request: Request, known: Sequence[str]) -> list[_Place]:
     pods = [label for label in LABELS["pod"] if label in known]
     places: list[_Place] = []
     if scope.job is None:
-        node = next((request.alert.labels[h] for h in LABELS["host"] if request.alert.labels.get(h)), None)
+        node = next(
+            (request.alert.labels[h] for h in LABELS["host"] if request.alert.labels.get(h)), None
+        )
         if about_gpus(request.alert):
             places += _on_hosts(hosts, [node], None) if node else [_Place((), None)]
         services = scope.services[:MOST_SERVICES]
@@ -147,7 +181,11 @@ def _places(request: Request, known: Sequence[str]) -> list[_Place]:
         places += _on_hosts(hosts, job.hosts, scope.job)
     if job is not None and job.slurm_job_id and "hpc_job" in known:
         places.append(_Place((f'hpc_job="{quoted(job.slurm_job_id)}"',), scope.job))
-    places += [_Place((f'{label}="{quoted(scope.job)}"',), scope.job) for label in JOB_LABELS if label in known]
+    places += [
+        _Place((f'{label}="{quoted(scope.job)}"',), scope.job)
+        for label in JOB_LABELS
+        if label in known
+    ]
     places += [_Place((f'{p}=~"{_pods_of(scope.job)}"',), scope.job) for p in pods]
     if job is not None and job.node and not job.hosts:
         places += _on_hosts(hosts, [job.node], scope.job)
@@ -170,7 +208,8 @@ def _pods_of(name: str) -> str:
 
 
 def host_pattern(hosts: Iterable[str]) -> str | None:
-    """A matcher's value for these machines, with or without domain and port; None where it would be too long."""
+    """A matcher's value for these machines, with or without domain and port; None where it would be
+    too long."""
     shorts = [h if re.fullmatch(r"[\d.]+|.*:.*", h) else h.partition(".")[0] for h in hosts]
     unique = list(dict.fromkeys(shorts))
     prefix = _common_start(unique) if len(unique) > 1 else ""
@@ -189,7 +228,9 @@ def _common_start(names: Sequence[str]) -> str:
 def _selector(one: Names, names: frozenset[str], where: Sequence[str]) -> str:
     """The metrics of one signal that exist, in one of these places."""
     there = [m for m in one.metrics if m in names]
-    return " or ".join(_braced(there, [m for m in (one.matcher, place) if m]) for place in where or ("",))
+    return " or ".join(
+        _braced(there, [m for m in (one.matcher, place) if m]) for place in where or ("",)
+    )
 
 
 def _braced(metrics: Sequence[str], matchers: Sequence[str]) -> str:
@@ -199,7 +240,12 @@ def _braced(metrics: Sequence[str], matchers: Sequence[str]) -> str:
 
 
 def _query(
-    one: Names, names: frozenset[str], known: Sequence[str], where: Sequence[str], found: _Found, cut: str | None
+    one: Names,
+    names: frozenset[str],
+    known: Sequence[str],
+    where: Sequence[str],
+    found: _Found,
+    cut: str | None,
 ) -> Query:
     kept = [k for k in LABELS if k != "port" and (k != "xid" or one.signal == gs.XID_EVENTS)]
     by = [label for k in kept for label in LABELS[k] if label in known]
@@ -211,12 +257,22 @@ def _made(one: Names, text: str, found: _Found, cut: str | None, of: str) -> Que
     text += f" * {one.scale:.12g}" if one.scale != 1 else ""
     points = max(LEAST_POINTS, ROWS_PER_WINDOW // max(1, len(found.gpus)))
     return Query(
-        one.signal, gs.SIGNALS[one.signal].unit or None, text, only=found.place.subject, of=of, points=points, cut=cut
+        one.signal,
+        gs.SIGNALS[one.signal].unit or None,
+        text,
+        only=found.place.subject,
+        of=of,
+        points=points,
+        cut=cut,
     )
 
 
 async def _host_queries(
-    there: Sequence[Names], names: frozenset[str], found: _Found, cut: str | None, labels_of: LabelsOf
+    there: Sequence[Names],
+    names: frozenset[str],
+    found: _Found,
+    cut: str | None,
+    labels_of: LabelsOf,
 ) -> list[Query]:
     """Network counters of the machines that the GPUs are in."""
     hosts = list(dict.fromkeys(host for gpu in found.gpus if (host := named(gpu).get("host"))))
@@ -237,12 +293,16 @@ async def _host_queries(
 async def _fewer(
     found: _Found, there: Sequence[Names], names: frozenset[str], incident: Window, ask: Ask
 ) -> tuple[_Found, str, tuple[str, ...]]:
-    """The GPUs of the machines that stand out, and of enough others; what that leaves out; the matchers."""
+    """The GPUs of the machines that stand out, and of enough others; what that leaves out; the
+    matchers."""
     at_end = Window(start=incident.end, end=incident.end)
     votes: Counter[str] = Counter()
     texts = _rankings(found, there, names, incident)
     for answer in await asyncio.gather(*(ask(text, at_end, 1) for text in texts)):
-        votes.update(next((s.metric[h] for h in _spellings(found.host_label) if s.metric.get(h)), "") for s in answer)
+        votes.update(
+            next((s.metric[h] for h in _spellings(found.host_label) if s.metric.get(h)), "")
+            for s in answer
+        )
     by_host: dict[str, list[Mapping[str, str]]] = {}
     for gpu in found.gpus:
         by_host.setdefault(gpu.get(found.host_label, ""), []).append(gpu)
@@ -251,7 +311,11 @@ async def _fewer(
     kept: list[str] = []
     room = MOST_GPUS
     # half of the room is for machines to compare with
-    for hosts, least in (([h for h, _ in votes.most_common()], MOST_GPUS // 2), (spread, 0), (others, 0)):
+    for hosts, least in (
+        ([h for h, _ in votes.most_common()], MOST_GPUS // 2),
+        (spread, 0),
+        (others, 0),
+    ):
         for host in hosts:
             if host in by_host and host not in kept and room - len(by_host[host]) >= least:
                 kept.append(host)
@@ -260,9 +324,15 @@ async def _fewer(
     gpus = tuple(gpu for host in kept for gpu in by_host[host])[:MOST_GPUS]
     only = [f'{label}=~"{one_of(kept)}"' for label in _spellings(found.host_label)]
     places = found.place.where or ("",)
-    where = tuple(",".join(filter(None, (place, host))) for place in places for host in only if _agree(place, host))
+    where = tuple(
+        ",".join(filter(None, (place, host)))
+        for place in places
+        for host in only
+        if _agree(place, host)
+    )
     cut = (
-        f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of {len(kept)} hosts were read, the ones that "
+        f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of {len(kept)} hosts "
+        f"were read, the ones that "
         f"stand out most and some to compare with"
     )
     return _Found(found.place, gpus, found.host_label), cut, where
@@ -278,7 +348,9 @@ def _agree(place: str, host: str) -> bool:
     return len(used) < 2
 
 
-def _rankings(found: _Found, there: Sequence[Names], names: frozenset[str], incident: Window) -> list[str]:
+def _rankings(
+    found: _Found, there: Sequence[Names], names: frozenset[str], incident: Window
+) -> list[str]:
     """Queries for the GPUs that stand out most, by signal."""
     where, label, most = found.place.where, found.host_label, STANDING_OUT
     over = duration(max(60.0, incident.seconds))

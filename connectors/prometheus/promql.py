@@ -1,7 +1,8 @@
 """PromQL: which queries are asked by default, and how names are put into them safely.
 
-A default query is asked only when its metric exists. Its `{by}` becomes the label that names the service, `{where}` the
-matchers for the services (or the training job) in scope, `{range}` the range of `rate()`.
+A default query is asked only when its metric exists. Its `{by}` becomes the label that names the
+service, `{where}` the matchers for the services (or the training job) in scope, `{range}` the range
+of `rate()`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ SERVICE_LABELS = ("service", "service_name", "app", "app_kubernetes_io_name", "c
 DECISIVE_LABELS = ("destination_service_name",)
 """Where there is one of these (Istio), other labels name the proxy that measured."""
 JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
-"""Labels that name a training job; `hpc_job` is dcgm-exporter's. The label `job` names what Prometheus scrapes."""
+"""Labels that name a training job; `hpc_job` is dcgm-exporter's. The label `job` names what
+Prometheus scrapes."""
 STATUS_LABELS = (
-    "code", "status", "status_code", "http_response_status_code", "http_status_code", "response_code", "grpc_code",
+    "code", "status", "status_code", "http_response_status_code", "http_status_code",
+    "response_code", "grpc_code",
 )  # fmt: skip
 LONGEST_MATCHER = 4000
-"""Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered after the answer."""
+"""Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
+after the answer."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """A default query. `subject` says whose labels name the row's service: service, container or job."""
+    """A default query. `subject` says whose labels name the row's service: service, container or
+    job."""
 
     signal: str
     unit: str
@@ -40,9 +45,10 @@ class Template:
 class Query:
     """A query ready to be asked.
 
-    `by` are the labels that make up the row's service, `only` its value where a series lacks them. `narrow` says that
-    rows of services out of scope must go, should the matcher have let them through. `of` says that it is about GPUs or
-    their hosts: rows then carry the labels of `connectors.gpu_metrics`, and `points` bounds a series in each window.
+    `by` are the labels that make up the row's service, `only` its value where a series lacks them.
+    `narrow` says that rows of services out of scope must go, should the matcher have let them
+    through. `of` says that it is about GPUs or their hosts: rows then carry the labels of
+    `connectors.gpu_metrics`, and `points` bounds a series in each window.
     """
 
     signal: str
@@ -77,7 +83,9 @@ _LATENCIES = (
 )
 _ERRORS = {
     # the codes that a server answers with when the fault is its own
-    "grpc_server_handled_total": '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"',
+    "grpc_server_handled_total": (
+        '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
+    ),
     "traces_spanmetrics_calls_total": 'status_code="STATUS_CODE_ERROR"',
 }
 _FAILED = '{status}=~"5.."'
@@ -100,13 +108,19 @@ def _golden() -> Iterator[Template]:
 def _resources() -> Iterator[Template]:
     running = '{where:container!="",container!="POD"}'
     cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-    yield Template("cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{running}[{{range}}]))", "container")
-    yield Template("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{running})", "container")
+    yield Template(
+        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{running}[{{range}}]))", "container"
+    )
+    yield Template(
+        "memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{running})", "container"
+    )
     cpu, memory = "process_cpu_seconds_total", "process_resident_memory_bytes"
     yield Template("cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{{where}}[{{range}}]))")
     yield Template("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{{where}})")
     m = "kube_pod_container_status_restarts_total"
-    yield Template("restarts", "1", m, f"sum by ({{by}}) (increase({m}{{where}}[{{range}}]))", "container")
+    yield Template(
+        "restarts", "1", m, f"sum by ({{by}}) (increase({m}{{where}}[{{range}}]))", "container"
+    )
     m = "process_start_time_seconds"
     yield Template("restarts", "1", m, f"sum by ({{by}}) (changes({m}{{where}}[{{range}}]))")
     yield Template("availability", "ratio", "up", "avg by ({by}) (up{where})")
@@ -130,7 +144,8 @@ def _training() -> Iterator[Template]:
 
 
 DEFAULTS: tuple[Template, ...] = (*_golden(), *_resources(), *_training())
-"""In order of preference: of two queries for one signal, a service's rows come from the first that has any."""
+"""In order of preference: of two queries for one signal, a service's rows come from the first that
+has any."""
 
 
 def build(
@@ -141,7 +156,8 @@ def build(
     job: str | None,
     range_s: float,
 ) -> Query | None:
-    """The query for a metric that carries these labels; None where they cannot name the subject or the status."""
+    """The query for a metric that carries these labels; None where they cannot name the subject or
+    the status."""
     known = frozenset(labels)
     by = _subject_labels(template.subject, known, service_label)
     status = next((label for label in STATUS_LABELS if label in known), None)
@@ -149,17 +165,28 @@ def build(
         return None
     matchers = _matchers(template.subject, known, by[0], services, job)
     text = template.promql.replace("{by}", ", ".join(by)).replace("{range}", duration(range_s))
-    text = re.sub(r"\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}", lambda m: _braces(m[1], matchers), text)
+    text = re.sub(
+        r"\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}",
+        lambda m: _braces(m[1], matchers),
+        text,
+    )
     narrow = bool(services) and template.subject in ("service", "container")
-    return Query(template.signal, template.unit, text.replace("{status}", status or ""), by, narrow=narrow)
+    return Query(
+        template.signal, template.unit, text.replace("{status}", status or ""), by, narrow=narrow
+    )
 
 
 def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
     if subject == "job":
-        return tuple(label for label in (*JOB_LABELS, service_label, *SERVICE_LABELS) if label in known)[:1]
-    # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the container's service
+        return tuple(
+            label for label in (*JOB_LABELS, service_label, *SERVICE_LABELS) if label in known
+        )[:1]
+    # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the container's
+    # service
     preferred = ("container",) if subject == "container" else DECISIVE_LABELS
-    return tuple(label for label in (*preferred, service_label, *SERVICE_LABELS) if label in known)[:1]
+    return tuple(label for label in (*preferred, service_label, *SERVICE_LABELS) if label in known)[
+        :1
+    ]
 
 
 def _matchers(
@@ -184,7 +211,8 @@ def quoted(text: str) -> str:
 
 
 def one_of(names: Iterable[str]) -> str:
-    """A regular expression (RE2) that matches exactly these names, for the inside of a double-quoted PromQL string."""
+    """A regular expression (RE2) that matches exactly these names, for the inside of a
+    double-quoted PromQL string."""
     return quoted("|".join(re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) for name in names))
 
 
@@ -200,11 +228,14 @@ _ANY_PLACE = re.compile(r"\{(service|job)\}")
 def check_label(label: str) -> None:
     """Raise SettingsError for a name that cannot be a label's (Prometheus data model)."""
     if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
-        raise SettingsError("prometheus.service_label", "must be a label's name: letters, digits and _")
+        raise SettingsError(
+            "prometheus.service_label", "must be a label's name: letters, digits and _"
+        )
 
 
 def check_custom(queries: Mapping[str, str]) -> None:
-    """Raise SettingsError for a configured query whose placeholder is not the whole of a matcher's quoted value."""
+    """Raise SettingsError for a configured query whose placeholder is not the whole of a matcher's
+    quoted value."""
     for signal, text in queries.items():
         if len(_ANY_PLACE.findall(text)) != len(_PLACE.findall(text)):
             raise SettingsError(
@@ -213,16 +244,38 @@ def check_custom(queries: Mapping[str, str]) -> None:
             )
 
 
-def build_custom(signal: str, text: str, service_label: str, services: Sequence[str], job: str | None) -> list[Query]:
-    """A configured query, or one per service where it says `="{service}"`; none where it needs what is not in scope."""
+def build_custom(
+    signal: str, text: str, service_label: str, services: Sequence[str], job: str | None
+) -> list[Query]:
+    """A configured query, or one per service where it says `="{service}"`; none where it needs what
+    is not in scope."""
     wanted = {name for _, name in _PLACE.findall(text)}
     if "job" in wanted and job is None:
         return []
     by = (service_label,)
-    if any(operator in ("=", "!=") and name == "service" for operator, name in _PLACE.findall(text)):
-        return [Query(signal, None, _fill(text, [service], job), by, service) for service in services]
-    only = job if "job" in wanted and "service" not in wanted else services[0] if len(services) == 1 else None
-    return [Query(signal, None, _fill(text, services, job), by, only, narrow="service" in wanted and bool(services))]
+    if any(
+        operator in ("=", "!=") and name == "service" for operator, name in _PLACE.findall(text)
+    ):
+        return [
+            Query(signal, None, _fill(text, [service], job), by, service) for service in services
+        ]
+    only = (
+        job
+        if "job" in wanted and "service" not in wanted
+        else services[0]
+        if len(services) == 1
+        else None
+    )
+    return [
+        Query(
+            signal,
+            None,
+            _fill(text, services, job),
+            by,
+            only,
+            narrow="service" in wanted and bool(services),
+        )
+    ]
 
 
 def _fill(text: str, services: Sequence[str], job: str | None) -> str:

@@ -1,4 +1,5 @@
-"""What Prometheus answers to a range query, and its mapping to the tables `metrics` and `monitors`."""
+"""What Prometheus answers to a range query, and its mapping to the tables `metrics` and
+`monitors`."""
 
 from __future__ import annotations
 
@@ -50,12 +51,17 @@ class Asked:
 def metrics_table(
     asked: Sequence[Asked], services: Sequence[str], max_rows: int
 ) -> tuple[pl.DataFrame, dict[int, int]]:
-    """The metrics table, and how many rows of it each query brought, by the query's place in `asked`.
+    """The metrics table, and how many rows of it each query brought, by the query's place in
+    `asked`.
 
     Of two queries for one signal of one service, the first that has any rows wins.
     """
     room = max(LEAST_ROWS, max_rows // max(1, len(asked)))
-    frames = [_rows(one, room).with_columns(order=pl.lit(order)) for order, one in enumerate(asked) if one.series]
+    frames = [
+        _rows(one, room).with_columns(order=pl.lit(order))
+        for order, one in enumerate(asked)
+        if one.series
+    ]
     if not frames:
         return empty("metrics"), {}
     table = pl.concat(frames)
@@ -67,22 +73,30 @@ def metrics_table(
     return table.select(list(METRICS.columns)), counts
 
 
-def monitors_table(alerts: Asked, until: float, service_label: str, links: Mapping[str, str]) -> pl.DataFrame:
-    """One row per alert, in its latest state; `since` is where that state began. `links` by alert name."""
+def monitors_table(
+    alerts: Asked, until: float, service_label: str, links: Mapping[str, str]
+) -> pl.DataFrame:
+    """One row per alert, in its latest state; `since` is where that state began. `links` by alert
+    name."""
     rows = []
     for series in _latest_states(alerts.series):
         since, last = _last_run([t for t, _ in series.values], alerts.step_s)
         over = last + RESOLVED_AFTER_STEPS * alerts.step_s < until
         name = series.metric.get("alertname", "")
         state = "resolved" if over else series.metric.get("alertstate", "firing")
-        service = next((series.metric[k] for k in (service_label, *SERVICE_LABELS) if k in series.metric), None)
+        service = next(
+            (series.metric[k] for k in (service_label, *SERVICE_LABELS) if k in series.metric), None
+        )
         rows.append((name, service, state, _nanoseconds(last if over else since), links.get(name)))
     raw = pl.DataFrame(rows, schema={**MONITORS.columns, "since": pl.Int64()}, orient="row")
-    return raw.with_columns(pl.col("since").cast(MONITORS.columns["since"])).unique(maintain_order=True)
+    return raw.with_columns(pl.col("since").cast(MONITORS.columns["since"])).unique(
+        maintain_order=True
+    )
 
 
 def _latest_states(series: Sequence[Series]) -> list[Series]:
-    """Of one alert's series (one per state and window asked) the one seen last; firing where two end together."""
+    """Of one alert's series (one per state and window asked) the one seen last; firing where two
+    end together."""
     latest: dict[frozenset[tuple[str, str]], Series] = {}
     for one in series:
         if one.values:
@@ -110,13 +124,18 @@ def _rows(asked: Asked, room: int) -> pl.DataFrame:
         rest = _labels(series.metric, query)
         whose = _subject(series.metric, query.by) if own else query.only
         frames.append(
-            pl.DataFrame({"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE).with_columns(
+            pl.DataFrame(
+                {"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE
+            ).with_columns(
                 pl.col("time").cast(METRICS.columns["time"]),
                 service=pl.lit(whose or (rest.get("host") if query.of else None), dtype=pl.String),
                 narrow=pl.lit(bool(own and query.narrow)),
                 signal=pl.lit(query.signal),
                 unit=pl.lit(query.unit, dtype=pl.String),
-                labels=pl.lit(msgspec.json.encode(rest, order="sorted").decode() if rest else None, dtype=pl.String),
+                labels=pl.lit(
+                    msgspec.json.encode(rest, order="sorted").decode() if rest else None,
+                    dtype=pl.String,
+                ),
             )
         )
     if not_finite and asked.cut is None:
@@ -131,7 +150,9 @@ def _finite(text: str, query: Query) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        raise ConnectorError("prometheus", CALL, f"a sample of {query.signal} is not a number") from None
+        raise ConnectorError(
+            "prometheus", CALL, f"a sample of {query.signal} is not a number"
+        ) from None
     return value if math.isfinite(value) else None
 
 
@@ -147,7 +168,9 @@ def _labels(metric: Mapping[str, str], query: Query) -> dict[str, str]:
 
 
 def _nanoseconds(seconds: float) -> int:
-    require(math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", CALL, "a time is out of range")
+    require(
+        math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", CALL, "a time is out of range"
+    )
     return round(seconds * 1000) * 1_000_000
 
 

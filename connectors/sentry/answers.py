@@ -1,7 +1,8 @@
 """Sentry's answers, and what is read from an event: its folded stack trace, breadcrumbs, tags.
 
-Fields are those of Sentry's API v0 (its published OpenAPI specification) and, for `entries`, of the event payload
-(develop.sentry.dev, "Event Payloads"). All text in them is hostile: what is kept is printable, on one line and short.
+Fields are those of Sentry's API v0 (its published OpenAPI specification) and, for `entries`, of the
+event payload (develop.sentry.dev, "Event Payloads"). All text in them is hostile: what is kept is
+printable, on one line and short.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from connectors.http import short
 
 VENDOR = "sentry"
 FOLDED_FRAMES = 5
-"""Frames in a log line: analysis tells lines apart by their first 400 characters (analysis/logs/lines.py)."""
+"""Frames in a log line: analysis tells lines apart by their first 400 characters
+(analysis/logs/lines.py)."""
 MOST_FRAMES, MOST_BREADCRUMBS, MOST_TAGS = 20, 15, 20
 LONG, LINE = 300, 160
 
@@ -28,8 +30,9 @@ class Project(msgspec.Struct):
 
 
 class Issue(msgspec.Struct):
-    """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window that was asked
-    (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`), of the issue itself its whole."""
+    """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window
+    that was asked (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`),
+    of the issue itself its whole."""
 
     id: str
     title: str = ""
@@ -173,7 +176,8 @@ class CommittersAnswer(msgspec.Struct):
 
 
 def time_of(text: Any) -> datetime | None:
-    """A time in UTC from ISO 8601 (without zone: UTC), between 2000 and 2100; None for anything else."""
+    """A time in UTC from ISO 8601 (without zone: UTC), between 2000 and 2100; None for anything
+    else."""
     if not isinstance(text, str) or len(text) > 40:
         return None
     try:
@@ -186,19 +190,35 @@ def time_of(text: Any) -> datetime | None:
 
 
 def frames_of(event: Event) -> list[str]:
-    """`function (file:line)` of the exception's frames: in-app frames first, the innermost of each first."""
+    """`function (file:line)` of the exception's frames: in-app frames first, the innermost of each
+    first."""
     exception = _entry(event, "exception")
     values = [v for v in _list(exception.get("values")) if isinstance(v, dict)]
     held = [dict_of(v.get("stacktrace")) for v in values] or [_entry(event, "stacktrace")]
-    found = next((f for s in reversed(held) if (f := [x for x in _list(s.get("frames")) if isinstance(x, dict)])), [])
+    found = next(
+        (
+            f
+            for s in reversed(held)
+            if (f := [x for x in _list(s.get("frames")) if isinstance(x, dict)])
+        ),
+        [],
+    )
     innermost = list(reversed(found))
-    ordered = [f for f in innermost if f.get("inApp")] + [f for f in innermost if not f.get("inApp")]
+    ordered = [f for f in innermost if f.get("inApp")] + [
+        f for f in innermost if not f.get("inApp")
+    ]
     return [_frame(f) for f in ordered[:MOST_FRAMES]]
 
 
 def _frame(frame: Mapping[str, Any]) -> str:
     function = short(_text(frame.get("function")) or "?", 60)
-    file = short(_text(frame.get("filename")) or _text(frame.get("module")) or _text(frame.get("absPath")) or "?", 90)
+    file = short(
+        _text(frame.get("filename"))
+        or _text(frame.get("module"))
+        or _text(frame.get("absPath"))
+        or "?",
+        90,
+    )
     line = frame.get("lineNo")
     where = f"{file}:{line}" if isinstance(line, int) and not isinstance(line, bool) else file
     return f"{function} ({where})"
@@ -212,7 +232,11 @@ def breadcrumbs_of(event: Event) -> list[str]:
 
 def _breadcrumb(crumb: Mapping[str, Any]) -> str:
     data = dict_of(crumb.get("data"))
-    of_http = " ".join(str(data[k]) for k in ("method", "url", "status_code") if isinstance(data.get(k), (str, int)))
+    of_http = " ".join(
+        str(data[k])
+        for k in ("method", "url", "status_code")
+        if isinstance(data.get(k), (str, int))
+    )
     parts = (_text(crumb.get("timestamp")), _text(crumb.get("category")), _text(crumb.get("level")))
     return short(" ".join(filter(None, (*parts, _text(crumb.get("message")), of_http))), LONG)
 

@@ -1,4 +1,5 @@
-"""Sentry: issues that are new or surging, with stack traces and breadcrumbs, and the releases that brought them.
+"""Sentry: issues that are new or surging, with stack traces and breadcrumbs, and the releases that
+brought them.
 
 API v0, GET only, of sentry.io or of a server of one's own.
 """
@@ -26,7 +27,8 @@ from connectors.sentry.issues import Chosen, Issues, Place, issue_of
 from connectors.sentry.releases import Releases
 
 LIMITS = Limits(deadline_s=25, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=5)
-"""Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this stays well below."""
+"""Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this
+stays well below."""
 MOST_PROJECTS, MOST_QUERY = 5, 1_000
 _NO_PROJECT = "no service in scope names its project: set services.NAME.sentry_project"
 _WRITES = re.compile(r"[a-z]+:(?:write|admin|releases|ingest)|org:ci")
@@ -67,9 +69,15 @@ def build(settings: HasSentry) -> SentryConnector | None:
     own = settings.sentry
     if own.organization is None or own.token is None:
         return None
-    projects = {name: entry.sentry_project for name, entry in settings.services.items() if entry.sentry_project}
+    projects = {
+        name: entry.sentry_project
+        for name, entry in settings.services.items()
+        if entry.sentry_project
+    }
     token = own.token.get_secret_value()
-    return SentryConnector(own.organization, token, own.base_url, projects=projects, environments=own.environments)
+    return SentryConnector(
+        own.organization, token, own.base_url, projects=projects, environments=own.environments
+    )
 
 
 class SentryConnector:
@@ -88,7 +96,9 @@ class SentryConnector:
         environments: Sequence[str] = (),
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(VENDOR, base_url, headers={"Authorization": f"Bearer {token}"}, limits=limits)
+        self._http = ReadOnlyHttp(
+            VENDOR, base_url, headers={"Authorization": f"Bearer {token}"}, limits=limits
+        )
         slug = quote(organization, safe="")
         self._place = Place(
             f"/api/0/organizations/{slug}",
@@ -100,7 +110,8 @@ class SentryConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """Issues, counts and releases of the projects in scope; a call that fails is a gap, the rest stands."""
+        """Issues, counts and releases of the projects in scope; a call that fails is a gap, the
+        rest stands."""
         releases: list[Releases] = []
         async with self._http.open() as session:
             issues = Issues(self._place, session, request.scope)
@@ -109,7 +120,9 @@ class SentryConnector:
             projects = self._in_scope(request, own)
             if own is not None:
                 project = own.project.slug if own.project else ""
-                issues.chosen[own.id] = Chosen(own, self._service_of(project, request.alert.service), own=True)
+                issues.chosen[own.id] = Chosen(
+                    own, self._service_of(project, request.alert.service), own=True
+                )
             calls = [issues.of_project(project, service) for project, service in projects.items()]
             query, project = metric_query(request.alert)
             if query and project in projects:
@@ -118,7 +131,11 @@ class SentryConnector:
             await issues.read()
             for project, service in projects.items():
                 releases.append(Releases(self._place, session, request.scope))
-                events = [(c.issue, c.event) for c in issues.chosen.values() if c.service == service and c.event]
+                events = [
+                    (c.issue, c.event)
+                    for c in issues.chosen.values()
+                    if c.service == service and c.event
+                ]
                 await releases[-1].read(project, service, events)
         missing = [*issues.missing, *(m for r in releases for m in r.missing)]
         if not projects and not missing:
@@ -127,7 +144,9 @@ class SentryConnector:
         tables["changes"] = sentry_rows.changes_table([row for r in releases for row in r.rows])
         if issues.metrics:
             tables["metrics"] = pl.concat(issues.metrics)
-        return Collected(tables, (*issues.items, *(i for r in releases for i in r.items)), tuple(missing))
+        return Collected(
+            tables, (*issues.items, *(i for r in releases for i in r.items)), tuple(missing)
+        )
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""
@@ -140,32 +159,51 @@ class SentryConnector:
             return Check(self.name, False, str(error))
         readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
         said = [f"{', '.join(readable)} can be read"] if readable else []
-        said += [f"{what} cannot be read ({r})" for what, r in zip(calls, refused, strict=True) if r is not None]
+        said += [
+            f"{what} cannot be read ({r})"
+            for what, r in zip(calls, refused, strict=True)
+            if r is not None
+        ]
         if not self._projects:
-            said.append("no service names its sentry_project: only issues that alerts name are read")
+            said.append(
+                "no service names its sentry_project: only issues that alerts name are read"
+            )
         line = f"Sentry at {self._http.base_url}: {'; '.join(said)}; only GET is sent"
         writing = [s for s in scopes if _WRITES.fullmatch(s)]
         if writing:
-            line += f"; warning: the token can also write ({', '.join(writing[:6])}): give it read scopes only"
+            line += (
+                f"; warning: the token can also write ({', '.join(writing[:6])}): give it "
+                f"read scopes only"
+            )
         return Check(self.name, "issues" in readable, line)
 
     def _calls(self) -> dict[str, tuple[str, list[tuple[str, str]]]]:
         """One cheap call for each thing that is read."""
         organization = self._place.organization
-        counts = [("dataset", "errors"), ("yAxis", "count()"), ("statsPeriod", "1h"), ("interval", "600")]
+        counts = [
+            ("dataset", "errors"),
+            ("yAxis", "count()"),
+            ("statsPeriod", "1h"),
+            ("interval", "600"),
+        ]
         calls = {
             "issues": (f"{organization}/issues/", [("limit", "1"), ("statsPeriod", "1h")]),
             "counts": (f"{organization}/events-timeseries/", counts),
         }
         for project in list(self._projects.values())[:1]:
-            calls["releases"] = (f"{self._place.projects}/{quote(project, safe='')}/releases/", [("per_page", "1")])
+            calls["releases"] = (
+                f"{self._place.projects}/{quote(project, safe='')}/releases/",
+                [("per_page", "1")],
+            )
         return calls
 
     def _in_scope(self, request: Request, own: Issue | None) -> dict[str, str]:
         """Project to our name of its service: the alert's own first."""
         found: dict[str, str] = {}
         alert = request.alert
-        named = (own.project.slug if own and own.project else "") or alert.labels.get("sentry_project", "")
+        named = (own.project.slug if own and own.project else "") or alert.labels.get(
+            "sentry_project", ""
+        )
         if named:
             found[named] = self._service_of(named, alert.service)
         for service in filter(None, (alert.service, *request.scope.services)):
@@ -175,7 +213,8 @@ class SentryConnector:
         return dict(list(found.items())[:MOST_PROJECTS])
 
     def _service_of(self, project: str, otherwise: str | None) -> str:
-        """Our name of a project's service; the alert's, else the project's own, where the catalogue has none."""
+        """Our name of a project's service; the alert's, else the project's own, where the catalogue
+        has none."""
         wanted = project.casefold()
         ours = next((s for s, p in self._projects.items() if p.casefold() == wanted), None)
         return ours or otherwise or short(project, 80) or "unknown"
@@ -184,11 +223,15 @@ class SentryConnector:
 def metric_query(alert: Alert) -> tuple[str, str]:
     """The search of a metric alert that counts events, and its project; empty for other alerts."""
     counts = alert.source == VENDOR and alert.labels.get("aggregate") == "count()"
-    return (alert.labels.get("query", "")[:MOST_QUERY] if counts else "", alert.labels.get("sentry_project", ""))
+    return (
+        alert.labels.get("query", "")[:MOST_QUERY] if counts else "",
+        alert.labels.get("sentry_project", ""),
+    )
 
 
 def page_address(base_url: str) -> str:
-    """Base of the pages: regions of sentry.io answer the API alone (docs.sentry.io, "Data Storage Location")."""
+    """Base of the pages: regions of sentry.io answer the API alone (docs.sentry.io, "Data Storage
+    Location")."""
     host = urlsplit(base_url).hostname or ""
     return "https://sentry.io" if host == "sentry.io" or host.endswith(".sentry.io") else base_url
 

@@ -1,4 +1,5 @@
-"""The issues of one collection from Sentry: which stand out in the incident, their events, counts and stack traces."""
+"""The issues of one collection from Sentry: which stand out in the incident, their events, counts
+and stack traces."""
 
 from __future__ import annotations
 
@@ -25,16 +26,20 @@ T = TypeVar("T")
 
 MOST_ISSUES, PAGE = 6, 100
 SURGE = 3.0
-"""An issue surges at three times its baseline's rate, as a log template does (analysis/logs/templates.py)."""
+"""An issue surges at three times its baseline's rate, as a log template does
+(analysis/logs/templates.py)."""
 MOST_POINTS = 300
 """Buckets of a series of counts, of a minute each where they suffice."""
 _ISSUE_ID = re.compile(r"\d{1,20}")
-_ISSUE_LINK = re.compile(r"https?://[^\s/]+/(?:organizations/[^\s/]+/)?issues/(\d{1,20})(?:[/?#].*)?")
+_ISSUE_LINK = re.compile(
+    r"https?://[^\s/]+/(?:organizations/[^\s/]+/)?issues/(\d{1,20})(?:[/?#].*)?"
+)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the organization is found: paths of the API, base of its pages, the environments that count."""
+    """Where the organization is found: paths of the API, base of its pages, the environments that
+    count."""
 
     organization: str
     projects: str
@@ -84,10 +89,13 @@ class Issues:
     @property
     def span(self) -> Window:
         """Baseline and incident."""
-        return Window(start=min(self.before.start, self.scope.incident.start), end=self.scope.incident.end)
+        return Window(
+            start=min(self.before.start, self.scope.incident.start), end=self.scope.incident.end
+        )
 
     async def own(self, issue_id: str) -> Issue | None:
-        """The issue that the alert is about. Raises ConnectorError where the token is refused altogether."""
+        """The issue that the alert is about. Raises ConnectorError where the token is refused
+        altogether."""
         path = f"{self.place.organization}/issues/{issue_id}/"
         try:
             return await self.session.get(path, type=Issue)
@@ -98,7 +106,8 @@ class Issues:
             return None
 
     async def of_project(self, project: str, service: str) -> None:
-        """The project's issues in the incident beside those of the baseline, and its errors over time."""
+        """The project's issues in the incident beside those of the baseline, and its errors over
+        time."""
         now, before, _ = await asyncio.gather(
             self._listed(project, self.scope.incident),
             self._listed(project, self.before),
@@ -111,12 +120,19 @@ class Issues:
                 one.now, one.before = issue.events, counts.get(issue.id, 0)
 
     async def read(self) -> None:
-        """Events and stack traces: of the alert's issue, then of those that stand out, then of the most frequent."""
+        """Events and stack traces: of the alert's issue, then of those that stand out, then of the
+        most frequent."""
         share = self.scope.incident.seconds / max(1.0, self.before.seconds)
-        order = sorted(self.chosen.values(), key=lambda c: (not c.own, not c.stands_out(share), -c.now, c.issue.id))
+        order = sorted(
+            self.chosen.values(),
+            key=lambda c: (not c.own, not c.stands_out(share), -c.now, c.issue.id),
+        )
         left = [c for c in order[MOST_ISSUES:] if c.stands_out(share)]
         if left:
-            said = f"{len(left)} more issues that are new or surging were left out, {left[0].issue.name} is the largest"
+            said = (
+                f"{len(left)} more issues that are new or surging were left out, "
+                f"{left[0].issue.name} is the largest"
+            )
             self.missing.append(Missing("logs", "issues", said))
         self.chosen = {c.issue.id: c for c in order[:MOST_ISSUES]}
         await asyncio.gather(*(self._issue(c) for c in self.chosen.values()))
@@ -137,15 +153,26 @@ class Issues:
         """Errors by minute: the project's, or those that an alert's own query counts."""
         path = f"{self.place.organization}/events-timeseries/"
         interval = 60 * max(1, math.ceil(self.span.seconds / 60 / MOST_POINTS))
-        params = [("dataset", "errors"), ("yAxis", "count()"), ("project", project), *self.place.environments]
-        params += [*between(self.span), ("interval", str(interval)), *([("query", query)] if query else [])]
+        params = [
+            ("dataset", "errors"),
+            ("yAxis", "count()"),
+            ("project", project),
+            *self.place.environments,
+        ]
+        params += [
+            *between(self.span),
+            ("interval", str(interval)),
+            *([("query", query)] if query else []),
+        ]
         answer = await self._asked("metrics", path, params, answers.SeriesAnswer)
         if answer is not None:
             table = sentry_rows.metrics_table(answer, service, {"query": query} if query else {})
             shown = [("project", project), *between(self.span), ("query", query)]
             link = f"{self.place.pages}/issues/?{urlencode(shown)}"
             self.metrics.append(table)
-            self.items.append(Item("metrics", asked(path, params), self.span, link, rows=table.height))
+            self.items.append(
+                Item("metrics", asked(path, params), self.span, link, rows=table.height)
+            )
 
     async def _issue(self, one: Chosen) -> None:
         path = f"{self.place.organization}/issues/{one.issue.id}/events/"
@@ -158,16 +185,30 @@ class Issues:
         link = self.place.issue(one.issue.id, self.scope.incident)
         rows = sentry_rows.log_rows(one.issue, one.event, kept, one.service, link)
         self.logs += rows
-        counted = {"events in the incident": str(one.now), "events in the baseline": str(one.before)}
-        details = answers.details_of(one.issue, one.event) | (counted if one.now or one.before else {})
-        self.items.append(Item("logs", f"GET {path}", self.span, link, rows=len(rows), cut=cut, details=details))
+        counted = {
+            "events in the incident": str(one.now),
+            "events in the baseline": str(one.before),
+        }
+        details = answers.details_of(one.issue, one.event) | (
+            counted if one.now or one.before else {}
+        )
+        self.items.append(
+            Item("logs", f"GET {path}", self.span, link, rows=len(rows), cut=cut, details=details)
+        )
 
     async def _events(self, path: str, window: Window) -> list[ListedEvent]:
         """All events of the window up to 100, else 100 of them at random."""
-        params = [*self.place.environments, *between(window), ("sample", "true"), ("per_page", str(PAGE))]
+        params = [
+            *self.place.environments,
+            *between(window),
+            ("sample", "true"),
+            ("per_page", str(PAGE)),
+        ]
         return await self._asked("logs", path, params, list[ListedEvent]) or []
 
-    async def _asked(self, kind: EvidenceKind, path: str, params: list[tuple[str, str]], type: type[T]) -> T | None:
+    async def _asked(
+        self, kind: EvidenceKind, path: str, params: list[tuple[str, str]], type: type[T]
+    ) -> T | None:
         try:
             return await self.session.get(path, params, type=type)
         except FaultlineError as error:
@@ -175,13 +216,18 @@ class Issues:
             return None
 
 
-def alike_sampled(*windows: tuple[Sequence[ListedEvent], int]) -> tuple[list[ListedEvent], str | None]:
-    """Of each window's events the same share, so that their counts compare; `int` is how many there are in truth."""
+def alike_sampled(
+    *windows: tuple[Sequence[ListedEvent], int],
+) -> tuple[list[ListedEvent], str | None]:
+    """Of each window's events the same share, so that their counts compare; `int` is how many there
+    are in truth."""
     shares = [len(listed) / total for listed, total in windows if listed and total > len(listed)]
     share = min(shares, default=1.0)
     if share >= 1.0:
         return [e for listed, _ in windows for e in listed], None
-    kept = [e for listed, total in windows for e in listed[: math.ceil(max(total, len(listed)) * share)]]
+    kept = [
+        e for listed, total in windows for e in listed[: math.ceil(max(total, len(listed)) * share)]
+    ]
     every = sum(max(total, len(listed)) for listed, total in windows)
     return kept, f"{len(kept)} of {every:,} events, chosen at random"
 
@@ -193,7 +239,14 @@ def issue_of(alert: Alert) -> str | None:
         return said
     if _ISSUE_ID.fullmatch(linked := alert.labels.get("sentry_issue_id", "")):
         return linked
-    return next((m[1] for link in alert.links if "sentry" in link.url and (m := _ISSUE_LINK.fullmatch(link.url))), None)
+    return next(
+        (
+            m[1]
+            for link in alert.links
+            if "sentry" in link.url and (m := _ISSUE_LINK.fullmatch(link.url))
+        ),
+        None,
+    )
 
 
 def between(window: Window) -> list[tuple[str, str]]:

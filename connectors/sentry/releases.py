@@ -1,4 +1,5 @@
-"""The releases of one collection from Sentry: when they were deployed, their commits, and those that are suspected."""
+"""The releases of one collection from Sentry: when they were deployed, their commits, and those
+that are suspected."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from analysis.vocabulary import Scope, Window
 from connectors.base import Item, Missing
 from connectors.http import HttpSession, short
 from connectors.sentry import rows as sentry_rows
-from connectors.sentry.answers import Commit, CommitFile, CommittersAnswer, Deploy, Event, Issue, Release
+from connectors.sentry.answers import (
+    Commit,
+    CommitFile,
+    CommittersAnswer,
+    Deploy,
+    Event,
+    Issue,
+    Release,
+)
 from connectors.sentry.issues import Place, asked
 
 T = TypeVar("T")
@@ -59,15 +68,23 @@ class Releases:
             self.missing.append(Missing("changes", asked(path, params), str(error)))
             return
         recent = [
-            r for r in listed if (at := sentry_rows.released_at(r)) and self.window.start <= at <= self.window.end
+            r
+            for r in listed
+            if (at := sentry_rows.released_at(r)) and self.window.start <= at <= self.window.end
         ]
-        cut = f"{len(recent) - MOST_RELEASES} older releases left out" if len(recent) > MOST_RELEASES else None
+        cut = (
+            f"{len(recent) - MOST_RELEASES} older releases left out"
+            if len(recent) > MOST_RELEASES
+            else None
+        )
         recent = recent[:MOST_RELEASES]
         await asyncio.gather(*(self._release(r, service) for r in recent))
         link = f"{self.place.pages}/releases/?{_query(project)}"
         item = Item("changes", asked(path, params), self.window, link, rows=len(recent), cut=cut)
         self.items.append(item)
-        await asyncio.gather(*(self._suspects(project, service, i, e) for i, e in events[:MOST_SUSPECTS]))
+        await asyncio.gather(
+            *(self._suspects(project, service, i, e) for i, e in events[:MOST_SUSPECTS])
+        )
 
     async def _release(self, release: Release, service: str) -> None:
         path = f"{self.place.organization}/releases/{quote(release.version, safe='')}"
@@ -80,7 +97,9 @@ class Releases:
         ours = [d for d in deploys if not self._environments or d.environment in self._environments]
         if deploys and not ours:
             return
-        rows = sentry_rows.release_rows(release, ours, commits, files, service, self._link(release.version))
+        rows = sentry_rows.release_rows(
+            release, ours, commits, files, service, self._link(release.version)
+        )
         within = [r for r in rows if self._holds(r[0])]
         self.rows += within
         if within:
@@ -95,7 +114,10 @@ class Releases:
 
     async def _suspects(self, project: str, service: str, issue: Issue, event: Event) -> None:
         """Sentry's own pages ask this; it answers 404 where it suspects nobody."""
-        path = f"{self.place.projects}/{quote(project, safe='')}/events/{quote(event.eventID, safe='')}/committers/"
+        path = (
+            f"{self.place.projects}/{quote(project, safe='')}/events/"
+            f"{quote(event.eventID, safe='')}/committers/"
+        )
         try:
             found = (await self.session.get(path, type=CommittersAnswer)).committers
         except FaultlineError as error:
@@ -106,13 +128,17 @@ class Releases:
         at = self._deployed.get(event.version or "")
         if at is not None:
             files, link = self._files.get(event.version or "", []), self._link(event.version or "")
-            self.rows += [sentry_rows.commit_row(c, author, files, at, service, link) for c, author in commits]
+            self.rows += [
+                sentry_rows.commit_row(c, author, files, at, service, link) for c, author in commits
+            ]
         named = [f"{short(c.id, 12)} {sentry_rows.first_line(c.message)}" for c, _ in commits]
         said = {f"suspect {n}": text for n, text in enumerate(named, start=1)}
         if said:
             said["issue"] = issue.name
             link = self.place.issue(issue.id, self.scope.incident)
-            self.items.append(Item("changes", f"GET {path}", link=link, rows=len(commits), details=said))
+            self.items.append(
+                Item("changes", f"GET {path}", link=link, rows=len(commits), details=said)
+            )
 
     def _link(self, version: str) -> str:
         return f"{self.place.pages}/releases/{quote(version, safe='')}/"

@@ -41,20 +41,37 @@ _HEX_ID = re.compile(r"[0-9a-f]{32}")
 def log_rows(
     issue: Issue, event: Event | None, listed: Iterable[ListedEvent], service: str, url: str
 ) -> list[tuple[Any, ...]]:
-    """One row of the logs table for each event; the frames are those of the issue's latest event."""
+    """One row of the logs table for each event; the frames are those of the issue's latest
+    event."""
     rows = []
     for one in listed:
         at = time_of(one.dateCreated)
         if at is None:
             continue
         trace = one.tag("trace")
-        said = {"issue": issue.name, "issue_id": issue.id, "event_id": short(one.eventID, 40), "url": url}
+        said = {
+            "issue": issue.name,
+            "issue_id": issue.id,
+            "event_id": short(one.eventID, 40),
+            "url": url,
+        }
         said |= {
-            key: value for key in ("release", "environment", "transaction", "server_name") if (value := one.tag(key))
+            key: value
+            for key in ("release", "environment", "transaction", "server_name")
+            if (value := one.tag(key))
         }
         level = (one.tag("level") or issue.level or "error").upper()
         message = folded(one.title or issue.title, event)
-        rows.append((at, service, message, level, trace if _HEX_ID.fullmatch(trace) else None, json.dumps(said)))
+        rows.append(
+            (
+                at,
+                service,
+                message,
+                level,
+                trace if _HEX_ID.fullmatch(trace) else None,
+                json.dumps(said),
+            )
+        )
     return rows
 
 
@@ -63,16 +80,29 @@ def logs_table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=LOGS.columns, orient="row")
 
 
-def metrics_table(answer: SeriesAnswer, service: str, labels: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
-    """Errors per minute; buckets that are not complete yet are left out. Sentry may choose other buckets than asked."""
+def metrics_table(
+    answer: SeriesAnswer, service: str, labels: Mapping[str, str] = MappingProxyType({})
+) -> pl.DataFrame:
+    """Errors per minute; buckets that are not complete yet are left out. Sentry may choose other
+    buckets than asked."""
     points = answer.timeSeries[0].values if answer.timeSeries else []
     gaps = [b.timestamp - a.timestamp for a, b in pairwise(points) if b.timestamp > a.timestamp]
     minutes = min(gaps) / 60_000 if gaps else 1.0
     said = json.dumps(dict(labels)) if labels else None
     rows = [
-        (datetime.fromtimestamp(p.timestamp / 1000, UTC), service, ERROR_RATE, p.value / minutes, PER_MINUTE, said)
+        (
+            datetime.fromtimestamp(p.timestamp / 1000, UTC),
+            service,
+            ERROR_RATE,
+            p.value / minutes,
+            PER_MINUTE,
+            said,
+        )
         for p in points
-        if not p.incomplete and p.value is not None and math.isfinite(p.value) and 0 <= p.timestamp < MOST_MS
+        if not p.incomplete
+        and p.value is not None
+        and math.isfinite(p.value)
+        and 0 <= p.timestamp < MOST_MS
     ]
     return pl.DataFrame(rows, schema=METRICS.columns, orient="row")
 
@@ -81,7 +111,11 @@ def released_at(release: Release) -> datetime | None:
     """When it was last deployed, else released, else made."""
     deployed = dict_of(release.lastDeploy)
     return next(
-        (t for v in (deployed.get("dateFinished"), release.dateReleased, release.dateCreated) if (t := time_of(v))),
+        (
+            t
+            for v in (deployed.get("dateFinished"), release.dateReleased, release.dateCreated)
+            if (t := time_of(v))
+        ),
         None,
     )
 
@@ -99,24 +133,41 @@ def release_rows(
     name = short(release.shortVersion or release.version, 80)
     paths = names_of(files)
     author = next((c.by for c in commits if c.by), None)
-    moments = [(at, d.environment) for d in deploys if (at := time_of(d.dateFinished) or time_of(d.dateStarted))]
+    moments = [
+        (at, d.environment)
+        for d in deploys
+        if (at := time_of(d.dateFinished) or time_of(d.dateStarted))
+    ]
     if not moments and (at := released_at(release)) is not None:
         moments = [(at, None)]
     rows = []
     for at, environment in moments:
         title = f"Release {name}{f' to {short(environment, 40)}' if environment else ''}"
         title += f": {'; '.join(messages)}" if messages else ""
-        rows.append((at, service, "deploy", short(release.version, 200), title, author, link, paths, None))
+        rows.append(
+            (at, service, "deploy", short(release.version, 200), title, author, link, paths, None)
+        )
     return rows
 
 
 def commit_row(
     commit: Commit, author: Any, files: Sequence[CommitFile], at: datetime, service: str, link: str
 ) -> tuple[Any, ...]:
-    """A commit that Sentry suspects, at the time when its release was deployed, with the files that it changed."""
+    """A commit that Sentry suspects, at the time when its release was deployed, with the files that
+    it changed."""
     own = [f for f in files if f.commitMessage and f.commitMessage == commit.message]
     by = commit.by or Commit(author=author).by
-    return (at, service, "deploy", short(commit.id, 80), first_line(commit.message), by, link, names_of(own), None)
+    return (
+        at,
+        service,
+        "deploy",
+        short(commit.id, 80),
+        first_line(commit.message),
+        by,
+        link,
+        names_of(own),
+        None,
+    )
 
 
 def changes_table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:

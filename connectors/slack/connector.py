@@ -1,4 +1,5 @@
-"""Slack as a source: what was said in the alert's thread, and the deploys that are announced in some channels.
+"""Slack as a source: what was said in the alert's thread, and the deploys that are announced in
+some channels.
 
 Reading only, with GET; replies are posted elsewhere.
 """
@@ -48,7 +49,9 @@ _WORDS = {
     "account_inactive": "the bot's account is not active",
 }
 """Errors that Slack answers with status 200 (docs.slack.dev, each method's "Errors")."""
-_NO_TOKEN = frozenset({"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"})
+_NO_TOKEN = frozenset(
+    {"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"}
+)
 
 
 class SlackConfig(Protocol):
@@ -85,7 +88,10 @@ def build(settings: HasSlack) -> SlackConnector | None:
         return None
     services = {name: entry.aliases for name, entry in settings.services.items()}
     return SlackConnector(
-        own.bot_token.get_secret_value(), own.api_url, channels=own.deploy_channels, services=services
+        own.bot_token.get_secret_value(),
+        own.api_url,
+        channels=own.deploy_channels,
+        services=services,
     )
 
 
@@ -97,21 +103,29 @@ class Who(msgspec.Struct):
     bot_id: str | None = None
 
     def wrote(self, message: Message) -> bool:
-        """Whether a message is our own: by its author, or by the metadata that all our messages carry."""
+        """Whether a message is our own: by its author, or by the metadata that all our messages
+        carry."""
         event = message.metadata.get("event_type") if isinstance(message.metadata, dict) else None
         own = isinstance(event, str) and event.startswith("faultline")
-        return own or message.user in (self.user_id or "-",) or message.bot_id in (self.bot_id or "-",)
+        return (
+            own or message.user in (self.user_id or "-",) or message.bot_id in (self.bot_id or "-",)
+        )
 
     def page(self, channel: str, ts: str, thread: str | None = None) -> str | None:
         """A message's page (docs.slack.dev, chat.getPermalink)."""
         if not self.url or not re.fullmatch(r"https://[a-z0-9.-]{1,100}/", self.url):
             return None
-        inside = f"?{urlencode({'thread_ts': thread, 'cid': channel})}" if thread and thread != ts else ""
+        inside = (
+            f"?{urlencode({'thread_ts': thread, 'cid': channel})}"
+            if thread and thread != ts
+            else ""
+        )
         return f"{self.url}archives/{channel}/p{ts.replace('.', '')}{inside}"
 
 
 class SlackConnector:
-    """`services`: aliases by our name. `channels`: ids of the channels where deploys are announced."""
+    """`services`: aliases by our name. `channels`: ids of the channels where deploys are
+    announced."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("alert", "changes")
@@ -125,50 +139,68 @@ class SlackConnector:
         services: Mapping[str, Sequence[str]] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(VENDOR, api_url, headers={"Authorization": f"Bearer {token}"}, limits=limits)
+        self._http = ReadOnlyHttp(
+            VENDOR, api_url, headers={"Authorization": f"Bearer {token}"}, limits=limits
+        )
         self._channels = tuple(channels)
         self._words = ServiceWords(services or {})
         self._who: Who | None = None
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """The alert's thread and the announcements around the incident; nothing where neither is there to be read."""
+        """The alert's thread and the announcements around the incident; nothing where neither is
+        there to be read."""
         thread = thread_of(request.alert)
         if thread is None and not self._channels:
             return Collected()
         async with self._http.open() as session:
             who = await self._ourselves(session)
-            calls = [self._announcements(session, who, c, request) for c in self._channels[:MOST_CHANNELS]]
+            calls = [
+                self._announcements(session, who, c, request)
+                for c in self._channels[:MOST_CHANNELS]
+            ]
             calls += [self._thread(session, who, *thread)] if thread else []
             found = await asyncio.gather(*calls)
         missing = [m for one in found for m in one.missing]
         if len(self._channels) > MOST_CHANNELS:
-            said = f"{len(self._channels) - MOST_CHANNELS} of {len(self._channels)} channels left out"
+            said = (
+                f"{len(self._channels) - MOST_CHANNELS} of {len(self._channels)} channels left out"
+            )
             missing.append(Missing("changes", "slack.deploy_channels", said))
         changes = pl.concat([one.tables["changes"] for one in found])
-        return Collected({"changes": changes}, tuple(i for one in found for i in one.items), tuple(missing))
+        return Collected(
+            {"changes": changes}, tuple(i for one in found for i in one.items), tuple(missing)
+        )
 
     async def check(self) -> Check:
         """Can each channel be read?"""
         try:
             async with self._http.open() as session:
                 await _ask(session, "auth.test", [], Who)
-                refused = [await _refusal(session, channel) for channel in self._channels[:MOST_CHANNELS]]
+                refused = [
+                    await _refusal(session, channel) for channel in self._channels[:MOST_CHANNELS]
+                ]
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         named = list(zip(self._channels, refused, strict=False))
         readable = [channel for channel, refusal in named if refusal is None]
         said = [f"deploys announced in {', '.join(readable)} can be read"] if readable else []
-        said += [f"{channel} cannot be read ({refusal})" for channel, refusal in named if refusal is not None]
+        said += [
+            f"{channel} cannot be read ({refusal})"
+            for channel, refusal in named
+            if refusal is not None
+        ]
         if not self._channels:
             said.append("no slack.deploy_channels: only threads of alerts are read")
         line = (
-            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is sent; the token can also post, for replies"
+            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is sent; the token "
+            f"can also post, for replies"
         )
         return Check(self.name, bool(readable) or not self._channels, line)
 
     async def _ourselves(self, session: HttpSession) -> Who:
-        """Who we are, asked once; nobody where Slack does not say, unless the token itself is refused."""
+        """Who we are, asked once; nobody where Slack does not say, unless the token itself is
+        refused."""
         if self._who is None:
             try:
                 self._who = await _ask(session, "auth.test", [], Who)
@@ -192,11 +224,19 @@ class SlackConnector:
         details = thread_details(others)
         times = [at for m in messages if (at := m.time)]
         window = Window(start=min(times), end=max(times)) if times else None
-        return Collected(_none(), (Item("alert", query, window, link, rows=len(messages), cut=cut, details=details),))
+        return Collected(
+            _none(),
+            (Item("alert", query, window, link, rows=len(messages), cut=cut, details=details),),
+        )
 
-    async def _announcements(self, session: HttpSession, who: Who, channel: str, request: Request) -> Collected:
+    async def _announcements(
+        self, session: HttpSession, who: Who, channel: str, request: Request
+    ) -> Collected:
         window = Window(start=request.scope.events_from - LOOKBACK, end=request.scope.incident.end)
-        bounds = [("oldest", f"{window.start.timestamp():.6f}"), ("latest", f"{window.end.timestamp():.6f}")]
+        bounds = [
+            ("oldest", f"{window.start.timestamp():.6f}"),
+            ("latest", f"{window.end.timestamp():.6f}"),
+        ]
         params = [("channel", channel), *bounds, ("inclusive", "true")]
         query = _query("conversations.history", params)
         try:
@@ -206,11 +246,23 @@ class SlackConnector:
         rows = await asyncio.to_thread(self._rows, who, channel, messages)
         table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
         link = who.page(channel, messages[-1].ts) if messages else None
-        return Collected({"changes": table}, (Item("changes", query, window, link, rows=table.height, cut=cut),))
+        return Collected(
+            {"changes": table}, (Item("changes", query, window, link, rows=table.height, cut=cut),)
+        )
 
     def _rows(self, who: Who, channel: str, messages: Sequence[Message]) -> list[tuple[Any, ...]]:
         return [
-            (one.time, one.service, "deploy", one.id, one.title, one.author, who.page(channel, m.ts), None, None)
+            (
+                one.time,
+                one.service,
+                "deploy",
+                one.id,
+                one.title,
+                one.author,
+                who.page(channel, m.ts),
+                None,
+                None,
+            )
             for m in messages
             if not who.wrote(m)
             for one in announced(m, self._words)
@@ -255,17 +307,24 @@ async def _messages(
     return found, f"more than {len(found)} messages are there"
 
 
-async def _ask(session: HttpSession, method: str, params: list[tuple[str, str]], type: type[T]) -> T:
-    """A method's answer. Slack says what is wrong inside an answer with status 200. Raises ConnectorError."""
+async def _ask(
+    session: HttpSession, method: str, params: list[tuple[str, str]], type: type[T]
+) -> T:
+    """A method's answer. Slack says what is wrong inside an answer with status 200. Raises
+    ConnectorError."""
     answer = await session.get(f"/{method}", params, type=dict[str, Any])
     if answer.get("ok") is not True:
         said = str(answer.get("error", "no reason given"))
         status = 401 if said in _NO_TOKEN else None
-        raise ConnectorError(VENDOR, method, _WORDS.get(said, f"refused: {short(said, 60)}"), status=status)
+        raise ConnectorError(
+            VENDOR, method, _WORDS.get(said, f"refused: {short(said, 60)}"), status=status
+        )
     try:
         return msgspec.convert(answer, type)
     except msgspec.ValidationError as error:
-        raise ConnectorError(VENDOR, method, f"the answer is not understood: {short(str(error))}") from error
+        raise ConnectorError(
+            VENDOR, method, f"the answer is not understood: {short(str(error))}"
+        ) from error
 
 
 async def _refusal(session: HttpSession, channel: str) -> str | None:

@@ -1,4 +1,5 @@
-"""Slack's messages as plain text, and the deploys that they announce. All text in them is hostile."""
+"""Slack's messages as plain text, and the deploys that they announce. All text in them is
+hostile."""
 
 from __future__ import annotations
 
@@ -20,21 +21,24 @@ MOST_LINES, MOST_WORDS, MOST_NAMED = 40, 5_000, 5
 _MARKUP = re.compile(r"<([^<>\n]{1,2000})>")
 _TS = re.compile(r"\d{10}\.\d{6}")
 _DONE = re.compile(
-    r"\b(?:re-?deployed|deployed|released|rolled[ -]?(?:out|back)|reverted|shipped|promoted|went live|hotfixed)\b"
+    r"\b(?:re-?deployed|deployed|released|rolled[ -]?(?:out|back)|reverted|shipped|promoted|went "
+    r"live|hotfixed)\b"
     r"|\b(?:deploy(?:ment)?s?|releases?|roll[ -]?(?:out|back))\b.{0,80}?"
     r"\b(?:succeeded|successful(?:ly)?|finished|completed?|done|is live|to prod(?:uction)?)\b"
     r"|\b(?:deploying|releasing|rolling[ -]?(?:out|back)|shipping)\b",
     re.I | re.S,
 )
 _NOT = re.compile(
-    r"\b(?:not|never|n't|will be|to be|going to|should we|can we|could we|who|when|was it|fail(?:ed|s|ure)|"
+    r"\b(?:not|never|n't|will be|to be|going to|should we|can we|could we|who|when|was "
+    r"it|fail(?:ed|s|ure)|"
     r"cancell?ed|aborted|blocked|scheduled|planned|please)\b|n['\u2019]t\b|\?\s*$",
     re.I,
 )
 """A question, a plan or a deploy that did not come about."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w-])")
 _VERSION = re.compile(
-    r"(?<![\w.])v?\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+][0-9A-Za-z.-]{1,40})?(?![\w])|(?<![\w.])v\d{1,8}(?![\w.])"
+    r"(?<![\w.])v?\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+][0-9A-Za-z.-]{1,40})?(?![\w])|(?<![\w.])v\d{1,8}"
+    r"(?![\w.])"
 )
 
 
@@ -66,7 +70,8 @@ class Message(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Announced:
-    """A deploy as a message announces it. `id` is the version or commit, else the message's own time."""
+    """A deploy as a message announces it. `id` is the version or commit, else the message's own
+    time."""
 
     service: str
     time: datetime
@@ -76,11 +81,16 @@ class Announced:
 
 
 def plain(message: Message) -> str:
-    """What a message says, without markup; mentions of people are ids, nothing that would call them."""
+    """What a message says, without markup; mentions of people are ids, nothing that would call
+    them."""
     texts = [message.text or "", *_strings(message.attachments), *_strings(message.blocks)]
-    lines = dict.fromkeys(line for text in texts if (line := short(_MARKUP.sub(_label, text[:LONGEST]), LONGEST)))
+    lines = dict.fromkeys(
+        line for text in texts if (line := short(_MARKUP.sub(_label, text[:LONGEST]), LONGEST))
+    )
     kept = list(lines)[:MOST_LINES]
-    joined = " ".join(line for line in kept if not any(line != other and line in other for other in kept))
+    joined = " ".join(
+        line for line in kept if not any(line != other and line in other for other in kept)
+    )
     return joined[:LONGEST].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
@@ -93,11 +103,17 @@ class ServiceWords:
     """Finds services of the catalogue in a text, by their names and aliases."""
 
     def __init__(self, services: Mapping[str, Sequence[str]]) -> None:
-        named = [(word.casefold(), name) for name, aliases in services.items() for word in (name, *aliases) if word]
+        named = [
+            (word.casefold(), name)
+            for name, aliases in services.items()
+            for word in (name, *aliases)
+            if word
+        ]
         self._ours = dict(reversed(named[:MOST_WORDS]))
 
     def in_text(self, text: str) -> list[str]:
-        """The services that are named, in their order; of words within one another the longest counts."""
+        """The services that are named, in their order; of words within one another the longest
+        counts."""
         folded = text.casefold()
         there = sorted((word for word in self._ours if word in folded), key=len, reverse=True)
         if not there:
@@ -107,14 +123,17 @@ class ServiceWords:
 
 
 def announced(message: Message, words: ServiceWords) -> list[Announced]:
-    """The deploys that a message announces: a service of the catalogue, and that it was deployed or rolled back."""
+    """The deploys that a message announces: a service of the catalogue, and that it was deployed or
+    rolled back."""
     text, at = plain(message), message.time
     if at is None or _DONE.search(text) is None or _NOT.search(text) is not None:
         return []
     found = _HASH.search(text) or _VERSION.search(text)
     identity = found[0] if found else f"slack {message.ts}"
     title = short(text, 300)
-    return [Announced(service, at, identity, title, message.author) for service in words.in_text(text)]
+    return [
+        Announced(service, at, identity, title, message.author) for service in words.in_text(text)
+    ]
 
 
 def _strings(root: Any) -> Iterator[str]:
@@ -126,7 +145,9 @@ def _strings(root: Any) -> Iterator[str]:
             for key in ("pretext", "title", "text", "value"):
                 if isinstance(node.get(key), str):
                     yield node[key]
-            if isinstance(node.get("fallback"), str) and not any(node.get(k) for k in ("title", "text", "blocks")):
+            if isinstance(node.get("fallback"), str) and not any(
+                node.get(k) for k in ("title", "text", "blocks")
+            ):
                 yield node["fallback"]
             waiting.extend(reversed([v for v in node.values() if isinstance(v, (dict, list))]))
         elif isinstance(node, list):
@@ -136,7 +157,13 @@ def _strings(root: Any) -> Iterator[str]:
 def _label(match: re.Match[str]) -> str:
     target, bar, label = match[1].partition("|")
     if target.startswith(("@", "!", "#")):
-        return f" {label or target[1:]} " if target[0] == "#" else f" {target[1:]} " if target[0] == "@" else " "
+        return (
+            f" {label or target[1:]} "
+            if target[0] == "#"
+            else f" {target[1:]} "
+            if target[0] == "@"
+            else " "
+        )
     return label if bar else target
 
 

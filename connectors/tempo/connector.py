@@ -1,7 +1,8 @@
-"""Tempo: traces that pass through the services in scope, over the HTTP API's search and reads of whole traces.
+"""Tempo: traces that pass through the services in scope, over the HTTP API's search and reads of
+whole traces.
 
-Paths and parameters are those of grafana.com/docs/tempo/latest/api_docs, as of 2026; whole traces come from the v2 API,
-or from v1 where a server has no other.
+Paths and parameters are those of grafana.com/docs/tempo/latest/api_docs, as of 2026; whole traces
+come from the v2 API, or from v1 where a server has no other.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ FOUND = 20
 """Traces that one search gives; Tempo's own default."""
 PARTS = 3
 TYPICAL, FAILED, SLOW = 4, 4, 4
-"""Traces of one service read whole: any of each third of a window, failed and slow ones of the window."""
+"""Traces of one service read whole: any of each third of a window, failed and slow ones of the
+window."""
 FEW = 5
-"""Fewer failed traces than these in the incident are not read for being failed: the rest of the sample, which is of all
-traces, tells of them as often as they happen."""
+"""Fewer failed traces than these in the incident are not read for being failed: the rest of the
+sample, which is of all traces, tells of them as often as they happen."""
 MOST_TRACES = 24
 """Traces read whole in each window, of all services."""
 SLOW_SHARE = 0.9
-"""Slow is what nine of ten spans of the service in the baseline's sample are not; one bound for both windows."""
+"""Slow is what nine of ten spans of the service in the baseline's sample are not; one bound for
+both windows."""
 SERVICES = "/api/v2/search/tag/resource.service.name/values"
 SEARCH = "/api/search"
 NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
@@ -92,7 +95,9 @@ def build(settings: HasTempo) -> TempoConnector | None:
         own.url,
         headers(own.token, own.username, own.tenant),
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(settings.grafana.public_url or settings.grafana.url, "tempo", own.grafana_source),
+        explore=Explore(
+            settings.grafana.public_url or settings.grafana.url, "tempo", own.grafana_source
+        ),
     )
 
 
@@ -143,7 +148,8 @@ class _Search:
 
 
 class TempoConnector:
-    """Spans of whole traces: any, failed and slow ones of each service in scope, chosen alike in both windows."""
+    """Spans of whole traces: any, failed and slow ones of each service in scope, chosen alike in
+    both windows."""
 
     name = "tempo"
     kinds: tuple[EvidenceKind, ...] = ("spans",)
@@ -169,23 +175,32 @@ class TempoConnector:
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             known = await self._known(session, whole(request.scope))
-            of_each = await asyncio.gather(*(self._searches(session, brought, s, known, windows) for s in services))
+            of_each = await asyncio.gather(
+                *(self._searches(session, brought, s, known, windows) for s in services)
+            )
             read = WholeTraces(session, self._names)
             for window in windows:
-                searches = [s for own in of_each for s in own if window.start <= s.window.start < window.end]
+                searches = [
+                    s for own in of_each for s in own if window.start <= s.window.start < window.end
+                ]
                 await self._read(read, brought, searches, window)
             await self._own(read, brought, request.alert, windows[-1])
         for service, searches in zip(services, of_each, strict=True):
             if not any(s.found or s.failed for s in searches):
                 brought.missing.append(Missing("spans", service, NONE_FOUND))
         if more:
-            brought.missing.append(Missing("spans", "services in scope", f"{more} more services were not asked about"))
+            brought.missing.append(
+                Missing("spans", "services in scope", f"{more} more services were not asked about")
+            )
         if not services and "spans" not in brought.rows:
-            brought.missing.append(Missing("spans", "services", "the alert names no service to ask about"))
+            brought.missing.append(
+                Missing("spans", "services", "the alert names no service to ask about")
+            )
         return brought.collected()
 
     async def check(self) -> Check:
-        """Reachable and allowed? Tempo itself has no permissions, so what others may do is the gateway's matter."""
+        """Reachable and allowed? Tempo itself has no permissions, so what others may do is the
+        gateway's matter."""
         try:
             async with self._http.open() as session:
                 await session.get(SEARCH, [("q", "{ true }"), ("limit", "1")], type=SearchAnswer)
@@ -193,10 +208,15 @@ class TempoConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         line = f"Tempo{version} at {self._http.base_url}: traces can be searched; only GET is sent"
-        return Check(self.name, True, f"{line}; Tempo cannot tell whether these credentials may also send traces")
+        return Check(
+            self.name,
+            True,
+            f"{line}; Tempo cannot tell whether these credentials may also send traces",
+        )
 
     async def _known(self, session: HttpSession, window: Window) -> list[str]:
-        """Names of services; none from a server that does not list them. Raises where nothing else will work."""
+        """Names of services; none from a server that does not list them. Raises where nothing else
+        will work."""
         try:
             answer = await session.get(SERVICES, between(window), type=TagValues)
         except ConnectorError as error:
@@ -206,21 +226,34 @@ class TempoConnector:
         return [one.value for one in answer.tagValues]
 
     async def _searches(
-        self, session: HttpSession, brought: Brought, service: str, known: Sequence[str], windows: Sequence[Window]
+        self,
+        session: HttpSession,
+        brought: Brought,
+        service: str,
+        known: Sequence[str],
+        windows: Sequence[Window],
     ) -> list[_Search]:
-        """Any and failed traces of the service in each window, then slow ones by the baseline's bound."""
+        """Any and failed traces of the service in each window, then slow ones by the baseline's
+        bound."""
         theirs = self._names.found(service, known) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         own = f"({named})" if len(theirs) > 1 else named
         failed = [_Search(f"{{ {own} && status = error }}", window, FAILED) for window in windows]
-        typical = [_Search(f"{{ {own} }}", part, TYPICAL) for window in windows for part in parts(window, PARTS)]
+        typical = [
+            _Search(f"{{ {own} }}", part, TYPICAL)
+            for window in windows
+            for part in parts(window, PARTS)
+        ]
         await asyncio.gather(*(self._search(session, brought, one) for one in (*failed, *typical)))
         if len(failed[-1].found) < FEW:
             for one in failed:
                 one.most = 0
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
         slow = (
-            [_Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW) for w in windows]
+            [
+                _Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW)
+                for w in windows
+            ]
             if bound
             else []
         )
@@ -228,12 +261,21 @@ class TempoConnector:
         return [*failed, *slow, *typical]
 
     async def _search(self, session: HttpSession, brought: Brought, search: _Search) -> None:
-        params = [("q", search.query), ("limit", str(FOUND)), ("spss", "1"), *between(search.window)]
-        answer = await brought.asked("spans", search.query, session.get(SEARCH, params, type=SearchAnswer))
+        params = [
+            ("q", search.query),
+            ("limit", str(FOUND)),
+            ("spss", "1"),
+            *between(search.window),
+        ]
+        answer = await brought.asked(
+            "spans", search.query, session.get(SEARCH, params, type=SearchAnswer)
+        )
         search.failed = answer is None
         search.found = (answer.traces or []) if answer else []
 
-    async def _read(self, read: WholeTraces, brought: Brought, searches: Sequence[_Search], window: Window) -> None:
+    async def _read(
+        self, read: WholeTraces, brought: Brought, searches: Sequence[_Search], window: Window
+    ) -> None:
         """Whole traces of one window; a trace counts for the first search that chose it."""
         chosen: dict[str, _Search] = {}
         for search in searches:
@@ -254,7 +296,9 @@ class TempoConnector:
         if found < FOUND and found > kept:
             cut = f"{kept} of {found} traces read whole"
         link = self._link(search.query, search.window)
-        return Item("spans", search.query, search.window, link, rows=search.rows, cut=read.note(cut))
+        return Item(
+            "spans", search.query, search.window, link, rows=search.rows, cut=read.note(cut)
+        )
 
     async def _own(self, read: WholeTraces, brought: Brought, alert: Alert, window: Window) -> None:
         """The trace that the alert's labels name."""
@@ -265,7 +309,9 @@ class TempoConnector:
         brought.missing += read.take_missing(1)
         if rows:
             link = self._link(trace_id, window)
-            brought.items.append(Item("spans", trace_id, window, link, rows=brought.add("spans", rows)))
+            brought.items.append(
+                Item("spans", trace_id, window, link, rows=brought.add("spans", rows))
+            )
 
     def _link(self, query: str, window: Window) -> str:
         params = urlencode([("q", query), ("limit", str(FOUND)), *between(window)])

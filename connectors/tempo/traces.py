@@ -19,7 +19,8 @@ MOST_SPANS_OF_A_TRACE = 1000
 PAD = timedelta(minutes=30)
 """A trace is looked for so far beyond its window, for clocks differ and traces last."""
 PARTIAL = (1, "PARTIAL")
-"""The status of a trace of which a part is missing (grafana/tempo, pkg/tempopb/tempo.proto, PartialStatus)."""
+"""The status of a trace of which a part is missing (grafana/tempo, pkg/tempopb/tempo.proto,
+PartialStatus)."""
 
 
 class TraceAnswer(msgspec.Struct):
@@ -61,7 +62,9 @@ class WholeTraces:
     async def _data(self, trace_id: str, inside: list[tuple[str, str]]) -> TracesData:
         if not self._v1:
             try:
-                answer = await self._session.get(f"/api/v2/traces/{trace_id}", inside, type=TraceAnswer)
+                answer = await self._session.get(
+                    f"/api/v2/traces/{trace_id}", inside, type=TraceAnswer
+                )
                 self._partial += answer.status in PARTIAL
                 return answer.trace
             except ConnectorError as error:
@@ -81,7 +84,11 @@ class WholeTraces:
 
     def note(self, cut: str | None) -> str | None:
         """What was cut, with what the traces themselves lost."""
-        long = f"only the first {MOST_SPANS_OF_A_TRACE:,} spans of {self._long} traces" if self._long else None
+        long = (
+            f"only the first {MOST_SPANS_OF_A_TRACE:,} spans of {self._long} traces"
+            if self._long
+            else None
+        )
         dropped = f"{self._dropped} spans {UNREADABLE}" if self._dropped else None
         partial = f"Tempo gave a part of {self._partial} traces" if self._partial else None
         return "; ".join(filter(None, (cut, long, partial, dropped))) or None
@@ -89,4 +96,7 @@ class WholeTraces:
 
 def between(window: Window) -> list[tuple[str, str]]:
     """A window as Tempo takes it, in whole seconds."""
-    return [("start", str(math.floor(window.start.timestamp()))), ("end", str(math.ceil(window.end.timestamp())))]
+    return [
+        ("start", str(math.floor(window.start.timestamp()))),
+        ("end", str(math.ceil(window.end.timestamp()))),
+    ]

@@ -1,4 +1,5 @@
-"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories or S3 into the case."""
+"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories or S3
+into the case."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class TracesConfig(Protocol):
 
 
 class JobConfig(Protocol):
-    """What the settings say of one job's files; the scope holds them with their placeholders filled."""
+    """What the settings say of one job's files; the scope holds them with their placeholders
+    filled."""
 
     @property
     def traces(self) -> tuple[str, ...]: ...
@@ -95,7 +97,8 @@ def build(settings: HasTraces) -> TrainingTracesConnector | None:
 
 
 class TrainingTracesConnector:
-    """Copies the newest capture of each rank around the incident, and traces that the alert links to.
+    """Copies the newest capture of each rank around the incident, and traces that the alert links
+    to.
 
     Looks into no place for alerts without a training job.
     """
@@ -132,32 +135,48 @@ class TrainingTracesConnector:
         if job is not None and not usable_job(job):
             raise ConnectorError(VENDOR, short(job, 40), "the job's name is not usable in a path")
         room = shutil.disk_usage(request.files).free - KEEP_FREE_BYTES
-        copying = _Copying(request.files, min(room, self.limits.max_bytes), Deadline.within(self.limits))
+        copying = _Copying(
+            request.files, min(room, self.limits.max_bytes), Deadline.within(self.limits)
+        )
         training = request.scope.training
         unknown = training.unknown if training else ()
-        found = Collected(missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown))
+        found = Collected(
+            missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown)
+        )
         places = self._places(job, request.scope) if job is not None else {}
         for number, (location, kind) in enumerate(places, start=1):
             with closing(self._place(location)) as place:
-                taken = await self._take(place, kind, request.scope, copying, f"{number}-" if number > 1 else "")
-            found = Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
+                taken = await self._take(
+                    place, kind, request.scope, copying, f"{number}-" if number > 1 else ""
+                )
+            found = Collected(
+                items=found.items + taken.items, missing=found.missing + taken.missing
+            )
         taken = await self._linked(links, copying)
         return Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
 
     async def _linked(self, links: Sequence[str], copying: _Copying) -> Collected:
-        """What the alert links to, one after the other; each that may not or cannot be fetched is a gap."""
+        """What the alert links to, one after the other; each that may not or cannot be fetched is a
+        gap."""
         if self._guard is None:
             return Collected()
         outcomes = [
-            await copying.copy_link(LinkedFile(self._guard, url, self._max_file_bytes), f"linked-{number}/")
+            await copying.copy_link(
+                LinkedFile(self._guard, url, self._max_file_bytes), f"linked-{number}/"
+            )
             for number, url in enumerate(links, start=1)
         ]
         items = tuple(one for one in outcomes if isinstance(one, Item))
-        return Collected(items=items, missing=tuple(one for one in outcomes if isinstance(one, Missing)))
+        return Collected(
+            items=items, missing=tuple(one for one in outcomes if isinstance(one, Missing))
+        )
 
     def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:
-        """Where to look, and what for, each once: what the settings say of all jobs, then of this one."""
-        found: list[tuple[str, PlaceOf]] = [(location.replace("{job}", job), "traces") for location in self._locations]
+        """Where to look, and what for, each once: what the settings say of all jobs, then of this
+        one."""
+        found: list[tuple[str, PlaceOf]] = [
+            (location.replace("{job}", job), "traces") for location in self._locations
+        ]
         if scope.training is not None:
             found += [(location, "traces") for location in scope.training.traces]
             found += [(location, "dumps") for location in scope.training.dumps]
@@ -172,9 +191,14 @@ class TrainingTracesConnector:
             for location, refusal in zip(self._locations, outcomes, strict=True)
         ]
         if self._guard is not None:
-            said.append(f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} are followed")
+            said.append(
+                f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} are "
+                f"followed"
+            )
         ok = not any(outcomes)
-        return Check(self.name, ok, f"training traces: {'; '.join(said)}; only list and read are used")
+        return Check(
+            self.name, ok, f"training traces: {'; '.join(said)}; only list and read are used"
+        )
 
     async def _refusal(self, location: str) -> str | None:
         """Why the folder above `{job}` cannot be listed, or None."""
@@ -193,17 +217,24 @@ class TrainingTracesConnector:
         bucket, prefix = check_location(location, "traces.locations")
         return S3Place(bucket, prefix, self._endpoint_url, self.limits)
 
-    async def _take(self, place: TracePlace, kind: PlaceOf, scope: Scope, copying: _Copying, prefix: str) -> Collected:
+    async def _take(
+        self, place: TracePlace, kind: PlaceOf, scope: Scope, copying: _Copying, prefix: str
+    ) -> Collected:
         """Choose and copy one place's files; whatever fails is a gap."""
         try:
-            choice = await self._in_thread(partial(self._choose, place, kind, scope, copying.deadline))
+            choice = await self._in_thread(
+                partial(self._choose, place, kind, scope, copying.deadline)
+            )
         except FaultlineError as error:
             return Collected(missing=(Missing("traces", place.location, str(error)),))
         missing = [Missing("traces", place.location, f"left out: {why}") for why in choice.left_out]
         if not choice.captures:
             what = {"traces": "trace", "dumps": "dump", "logs": "log"}[kind]
             missing.append(Missing("traces", place.location, f"no {what} of the job lies there"))
-        copies = (self._in_thread(partial(copying.copy, place, c, prefix, choice)) for c in choice.captures)
+        copies = (
+            self._in_thread(partial(copying.copy, place, c, prefix, choice))
+            for c in choice.captures
+        )
         items = []
         for outcome in await asyncio.gather(*copies):
             if isinstance(outcome, Item):
@@ -222,7 +253,9 @@ class TrainingTracesConnector:
         )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, call
+        )
 
 
 class _Copying:
@@ -234,8 +267,11 @@ class _Copying:
         self._budget = ByteBudget("size of trace files", self._limit)
         self.deadline = deadline
 
-    def copy(self, place: TracePlace, capture: Capture, prefix: str, choice: Choice) -> Item | Missing:
-        """Copy one file; a part that could not be finished is removed, and the file becomes a gap."""
+    def copy(
+        self, place: TracePlace, capture: Capture, prefix: str, choice: Choice
+    ) -> Item | Missing:
+        """Copy one file; a part that could not be finished is removed, and the file becomes a
+        gap."""
         name = prefix + safe_name(capture.file.name)
         query = f"{place.location.rstrip('/')}/{capture.file.name}"
         start = max(0, capture.file.size - LOG_BYTES) if capture.kind == "log" else 0
@@ -251,7 +287,15 @@ class _Copying:
         if choice.not_needed:
             details["not taken"] = "; ".join(choice.not_needed)
         cut = f"its last {LOG_BYTES:,} bytes of {capture.file.size:,}" if start else choice.outside
-        return Item("traces", query, link=place.link(capture.file), file=name, bytes=size, cut=cut, details=details)
+        return Item(
+            "traces",
+            query,
+            link=place.link(capture.file),
+            file=name,
+            bytes=size,
+            cut=cut,
+            details=details,
+        )
 
     async def copy_link(self, link: LinkedFile, prefix: str) -> Item | Missing:
         """Copy one linked file; what was begun and could not be finished is removed."""
@@ -299,7 +343,8 @@ def usable_job(job: str) -> bool:
 
 
 def check_location(location: str, key: str) -> tuple[str, str]:
-    """Bucket and prefix of an S3 location, nothing for a directory. Raises SettingsError naming the key."""
+    """Bucket and prefix of an S3 location, nothing for a directory. Raises SettingsError naming the
+    key."""
     if not location.startswith("s3://"):
         return "", ""
     match = _S3.fullmatch(location)
@@ -315,7 +360,11 @@ def _split_reason(said: str) -> tuple[str, str]:
 
 def safe_name(name: str) -> str:
     """A file's name made of harmless parts: an object's key could hold anything."""
-    parts = [_PART.sub("_", part)[-200:] for part in PurePosixPath(name).parts if part not in ("/", ".", "..")]
+    parts = [
+        _PART.sub("_", part)[-200:]
+        for part in PurePosixPath(name).parts
+        if part not in ("/", ".", "..")
+    ]
     return "/".join(parts[-8:]) or "trace"
 
 

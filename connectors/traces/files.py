@@ -1,10 +1,12 @@
-"""Trace files by their names: what a file is, whose it is, when it was taken, and which ones belong to an incident.
+"""Trace files by their names: what a file is, whose it is, when it was taken, and which ones belong
+to an incident.
 
-Known names: torch.profiler's TensorBoard handler (`host_pid.1700000000000.pt.trace.json.gz`), TorchTitan
-(`iteration_40/rank3_trace.json.gz`), Dynolog (`trace_4711.json`), flight-recorder dumps (`comm_lib_trace_rank_3`),
-CUDA memory snapshots (`step_40/000003_step_40.pickle`, `memory_snapshot_4711.pickle`), Nsight Systems exports,
-TraceML's telemetry (`aggregator/telemetry`, `final_summary.json`), wandb's offline runs (`run-3x9k.wandb`), metrics as
-JSON lines, logs (`attempt_0/3/stderr.log`) and stack dumps. In a place of dumps every file whose name ends with a
+Known names: torch.profiler's TensorBoard handler (`host_pid.1700000000000.pt.trace.json.gz`),
+TorchTitan (`iteration_40/rank3_trace.json.gz`), Dynolog (`trace_4711.json`), flight-recorder dumps
+(`comm_lib_trace_rank_3`), CUDA memory snapshots (`step_40/000003_step_40.pickle`,
+`memory_snapshot_4711.pickle`), Nsight Systems exports, TraceML's telemetry (`aggregator/telemetry`,
+`final_summary.json`), wandb's offline runs (`run-3x9k.wandb`), metrics as JSON lines, logs
+(`attempt_0/3/stderr.log`) and stack dumps. In a place of dumps every file whose name ends with a
 number is one, in a place of logs every file that is nothing else.
 """
 
@@ -18,28 +20,47 @@ from typing import Literal
 
 from analysis.vocabulary import Window
 
-TraceKind = Literal["profile", "flight_recorder", "memory_snapshot", "nsight", "telemetry", "stacks", "log"]
+TraceKind = Literal[
+    "profile", "flight_recorder", "memory_snapshot", "nsight", "telemetry", "stacks", "log"
+]
 PlaceOf = Literal["traces", "dumps", "logs"]
 
 MOST_LISTED = 200_000
 """Files looked at in one place."""
 GRACE = timedelta(minutes=15)
-"""A trace is written out after what it shows; one finished so soon after the window still belongs to it."""
+"""A trace is written out after what it shows; one finished so soon after the window still belongs
+to it."""
 _SKEW = timedelta(minutes=1)
 
 _KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
-    ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_|nccl_trace_|fr_)?rank_?\d+(\.pickle|\.pkl|\.json)?$")),
-    ("flight_recorder", re.compile(r"(^|/)(comm_lib_trace_rank_|nccl_trace_rank_|_dump_)\d+(\.pickle|\.pkl|\.json)?$")),
+    (
+        "flight_recorder",
+        re.compile(r"(^|/)(comm_lib_trace_|nccl_trace_|fr_)?rank_?\d+(\.pickle|\.pkl|\.json)?$"),
+    ),
+    (
+        "flight_recorder",
+        re.compile(
+            r"(^|/)(comm_lib_trace_rank_|nccl_trace_rank_|_dump_)\d+(\.pickle|\.pkl|\.json)?$"
+        ),
+    ),
     ("flight_recorder", re.compile(r"(^|[/._-])fr_trace[^/]*\.json$")),
-    ("telemetry", re.compile(r"\.wandb$|\.jsonl$|(^|/)aggregator/telemetry$|(^|/)final_summary\.json$")),
+    (
+        "telemetry",
+        re.compile(r"\.wandb$|\.jsonl$|(^|/)aggregator/telemetry$|(^|/)final_summary\.json$"),
+    ),
     ("stacks", re.compile(r"(^|[/._-])(stacks?|traceback)[^/]*\.txt$", re.I)),
     ("log", re.compile(r"\.(log|out|err)$|(^|/)(log|stdout|stderr)[^/]*\.txt$", re.I)),
     ("nsight", re.compile(r"\.(sqlite3?(\.gz)?|nsys-rep|qdrep)$")),
     ("memory_snapshot", re.compile(r"\.(pickle|pkl)$")),
     ("profile", re.compile(r"\.json\.gz$", re.I)),
-    ("profile", re.compile(r"(^|/)(?=[^/]*(trace|rank|worker|prof|kineto|_\d+\.))[^/]*\.json$", re.I)),
+    (
+        "profile",
+        re.compile(r"(^|/)(?=[^/]*(trace|rank|worker|prof|kineto|_\d+\.))[^/]*\.json$", re.I),
+    ),
 )
-_OTHER_JSON = re.compile(r"(^|/)label\.json$|(wait_counter_values|metrics|config|(?<!final_)summary)[^/]*\.json$", re.I)
+_OTHER_JSON = re.compile(
+    r"(^|/)label\.json$|(wait_counter_values|metrics|config|(?<!final_)summary)[^/]*\.json$", re.I
+)
 """JSON that lies beside traces and is none; label.json is the truth of a labelled case."""
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.I)
 _DUMP = re.compile(r"_dump_(\d{1,6})$")
@@ -61,7 +82,8 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class Capture:
-    """A file known as a trace: `who` is a rank, a process or a worker, `taken` when its capture ended."""
+    """A file known as a trace: `who` is a rank, a process or a worker, `taken` when its capture
+    ended."""
 
     file: TraceFile
     kind: TraceKind
@@ -74,7 +96,11 @@ def read_name(file: TraceFile, place: PlaceOf = "traces") -> Capture | None:
     kind = next((kind for kind, pattern in _KINDS if pattern.search(file.name)), None)
     if _OTHER_JSON.search(file.name):
         return None
-    if place == "dumps" and kind in (None, "profile", "memory_snapshot") and _LAST_NUMBER.search(file.name):
+    if (
+        place == "dumps"
+        and kind in (None, "profile", "memory_snapshot")
+        and _LAST_NUMBER.search(file.name)
+    ):
         kind = "flight_recorder"
     elif place == "logs":
         kind = kind or "log"
@@ -106,7 +132,8 @@ def _rank(name: str, base: str, kind: TraceKind) -> int | None:
 
 
 def _taken(file: TraceFile) -> datetime:
-    """The time in a TensorBoard name (seconds to nanoseconds, told by its digits), else when the file was written."""
+    """The time in a TensorBoard name (seconds to nanoseconds, told by its digits), else when the
+    file was written."""
     match = _TENSORBOARD.match(file.name.rsplit("/", 1)[-1])
     digits = match["time"] if match else None
     if not digits:
@@ -117,7 +144,8 @@ def _taken(file: TraceFile) -> datetime:
 
 @dataclass(frozen=True)
 class Choice:
-    """The captures to take, lowest rank first. In words: what is missing by a limit, and what was not needed."""
+    """The captures to take, lowest rank first. In words: what is missing by a limit, and what was
+    not needed."""
 
     captures: tuple[Capture, ...]
     left_out: tuple[str, ...]
@@ -134,7 +162,8 @@ def choose(
     max_files: int,
     place: PlaceOf = "traces",
 ) -> Choice:
-    """The newest capture of each rank and kind in the incident window; where a rank has none there, its nearest."""
+    """The newest capture of each rank and kind in the incident window; where a rank has none there,
+    its nearest."""
     every = list(files)
     known = [capture for file in every if (capture := read_name(file, place)) is not None]
     small = [c for c in known if _fits(c, max_file_bytes)]
@@ -143,10 +172,15 @@ def choose(
         key = (capture.kind, capture.who)
         if key not in best or _preference(capture, incident) > _preference(best[key], incident):
             best[key] = capture
-    old = [key for key, capture in best.items() if _of_another_time(capture, incident, best.values())]
+    old = [
+        key for key, capture in best.items() if _of_another_time(capture, incident, best.values())
+    ]
     for key in old:
         del best[key]
-    ordered = sorted(best.values(), key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name))
+    ordered = sorted(
+        best.values(),
+        key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name),
+    )
     left_out = _said(
         (
             sum(c.file.size > max_file_bytes and c.kind != "log" for c in known),
@@ -154,7 +188,10 @@ def choose(
         ),
         (sum(c.file.size == 0 and c.kind != "flight_recorder" for c in known), "empty traces"),
         (max(0, len(ordered) - max_files), f"traces beyond the first {max_files:,}"),
-        (len(every) // MOST_LISTED, f"or more files beyond the first {MOST_LISTED:,}, not looked at"),
+        (
+            len(every) // MOST_LISTED,
+            f"or more files beyond the first {MOST_LISTED:,}, not looked at",
+        ),
     )
     not_needed = _said(
         (len(small) - len(best) - len(old), "other captures of the same ranks"),
@@ -166,14 +203,20 @@ def choose(
 
 
 def _fits(capture: Capture, max_file_bytes: int) -> bool:
-    """A log may be long: its end is taken. An empty dump tells that a rank could not write its own."""
+    """A log may be long: its end is taken. An empty dump tells that a rank could not write its
+    own."""
     size = capture.file.size
-    return (size <= max_file_bytes or capture.kind == "log") and (size > 0 or capture.kind == "flight_recorder")
+    return (size <= max_file_bytes or capture.kind == "log") and (
+        size > 0 or capture.kind == "flight_recorder"
+    )
 
 
 def _of_another_time(capture: Capture, incident: Window, beside: Iterable[Capture]) -> bool:
-    """A dump from before, beside dumps of the incident: its rank did not write one this time, and that tells."""
-    if capture.kind not in ("flight_recorder", "stacks") or _distance(capture, incident) == timedelta(0):
+    """A dump from before, beside dumps of the incident: its rank did not write one this time, and
+    that tells."""
+    if capture.kind not in ("flight_recorder", "stacks") or _distance(
+        capture, incident
+    ) == timedelta(0):
         return False
     return any(c.kind == capture.kind and _distance(c, incident) == timedelta(0) for c in beside)
 
@@ -199,12 +242,21 @@ def _outside(chosen: tuple[Capture, ...], incident: Window) -> str | None:
         return None
     nearest = min(chosen, key=lambda c: _distance(c, incident))
     when = "before" if nearest.taken < incident.start else "after"
-    return f"no capture lies in the incident window; the nearest was taken {_words(min(distances))} {when} it"
+    return (
+        f"no capture lies in the incident window; the nearest was taken "
+        f"{_words(min(distances))} {when} it"
+    )
 
 
 def _words(span: timedelta) -> str:
     hours = span.total_seconds() / 3600
-    return f"{hours / 24:.1f} days" if hours > 48 else f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+    return (
+        f"{hours / 24:.1f} days"
+        if hours > 48
+        else f"{hours:.1f} h"
+        if hours >= 1
+        else f"{hours * 60:.0f} min"
+    )
 
 
 def _natural(text: str) -> tuple[str, int]:

@@ -1,4 +1,5 @@
-"""Traces that an alert links to: which of its links are such, and fetching them through the guard."""
+"""Traces that an alert links to: which of its links are such, and fetching them through the
+guard."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _TELLING = frozenset({"profile", "flight_recorder", "memory_snapshot", "nsight"}
 
 
 def trace_links(alert: Alert) -> tuple[str, ...]:
-    """The links to traces among an alert's labels and links, each once; more than MOST_LINKS are left out."""
+    """The links to traces among an alert's labels and links, each once; more than MOST_LINKS are
+    left out."""
     return tuple(dict.fromkeys(_links(alert)))[:MOST_LINKS]
 
 
@@ -48,7 +50,8 @@ def _tells_by_its_name(url: str) -> bool:
 
 
 def file_name(url: str) -> str:
-    """The last part of the path, with the folder before it, in which a rank's number often stands."""
+    """The last part of the path, with the folder before it, in which a rank's number often
+    stands."""
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
@@ -72,7 +75,8 @@ class LinkedFile:
 
     @property
     def capture(self) -> Capture:
-        """What its name tells; a link that was called a trace and has another name is read as a profile."""
+        """What its name tells; a link that was called a trace and has another name is read as a
+        profile."""
         file = TraceFile(file_name(self.url), 0, datetime.now(UTC))
         other = TraceFile(f"{file.name}.trace.json", 0, file.modified)
         return read_name(file) or Capture(other, "profile", "a linked file", file.modified)
@@ -92,7 +96,8 @@ class LinkedFile:
 
 
 def guard_of(hosts: Sequence[str], networks: Sequence[str]) -> Guard | None:
-    """The guard that the settings describe, or None where they name no host. Raises SettingsError."""
+    """The guard that the settings describe, or None where they name no host. Raises
+    SettingsError."""
     if not hosts:
         return None
     allowed = tuple(AllowedHost.read(host, "traces.hosts") for host in hosts)

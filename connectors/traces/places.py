@@ -1,4 +1,5 @@
-"""Where trace files lie: a local directory or an S3 prefix. Both are only listed and read; both calls block."""
+"""Where trace files lie: a local directory or an S3 prefix. Both are only listed and read; both
+calls block."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ class DirectoryPlace:
                     yield found
 
     def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
-        """Read without following a link that was put there after the listing, and without waiting on a pipe."""
+        """Read without following a link that was put there after the listing, and without waiting
+        on a pipe."""
         root = self._root.resolve()
         path = (root / file.name).resolve()
         if not path.is_relative_to(root):
@@ -103,7 +105,9 @@ def _regular(path: Path, root: Path) -> TraceFile | None:
         return None
     if not stat.S_ISREG(info.st_mode) or not target.is_relative_to(root):
         return None
-    return TraceFile(path.relative_to(root).as_posix(), info.st_size, datetime.fromtimestamp(info.st_mtime, UTC))
+    return TraceFile(
+        path.relative_to(root).as_posix(), info.st_size, datetime.fromtimestamp(info.st_mtime, UTC)
+    )
 
 
 class S3Place:
@@ -123,7 +127,9 @@ class S3Place:
         count = 0
         with _said("list"):
             pages = (
-                self._connected().get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+                self._connected()
+                .get_paginator("list_objects_v2")
+                .paginate(Bucket=self._bucket, Prefix=self._prefix)
             )
             for page in self._paced(iter(pages), deadline):
                 for entry in page.get("Contents", ()):
@@ -139,7 +145,9 @@ class S3Place:
             with pace_of(VENDOR, self._where, self._limits).turn_in_thread(deadline):
                 key, client = self._prefix + file.name, self._connected()
                 if start:  # an empty object has no range at all
-                    answer = client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={start}-")
+                    answer = client.get_object(
+                        Bucket=self._bucket, Key=key, Range=f"bytes={start}-"
+                    )
                 else:
                     answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
@@ -186,16 +194,23 @@ def _said(call: str) -> Iterator[None]:
     except ClientError as error:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) or None
         problem = problem_of(status) if status else "refused"
-        raise ConnectorError(VENDOR, call, problem, status=status, retryable=(status or 0) >= 429) from error
+        raise ConnectorError(
+            VENDOR, call, problem, status=status, retryable=(status or 0) >= 429
+        ) from error
     except BotoCoreError as error:
-        raise ConnectorError(VENDOR, call, f"no answer ({type(error).__name__})", retryable=True) from error
+        raise ConnectorError(
+            VENDOR, call, f"no answer ({type(error).__name__})", retryable=True
+        ) from error
 
 
 def s3_client(endpoint_url: str | None) -> S3Client:
-    """A client that can list and read. The credentials are those of the environment, as boto3 finds them."""
+    """A client that can list and read. The credentials are those of the environment, as boto3 finds
+    them."""
     from botocore.config import Config
 
-    config = Config(connect_timeout=3, read_timeout=10, retries={"max_attempts": 3, "mode": "standard"})
+    config = Config(
+        connect_timeout=3, read_timeout=10, retries={"max_attempts": 3, "mode": "standard"}
+    )
     client: S3Client = boto_session().client("s3", endpoint_url=endpoint_url, config=config)
     client.meta.events.register_first("before-call", refuse_writes)
     return client

@@ -1,4 +1,5 @@
-"""Weights & Biases: a training run's metrics, system metrics, state, and what it does otherwise than the run before it.
+"""Weights & Biases: a training run's metrics, system metrics, state, and what it does otherwise
+than the run before it.
 
 The public API is GraphQL over POST; only the queries of `connectors.wandb.queries` can be sent.
 """
@@ -85,7 +86,12 @@ def build(settings: HasWandb) -> WandbConnector | None:
         return None
     key = own.api_key.get_secret_value() if own.api_key else None
     return WandbConnector(
-        own.entity, own.project, own.projects, base_url=own.base_url, app_url=own.app_url, api_key=key
+        own.entity,
+        own.project,
+        own.projects,
+        base_url=own.base_url,
+        app_url=own.app_url,
+        api_key=key,
     )
 
 
@@ -108,7 +114,9 @@ class WandbConnector:
     ) -> None:
         token = base64.b64encode(f"api:{api_key}".encode()).decode() if api_key else None
         headers = {"Authorization": f"Basic {token}"} if token else {}
-        self._graphql = GraphQLReads(VENDOR, base_url, "/graphql", QUERIES, headers=headers, limits=limits)
+        self._graphql = GraphQLReads(
+            VENDOR, base_url, "/graphql", QUERIES, headers=headers, limits=limits
+        )
         self._app_url = (app_url or page_address(self._graphql.base_url)).rstrip("/")
         self._projects = {job: place_of(entity, text) for job, text in (projects or {}).items()}
         self._project = place_of(entity, project) if project else None
@@ -122,36 +130,59 @@ class WandbConnector:
         place = self._projects.get(job or "", self._project)
         if place is None:
             return Collected(
-                missing=(Missing("metrics", short(job or "", 60), "no wandb project is set for this job"),)
+                missing=(
+                    Missing(
+                        "metrics", short(job or "", 60), "no wandb project is set for this job"
+                    ),
+                )
             )
         async with self._graphql.open() as session:
             found = _Asked(session, place, request, self._app_url)
             await found.find(named, job)
             if found.run is None:
                 sought = " or ".join(short(name, 60) for name in (*named, *([job] if job else [])))
-                return Collected(missing=(Missing("metrics", str(place), f"no run there is called {sought}"),))
-            await asyncio.gather(found.history(), *(found.system(run) for run in found.launch), found.changes())
+                return Collected(
+                    missing=(Missing("metrics", str(place), f"no run there is called {sought}"),)
+                )
+            await asyncio.gather(
+                found.history(), *(found.system(run) for run in found.launch), found.changes()
+            )
         return found.collected()
 
     async def check(self) -> Check:
         """Can each configured project be read?"""
-        places = list(dict.fromkeys([*([self._project] if self._project else []), *self._projects.values()]))
+        places = list(
+            dict.fromkeys([*([self._project] if self._project else []), *self._projects.values()])
+        )
         try:
             async with self._graphql.open() as session:
-                answers = [await session.ask(RUNS, p.variables | {"count": 1}, type=RunAnswer) for p in places]
+                answers = [
+                    await session.ask(RUNS, p.variables | {"count": 1}, type=RunAnswer)
+                    for p in places
+                ]
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        unseen = [str(p) for p, answer in zip(places, answers, strict=True) if answer.project is None]
+        unseen = [
+            str(p) for p, answer in zip(places, answers, strict=True) if answer.project is None
+        ]
         if unseen:
-            return Check(self.name, False, f"{', '.join(unseen)}: no such project, or the key may not see it")
+            return Check(
+                self.name, False, f"{', '.join(unseen)}: no such project, or the key may not see it"
+            )
         said = ", ".join(str(p) for p in places)
-        return Check(self.name, True, f"wandb at {self._graphql.base_url}: {said} can be read; only queries are sent")
+        return Check(
+            self.name,
+            True,
+            f"wandb at {self._graphql.base_url}: {said} can be read; only queries are sent",
+        )
 
 
 class _Asked:
     """One collection: the run, and what came of it."""
 
-    def __init__(self, session: GraphQLSession, place: Place, request: Request, app_url: str) -> None:
+    def __init__(
+        self, session: GraphQLSession, place: Place, request: Request, app_url: str
+    ) -> None:
         self._session = session
         self._place = place
         self._request = request
@@ -169,16 +200,26 @@ class _Asked:
     def launch(self) -> list[Run]:
         """The run, and those that were launched with it."""
         run = self._run
-        of_group = [r for r in self._alike if r.group and r.group == run.group and r.name != run.name]
+        of_group = [
+            r for r in self._alike if r.group and r.group == run.group and r.name != run.name
+        ]
         peers = [r for r in of_group if r.launched_with(run)]
         return [run, *peers[: MOST_RUNS - 1]]
 
     @property
     def seen(self) -> list[Run]:
-        """The launch, and earlier runs that were last heard of in the windows: a job that crashed and was restarted."""
+        """The launch, and earlier runs that were last heard of in the windows: a job that crashed
+        and was restarted."""
         launch = self.launch
-        others = [r for r in self._alike if r.ran_before(self._run) and r not in launch and r.heartbeat is not None]
-        return [*launch, *(r for r in others[:MOST_RUNS] if r.heartbeat and self._span.start <= r.heartbeat)]
+        others = [
+            r
+            for r in self._alike
+            if r.ran_before(self._run) and r not in launch and r.heartbeat is not None
+        ]
+        return [
+            *launch,
+            *(r for r in others[:MOST_RUNS] if r.heartbeat and self._span.start <= r.heartbeat),
+        ]
 
     @property
     def _run(self) -> Run:
@@ -190,7 +231,8 @@ class _Asked:
         return self._request.scope.job or self._run.label
 
     async def find(self, named: Sequence[str], job: str | None) -> None:
-        """By the id or name that the alert gives, else the job's newest run that had begun when the incident ended."""
+        """By the id or name that the alert gives, else the job's newest run that had begun when the
+        incident ended."""
         for name in named:
             self.run = await self._by_id(name) or await self._newest(name)
             if self.run is not None:
@@ -198,24 +240,39 @@ class _Asked:
         if self.run is None and job is not None:
             self.run = await self._newest(job)
             if self.run is not None and named:
-                said = f"no run is called {short(named[0], 60)}; the newest of {short(job, 60)} is shown instead"
+                said = (
+                    f"no run is called {short(named[0], 60)}; the newest of {short(job, 60)} "
+                    f"is shown instead"
+                )
                 self._missing.append(Missing("metrics", str(self._place), said))
         if self.run is not None and not self._alike:
-            self._alike = await self._listed(self.run.group or self.run.displayName or self.run.name)
+            self._alike = await self._listed(
+                self.run.group or self.run.displayName or self.run.name
+            )
 
     async def _by_id(self, name: str) -> Run | None:
-        answer = await self._session.ask(RUN, self._place.variables | {"name": name}, type=RunAnswer)
+        answer = await self._session.ask(
+            RUN, self._place.variables | {"name": name}, type=RunAnswer
+        )
         return self._seen(answer).run
 
     async def _newest(self, name: str) -> Run | None:
         self._alike = await self._listed(name)
-        begun = [r for r in self._alike if r.created is not None and r.created <= self._request.scope.incident.end]
+        begun = [
+            r
+            for r in self._alike
+            if r.created is not None and r.created <= self._request.scope.incident.end
+        ]
         return await self._by_id(begun[0].name) if begun else None
 
     async def _listed(self, name: str) -> list[Run]:
         """Runs of this display name or group, the newest first."""
         filters = json.dumps({"$or": [{"display_name": name}, {"group": name}]})
-        variables = self._place.variables | {"filters": filters, "order": "-created_at", "count": RUNS_LISTED}
+        variables = self._place.variables | {
+            "filters": filters,
+            "order": "-created_at",
+            "count": RUNS_LISTED,
+        }
         answer = await self._session.ask(RUNS, variables, type=RunAnswer)
         runs = self._seen(answer).runs
         edges = runs.edges if runs else []
@@ -223,11 +280,14 @@ class _Asked:
 
     def _seen(self, answer: RunAnswer) -> RunData:
         if answer.project is None:
-            raise ConnectorError(VENDOR, str(self._place), "no such project, or the key may not see it")
+            raise ConnectorError(
+                VENDOR, str(self._place), "no such project, or the key may not see it"
+            )
         return answer.project
 
     async def history(self) -> None:
-        """Loss, gradient norm, throughput and the like: as series by time, and as the job's own metrics by step."""
+        """Loss, gradient norm, throughput and the like: as series by time, and as the job's own
+        metrics by step."""
         query = f"history of {self._place}/{self._run.name}"
         try:
             rows, cut = await self._history_rows()
@@ -240,24 +300,40 @@ class _Asked:
             self._missing.append(Missing("metrics", query, reason))
         else:
             self._tables["metrics"].append(table)
-            self._items.append(Item("metrics", query, self._span, self._link(self._run), rows=table.height, cut=cut))
+            self._items.append(
+                Item(
+                    "metrics", query, self._span, self._link(self._run), rows=table.height, cut=cut
+                )
+            )
         if rows:
             name = f"wandb-{re.sub(r'[^A-Za-z0-9_-]', '_', self._run.name)[:64]}.history.jsonl"
             lines = wandb_runs.history_lines(rows)
             try:
                 await asyncio.to_thread((self._request.files / name).write_bytes, lines)
             except OSError as error:
-                self._missing.append(Missing("traces", query, f"cannot be written ({error.strerror})"))
+                self._missing.append(
+                    Missing("traces", query, f"cannot be written ({error.strerror})")
+                )
                 return
             self._items.append(
-                Item("traces", query, link=self._link(self._run), file=name, rows=len(rows), bytes=len(lines), cut=cut)
+                Item(
+                    "traces",
+                    query,
+                    link=self._link(self._run),
+                    file=name,
+                    rows=len(rows),
+                    bytes=len(lines),
+                    cut=cut,
+                )
             )
 
     async def _history_rows(self) -> tuple[list[dict[str, float]], str | None]:
         keys, last = wandb_runs.history_keys(self._run)[:MOST_KEYS], wandb_runs.last_step(self._run)
         if not keys or last < 0:
             return [], None
-        steps = wandb_runs.rows_by_step(await self._sampled([{"keys": [STEP_KEY, TIME_KEY], "samples": MAP_SAMPLES}]))
+        steps = wandb_runs.rows_by_step(
+            await self._sampled([{"keys": [STEP_KEY, TIME_KEY], "samples": MAP_SAMPLES}])
+        )
         first, end = self._steps(steps, last)
         ranges = min(MOST_RANGES, max(1, math.ceil((end - first) / SAMPLES)))
         length = math.ceil((end - first) / ranges)
@@ -287,7 +363,9 @@ class _Asked:
         texts = [json.dumps(spec) for spec in specs]
         variables = self._place.variables | {"name": self._run.name, "specs": texts}
         answer = await self._session.ask(HISTORY, variables, type=RowsAnswer)
-        return (answer.project.run.sampledHistory if answer.project and answer.project.run else None) or []
+        return (
+            answer.project.run.sampledHistory if answer.project and answer.project.run else None
+        ) or []
 
     async def system(self, run: Run) -> None:
         """GPU, CPU and memory of the hosts of one run."""
@@ -306,12 +384,18 @@ class _Asked:
             return
         self._tables["metrics"].append(table)
         cut = f"wandb samples {EVENTS:,} moments of the whole run" if len(lines) >= EVENTS else None
-        self._items.append(Item("metrics", query, self._span, self._link(run), rows=table.height, cut=cut))
+        self._items.append(
+            Item("metrics", query, self._span, self._link(run), rows=table.height, cut=cut)
+        )
 
     async def changes(self) -> None:
-        """What this run does otherwise than the last one before it that was not launched with it."""
+        """What this run does otherwise than the last one before it that was not launched with
+        it."""
         earlier = [r for r in self._alike if r.ran_before(self._run)]
-        before = next((r for r in earlier if r.displayName == self._run.displayName), next(iter(earlier), None))
+        before = next(
+            (r for r in earlier if r.displayName == self._run.displayName),
+            next(iter(earlier), None),
+        )
         if before is None:
             return
         query = f"configuration of {self._place}/{self._run.name} against {short(before.name, 60)}"
@@ -340,17 +424,27 @@ class _Asked:
             details |= {"last heartbeat": run.heartbeatAt or "?"} | (
                 {"commit": short(run.commit, 60)} if run.commit else {}
             )
-            yield Item("monitors", f"state of {self._place}/{run.name}", link=self._link(run), rows=1, details=details)
+            yield Item(
+                "monitors",
+                f"state of {self._place}/{run.name}",
+                link=self._link(run),
+                rows=1,
+                details=details,
+            )
 
     def _link(self, run: Run) -> str:
-        parts = "/".join(quote(p, safe="") for p in (self._place.entity, self._place.project, "runs", run.name))
+        parts = "/".join(
+            quote(p, safe="") for p in (self._place.entity, self._place.project, "runs", run.name)
+        )
         return f"{self._app_url}/{parts}"
 
 
 def _run_names(request: Request) -> list[str]:
     """What the alert says of its run."""
     labels, training = request.alert.labels, request.scope.training
-    said = [labels.get(name, "").strip() for name in RUN_LABELS] + [(training.run or "") if training else ""]
+    said = [labels.get(name, "").strip() for name in RUN_LABELS] + [
+        (training.run or "") if training else ""
+    ]
     return [name for name in dict.fromkeys(said) if name and len(name) <= MOST_NAME]
 
 

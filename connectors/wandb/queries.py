@@ -1,4 +1,5 @@
-"""The queries that can be sent to wandb, the shapes of their answers, and the project that they are about.
+"""The queries that can be sent to wandb, the shapes of their answers, and the project that they are
+about.
 
 Fields as in wandb 0.31.0, wandb/apis/public/runs.py.
 """
@@ -18,24 +19,30 @@ from connectors.wandb.runs import Run
 _FIELDS = "name displayName state group commit createdAt heartbeatAt"
 RUN = Query(
     "Run",
-    "query Run($entity: String!, $project: String!, $name: String!) { project(name: $project, entityName: $entity) "
+    "query Run($entity: String!, $project: String!, $name: String!) { project(name: $project, "
+    "entityName: $entity) "
     f"{{ run(name: $name) {{ {_FIELDS} config historyKeys }} }} }}",
 )
 RUNS = Query(
     "Runs",
-    "query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, $count: Int) "
-    "{ project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, first: $count) "
+    "query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, "
+    "$count: Int) "
+    "{ project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, "
+    "first: $count) "
     f"{{ edges {{ node {{ {_FIELDS} }} }} }} }} }}",
 )
 HISTORY = Query(
     "RunSampledHistory",
-    "query RunSampledHistory($entity: String!, $project: String!, $name: String!, $specs: [JSONString!]!) "
-    "{ project(name: $project, entityName: $entity) { run(name: $name) { sampledHistory(specs: $specs) } } }",
+    "query RunSampledHistory($entity: String!, $project: String!, $name: String!, $specs: "
+    "[JSONString!]!) "
+    "{ project(name: $project, entityName: $entity) { run(name: $name) { sampledHistory(specs: "
+    "$specs) } } }",
 )
 SYSTEM = Query(
     "RunFullHistory",
     "query RunFullHistory($entity: String!, $project: String!, $name: String!, $samples: Int) "
-    "{ project(name: $project, entityName: $entity) { run(name: $name) { events(samples: $samples) } } }",
+    "{ project(name: $project, entityName: $entity) { run(name: $name) { events(samples: "
+    "$samples) } } }",
 )
 QUERIES = (RUN, RUNS, HISTORY, SYSTEM)
 """All that can be sent."""
@@ -92,12 +99,15 @@ def place_of(entity: str | None, text: str) -> Place:
     owner, slash, project = text.partition("/")
     owner, project = (owner, project) if slash else (entity or "", text)
     if not owner or not project or "/" in project:
-        raise SettingsError("wandb.project", f"{text!r} must be a project of wandb.entity, or entity/project")
+        raise SettingsError(
+            "wandb.project", f"{text!r} must be a project of wandb.entity, or entity/project"
+        )
     return Place(owner, project)
 
 
 def page_address(base_url: str) -> str:
-    """The pages that belong to an API's address: api.wandb.ai to wandb.ai, api.example.com to app.example.com."""
+    """The pages that belong to an API's address: api.wandb.ai to wandb.ai, api.example.com to
+    app.example.com."""
     host = urlsplit(base_url).hostname or ""
     if host == "api.wandb.ai":
         return "https://wandb.ai"

@@ -1,7 +1,8 @@
 """What wandb answers about runs, and its mapping to tables, changes and a history file.
 
-Fields and queries: wandb 0.31.0, wandb/apis/public/runs.py and history.py (the range of steps in a sample's
-specification: wandb/apis/public/history.py at 05d7f97). Rows of a history hold NaN and Infinity as text.
+Fields and queries: wandb 0.31.0, wandb/apis/public/runs.py and history.py (the range of steps in a
+sample's specification: wandb/apis/public/history.py at 05d7f97). Rows of a history hold NaN and
+Infinity as text.
 """
 
 from __future__ import annotations
@@ -25,12 +26,21 @@ from analysis.vocabulary import Window
 from connectors.http import short
 
 TIME_KEY, STEP_KEY = "_timestamp", "_step"
-SIGNAL_OF = {"loss": "loss", "grad_norm": "grad_norm", "throughput": "throughput", "mfu_percent": "mfu"}
+SIGNAL_OF = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "throughput": "throughput",
+    "mfu_percent": "mfu",
+}
 STEP_TIME = "step_time"
 """Signals as Prometheus's are called; step times in seconds."""
-LEARNING_RATE = re.compile(r"(^|[/_.])(lr|learning_rate)([/_.-]\d{1,3}|[/_.]group_?\d{1,3})?$", re.I)
+LEARNING_RATE = re.compile(
+    r"(^|[/_.])(lr|learning_rate)([/_.-]\d{1,3}|[/_.]group_?\d{1,3})?$", re.I
+)
 GPU = re.compile(r"(?:system\.)?gpu\.(\d{1,3})\.(\w{1,40})(?:/l:(.{1,80}))?$")
-SYSTEM = re.compile(r"(?:system\.)?([a-zA-Z][\w.]{0,60}?|disk\..{1,100}\.usagePercent)(?:/l:(.{1,80}))?$")
+SYSTEM = re.compile(
+    r"(?:system\.)?([a-zA-Z][\w.]{0,60}?|disk\..{1,100}\.usagePercent)(?:/l:(.{1,80}))?$"
+)
 GPU_SIGNALS: Mapping[str, tuple[str, str]] = {
     "gpu": ("gpu_utilization_percent", "percent"),
     "memoryAllocated": ("gpu_memory_percent", "percent"),
@@ -41,8 +51,9 @@ GPU_SIGNALS: Mapping[str, tuple[str, str]] = {
     "correctedMemoryErrors": ("gpu_ecc_sbe", "errors"),
     "uncorrectedMemoryErrors": ("gpu_ecc_dbe", "errors"),
 }
-"""By wandb's name (docs.wandb.ai/ref/system-metrics); the names of analysis.metrics.gpu_signals where it has one. `memory`, the
-share of time in which memory was accessed, is left out, as are a process's copies of its GPU's metrics."""
+"""By wandb's name (docs.wandb.ai/ref/system-metrics); the names of analysis.metrics.gpu_signals
+where it has one. `memory`, the share of time in which memory was accessed, is left out, as are a
+process's copies of its GPU's metrics."""
 SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
     "cpu": ("cpu_percent", "percent"),
     "memory_percent": ("memory_percent", "percent"),
@@ -54,7 +65,8 @@ MOST_VALUE, MOST_SEARCHED = 120, 4096
 INTERNAL = frozenset({"_wandb", "wandb_version"})
 """What wandb itself keeps beside the configuration (runs.py, WANDB_INTERNAL_KEYS)."""
 _SECRET_KEY = re.compile(
-    r"(pass(word|wd|phrase)?|secret|credentials?|auth|(api|access|secret|private|signing|ssh|wandb)_?key|(^|[_.-])token)"
+    r"(pass(word|wd|phrase)?|secret|credentials?|auth|(api|access|secret|private|signing|ssh"
+    r"|wandb)_?key|(^|[_.-])token)"
     r"($|[_.-])",
     re.I,
 )
@@ -63,7 +75,8 @@ _REVISION = re.compile(r"sha|commit|rev|hash|version", re.I)
 """What looks like an old API key of wandb's is a commit where the key's name says so."""
 HIDDEN = "[hidden]"
 SILENT = timedelta(minutes=5)
-"""A running run sends a heartbeat every half minute; after five minutes without, wandb calls it crashed."""
+"""A running run sends a heartbeat every half minute; after five minutes without, wandb calls it
+crashed."""
 ONE_LAUNCH = timedelta(minutes=5)
 """Runs of a group that began within so much time of each other are one launch of the job (own)."""
 
@@ -109,11 +122,17 @@ class Run(msgspec.Struct):
     def ran_before(self, other: Run) -> bool:
         """Whether it began before, and was not launched with it as one of its group."""
         a, b = self.created, other.created
-        return a is not None and b is not None and a < b and not (self.group and self.launched_with(other))
+        return (
+            a is not None
+            and b is not None
+            and a < b
+            and not (self.group and self.launched_with(other))
+        )
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time of wandb's; without a zone it is UTC. None where it cannot be read, or is not of our times."""
+    """A time of wandb's; without a zone it is UTC. None where it cannot be read, or is not of our
+    times."""
     try:
         at = datetime.fromisoformat((text or "").strip())
     except ValueError:
@@ -124,7 +143,8 @@ def moment(text: str | None) -> datetime | None:
 
 
 def history_keys(run: Run) -> list[str]:
-    """The keys that are brought, those that are known to mean something; the plainest name of each measure first."""
+    """The keys that are brought, those that are known to mean something; the plainest name of each
+    measure first."""
     keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
     named = sorted(str(k) for k in keys) if isinstance(keys, dict) else []
     known = [k for k in KEYS if k in named]
@@ -150,11 +170,16 @@ def number(value: Any) -> float | None:
 
 
 def rows_by_step(answers: Iterable[Any]) -> list[dict[str, float]]:
-    """The samples of all keys joined to one row per step; what is no row or no number is passed over."""
+    """The samples of all keys joined to one row per step; what is no row or no number is passed
+    over."""
     rows: dict[int, dict[str, float]] = {}
     for answer in answers:
         for row in answer if isinstance(answer, list) else ():
-            values = {k: v for k, raw in row.items() if (v := number(raw)) is not None} if isinstance(row, dict) else {}
+            values = (
+                {k: v for k, raw in row.items() if (v := number(raw)) is not None}
+                if isinstance(row, dict)
+                else {}
+            )
             step = values.get(STEP_KEY)
             if step is not None and 0 <= step < 2**53:
                 rows.setdefault(int(step), {}).update(values)
@@ -181,7 +206,9 @@ def _counted(row: Mapping[str, float]) -> dict[str, float]:
     return {k: int(v) if k == STEP_KEY else v for k, v in row.items()}
 
 
-def training_rows(rows: Iterable[Mapping[str, float]], job: str, windows: Sequence[Window]) -> pl.DataFrame:
+def training_rows(
+    rows: Iterable[Mapping[str, float]], job: str, windows: Sequence[Window]
+) -> pl.DataFrame:
     """The metrics table of a history: the first key of each measure that a row has."""
     found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
     for row in rows:
@@ -199,14 +226,21 @@ def _measures(row: Mapping[str, float]) -> Iterator[tuple[str, float, str | None
             if measure == "step_ms":
                 yield STEP_TIME, row[key] * factor / 1000, "s"
             elif measure in SIGNAL_OF:
-                yield SIGNAL_OF[measure], row[key] * factor, "percent" if measure == "mfu_percent" else None
+                yield (
+                    SIGNAL_OF[measure],
+                    row[key] * factor,
+                    "percent" if measure == "mfu_percent" else None,
+                )
     rate = next((k for k in row if LEARNING_RATE.search(k)), None)
     if rate is not None:
         yield "learning_rate", row[rate], None
 
 
-def system_rows(rows: Iterable[Mapping[str, Any]], job: str, host: str, windows: Sequence[Window]) -> pl.DataFrame:
-    """The metrics table of system metrics; a GPU's rows are filed under `<job>/gpu<n>`, and say their host."""
+def system_rows(
+    rows: Iterable[Mapping[str, Any]], job: str, host: str, windows: Sequence[Window]
+) -> pl.DataFrame:
+    """The metrics table of system metrics; a GPU's rows are filed under `<job>/gpu<n>`, and say
+    their host."""
     found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
     for row in rows:
         at = _within(number(row.get(TIME_KEY)), windows)
@@ -220,7 +254,12 @@ def system_rows(rows: Iterable[Mapping[str, Any]], job: str, host: str, windows:
                 where = short(gpu[3] or host, 60)
                 labels = json.dumps({"gpu": gpu[1], "host": where}, sort_keys=True)
                 found.append((at, f"{job}/gpu{gpu[1]}", signal, _finite(value), unit, labels))
-            elif gpu is None and value is not None and (other := SYSTEM.match(key)) and other[1] in SYSTEM_SIGNALS:
+            elif (
+                gpu is None
+                and value is not None
+                and (other := SYSTEM.match(key))
+                and other[1] in SYSTEM_SIGNALS
+            ):
                 signal, unit = SYSTEM_SIGNALS[other[1]]
                 labels = json.dumps({"host": short(other[2] or host, 60)})
                 found.append((at, job, signal, _finite(value), unit, labels))
@@ -239,9 +278,13 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _table(rows: Sequence[tuple[int, str, str, float | None, str | None, str | None]]) -> pl.DataFrame:
+def _table(
+    rows: Sequence[tuple[int, str, str, float | None, str | None, str | None]],
+) -> pl.DataFrame:
     raw = pl.DataFrame(rows, schema={**METRICS.columns, "time": pl.Int64()}, orient="row")
-    return raw.with_columns(pl.col("time").cast(METRICS.columns["time"])) if rows else empty("metrics")
+    return (
+        raw.with_columns(pl.col("time").cast(METRICS.columns["time"])) if rows else empty("metrics")
+    )
 
 
 @dataclass(frozen=True)
@@ -278,7 +321,9 @@ def _flat(config: str | None) -> dict[str, str]:
     out: dict[str, str] = {}
     for key, own in found.items() if isinstance(found, dict) else ():
         if key not in INTERNAL:
-            _flatten(str(key), own["value"] if isinstance(own, dict) and "value" in own else own, out, 0)
+            _flatten(
+                str(key), own["value"] if isinstance(own, dict) and "value" in own else own, out, 0
+            )
     return out
 
 
@@ -295,11 +340,16 @@ def _shown(key: str, value: str | None) -> str | None:
         return None
     bare = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
     shown = value[:MOST_SEARCHED]
-    return HIDDEN if bare or _SECRET_KEY.search(key) or masked(shown) != shown else short(value, MOST_VALUE)
+    return (
+        HIDDEN
+        if bare or _SECRET_KEY.search(key) or masked(shown) != shown
+        else short(value, MOST_VALUE)
+    )
 
 
 def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
-    """What this run does otherwise than the one before it, as changes at its beginning: configuration, and code."""
+    """What this run does otherwise than the one before it, as changes at its beginning:
+    configuration, and code."""
     at = after.created
     if at is None:
         return empty("changes")
@@ -307,7 +357,9 @@ def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
     if changed.values:
         named = ", ".join(list(changed.values)[:3]) + (", …" if len(changed.values) > 3 else "")
         title = f"run {after.label} started with other settings than {before.label}: {named}"
-        rows.append((at, job, "config", f"wandb:{after.name}", title, None, link, None, changed.diff))
+        rows.append(
+            (at, job, "config", f"wandb:{after.name}", title, None, link, None, changed.diff)
+        )
     if before.commit and after.commit and before.commit != after.commit:
         title = f"run {after.label} started from other code than {before.label}"
         diff = f"-commit: {short(before.commit, 60)}\n+commit: {short(after.commit, 60)}"
@@ -315,8 +367,11 @@ def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CHANGES.columns, orient="row") if rows else empty("changes")
 
 
-def states_table(runs: Iterable[Run], job: str, until: datetime, links: Mapping[str, str]) -> pl.DataFrame:
-    """The monitors table of the runs' states, each since the run was last heard of; `links` by the run's id."""
+def states_table(
+    runs: Iterable[Run], job: str, until: datetime, links: Mapping[str, str]
+) -> pl.DataFrame:
+    """The monitors table of the runs' states, each since the run was last heard of; `links` by the
+    run's id."""
     rows = [
         (f"{RUN_MONITOR}{run.label}", job, run.state_at(until), since, links.get(run.name))
         for run in runs

@@ -1,4 +1,5 @@
-"""checkov (https://www.checkov.io) on the modules: all its checks of Terraform, but those listed here with a reason."""
+"""checkov (https://www.checkov.io) on the modules: all its checks of Terraform, but those listed
+here with a reason."""
 
 from __future__ import annotations
 
@@ -13,13 +14,18 @@ from infra.checks.tools import CHECKOV, tool
 TIMEOUT_S = 900
 
 PASSED_OVER: Mapping[str, str] = {
-    "CKV_AWS_18": "access to cases goes through the bot, which keeps an audit; CloudTrail data events tell more",
-    "CKV_AWS_118": "enhanced monitoring counts processes inside the database's machine; the alarms need none of it",
+    "CKV_AWS_18": "access to cases goes through the bot, which keeps an audit; CloudTrail data "
+    "events tell more",
+    "CKV_AWS_118": "enhanced monitoring counts processes inside the database's machine; the "
+    "alarms need none of it",
     "CKV_AWS_144": "a second region is the operator's decision; cases can be investigated again",
-    "CKV_AWS_161": "the bot logs in by password over verified TLS; tokens would have to be renewed every 15 minutes",
-    "CKV_AWS_192": "the rule group is there, but not for signed webhooks, which may quote such a text",
+    "CKV_AWS_161": "the bot logs in by password over verified TLS; tokens would have to be "
+    "renewed every 15 minutes",
+    "CKV_AWS_192": "the rule group is there, but not for signed webhooks, which may quote such a "
+    "text",
     "CKV_AWS_260": "port 80 only sends on to HTTPS",
-    "CKV2_AWS_57": "vendors' secrets are replaced at the vendor; the database's by database_password_version",
+    "CKV2_AWS_57": "vendors' secrets are replaced at the vendor; the database's by "
+    "database_password_version",
     "CKV2_AWS_62": "nobody waits for events of the bucket",
     "CKV2_AWS_76": "as CKV_AWS_192",
 }
@@ -28,14 +34,26 @@ PASSED_OVER: Mapping[str, str] = {
 
 def failed_checks(folder: Path, checks: list[str] | None = None) -> dict[str, list[str]]:
     """Check to the resources that fail it, as `file resource`. Raises NotHere."""
-    command = [str(tool(CHECKOV)), "-d", str(folder), "--framework", "terraform", "--quiet", "--compact", "-o", "json"]
+    command = [
+        str(tool(CHECKOV)),
+        "-d",
+        str(folder),
+        "--framework",
+        "terraform",
+        "--quiet",
+        "--compact",
+        "-o",
+        "json",
+    ]
     command += ["--check", ",".join(checks)] if checks else []
     environ = dict(os.environ) | {
         "LOG_LEVEL": "ERROR",
         "BC_SKIP_MAPPING": "TRUE",
         "CKV_IGNORE_HIDDEN_DIRECTORIES": "true",
     }
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environ, check=False)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environ, check=False
+    )
     reports = json.loads(ran.stdout)
     found: dict[str, list[str]] = {}
     for report in reports if isinstance(reports, list) else [reports]:

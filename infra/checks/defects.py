@@ -1,4 +1,5 @@
-"""Defects to plant in copies of infra/, each with the check that must find it and words of what that says."""
+"""Defects to plant in copies of infra/, each with the check that must find it and words of what
+that says."""
 
 from __future__ import annotations
 
@@ -6,13 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Check = Literal[
-    "terraform fmt", "terraform validate", "terraform test", "checkov", "kubernetes schema", "pod security", "hadolint"
+    "terraform fmt",
+    "terraform validate",
+    "terraform test",
+    "checkov",
+    "kubernetes schema",
+    "pod security",
+    "hadolint",
 ]
 
 
 @dataclass(frozen=True)
 class Defect:
-    """One change for the worse: in `file` of the room, `old` becomes `new`; `check` then says `says`."""
+    """One change for the worse: in `file` of the room, `old` becomes `new`; `check` then says
+    `says`."""
 
     name: str
     check: Check
@@ -115,7 +123,8 @@ TERRAFORM = (
         "network.tf",
         'description                  = "Load balancer"\n'
         "  referenced_security_group_id = aws_security_group.load_balancer.id",
-        'description                  = "Load balancer"\n  cidr_ipv4                    = "0.0.0.0/0"',
+        'description                  = "Load balancer"\n  cidr_ipv4                    = '
+        '"0.0.0.0/0"',
         "Only the load balancer may reach the servers",
     ),
     Defect(
@@ -130,7 +139,8 @@ TERRAFORM = (
         "a plain HTTP listener that serves",
         "terraform test",
         "load_balancer.tf",
-        'type = "redirect"\n    redirect {\n      protocol    = "HTTPS"\n      port        = "443"\n'
+        'type = "redirect"\n    redirect {\n      protocol    = "HTTPS"\n      port        = '
+        '"443"\n'
         '      status_code = "HTTP_301"\n    }',
         'type             = "forward"\n    target_group_arn = aws_lb_target_group.server.arn',
         "aws_lb_listener.http.default_action[0].redirect",
@@ -171,7 +181,8 @@ TERRAFORM = (
         "a permission on everything",
         "terraform test",
         "iam.tf",
-        '[for group in [aws_cloudwatch_log_group.server, aws_cloudwatch_log_group.worker] : "${group.arn}:*"]',
+        "[for group in [aws_cloudwatch_log_group.server, aws_cloudwatch_log_group.worker] : "
+        '"${group.arn}:*"]',
         '["*"]',
         "Only ecr:GetAuthorizationToken",
     ),
@@ -187,8 +198,10 @@ TERRAFORM = (
         "a writable root file system",
         "terraform test",
         "services.tf",
-        'essential              = true\n    user                   = "10001:10001"\n    readonlyRootFilesystem = true',
-        'essential              = true\n    user                   = "10001:10001"\n    readonlyRootFilesystem = false',
+        'essential              = true\n    user                   = "10001:10001"\n    '
+        "readonlyRootFilesystem = true",
+        'essential              = true\n    user                   = "10001:10001"\n    '
+        "readonlyRootFilesystem = false",
         "Containers run as nobody in particular",
     ),
     Defect(
@@ -203,9 +216,11 @@ TERRAFORM = (
         "a bad version that is not rolled back",
         "terraform test",
         "services.tf",
-        "    rollback = true\n  }\n\n  network_configuration {\n    subnets          = var.private_subnet_ids\n"
+        "    rollback = true\n  }\n\n  network_configuration {\n    subnets          = "
+        "var.private_subnet_ids\n"
         "    security_groups  = [aws_security_group.server.id]",
-        "    rollback = false\n  }\n\n  network_configuration {\n    subnets          = var.private_subnet_ids\n"
+        "    rollback = false\n  }\n\n  network_configuration {\n    subnets          = "
+        "var.private_subnet_ids\n"
         "    security_groups  = [aws_security_group.server.id]",
         "must be rolled back",
     ),
@@ -262,7 +277,8 @@ TERRAFORM = (
         "checkov",
         "modules/case-store/main.tf",
         'resource "aws_s3_bucket_ownership_controls" "cases" {',
-        'resource "aws_s3_bucket_acl" "cases" {\n  bucket = aws_s3_bucket.cases.id\n  acl    = "public-read"\n}\n\n'
+        'resource "aws_s3_bucket_acl" "cases" {\n  bucket = aws_s3_bucket.cases.id\n  acl    = '
+        '"public-read"\n}\n\n'
         'resource "aws_s3_bucket_ownership_controls" "cases" {',
         "CKV_AWS_20",
     ),
@@ -297,7 +313,8 @@ KUBERNETES = (
         "a container that may run as root",
         "pod security",
         "faultline.yaml",
-        "      terminationGracePeriodSeconds: 45\n      securityContext:\n        runAsNonRoot: true\n",
+        "      terminationGracePeriodSeconds: 45\n      securityContext:\n        runAsNonRoot: "
+        "true\n",
         "      terminationGracePeriodSeconds: 45\n      securityContext:\n",
         "server: may run as root",
     ),

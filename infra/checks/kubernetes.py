@@ -1,8 +1,10 @@
-"""Kubernetes manifests: do they fit the schemas of the API, and does the Pod Security Standard "restricted" admit them?
+"""Kubernetes manifests: do they fit the schemas of the API, and does the Pod Security Standard
+"restricted" admit them?
 
-The schemas are those of kubernetes-validate (PyPI), which is run in an environment of its own. The rules are those of
-https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, and some of ours beyond it: a read-only
-root file system, limits on memory, no secret in plain sight.
+The schemas are those of kubernetes-validate (PyPI), which is run in an environment of its own. The
+rules are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted,
+and some of ours beyond it: a read-only root file system, limits on memory, no secret in plain
+sight.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from infra.checks.tools import PYTHON, tool
 
 VERSION = "1.31"
 """Of Kubernetes; all kinds here have been stable since 1.25."""
-VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 TIMEOUT_S = 300
 
 
@@ -61,7 +72,9 @@ def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "a token is mounted that nobody asked for"
     for container in [*spec.get("initContainers", []), *spec["containers"]]:
         own = container.get("securityContext", {})
-        yield from (f"{container['name']}: {what}" for what in _of_container(container, {**pod, **own}))
+        yield from (
+            f"{container['name']}: {what}" for what in _of_container(container, {**pod, **own})
+        )
 
 
 def _of_container(container: Mapping[str, Any], how: Mapping[str, Any]) -> Iterator[str]:
@@ -71,7 +84,9 @@ def _of_container(container: Mapping[str, Any], how: Mapping[str, Any]) -> Itera
         yield "may gain privileges"
     if how.get("runAsNonRoot") is not True or not how.get("runAsUser"):
         yield "may run as root"
-    if how.get("capabilities", {}).get("drop") != ["ALL"] or set(how.get("capabilities", {}).get("add", ())):
+    if how.get("capabilities", {}).get("drop") != ["ALL"] or set(
+        how.get("capabilities", {}).get("add", ())
+    ):
         yield "keeps capabilities"
     if how.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
         yield "has no seccomp profile"
@@ -82,4 +97,8 @@ def _of_container(container: Mapping[str, Any], how: Mapping[str, Any]) -> Itera
     if container["image"].endswith(":latest") or not {":", "@"} & set(container["image"]):
         yield "its image changes"
     secrets = {*secret_names(), "FAULTLINE_STORE__DATABASE"}
-    yield from (f"{one['name']} is in plain sight" for one in container.get("env", []) if one["name"] in secrets)
+    yield from (
+        f"{one['name']} is in plain sight"
+        for one in container.get("env", [])
+        if one["name"] in secrets
+    )

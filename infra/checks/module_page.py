@@ -1,4 +1,5 @@
-"""Writes the tables of infra/terraform/README.md from the modules' files: `python -m infra.checks.module_page`."""
+"""Writes the tables of infra/terraform/README.md from the modules' files: `python -m
+infra.checks.module_page`."""
 
 from __future__ import annotations
 
@@ -12,20 +13,29 @@ _BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}', re.MULTILINE | r
 _TEXT = re.compile(r'^  description = "(.*)"$', re.MULTILINE)
 _TYPE = re.compile(r"^  type\s+= (.*)$", re.MULTILINE)
 _DEFAULT = re.compile(r"^  default\s+= (.*)$", re.MULTILINE)
-MODULES = {".": "the module", "modules/case-store": "case-store", "modules/read-only-role": "read-only-role"}
+MODULES = {
+    ".": "the module",
+    "modules/case-store": "case-store",
+    "modules/read-only-role": "read-only-role",
+}
 
 
 def page() -> str:
     """The page: what is written by hand, then the tables."""
     head, _, _ = PAGE.read_text(encoding="utf-8").partition(TABLES)
-    return head + TABLES + "\n" + "".join(_tables(folder, title) for folder, title in MODULES.items())
+    return (
+        head + TABLES + "\n" + "".join(_tables(folder, title) for folder, title in MODULES.items())
+    )
 
 
 def _tables(folder: str, title: str) -> str:
     inputs = "".join(_input(name, body) for name, body in _blocks(ROOM / folder / "variables.tf"))
-    outputs = "".join(f"| `{name}` | {_said(body)} |\n" for name, body in _blocks(ROOM / folder / "outputs.tf"))
+    outputs = "".join(
+        f"| `{name}` | {_said(body)} |\n" for name, body in _blocks(ROOM / folder / "outputs.tf")
+    )
     return (
-        f"\n## Inputs of {title}\n\n| name | type | default | meaning |\n|---|---|---|---|\n{inputs}"
+        f"\n## Inputs of {title}\n\n| name | type | default | meaning "
+        f"|\n|---|---|---|---|\n{inputs}"
         f"\n## Outputs of {title}\n\n| name | meaning |\n|---|---|\n{outputs}"
     )
 

@@ -1,6 +1,8 @@
-"""Can the checks fail? Each defect is planted in a copy of its own and the check that must find it is run.
+"""Can the checks fail? Each defect is planted in a copy of its own and the check that must find it
+is run.
 
-`python -m infra.checks.planted_defects` prints the table; the tests plant those that do not hide each other together.
+`python -m infra.checks.planted_defects` prints the table; the tests plant those that do not hide
+each other together.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from infra.checks.defects import TERRAFORM, Defect
 from infra.checks.terraform import Terraform, change
 
 
-def found_in_terraform(terraform: Terraform, defects: Sequence[Defect], name: str) -> dict[str, bool]:
-    """Defect's name to whether its check finds it, when all are planted in one copy; one kind of check at a time."""
+def found_in_terraform(
+    terraform: Terraform, defects: Sequence[Defect], name: str
+) -> dict[str, bool]:
+    """Defect's name to whether its check finds it, when all are planted in one copy; one kind of
+    check at a time."""
     (check,) = {defect.check for defect in defects}
     folder = terraform.copy(name)
     for defect in defects:
@@ -41,7 +46,9 @@ def main() -> None:
         for number, defect in enumerate(TERRAFORM):
             (found,) = found_in_terraform(terraform, [defect], f"copy-{number}").values()
             missed += not found
-            sys.stdout.write(f"| {defect.name} | {defect.check} | {'found' if found else '**missed**'} |\n")
+            sys.stdout.write(
+                f"| {defect.name} | {defect.check} | {'found' if found else '**missed**'} |\n"
+            )
             sys.stdout.flush()
     sys.stdout.write(f"\n{len(TERRAFORM) - missed} of {len(TERRAFORM)} found\n")
     sys.exit(bool(missed))

@@ -1,9 +1,11 @@
-"""Schemas of the AWS provider, read from the classes that cdktn-provider-aws (PyPI) generated from them.
+"""Schemas of the AWS provider, read from the classes that cdktn-provider-aws (PyPI) generated from
+them.
 
-The classes are not imported: their text is parsed, for the types that the modules use, and kept as JSON. What it gives
-is `{"resource": {type: block}, "data": {...}, "ephemeral": {...}}`. A block is `{"attributes": {name: {"type",
-"required", "computed", "settable"}}, "blocks": {name: {"least", "most", "single", "block"}}}`; `most` 0 means any
-number, and types are those of Terraform's JSON (`"string"`, `["list", "string"]`, `"dynamic"`).
+The classes are not imported: their text is parsed, for the types that the modules use, and kept as
+JSON. What it gives is `{"resource": {type: block}, "data": {...}, "ephemeral": {...}}`. A block is
+`{"attributes": {name: {"type", "required", "computed", "settable"}}, "blocks": {name: {"least",
+"most", "single", "block"}}}`; `most` 0 means any number, and types are those of Terraform's JSON
+(`"string"`, `["list", "string"]`, `"dynamic"`).
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ META = {
     "scope_",
     "id_",
 }
-"""Arguments of the class that are none of the resource's. (`scope` of a resource is `scope`, its own is `scope_`.)"""
+"""Arguments of the class that are none of the resource's. (`scope` of a resource is `scope`, its
+own is `scope_`.)"""
 OFTEN_COMPUTED = {"id", "arn", "name", "port", "tags_all"}
-"""Arguments that AWS chooses where they are not given. The classes do not tell which those are; mocks fill these in."""
+"""Arguments that AWS chooses where they are not given. The classes do not tell which those are;
+mocks fill these in."""
 _PLAIN = {"builtins.str": "string", "jsii.Number": "number", "builtins.bool": "bool"}
 _DOCUMENTED = re.compile(r":param (\w+): (?:(\w+) block\.)?")
 _REAL_NAME = re.compile(r"#(\w+) \w+#\1")
@@ -41,11 +45,16 @@ _USED = re.compile(r'^\s*(resource|data|ephemeral)\s+"(aws_\w+)"', re.MULTILINE)
 
 def used_types(modules: Path) -> set[tuple[str, str]]:
     """Kinds and types of all resources, data sources and ephemeral resources below a folder."""
-    return {found for file in modules.rglob("*.tf") for found in _USED.findall(file.read_text(encoding="utf-8"))}
+    return {
+        found
+        for file in modules.rglob("*.tf")
+        for found in _USED.findall(file.read_text(encoding="utf-8"))
+    }
 
 
 def read_schemas(wheel: Path, types: set[tuple[str, str]]) -> dict[str, dict[str, Block]]:
-    """The schemas of these types; one that the provider does not have is left out, and Terraform says so."""
+    """The schemas of these types; one that the provider does not have is left out, and Terraform
+    says so."""
     found: dict[str, dict[str, Block]] = {"resource": {}, "data": {}, "ephemeral": {}}
     with zipfile.ZipFile(wheel) as opened:
         for kind, name in sorted(types):
@@ -68,7 +77,9 @@ class _Module:
     """One generated module: the class of the resource, and those of its blocks."""
 
     def __init__(self, text: str) -> None:
-        self._classes = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+        self._classes = {
+            node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
+        }
 
     def root(self, *, found_by_aws: bool) -> Block:
         """The resource itself."""
@@ -82,7 +93,12 @@ class _Module:
             known = block["attributes"].get(name)
             if known is None:
                 kind = _attribute_type(ast.unparse(getter.returns)) if getter.returns else "dynamic"
-                block["attributes"][name] = {"type": kind, "required": False, "computed": True, "settable": False}
+                block["attributes"][name] = {
+                    "type": kind,
+                    "required": False,
+                    "computed": True,
+                    "settable": False,
+                }
             elif (found_by_aws or name in OFTEN_COMPUTED) and not known["required"]:
                 known["computed"] = True
         return block
@@ -94,8 +110,15 @@ class _Module:
         blocks = {name for name, block in _DOCUMENTED.findall(words) if block}
         block: Block = {"attributes": {}, "blocks": {}}
         for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
-            name, kind = argument.arg, ast.unparse(argument.annotation) if argument.annotation else ""
-            if name in META and name not in blocks and not (name == "scope" and kind.endswith("builtins.str")):
+            name, kind = (
+                argument.arg,
+                ast.unparse(argument.annotation) if argument.annotation else "",
+            )
+            if (
+                name in META
+                and name not in blocks
+                and not (name == "scope" and kind.endswith("builtins.str"))
+            ):
                 continue
             if name in blocks:
                 many = "typing.Sequence[" in kind
@@ -104,7 +127,9 @@ class _Module:
                     "most": 0 if many else 1,
                     "least": 1 if default is None else 0,
                     "single": name == "timeouts",
-                    "block": self._block(self._classes[inner]) if inner else {"attributes": {}, "blocks": {}},
+                    "block": self._block(self._classes[inner])
+                    if inner
+                    else {"attributes": {}, "blocks": {}},
                 }
             else:
                 block["attributes"][name] = {
@@ -122,12 +147,20 @@ def _is_property(node: ast.FunctionDef) -> bool:
 
 def _attribute_type(annotation: str) -> Any:
     """Terraform's type of an annotation."""
-    inner = annotation.removeprefix("typing.Optional[").removesuffix("]") if "Optional" in annotation else annotation
+    inner = (
+        annotation.removeprefix("typing.Optional[").removesuffix("]")
+        if "Optional" in annotation
+        else annotation
+    )
     if inner in _PLAIN:
         return _PLAIN[inner]
     if inner.startswith("typing.Union[builtins.bool"):
         return "bool"
-    for shape, word in (("typing.Sequence[", "list"), ("typing.List[", "list"), ("typing.Mapping[", "map")):
+    for shape, word in (
+        ("typing.Sequence[", "list"),
+        ("typing.List[", "list"),
+        ("typing.Mapping[", "map"),
+    ):
         if inner.startswith(shape):
             element = next((t for name, t in _PLAIN.items() if inner.endswith(name + "]")), None)
             return [word, element] if element else "dynamic"
@@ -182,7 +215,8 @@ _DEPTH = 3
 
 
 def _add_statements(web_acl: Block) -> None:
-    """A rule's statement contains statements, which the classes leave open: the provider's page `wafv2_web_acl`."""
+    """A rule's statement contains statements, which the classes leave open: the provider's page
+    `wafv2_web_acl`."""
     web_acl["blocks"]["rule"]["block"]["attributes"].pop("statement", None)
     web_acl["blocks"]["rule"]["block"]["blocks"]["statement"] = _block(1, 1, _statement(_DEPTH))
 
@@ -196,15 +230,25 @@ def _of(attributes: dict[str, Any] | None = None, **blocks: Any) -> Block:
 
 
 def _statement(depth: int) -> Block:
-    text = {"priority": _settable("number", required=True), "type": _settable("string", required=True)}
+    text = {
+        "priority": _settable("number", required=True),
+        "type": _settable("string", required=True),
+    }
     name = {"name": _settable("string", required=True)}
-    field = _of(uri_path=_block(0, 1, _of()), single_header=_block(0, 1, _of(name)), body=_block(0, 1, _of()))
+    field = _of(
+        uri_path=_block(0, 1, _of()),
+        single_header=_block(0, 1, _of(name)),
+        body=_block(0, 1, _of()),
+    )
     common = {"field_to_match": _block(0, 1, field), "text_transformation": _block(1, 0, _of(text))}
     bytes_ = {
         "positional_constraint": _settable("string", required=True),
         "search_string": _settable("string", required=True),
     }
-    size = {"comparison_operator": _settable("string", required=True), "size": _settable("number", required=True)}
+    size = {
+        "comparison_operator": _settable("string", required=True),
+        "size": _settable("number", required=True),
+    }
     statement = _of(
         byte_match_statement=_block(0, 1, _of(bytes_, **common)),
         size_constraint_statement=_block(0, 1, _of(size, **common)),
@@ -212,14 +256,19 @@ def _statement(depth: int) -> Block:
     if depth:
         inner = _statement(depth - 1)
         for logic, most in (("and", 0), ("or", 0), ("not", 1)):
-            statement["blocks"][f"{logic}_statement"] = _block(0, 1, _of(statement=_block(1, most, inner)))
+            statement["blocks"][f"{logic}_statement"] = _block(
+                0, 1, _of(statement=_block(1, most, inner))
+            )
         rate = {
             "limit": _settable("number", required=True),
             "aggregate_key_type": _settable("string"),
             "evaluation_window_sec": _settable("number"),
         }
         scope = {"scope_down_statement": _block(0, 1, inner)}
-        group = name | {"vendor_name": _settable("string", required=True), "version": _settable("string")}
+        group = name | {
+            "vendor_name": _settable("string", required=True),
+            "version": _settable("string"),
+        }
         statement["blocks"]["rate_based_statement"] = _block(0, 1, _of(rate, **scope))
         statement["blocks"]["managed_rule_group_statement"] = _block(0, 1, _of(group, **scope))
     return statement

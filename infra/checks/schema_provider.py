@@ -1,8 +1,10 @@
-"""A provider for Terraform that knows its schemas and nothing else: enough for `validate`, and for `test` with mocks.
+"""A provider for Terraform that knows its schemas and nothing else: enough for `validate`, and for
+`test` with mocks.
 
-Terraform starts it like any plugin. It speaks version 5 of the plugin protocol (tfplugin5.proto of Terraform) by gRPC;
-the few messages are written by hand, so that grpcio is all it needs. Terraform starts it often: `FAULTLINE_SCHEMAS`
-names a file with its answer to `GetSchema`, which `python schema_provider.py SCHEMAS.json ANSWER` writes.
+Terraform starts it like any plugin. It speaks version 5 of the plugin protocol (tfplugin5.proto of
+Terraform) by gRPC; the few messages are written by hand, so that grpcio is all it needs. Terraform
+starts it often: `FAULTLINE_SCHEMAS` names a file with its answer to `GetSchema`, which `python
+schema_provider.py SCHEMAS.json ANSWER` writes.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def attribute(name: str, how: dict[str, Any]) -> bytes:
 
 def block(body: dict[str, Any]) -> bytes:
     """Schema.Block."""
-    out = b"".join(field(2, attribute(name, how)) for name, how in sorted(body["attributes"].items()))
+    out = b"".join(
+        field(2, attribute(name, how)) for name, how in sorted(body["attributes"].items())
+    )
     for name, how in sorted(body["blocks"].items()):
         nesting = NESTED_SINGLE if how["single"] else NESTED_LIST
         bounds = b"" if how["single"] else field(4, how["least"]) + field(5, how["most"])
@@ -93,7 +97,9 @@ class Provider(grpc.GenericRpcHandler):
         method = details.method.rpartition("/")[2]
         answer: Callable[[bytes], bytes] | None = {
             "GetSchema": lambda _: self._schema,
-            "PrepareProviderConfig": lambda asked: asked,  # both messages begin with the configuration
+            "PrepareProviderConfig": lambda asked: (
+                asked
+            ),  # both messages begin with the configuration
             "ValidateResourceTypeConfig": lambda _: b"",
             "ValidateDataSourceConfig": lambda _: b"",
             "ValidateEphemeralResourceConfig": lambda _: b"",
@@ -114,7 +120,10 @@ def main() -> None:
     """Serve until told to stop, or until Terraform is gone."""
     with open(os.environ["FAULTLINE_SCHEMAS"], "rb") as file:
         provider = Provider(file.read())
-    options = [("grpc.max_send_message_length", EVERYTHING), ("grpc.max_receive_message_length", EVERYTHING)]
+    options = [
+        ("grpc.max_send_message_length", EVERYTHING),
+        ("grpc.max_receive_message_length", EVERYTHING),
+    ]
     server = grpc.server(futures.ThreadPoolExecutor(8), options=options)
     server.add_generic_rpc_handlers((provider,))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,5 @@
-"""Writes the names of the settings' secrets for the Terraform module: `python -m infra.checks.settings_secrets`."""
+"""Writes the names of the settings' secrets for the Terraform module: `python -m
+infra.checks.settings_secrets`."""
 
 from __future__ import annotations
 
@@ -14,13 +15,20 @@ FILE = Path(__file__).parents[1] / "terraform/settings-secrets.json"
 
 
 def secret_names() -> list[str]:
-    """The environment variables that hold secrets, sorted; without the one that the module itself sets."""
+    """The environment variables that hold secrets, sorted; without the one that the module itself
+    sets."""
     found = []
     for name, field in Settings.model_fields.items():
         section = field.annotation
-        if name in NAMED_TABLES or not isinstance(section, type) or not issubclass(section, BaseModel):
+        if (
+            name in NAMED_TABLES
+            or not isinstance(section, type)
+            or not issubclass(section, BaseModel)
+        ):
             continue
-        found += [secret_variable(name, key) for key in section.model_fields if is_secret(section, key)]
+        found += [
+            secret_variable(name, key) for key in section.model_fields if is_secret(section, key)
+        ]
     return sorted(set(found) - {SET_BY_THE_MODULE})
 
 

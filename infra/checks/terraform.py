@@ -1,4 +1,5 @@
-"""Terraform itself as a check, without a network: `fmt`, `validate` and `test` of a copy of the modules.
+"""Terraform itself as a check, without a network: `fmt`, `validate` and `test` of a copy of the
+modules.
 
 The provider is `schema_provider`: it knows what every resource takes, and nothing happens in it.
 """
@@ -18,8 +19,15 @@ MODULES = ROOT / "infra/terraform"
 HERE = Path(__file__).parent
 TIMEOUT_S = 900
 LEFT_OUT = shutil.ignore_patterns(".terraform*", "*.tfstate*")
-VALIDATED = (".", "modules/case-store", "modules/read-only-role", "examples/complete", "examples/other-account")
-"""`modules/database-password` is validated with the module that uses it: alone it would hand out an ephemeral value."""
+VALIDATED = (
+    ".",
+    "modules/case-store",
+    "modules/read-only-role",
+    "examples/complete",
+    "examples/other-account",
+)
+"""`modules/database-password` is validated with the module that uses it: alone it would hand out an
+ephemeral value."""
 
 
 class Terraform:
@@ -32,17 +40,27 @@ class Terraform:
         schemas, answer = folder / "schemas.json", folder / "answer"
         python = str(tool(PYTHON))
         for command in (
-            [python, str(HERE / "provider_schemas.py"), str(bindings()), str(MODULES), str(schemas)],
+            [
+                python,
+                str(HERE / "provider_schemas.py"),
+                str(bindings()),
+                str(MODULES),
+                str(schemas),
+            ],
             [python, str(HERE / "schema_provider.py"), str(schemas), str(answer)],
         ):
             subprocess.run(command, check=True, timeout=TIMEOUT_S)
         plugin = folder / "plugin/terraform-provider-aws"
         plugin.parent.mkdir(exist_ok=True)
-        plugin.write_text(f'#!/bin/sh\nexec "{python}" "{HERE}/schema_provider.py"\n', encoding="utf-8")
+        plugin.write_text(
+            f'#!/bin/sh\nexec "{python}" "{HERE}/schema_provider.py"\n', encoding="utf-8"
+        )
         plugin.chmod(0o755)
         settings = folder / "terraformrc"
         override = f'dev_overrides {{\n    "hashicorp/aws" = "{plugin.parent}"\n  }}'
-        settings.write_text(f"provider_installation {{\n  {override}\n  direct {{}}\n}}\n", encoding="utf-8")
+        settings.write_text(
+            f"provider_installation {{\n  {override}\n  direct {{}}\n}}\n", encoding="utf-8"
+        )
         self._environ = dict(os.environ) | {
             "TF_CLI_CONFIG_FILE": str(settings),
             "TF_DISABLE_PLUGIN_TLS": "1",
@@ -76,7 +94,8 @@ class Terraform:
         return found
 
     def failures(self, folder: Path) -> list[str]:
-        """What `terraform test` finds: the messages of assertions that fail, and errors. Empty when all hold."""
+        """What `terraform test` finds: the messages of assertions that fail, and errors. Empty when
+        all hold."""
         stand_in = folder / "modules/database-password"
         for file in (HERE / "database-password").glob("*.tf"):
             shutil.copyfile(file, stand_in / file.name)
@@ -84,7 +103,8 @@ class Terraform:
         ran = self._run(folder, "test", "-json")
         lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
         found = [
-            f"{one['diagnostic']['summary']}: {one['diagnostic'].get('detail', '')} {one['diagnostic'].get('snippet')}"
+            f"{one['diagnostic']['summary']}: {one['diagnostic'].get('detail', '')} "
+            f"{one['diagnostic'].get('snippet')}"
             for one in lines
             if one.get("@level") == "error" and "diagnostic" in one
         ]

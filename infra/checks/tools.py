@@ -1,4 +1,5 @@
-"""Where the tools of these checks are: `terraform` on PATH, the others below .tools/, where `./run test` puts them."""
+"""Where the tools of these checks are: `terraform` on PATH, the others below .tools/, where `./run
+test` puts them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def bindings() -> Path:
 
 def terraform() -> str:
     """The program, or OpenTofu's of the same arguments. Raises NotHere."""
-    found = os.environ.get("FAULTLINE_TERRAFORM") or shutil.which("terraform") or shutil.which("tofu")
+    found = (
+        os.environ.get("FAULTLINE_TERRAFORM") or shutil.which("terraform") or shutil.which("tofu")
+    )
     if found is None:
         raise NotHere("terraform is not on PATH, and no package index has it")
     return found

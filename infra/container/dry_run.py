@@ -1,8 +1,10 @@
-"""Carries out the Dockerfile without a container engine: its own lines, in a Debian tree made by debootstrap.
+"""Carries out the Dockerfile without a container engine: its own lines, in a Debian tree made by
+debootstrap.
 
-As root, with debootstrap installed: `python infra/container/dry_run.py FOLDER`. Then the demo runs in the result as it
-would on a cluster: as user 10001, every file system read-only but /tmp and /state. Prints sizes. What it cannot show is
-the base image itself (Debian's own Python stands in for it), and whatever an engine adds.
+As root, with debootstrap installed: `python infra/container/dry_run.py FOLDER`. Then the demo runs
+in the result as it would on a cluster: as user 10001, every file system read-only but /tmp and
+/state. Prints sizes. What it cannot show is the base image itself (Debian's own Python stands in
+for it), and whatever an engine adds.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ DOCKERFILE = Path(__file__).with_name("Dockerfile")
 SUITE = "bookworm"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "SSL_CERT_FILE": str(CERTIFICATES)}
+ENVIRON = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+    "SSL_CERT_FILE": str(CERTIFICATES),
+}
 LARGEST = 12
 WRITABLE = ("/tmp", "/state")  # noqa: S108  within the image
 
@@ -48,7 +53,8 @@ class Stage:
             mounts += (
                 f"mount --bind {self.root} {self.root}; mount -o remount,ro,bind {self.root}; "
                 f"mount -t proc proc {self.root}/proc; mount --rbind /dev {self.root}/dev; "
-                f"for one in {scratch}; do mount -t tmpfs -o mode=0700,uid={uid},gid={gid} tmpfs $one; done; "
+                f"for one in {scratch}; do mount -t tmpfs -o mode=0700,uid={uid},gid={gid} tmpfs "
+                f"$one; done; "
             )
         within = f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"
         chroot = shlex.join(["chroot", str(self.root), *inside, "sh", "-c", within])
@@ -58,7 +64,11 @@ class Stage:
 
 def instructions() -> Iterator[tuple[str, str]]:
     """Word and rest of each instruction, comments and line ends taken out."""
-    lines = [line for line in DOCKERFILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in DOCKERFILE.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
         if line.strip():
             word, _, rest = line.strip().partition(" ")
@@ -107,33 +117,50 @@ def _base(work: Path) -> Path:
     for name in ("resolv.conf", "hosts"):
         shutil.copyfile(f"/etc/{name}", base / "etc" / name)
     shutil.copyfile(CERTIFICATES, base / str(CERTIFICATES).lstrip("/"))
-    (base / "etc/pip.conf").write_text(f"[global]\ncert = {CERTIFICATES}\nbreak-system-packages = true\n")
+    (base / "etc/pip.conf").write_text(
+        f"[global]\ncert = {CERTIFICATES}\nbreak-system-packages = true\n"
+    )
     return base
 
 
 def _copy(stage: Stage, stages: Mapping[str, Stage], rest: str) -> None:
     """COPY from the repository, without what git ignores, or from an earlier stage."""
     words = rest.split()
-    source = stages[words.pop(0).removeprefix("--from=")].root if words[0].startswith("--from=") else None
+    source = (
+        stages[words.pop(0).removeprefix("--from=")].root
+        if words[0].startswith("--from=")
+        else None
+    )
     *names, target = words
     into = stage.root / os.path.join(stage.folder, target).lstrip("/")
     for name in names:
         if source is not None:
-            subprocess.run(["cp", "-a", "-T", str(source / name.lstrip("/")), str(into)], check=True)
+            subprocess.run(
+                ["cp", "-a", "-T", str(source / name.lstrip("/")), str(into)], check=True
+            )
             continue
         listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", name]
         known = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
         files = [Path(file) for file in known.stdout.split("\0") if file and (ROOT / file).exists()]
         folder = (ROOT / name).is_dir()
         for file in files:
-            place = into / file.relative_to(name) if folder else into / file.name if target.endswith("/") else into
+            place = (
+                into / file.relative_to(name)
+                if folder
+                else into / file.name
+                if target.endswith("/")
+                else into
+            )
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, place)
 
 
 def megabytes(folder: Path) -> float:
     """What a folder's files take, in MB."""
-    return sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()) / 1e6
+    return (
+        sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+        / 1e6
+    )
 
 
 def main() -> None:
@@ -143,7 +170,10 @@ def main() -> None:
     stage = build(Path(sys.argv[1]).resolve())
     packages = stage.root / "app/.venv/lib"
     sizes = {
-        p.name: megabytes(p) for site in packages.glob("python*/site-packages") for p in site.iterdir() if p.is_dir()
+        p.name: megabytes(p)
+        for site in packages.glob("python*/site-packages")
+        for p in site.iterdir()
+        if p.is_dir()
     }
     sys.stdout.write(f"/app: {megabytes(stage.root / 'app'):.0f} MB; the largest packages:\n")
     for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:LARGEST]:

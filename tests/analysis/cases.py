@@ -52,25 +52,41 @@ def series(
     noise: float = 0.02,
     step: float = 1,
 ) -> list[dict[str, Any]]:
-    """A metric per minute that moves from `before` to `after` at `onset` and back at `until` (minutes)."""
+    """A metric per minute that moves from `before` to `after` at `onset` and back at `until`
+    (minutes)."""
     rows = []
     for i in range(int(90 / step)):
         minute = -60 + i * step
         level = after if onset <= minute < until else before
         wobble = noise * level * ((i * 7) % 5 - 2) / 2
-        rows.append({"time": at(minute), "service": service, "signal": signal, "value": level + wobble})
+        rows.append(
+            {"time": at(minute), "service": service, "signal": signal, "value": level + wobble}
+        )
     return rows
 
 
 def spans(
-    minute: float, count: int, caller_ms: float, callee_ms: float, *, tag: str, status: str | None = None
+    minute: float,
+    count: int,
+    caller_ms: float,
+    callee_ms: float,
+    *,
+    tag: str,
+    status: str | None = None,
 ) -> list[dict[str, Any]]:
     """`count` requests web -> api, one per second, with the given durations."""
     rows = []
     for i in range(count):
         shared = {"trace_id": f"{tag}{i}", "start": at(minute + i / 60), "status": status}
         rows.append(
-            {**shared, "span_id": "a", "parent_id": None, "service": "web", "operation": "GET /", "duration_us": 0}
+            {
+                **shared,
+                "span_id": "a",
+                "parent_id": None,
+                "service": "web",
+                "operation": "GET /",
+                "duration_us": 0,
+            }
             | {"duration_us": caller_ms * 1000}
         )
         rows.append(
@@ -80,6 +96,8 @@ def spans(
     return rows
 
 
-def logs(service: str | None, message: str, minutes: Iterable[float], **columns: Any) -> list[dict[str, Any]]:
+def logs(
+    service: str | None, message: str, minutes: Iterable[float], **columns: Any
+) -> list[dict[str, Any]]:
     """One log line at each of the minutes."""
     return [{"time": at(m), "service": service, "message": message, **columns} for m in minutes]

@@ -1,4 +1,5 @@
-"""Simulated fleets: what dcgm-exporter and node_exporter say of the GPUs of a training job, healthy in many ways."""
+"""Simulated fleets: what dcgm-exporter and node_exporter say of the GPUs of a training job, healthy
+in many ways."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ BEFORE, AFTER = 120.0, 30.0
 """Minutes of baseline before the alert, and of incident from it."""
 JOB = "llm-1"
 PATTERNS = (
-    "steady", "data_bound", "checkpoints", "rank_0_saves", "job_start", "idle_period", "evaluation", "pipeline_stages",
+    "steady", "data_bound", "checkpoints", "rank_0_saves", "job_start", "idle_period", "evaluation",
+    "pipeline_stages",
     "power_capped", "uneven_load", "unused_gpus", "two_models", "warm_fleet", "job_end", "restarts",
 )  # fmt: skip
 
@@ -52,7 +54,9 @@ class SimulatedFleet:
         self.signals[signal][row, when] = values
 
 
-def healthy(seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 30) -> SimulatedFleet:
+def healthy(
+    seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 30
+) -> SimulatedFleet:
     """A job without any trouble."""
     rng = np.random.default_rng(seed)
     minutes = np.arange(-BEFORE, AFTER, step_s / 60)
@@ -68,7 +72,9 @@ def healthy(seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_
     return fleet
 
 
-def _shape_load(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load: Floats, waits: Bools) -> None:
+def _shape_load(
+    rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load: Floats, waits: Bools
+) -> None:
     """How much each GPU computes, and when it only waits in a collective."""
     m = fleet.minutes
     if pattern == "data_bound":
@@ -88,7 +94,9 @@ def _shape_load(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, l
     if pattern == "evaluation":
         load[:, (m + BEFORE) % rng.uniform(20, 60) < 6] *= 0.45
     if pattern == "pipeline_stages":
-        load *= np.repeat(rng.uniform(0.55, 1.0, len(fleet.hosts)), len(load) // len(fleet.hosts))[:, None]
+        load *= np.repeat(rng.uniform(0.55, 1.0, len(fleet.hosts)), len(load) // len(fleet.hosts))[
+            :, None
+        ]
     if pattern == "uneven_load":  # one rank computes while the others wait for it in every step
         load[:] *= 0.7
         load[rng.integers(len(load))] = np.clip(rng.normal(1.0, 0.01, load.shape[1]), 0, 1)
@@ -99,7 +107,9 @@ def _shape_load(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, l
         fleet.models[half:] = ["NVIDIA A100-SXM4-80GB"] * (len(load) - half)
 
 
-def _gauges(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load: Floats, waits: Bools) -> None:
+def _gauges(
+    rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load: Floats, waits: Bools
+) -> None:
     n, shape = len(load), load.shape
     busy = load > 0.05
     top = np.array([1980.0 if "H100" in model else 1410.0 for model in fleet.models])[:, None]
@@ -116,7 +126,9 @@ def _gauges(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet, load:
     drift = 1.5 * np.sin(fleet.minutes / 40 + rng.uniform(0, 6, n)[:, None])
     heat = 34 + place + 0.045 * power + drift + rng.normal(0, 0.6, shape)
     bits = np.where(working, np.where((load > 0.9) & (rng.random(shape) < 0.6), 0x4, 0), 0x1)
-    bits = np.where(rng.random(shape) < 0.003, bits | 0x8, bits)  # "may be also reported during PState change"
+    bits = np.where(
+        rng.random(shape) < 0.003, bits | 0x8, bits
+    )  # "may be also reported during PState change"
     used: Floats = np.minimum(100.0, 100.0 * np.power(load, 0.3)) * busy
     used[waits] = 100.0
     fleet.signals |= {
@@ -143,10 +155,14 @@ def _counters(rng: np.random.Generator, fleet: SimulatedFleet) -> None:
     def counter(rows: int, per_hour: float, share: float) -> Floats:
         rate = np.where(rng.random(rows) < share, per_hour / 60 * step, 0.0)[:, None]
         start = np.where(rate > 0, rng.integers(0, 5000, (rows, 1)), 0)
-        return np.asarray(start + np.cumsum(rng.poisson(np.broadcast_to(rate, (rows, t))), axis=1), dtype=np.float64)
+        return np.asarray(
+            start + np.cumsum(rng.poisson(np.broadcast_to(rate, (rows, t))), axis=1),
+            dtype=np.float64,
+        )
 
     fleet.signals |= {
-        gs.XID: np.where(rng.random((n, 1)) < 0.1, rng.choice([13, 31, 43, 45, 63], (n, 1)), 0.0) + np.zeros((n, t)),
+        gs.XID: np.where(rng.random((n, 1)) < 0.1, rng.choice([13, 31, 43, 45, 63], (n, 1)), 0.0)
+        + np.zeros((n, t)),
         gs.ECC_DBE: np.where(rng.random((n, 1)) < 0.03, 1.0, 0.0) + np.zeros((n, t)),
         gs.ECC_SBE: counter(n, 2.0, 0.1),
         gs.ROW_REMAP_PENDING: np.zeros((n, t)),
@@ -165,7 +181,8 @@ def _counters(rng: np.random.Generator, fleet: SimulatedFleet) -> None:
 
 
 def _holes(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet) -> None:
-    """Missed scrapes, an exporter that restarts (counters begin at zero, the last Xid is forgotten), the job's end."""
+    """Missed scrapes, an exporter that restarts (counters begin at zero, the last Xid is
+    forgotten), the job's end."""
     per_host = len(fleet.gpus) // len(fleet.hosts)
     lost = rng.random((len(fleet.hosts), len(fleet.minutes))) < 0.01
     for signal in fleet.signals:
@@ -185,7 +202,9 @@ def _holes(rng: np.random.Generator, pattern: str, fleet: SimulatedFleet) -> Non
             values[:, over] = np.nan
 
 
-def case_of(fleet: SimulatedFleet, *, ranks: bool = True, labels: Mapping[str, str] | None = None) -> Case:
+def case_of(
+    fleet: SimulatedFleet, *, ranks: bool = True, labels: Mapping[str, str] | None = None
+) -> Case:
     """The fleet's case, with its table in memory."""
     gpus = [
         _label({"host": host, "gpu": str(gpu), "model": fleet.models[row], **(labels or {})})
@@ -202,7 +221,9 @@ def case_of(fleet: SimulatedFleet, *, ranks: bool = True, labels: Mapping[str, s
         job=JOB,
         training=training if ranks else None,
     )
-    alert = Alert(source="test", title="step time is up", started_at=START, service=JOB, signal="step_time")
+    alert = Alert(
+        source="test", title="step time is up", started_at=START, service=JOB, signal="step_time"
+    )
     case = Case(Path("simulated"), alert, scope)
     case.__dict__["metrics"] = pl.concat(frames).cast(dict(METRICS.columns))  # type: ignore[arg-type]
     return case
@@ -212,7 +233,9 @@ def _label(labels: Mapping[str, str]) -> str:
     return json.dumps(labels, sort_keys=True)
 
 
-def _rows(fleet: SimulatedFleet, signal: str, values: Floats, labels: Sequence[str]) -> pl.DataFrame:
+def _rows(
+    fleet: SimulatedFleet, signal: str, values: Floats, labels: Sequence[str]
+) -> pl.DataFrame:
     """The samples of one signal that were taken, one series after the other."""
     times = round(START.timestamp()) * 10**9 + np.round(fleet.minutes * 60e9).astype(np.int64)
     row, column = np.nonzero(np.isfinite(values))

@@ -1,4 +1,5 @@
-"""How many ways a pattern can match from one place of a line: what bounds its work, read off its parse tree."""
+"""How many ways a pattern can match from one place of a line: what bounds its work, read off its
+parse tree."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ ENDLESS = 10**9
 
 
 def ways(pattern: str) -> int:
-    """Upper bound of the paths that a backtracking matcher can take from one place; `ENDLESS` without a bound.
+    """Upper bound of the paths that a backtracking matcher can take from one place; `ENDLESS`
+    without a bound.
 
-    A repetition has one way for each length, or one way at all where what follows cannot be part of it.
+    A repetition has one way for each length, or one way at all where what follows cannot be part of
+    it.
     """
     return _ways(list(_parser.parse(pattern, re.ASCII)))
 
@@ -32,7 +35,9 @@ def _ways_of(op: Any, value: Any, after: list[Any]) -> int:
         if high == sre.MAXREPEAT:
             return ENDLESS
         inner = _ways(list(body))
-        return min(inner ** int(high), ENDLESS) * (1 if _ends(list(body), after) else int(high) - int(low) + 1)
+        return min(inner ** int(high), ENDLESS) * (
+            1 if _ends(list(body), after) else int(high) - int(low) + 1
+        )
     if op == sre.BRANCH:
         return sum(_ways(list(branch)) for branch in value[1])
     if op == sre.SUBPATTERN:
@@ -41,7 +46,8 @@ def _ways_of(op: Any, value: Any, after: list[Any]) -> int:
 
 
 def _ends(body: list[Any], after: list[Any]) -> bool:
-    """Whether the literal that follows cannot be taken by the repeated set: the repetition ends at one place."""
+    """Whether the literal that follows cannot be taken by the repeated set: the repetition ends at
+    one place."""
     if len(body) != 1 or not after or after[0][0] != sre.LITERAL:
         return False
     op, value = body[0]

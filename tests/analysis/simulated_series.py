@@ -1,7 +1,8 @@
 """Seeded healthy and faulty series of the kinds that are met in production, and cases made of them.
 
-A series is a row of values at a fixed step; `layouts` say how many points lie in the baseline and in the incident
-window: what a live bot asks for, a short recording, and two days in points of five minutes.
+A series is a row of values at a fixed step; `layouts` say how many points lie in the baseline and
+in the incident window: what a live bot asks for, a short recording, and two days in points of five
+minutes.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def autocorrelated(random: Random, layout: Layout) -> Floats:
 
 
 def bursty(random: Random, layout: Layout) -> Floats:
-    """Calm, with bursts of one to four points that are three to ten times as high, in about one of thirty."""
+    """Calm, with bursts of one to four points that are three to ten times as high, in about one of
+    thirty."""
     out = random.normal(20, 2, layout.points)
     for at in np.flatnonzero(random.random(layout.points) < 1 / 30):
         out[at : at + random.integers(1, 5)] *= random.uniform(3, 10)
@@ -156,7 +158,9 @@ def times(layout: Layout) -> list[datetime]:
     return [BEGIN + timedelta(seconds=n * layout.step_s) for n in range(layout.points)]
 
 
-def rows(layout: Layout, service: str, signal: str, values: Floats, label: str = "") -> pl.DataFrame:
+def rows(
+    layout: Layout, service: str, signal: str, values: Floats, label: str = ""
+) -> pl.DataFrame:
     """A series as rows of a case's metrics; points that are missing have none."""
     return pl.DataFrame(
         {
@@ -171,7 +175,8 @@ def rows(layout: Layout, service: str, signal: str, values: Floats, label: str =
 
 
 def case_of(layout: Layout, tables: list[pl.DataFrame], alert: Alert | None = None) -> Case:
-    """A case in memory whose incident window begins at the layout's first point after the baseline."""
+    """A case in memory whose incident window begins at the layout's first point after the
+    baseline."""
     at = times(layout)
     incident = Window(start=at[layout.before], end=at[-1] + timedelta(seconds=1))
     scope = Scope(incident=incident, baseline=(Window(start=at[0], end=incident.start),))
@@ -187,7 +192,9 @@ def healthy_case(random: Random, layout: Layout) -> Case:
     tables = []
     for n in range(SERIES):
         signal, make = KINDS[names[(n + random.integers(len(names))) % len(names)]]
-        tables.append(rows(layout, SERVICES[n % len(SERVICES)], signal, make(random, layout), f"n={n}"))
+        tables.append(
+            rows(layout, SERVICES[n % len(SERVICES)], signal, make(random, layout), f"n={n}")
+        )
     first = tables[0].row(0, named=True)
     alert = Alert(
         source="test",

@@ -21,10 +21,21 @@ def incident(folder: Path) -> Case:
         folder,
         alert=ALERT,
         topology=[{"caller": "web", "callee": "api"}],
-        metrics=series("web", "latency_ms", 100, 900, onset=5) + series("api", "cpu_percent", 20, 97, onset=4),
-        logs=logs("api", "ok", range(-55, 30)) + logs("api", "worker 7 timed out", range(5, 20), level="ERROR"),
-        spans=spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(6, 40, caller_ms=310, callee_ms=300, tag="i"),
-        changes=[{"time": at(1), "service": "api", "kind": "config", "id": "pool-8", "title": "pool 64 to 8"}],
+        metrics=series("web", "latency_ms", 100, 900, onset=5)
+        + series("api", "cpu_percent", 20, 97, onset=4),
+        logs=logs("api", "ok", range(-55, 30))
+        + logs("api", "worker 7 timed out", range(5, 20), level="ERROR"),
+        spans=spans(-30, 40, caller_ms=12, callee_ms=10, tag="b")
+        + spans(6, 40, caller_ms=310, callee_ms=300, tag="i"),
+        changes=[
+            {
+                "time": at(1),
+                "service": "api",
+                "kind": "config",
+                "id": "pool-8",
+                "title": "pool 64 to 8",
+            }
+        ],
     )
 
 
@@ -33,7 +44,9 @@ def check(diagnosis: Diagnosis) -> None:
     known = {f.id: f for f in diagnosis.findings}
     assert len(known) == len(diagnosis.findings)
     assert [c.rank for c in diagnosis.causes] == list(range(1, len(diagnosis.causes) + 1))
-    assert [c.confidence for c in diagnosis.causes] == sorted((c.confidence for c in diagnosis.causes), reverse=True)
+    assert [c.confidence for c in diagnosis.causes] == sorted(
+        (c.confidence for c in diagnosis.causes), reverse=True
+    )
     for cause in diagnosis.causes:
         assert cause.findings
         assert {*cause.findings, *cause.contradicting} <= known.keys()
@@ -44,7 +57,10 @@ def check(diagnosis: Diagnosis) -> None:
         said = finding.sentence.replace(finding.subject, "").replace(finding.signal or "\0", "")
         for name in (*finding.series.values(), str(finding.details.get("caller", "\0"))):
             said = said.replace(name, "")
-        quoted = [float(m) for m in re.findall(r"(?<![\w.#/-])-?\d+(?:\.\d+)?(?![\w.#/-])", said.rstrip("."))]
+        quoted = [
+            float(m)
+            for m in re.findall(r"(?<![\w.#/-])-?\d+(?:\.\d+)?(?![\w.#/-])", said.rstrip("."))
+        ]
         if finding.kind == "metric_shift":
             assert set(quoted) <= set(finding.numbers.values()), finding.sentence
 
@@ -79,7 +95,9 @@ def test_equal_cases_give_equal_bytes_whatever_the_order_of_rows(tmp_path: Path)
 
 
 def test_a_signal_that_is_back_gives_recovered(tmp_path: Path) -> None:
-    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900, onset=2, until=15))
+    case = write_case(
+        tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900, onset=2, until=15)
+    )
     found = diagnose(case)
     check(found)
     assert found.verdict is Verdict.RECOVERED
@@ -87,15 +105,25 @@ def test_a_signal_that_is_back_gives_recovered(tmp_path: Path) -> None:
 
 
 def test_a_signal_that_never_left_its_baseline_gives_no_active_incident(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100)))
+    found = diagnose(
+        write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100))
+    )
     check(found)
     assert found.verdict is Verdict.NO_ACTIVE_INCIDENT
     assert found.causes == ()
     assert found.confidence == 0.75
 
 
-def test_a_case_without_tables_gives_insufficient_evidence_and_names_the_gap(tmp_path: Path) -> None:
-    gap = {"id": "G1", "kind": "metrics", "source": "prometheus", "query": "up", "reason": "no answer within 20 s"}
+def test_a_case_without_tables_gives_insufficient_evidence_and_names_the_gap(
+    tmp_path: Path,
+) -> None:
+    gap = {
+        "id": "G1",
+        "kind": "metrics",
+        "source": "prometheus",
+        "query": "up",
+        "reason": "no answer within 20 s",
+    }
     found = diagnose(write_case(tmp_path, alert=ALERT, evidence=[gap]))
     check(found)
     assert found.verdict is Verdict.INSUFFICIENT_EVIDENCE
@@ -112,7 +140,9 @@ def test_calm_logs_do_not_clear_an_alert_whose_signal_was_never_seen(tmp_path: P
 
 
 def test_one_kind_of_evidence_is_never_sure(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900)))
+    found = diagnose(
+        write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900))
+    )
     assert found.causes[0].confidence <= 0.6
 
 
@@ -132,8 +162,12 @@ def test_findings_are_capped_and_the_cited_ones_kept(tmp_path: Path) -> None:
     assert len(found.causes) == 10
 
 
-@pytest.mark.parametrize("name", ["online-boutique-01", "petshop-01", "rootcausebench-08", "train-ticket-12"])
-def test_recorded_faults_are_laid_to_the_service_they_were_injected_into(shared: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["online-boutique-01", "petshop-01", "rootcausebench-08", "train-ticket-12"]
+)
+def test_recorded_faults_are_laid_to_the_service_they_were_injected_into(
+    shared: Path, name: str
+) -> None:
     folder = shared / "cases" / name
     found = diagnose(read_case(folder))
     check(found)
@@ -144,9 +178,21 @@ def test_recorded_faults_are_laid_to_the_service_they_were_injected_into(shared:
 def training_case(folder: Path, shared: Path, recorded: str) -> Case:
     case = write_case(
         folder,
-        alert={"service": "pretrain", "signal": "step_time_seconds", "labels": {"job_name": "pretrain"}},
+        alert={
+            "service": "pretrain",
+            "signal": "step_time_seconds",
+            "labels": {"job_name": "pretrain"},
+        },
         metrics=series("pretrain", "step_time_seconds", 0.4, 0.8, onset=3),
-        changes=[{"time": at(1), "service": "pretrain", "kind": "config", "id": "cfg-9", "title": "new node pool"}],
+        changes=[
+            {
+                "time": at(1),
+                "service": "pretrain",
+                "kind": "config",
+                "id": "cfg-9",
+                "title": "new node pool",
+            }
+        ],
     )
     (folder / "traces").mkdir()
     for file in sorted((shared / "traces" / "generated" / recorded).glob("*.pt.trace.json.gz")):
@@ -154,11 +200,15 @@ def training_case(folder: Path, shared: Path, recorded: str) -> Case:
     return read_case(case.path)
 
 
-def test_a_straggler_in_the_traces_is_the_cause_and_the_slow_steps_its_effect(shared: Path, tmp_path: Path) -> None:
+def test_a_straggler_in_the_traces_is_the_cause_and_the_slow_steps_its_effect(
+    shared: Path, tmp_path: Path
+) -> None:
     found = diagnose(training_case(tmp_path, shared, "straggler_compute"))
     check(found)
     first = found.causes[0]
-    label = json.loads((shared / "traces" / "generated" / "straggler_compute" / "label.json").read_text())
+    label = json.loads(
+        (shared / "traces" / "generated" / "straggler_compute" / "label.json").read_text()
+    )
     assert (first.kind, first.subject) == ("straggler", f"rank {label['culprit_ranks'][0]}")
     cited = {(f.kind, f.subject) for f in found.findings if f.id in first.findings}
     assert ("metric_shift", "pretrain") in cited
@@ -170,16 +220,32 @@ def test_hostile_and_broken_rows_do_not_break_the_diagnosis(tmp_path: Path) -> N
         tmp_path,
         alert={"service": nasty, "signal": nasty, "title": nasty},
         metrics=series(nasty, nasty, 1, 9) + series("", "", 0, 0),
-        logs=logs(nasty, nasty, range(-50, 30)) + logs(None, "{" * 50, range(1, 9)) + logs("s", "", range(1, 9)),
+        logs=logs(nasty, nasty, range(-50, 30))
+        + logs(None, "{" * 50, range(1, 9))
+        + logs("s", "", range(1, 9)),
         spans=[
-            {**row, "span_id": "same", "parent_id": "same", "operation": nasty} for row in spans(5, 9, 2, 1, tag="t")
+            {**row, "span_id": "same", "parent_id": "same", "operation": nasty}
+            for row in spans(5, 9, 2, 1, tag="t")
         ],
-        changes=[{"time": at(-1), "service": None, "kind": "odd", "id": nasty, "title": nasty, "diff": "-\n+\n@@"}],
+        changes=[
+            {
+                "time": at(-1),
+                "service": None,
+                "kind": "odd",
+                "id": nasty,
+                "title": nasty,
+                "diff": "-\n+\n@@",
+            }
+        ],
         topology=[{"caller": nasty, "callee": nasty}, {"caller": nasty, "callee": "s"}],
     )
     found = diagnose(case)
     assert found.causes
-    said = [found.impact.sentence, *(c.summary for c in found.causes), *(f.sentence for f in found.findings)]
+    said = [
+        found.impact.sentence,
+        *(c.summary for c in found.causes),
+        *(f.sentence for f in found.findings),
+    ]
     assert all("\u202e" not in text and "\n" not in text for text in said)
 
 

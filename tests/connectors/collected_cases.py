@@ -16,14 +16,22 @@ from tests.connectors.conftest import ALERT_AT, request_for
 
 
 def collected(
-    folder: Path, connector: Connector, *, services: tuple[str, ...] = ("checkout",), alert: Alert | None = None
+    folder: Path,
+    connector: Connector,
+    *,
+    services: tuple[str, ...] = ("checkout",),
+    alert: Alert | None = None,
 ) -> Collected:
     """What the connector brings for an alert about checkout."""
-    alert = alert or Alert(source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout")
+    alert = alert or Alert(
+        source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout"
+    )
     return asyncio.run(collect_one(connector, request_for(folder, services=services, alert=alert)))
 
 
-def diagnosed(folder: Path, *connectors: Connector, services: tuple[str, ...] = ("checkout", "cart")) -> Diagnosis:
+def diagnosed(
+    folder: Path, *connectors: Connector, services: tuple[str, ...] = ("checkout", "cart")
+) -> Diagnosis:
     """The case that these connectors' evidence makes, diagnosed."""
     alert = Alert(source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout")
     request = request_for(folder, services=services, alert=alert)
@@ -34,11 +42,21 @@ def diagnosed(folder: Path, *connectors: Connector, services: tuple[str, ...] = 
     gaps = [(name, one) for name, part in found for one in part.missing]
     write_evidence(
         folder,
-        [Evidence(id=f"E{n}", kind=i.kind, source=name, query=i.query) for n, (name, i) in enumerate(items)],
-        [Gap(id=f"G{n}", kind=m.kind, source=name, query=m.query, reason=m.reason) for n, (name, m) in enumerate(gaps)],
+        [
+            Evidence(id=f"E{n}", kind=i.kind, source=name, query=i.query)
+            for n, (name, i) in enumerate(items)
+        ],
+        [
+            Gap(id=f"G{n}", kind=m.kind, source=name, query=m.query, reason=m.reason)
+            for n, (name, m) in enumerate(gaps)
+        ],
     )
     for table in SCHEMAS:
-        parts = [part.tables[table] for _, part in found if table in part.tables and part.tables[table].height]
+        parts = [
+            part.tables[table]
+            for _, part in found
+            if table in part.tables and part.tables[table].height
+        ]
         if parts:
             write_table(folder, table, pl.concat(parts))
     return diagnose(read_case(folder))

@@ -27,19 +27,26 @@ ONSET = ALERT_AT - timedelta(minutes=10)
 
 @pytest.fixture
 def server() -> Iterator[LocalServer]:
-    """A local HTTP server that answers what the test tells it to, and remembers what it was asked."""
+    """A local HTTP server that answers what the test tells it to, and remembers what it was
+    asked."""
     with LocalServer() as running:
         yield running
 
 
 def request_for(
-    folder: Path, *, services: tuple[str, ...] = (), job: str | None = None, alert: Alert | None = None
+    folder: Path,
+    *,
+    services: tuple[str, ...] = (),
+    job: str | None = None,
+    alert: Alert | None = None,
 ) -> Request:
     """Half an hour of incident against two hours of baseline, as the bot asks."""
     incident = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
     baseline = Window(start=incident.start - timedelta(hours=2), end=incident.start)
     alert = alert or Alert(source="test", title="Checkout is slow", started_at=ALERT_AT)
-    return Request(alert, Scope(incident=incident, baseline=(baseline,), services=services, job=job), folder)
+    return Request(
+        alert, Scope(incident=incident, baseline=(baseline,), services=services, job=job), folder
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class RunningPrometheus:
 
 @pytest.fixture(scope="session")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
-    """Prometheus with three hours of samples of two services, a GPU host and one alert, imported as blocks."""
+    """Prometheus with three hours of samples of two services, a GPU host and one alert, imported as
+    blocks."""
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), open_metrics()) as server:
         yield server
 
@@ -126,14 +134,26 @@ def open_metrics() -> str:
         late = t >= ONSET.timestamp()
         labels = 'Hostname="node-1",gpu="3",hpc_job="llm-1"'
         series.add("DCGM_FI_DEV_GPU_TEMP", "gauge", labels, 91 if late else 62, t)
-        series.add("training_step_time_seconds", "gauge", 'training_job="llm-1"', 2.5 if late else 1.0, t)
-        series.add("empty_histogram_quantile", "gauge", 'service="checkout"', math.nan if late else 1.0, t)
+        series.add(
+            "training_step_time_seconds", "gauge", 'training_job="llm-1"', 2.5 if late else 1.0, t
+        )
+        series.add(
+            "empty_histogram_quantile", "gauge", 'service="checkout"', math.nan if late else 1.0, t
+        )
         if t >= (ONSET + timedelta(minutes=2)).timestamp():
             state = "pending" if t < (ONSET + timedelta(minutes=5)).timestamp() else "firing"
-            labels = f'alertname="CheckoutSlow",alertstate="{state}",service="checkout",severity="page"'
+            labels = (
+                f'alertname="CheckoutSlow",alertstate="{state}",service="checkout",severity="page"'
+            )
             series.add("ALERTS", "gauge", labels, 1, t)
         if t < (ONSET - timedelta(minutes=30)).timestamp():
-            series.add("ALERTS", "gauge", 'alertname="CartSlow",alertstate="firing",service="ca\\"rt"', 1, t)
+            series.add(
+                "ALERTS",
+                "gauge",
+                'alertname="CartSlow",alertstate="firing",service="ca\\"rt"',
+                1,
+                t,
+            )
     return series.finished()
 
 
@@ -168,6 +188,8 @@ class OpenMetrics:
         """All of it."""
         lines = []
         for name, (kind, series) in self._families.items():
-            lines.append(f"# TYPE {name.removesuffix('_total') if kind == 'counter' else name} {kind}")
+            lines.append(
+                f"# TYPE {name.removesuffix('_total') if kind == 'counter' else name} {kind}"
+            )
             lines += [line for samples in series.values() for line in samples]
         return "\n".join([*lines, "# EOF", ""])

@@ -1,6 +1,8 @@
-"""Objects of a Kubernetes API server in the documented shapes (kubernetes.io, API reference), and lists of them.
+"""Objects of a Kubernetes API server in the documented shapes (kubernetes.io, API reference), and
+lists of them.
 
-No API server can be had from a package index, so this stands in for one: selectors by equality, pages, metadata alone.
+No API server can be had from a package index, so this stands in for one: selectors by equality,
+pages, metadata alone.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def utc(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def meta(name: str, *, space: str | None = SPACE, at: datetime | None = None, **more: Any) -> Object:
+def meta(
+    name: str, *, space: str | None = SPACE, at: datetime | None = None, **more: Any
+) -> Object:
     """metav1.ObjectMeta."""
     made = utc(at or ALERT_AT - timedelta(days=30))
     own = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "creationTimestamp": made}
@@ -35,7 +39,15 @@ def meta(name: str, *, space: str | None = SPACE, at: datetime | None = None, **
 
 def owned(kind: str, name: str) -> list[Object]:
     """metav1.OwnerReference."""
-    return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}]
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "name": name,
+            "uid": f"uid-{name}",
+            "controller": True,
+        }
+    ]
 
 
 def template(app: str, image: str, memory: str, env: Sequence[Object] = ()) -> Object:
@@ -46,9 +58,16 @@ def template(app: str, image: str, memory: str, env: Sequence[Object] = ()) -> O
         "resources": {"limits": {"memory": memory, "cpu": "1"}, "requests": {"memory": memory}},
         "env": list(env),
         "envFrom": [{"configMapRef": {"name": f"{app}-config"}}],
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 5, "failureThreshold": 3},
+        "readinessProbe": {
+            "httpGet": {"path": "/ready", "port": 8080},
+            "periodSeconds": 5,
+            "failureThreshold": 3,
+        },
     }
-    return {"metadata": {"labels": {"app": app}, "creationTimestamp": None}, "spec": {"containers": [container]}}
+    return {
+        "metadata": {"labels": {"app": app}, "creationTimestamp": None},
+        "spec": {"containers": [container]},
+    }
 
 
 def workload(kind: str, name: str, made: Object, **more: Any) -> Object:
@@ -61,7 +80,9 @@ def workload(kind: str, name: str, made: Object, **more: Any) -> Object:
     }
 
 
-def replica_set(deployment: str, suffix: str, revision: int, made: Object, at: datetime, **notes: str) -> Object:
+def replica_set(
+    deployment: str, suffix: str, revision: int, made: Object, at: datetime, **notes: str
+) -> Object:
     """A revision of a Deployment."""
     annotations = {"deployment.kubernetes.io/revision": str(revision), **notes}
     own = meta(
@@ -71,14 +92,23 @@ def replica_set(deployment: str, suffix: str, revision: int, made: Object, at: d
         annotations=annotations,
         ownerReferences=owned("Deployment", deployment),
     )
-    return {"metadata": own, "spec": {"selector": {"matchLabels": {"app": deployment}}, "template": made}}
+    return {
+        "metadata": own,
+        "spec": {"selector": {"matchLabels": {"app": deployment}}, "template": made},
+    }
 
 
-def pod(name: str, app: str, node: str, statuses: Sequence[Object], *, ready: bool = True, **more: Any) -> Object:
+def pod(
+    name: str, app: str, node: str, statuses: Sequence[Object], *, ready: bool = True, **more: Any
+) -> Object:
     """A pod."""
     changed = utc(ONSET if not ready else ALERT_AT - timedelta(days=1))
     said = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": changed}
-    said |= {} if ready else {"reason": "ContainersNotReady", "message": "containers with unready status: [app]"}
+    said |= (
+        {}
+        if ready
+        else {"reason": "ContainersNotReady", "message": "containers with unready status: [app]"}
+    )
     status = {"phase": "Running", "conditions": [said], "containerStatuses": list(statuses), **more}
     return {
         "metadata": meta(name, labels={"app": app}),
@@ -87,7 +117,9 @@ def pod(name: str, app: str, node: str, statuses: Sequence[Object], *, ready: bo
     }
 
 
-def container(restarts: int = 0, *, ended: Object | None = None, waiting: Object | None = None) -> Object:
+def container(
+    restarts: int = 0, *, ended: Object | None = None, waiting: Object | None = None
+) -> Object:
     """A v1.ContainerStatus."""
     state = {"waiting": waiting} if waiting else {"running": {"startedAt": utc(ALERT_AT)}}
     last = {"terminated": ended} if ended else {}
@@ -103,17 +135,28 @@ def container(restarts: int = 0, *, ended: Object | None = None, waiting: Object
 
 def killed(at: datetime) -> Object:
     """The end of a container that used more memory than it may."""
-    return {"exitCode": 137, "reason": "OOMKilled", "startedAt": utc(at), "finishedAt": utc(at), "containerID": "c"}
+    return {
+        "exitCode": 137,
+        "reason": "OOMKilled",
+        "startedAt": utc(at),
+        "finishedAt": utc(at),
+        "containerID": "c",
+    }
 
 
-def event(kind: str, name: str, reason: str, note: str, first: datetime, last: datetime, count: int = 1) -> Object:
-    """An events.k8s.io/v1 Event as kubelets write it: the times in the deprecated fields, the others null."""
+def event(
+    kind: str, name: str, reason: str, note: str, first: datetime, last: datetime, count: int = 1
+) -> Object:
+    """An events.k8s.io/v1 Event as kubelets write it: the times in the deprecated fields, the
+    others null."""
     return {
         "metadata": meta(f"{name}.{reason.lower()}"[:60], at=first),
         "eventTime": None,
         "series": None,
         "reason": reason,
-        "type": "Normal" if reason in ("SuccessfulRescale", "ScalingReplicaSet", "Pulled") else "Warning",
+        "type": "Normal"
+        if reason in ("SuccessfulRescale", "ScalingReplicaSet", "Pulled")
+        else "Warning",
         "note": note,
         "regarding": {"kind": kind, "namespace": SPACE if kind != "Node" else "", "name": name},
         "deprecatedSource": {"component": "kubelet", "host": "node-1"},
@@ -138,7 +181,12 @@ def as_core(given: Object) -> Object:
 
 def node(name: str, **bad: str) -> Object:
     """A node; `bad` gives conditions another status."""
-    usual = {"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True"}
+    usual = {
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+        "Ready": "True",
+    }
     conditions = [
         {
             "type": kind,
@@ -157,7 +205,11 @@ def listed(objects: Sequence[Object]) -> Answerer:
 
     def answer(asked: Asked) -> Reply:
         given = {key: values[0] for key, values in asked.query.items()}
-        kept = [o for o in objects if _selected(o, given.get("labelSelector"), given.get("fieldSelector"))]
+        kept = [
+            o
+            for o in objects
+            if _selected(o, given.get("labelSelector"), given.get("fieldSelector"))
+        ]
         start = int(base64.b64decode(given["continue"])) if "continue" in given else 0
         size = min(PAGE, int(given.get("limit", 500)))
         shown, rest = kept[start : start + size], len(kept) - start - size
@@ -165,7 +217,9 @@ def listed(objects: Sequence[Object]) -> Answerer:
             shown = [{"metadata": o["metadata"]} for o in shown]
         more = base64.b64encode(str(start + size).encode()).decode() if rest > 0 else ""
         counted = {"remainingItemCount": rest} if rest > 0 else {}
-        return Reply({"items": shown, "metadata": {"resourceVersion": "7", "continue": more, **counted}})
+        return Reply(
+            {"items": shown, "metadata": {"resourceVersion": "7", "continue": more, **counted}}
+        )
 
     return answer
 
@@ -185,5 +239,11 @@ def _field(given: Mapping[str, Any], path: str) -> Any:
 
 def refused(status: int, message: str) -> Reply:
     """A metav1.Status."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": status}
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "code": status,
+    }
     return Reply(json.dumps(body).encode(), status=status)

@@ -1,4 +1,5 @@
-"""A real HTTP server on loopback for tests: answers by path, remembers requests, can be slow, broken or endless."""
+"""A real HTTP server on loopback for tests: answers by path, remembers requests, can be slow,
+broken or endless."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer. `claims` is a content length that need not be true; `drip_s` a pause before each byte."""
+    """What to answer. `claims` is a content length that need not be true; `drip_s` a pause before
+    each byte."""
 
     body: Any = b""
     status: int = 200
@@ -46,7 +48,8 @@ Answerer = Callable[[Asked], Reply]
 
 
 class LocalServer:
-    """`with LocalServer() as server: server.on("/path", Reply(...))`; several replies are given one after the other."""
+    """`with LocalServer() as server: server.on("/path", Reply(...))`; several replies are given one
+    after the other."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -56,7 +59,9 @@ class LocalServer:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._http.block_on_close = False
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         self.closing = threading.Event()
 
     @property
@@ -72,7 +77,9 @@ class LocalServer:
     def on(self, path: str, *replies: Reply | Answerer) -> None:
         """Answer `path` so; the last reply is repeated."""
         first = replies[0]
-        self._replies[path] = first if callable(first) else [r for r in replies if isinstance(r, Reply)]
+        self._replies[path] = (
+            first if callable(first) else [r for r in replies if isinstance(r, Reply)]
+        )
 
     def paths(self) -> list[str]:
         """The paths asked, in order."""
@@ -83,7 +90,10 @@ class LocalServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.closing.set()
         self._http.shutdown()

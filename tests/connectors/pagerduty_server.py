@@ -1,4 +1,5 @@
-"""A PagerDuty of one incident on loopback, answering in the shapes of the REST API's specification."""
+"""A PagerDuty of one incident on loopback, answering in the shapes of the REST API's
+specification."""
 
 from __future__ import annotations
 
@@ -44,7 +45,11 @@ POLICY = reference("escalation_policy", "PT20YPA", "Default", "escalation_polici
 
 def on_call() -> list[dict[str, Any]]:
     """Two levels; the second one's user goes by an address."""
-    shift = {"start": "2026-03-02T00:00:00Z", "end": "2026-03-09T00:00:00Z", "escalation_policy": POLICY}
+    shift = {
+        "start": "2026-03-02T00:00:00Z",
+        "end": "2026-03-09T00:00:00Z",
+        "escalation_policy": POLICY,
+    }
     schedule = reference("schedule", "PI7DH85", "Daily rotation", "schedules")
     first, second = (
         reference("user", "PDANA01", "Dana", "users"),
@@ -85,14 +90,18 @@ def alerts() -> list[dict[str, Any]]:
             "alert_key": f"key-{n}",
             "severity": "critical",
             "service": reference("service", SERVICE, "Checkout Service", "services"),
-            "body": body if n == 1 else {"type": "alert_body", "details": {"customKey": "plain text"}},
+            "body": body
+            if n == 1
+            else {"type": "alert_body", "details": {"customKey": "plain text"}},
             "incident": {"id": INCIDENT, "type": "incident_reference"},
         }
         for n in (1, 2, 3)
     ]
 
 
-def change(identity: str, at: str, summary: str, service: str = SERVICE, **details: str) -> dict[str, Any]:
+def change(
+    identity: str, at: str, summary: str, service: str = SERVICE, **details: str
+) -> dict[str, Any]:
     """A change event."""
     return {
         "summary": summary,
@@ -119,7 +128,11 @@ CHANGES = [
 
 def log_entries() -> list[dict[str, Any]]:
     """The trigger and an acknowledgement."""
-    common = {"agent": reference("service", SERVICE, "Checkout Service", "services"), "contexts": [], "teams": []}
+    common = {
+        "agent": reference("service", SERVICE, "Checkout Service", "services"),
+        "contexts": [],
+        "teams": [],
+    }
     return [
         {
             **reference("trigger_log_entry", "Q1", "Triggered through the API", "log_entries"),
@@ -144,7 +157,11 @@ def past() -> dict[str, Any]:
     """Similar incidents."""
     one = {"id": "PFBE9I2", "created_at": "2026-01-04T16:08:15Z", "title": "Checkout was slow"}
     self_link = "https://api.pagerduty.com/incidents/PFBE9I2"
-    return {"past_incidents": [{"incident": {**one, "self": self_link}, "score": 46.8}], "total": 1, "limit": 5}
+    return {
+        "past_incidents": [{"incident": {**one, "self": self_link}, "score": 46.8}],
+        "total": 1,
+        "limit": 5,
+    }
 
 
 def serve_incident(server: LocalServer) -> None:
@@ -153,13 +170,25 @@ def serve_incident(server: LocalServer) -> None:
     server.on(base, Reply({"incident": incident()}))
     server.on(f"{base}/alerts", lambda asked: page("alerts", alerts(), asked))
     server.on(f"{base}/log_entries", lambda asked: page("log_entries", log_entries(), asked))
-    related = {"change_events": CHANGES[:1], "limit": None, "offset": None, "total": None, "more": False}
+    related = {
+        "change_events": CHANGES[:1],
+        "limit": None,
+        "offset": None,
+        "total": None,
+        "more": False,
+    }
     server.on(f"{base}/related_change_events", Reply(related))
     server.on(f"{base}/past_incidents", Reply(past()))
     server.on(f"{base}/related_incidents", Reply(related_incidents()))
     server.on("/oncalls", lambda asked: page("oncalls", on_call(), asked))
-    server.on(f"/services/{SERVICE}/change_events", lambda asked: page("change_events", CHANGES, asked))
-    cart = {**reference("service", "PCART01", "cart", "services"), "type": "service", "name": "Cart"}
+    server.on(
+        f"/services/{SERVICE}/change_events", lambda asked: page("change_events", CHANGES, asked)
+    )
+    cart = {
+        **reference("service", "PCART01", "cart", "services"),
+        "type": "service",
+        "name": "Cart",
+    }
     cart["escalation_policy"] = POLICY
     server.on("/services", lambda asked: page("services", [cart], asked))
     server.on("/services/PCART01/change_events", lambda asked: page("change_events", [], asked))
@@ -177,4 +206,6 @@ def page(key: str, entries: list[dict[str, Any]], asked: Asked) -> Reply:
 
 def error(status: int, message: str, headers: dict[str, str] | None = None) -> Reply:
     """An error as PagerDuty answers it."""
-    return Reply({"error": {"message": message, "code": 2100}}, status=status, headers=headers or {})
+    return Reply(
+        {"error": {"message": message, "code": 2100}}, status=status, headers=headers or {}
+    )

@@ -32,43 +32,65 @@ def connector(server: LocalServer, **more: Any) -> AlertmanagerConnector:
 def test_alerts_are_monitors_in_a_state_of_one_word(server: LocalServer, tmp_path: Path) -> None:
     found = collected(tmp_path, connector(server), services=("checkout", "cart"))
     monitors = conform(found.tables["monitors"], "monitors", "monitors")
-    states = {row["monitor"]: (row["service"], row["state"]) for row in monitors.iter_rows(named=True)}
+    states = {
+        row["monitor"]: (row["service"], row["state"]) for row in monitors.iter_rows(named=True)
+    }
     assert states == {
         "CheckoutErrors": ("checkout", "firing"),
         "CartSlow": ("cart", "silenced"),
         "CartErrors": ("cart", "inhibited"),
         f"silence {stand_in.SILENCE}": ("cart", "silenced"),
     }
-    assert monitors.filter(monitors["monitor"] == "CheckoutErrors")["since"][0] == ONSET + timedelta(minutes=2)
+    assert monitors.filter(monitors["monitor"] == "CheckoutErrors")["since"][
+        0
+    ] == ONSET + timedelta(minutes=2)
     assert found.missing == ()
 
 
-def test_a_silence_says_what_it_mutes_until_when_by_whom_and_why(server: LocalServer, tmp_path: Path) -> None:
+def test_a_silence_says_what_it_mutes_until_when_by_whom_and_why(
+    server: LocalServer, tmp_path: Path
+) -> None:
     found = collected(tmp_path, connector(server))
-    (said,) = (d for i in found.items for name, d in i.details.items() if name.startswith("silence"))
+    (said,) = (
+        d for i in found.items for name, d in i.details.items() if name.startswith("silence")
+    )
     assert said.startswith('service="cart", alertname=~"CartSlow|CartCold"; 2026-03-02T10:00')
     assert said.endswith("by dana: cart is being moved")
 
 
 def test_links_go_where_people_reach_it(server: LocalServer, tmp_path: Path) -> None:
-    own = stand_in.settings(server.url)["alertmanager"] | {"public_url": "https://alerts.example.com"}
+    own = stand_in.settings(server.url)["alertmanager"] | {
+        "public_url": "https://alerts.example.com"
+    }
     found = collected(tmp_path, connector(server, alertmanager=own))
     links = [*(i.link for i in found.items), *found.tables["monitors"]["link"]]
     assert all(str(link).startswith("https://alerts.example.com/#/") for link in links)
 
 
-def test_of_very_many_alerts_those_of_the_scope_are_kept(server: LocalServer, tmp_path: Path) -> None:
+def test_of_very_many_alerts_those_of_the_scope_are_kept(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server)
-    others = [stand_in.alert(f"A{n}", f"other-{n}", ONSET + timedelta(seconds=n)) for n in range(MOST_ALERTS + 50)]
-    server.on("/api/v2/alerts", Reply([*others, stand_in.alert("Old", "checkout", ONSET - timedelta(days=3))]))
+    others = [
+        stand_in.alert(f"A{n}", f"other-{n}", ONSET + timedelta(seconds=n))
+        for n in range(MOST_ALERTS + 50)
+    ]
+    server.on(
+        "/api/v2/alerts",
+        Reply([*others, stand_in.alert("Old", "checkout", ONSET - timedelta(days=3))]),
+    )
     found = collected(tmp_path, built)
     alerts = found.tables["monitors"]
     assert "Old" in alerts["monitor"].to_list()
     assert alerts.height == MOST_ALERTS + 1
-    assert [i.cut for i in found.items if "alerts" in i.query] == [f"51 of {MOST_ALERTS + 51} active alerts left out"]
+    assert [i.cut for i in found.items if "alerts" in i.query] == [
+        f"51 of {MOST_ALERTS + 51} active alerts left out"
+    ]
 
 
-def test_more_alerts_than_can_be_read_are_asked_for_by_service_and_name(server: LocalServer, tmp_path: Path) -> None:
+def test_more_alerts_than_can_be_read_are_asked_for_by_service_and_name(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
 
     def answer(asked: Asked) -> Reply:
@@ -78,7 +100,9 @@ def test_more_alerts_than_can_be_read_are_asked_for_by_service_and_name(server: 
         return Reply([one] if asked.query["filter"][0].startswith("service=~") else [])
 
     server.on("/api/v2/alerts", answer)
-    alert = Alert(source="x", title="t", started_at=ALERT_AT, labels={"alertname": 'Checkout"Errors'})
+    alert = Alert(
+        source="x", title="t", started_at=ALERT_AT, labels={"alertname": 'Checkout"Errors'}
+    )
     small = AlertmanagerConnector(server.url, limits=Limits(max_bytes=30_000))
     found = collected(tmp_path, small, services=("checkout",), alert=alert)
     assert "CheckoutErrors" in found.tables["monitors"]["monitor"].to_list()

@@ -1,4 +1,5 @@
-"""AWS: what one incident's collection brings, from a stand-in that speaks AWS's own protocols to the real boto3."""
+"""AWS: what one incident's collection brings, from a stand-in that speaks AWS's own protocols to
+the real boto3."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def cloud(server: LocalServer) -> AwsStandIn:
     return made
 
 
-def connector(server: LocalServer, limits: Limits = aws.LIMITS, **settings: Any) -> aws.AwsConnector:
+def connector(
+    server: LocalServer, limits: Limits = aws.LIMITS, **settings: Any
+) -> aws.AwsConnector:
     tables = stand_in.settings(server.url)
     for table, values in settings.items():
         tables[table] = tables.get(table, {}) | values
@@ -53,7 +56,9 @@ def connector(server: LocalServer, limits: Limits = aws.LIMITS, **settings: Any)
     return built
 
 
-def asked(folder: Path, *services: str, labels: dict[str, str] | None = None, links: tuple[Link, ...] = ()) -> Request:
+def asked(
+    folder: Path, *services: str, labels: dict[str, str] | None = None, links: tuple[Link, ...] = ()
+) -> Request:
     labels = {"alarm_name": ALARM, "aws_region": "eu-west-1"} if labels is None else labels
     alert = Alert(source="cloudwatch", title=ALARM, started_at=NOW, labels=labels, links=links)
     incident = Window(start=NOW - timedelta(minutes=30), end=NOW)
@@ -79,12 +84,15 @@ def collected(incident: tuple[Collected, list[str]]) -> Collected:
     return incident[0]
 
 
-def test_everything_of_an_incident_is_collected_and_linked(incident: tuple[Collected, list[str]]) -> None:
+def test_everything_of_an_incident_is_collected_and_linked(
+    incident: tuple[Collected, list[str]],
+) -> None:
     collected, operations = incident
     assert set(collected.tables) == {"metrics", "logs", "spans", "changes", "topology", "monitors"}
     assert all(table.height for table in collected.tables.values())
     assert all(
-        item.link and item.link.startswith("https://eu-west-1.console.aws.amazon.com/") for item in collected.items
+        item.link and item.link.startswith("https://eu-west-1.console.aws.amazon.com/")
+        for item in collected.items
     )
     assert all(item.window is not None and item.query for item in collected.items)
     assert set(operations) <= {operation for _, operation in ACTIONS}
@@ -92,8 +100,13 @@ def test_everything_of_an_incident_is_collected_and_linked(incident: tuple[Colle
 
 def test_what_is_missing_is_said(collected: Collected) -> None:
     reasons = {gap.query.split(":")[0]: gap.reason for gap in collected.missing}
-    assert "no samples" in reasons["GetMetricData own/eu-west-1 AWS/Lambda FunctionName=checkout-mail"]
-    assert reasons["DescribeLogGroups own/eu-west-1 /aws/lambda/checkout-mail"] == "no log group of that name"
+    assert (
+        "no samples" in reasons["GetMetricData own/eu-west-1 AWS/Lambda FunctionName=checkout-mail"]
+    )
+    assert (
+        reasons["DescribeLogGroups own/eu-west-1 /aws/lambda/checkout-mail"]
+        == "no log group of that name"
+    )
     assert len(collected.missing) == 3
 
 
@@ -126,15 +139,24 @@ def test_a_minute_that_has_not_ended_is_no_fall_of_traffic(
     assert rates["time"].max() == NOW - timedelta(minutes=2)
 
 
-def test_the_alarms_own_metric_is_asked_first_and_its_state_told(incident: tuple[Collected, list[str]]) -> None:
+def test_the_alarms_own_metric_is_asked_first_and_its_state_told(
+    incident: tuple[Collected, list[str]],
+) -> None:
     collected, operations = incident
     assert collected.items[0].kind == "monitors"
-    assert collected.items[0].details["condition"] == "TargetResponseTime p99 > 1.0 for 3 of 3 periods"
+    assert (
+        collected.items[0].details["condition"] == "TargetResponseTime p99 > 1.0 for 3 of 3 periods"
+    )
     assert operations[:2] == ["DescribeAlarms", "DescribeAlarmHistory"]
     own = [item for item in collected.items if f"alarm {ALARM}" in item.query]
     assert [item.kind for item in own] == ["metrics"]
     (row,) = collected.tables["monitors"].iter_rows(named=True)
-    assert (row["monitor"], row["service"], row["state"], row["since"]) == (ALARM, "checkout", "ALARM", NOW)
+    assert (row["monitor"], row["service"], row["state"], row["since"]) == (
+        ALARM,
+        "checkout",
+        "ALARM",
+        NOW,
+    )
 
 
 def test_a_deployment_tells_what_it_changed_and_who_made_it(collected: Collected) -> None:
@@ -142,7 +164,10 @@ def test_a_deployment_tells_what_it_changed_and_who_made_it(collected: Collected
     deployed = changes["dep1"]
     assert (deployed["kind"], deployed["author"]) == ("deploy", "alice")
     assert "checkout:41 -> checkout:42" in deployed["title"]
-    assert "+ app image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/checkout:1.42" in deployed["diff"]
+    assert (
+        "+ app image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/checkout:1.42"
+        in deployed["diff"]
+    )
     assert "variable POOL_SIZE of app (value not kept)" in deployed["diff"]
     assert "MODE" not in deployed["diff"]
     assert "64" not in deployed["diff"]
@@ -150,7 +175,11 @@ def test_a_deployment_tells_what_it_changed_and_who_made_it(collected: Collected
     assert "UpdateService-alice" not in changes
     assert "DescribeServices-bob" not in changes
     assert changes["d-ABCDEF123"]["title"].endswith(f"shop/checkout@{'f' * 40}")
-    config = next(row for row in changes.values() if row["title"].startswith("Lambda checkout-mail configuration"))
+    config = next(
+        row
+        for row in changes.values()
+        if row["title"].startswith("Lambda checkout-mail configuration")
+    )
     assert config["kind"] == "config"
 
 
@@ -166,13 +195,23 @@ def test_log_lines_counts_and_patterns(collected: Collected) -> None:
     assert counts.height == 150
     assert counts["value"].max() == 20
     assert counts["value"].min() == 0
-    patterns = [item.details for item in collected.items if "| pattern" in item.query and item.details]
-    assert patterns == [{"pattern 1, 180 lines": "ERROR could not get a connection from the pool: <*>"}]
-    assert all("GB scanned" in item.query for item in collected.items if item.query.startswith("Logs Insights"))
+    patterns = [
+        item.details for item in collected.items if "| pattern" in item.query and item.details
+    ]
+    assert patterns == [
+        {"pattern 1, 180 lines": "ERROR could not get a connection from the pool: <*>"}
+    ]
+    assert all(
+        "GB scanned" in item.query
+        for item in collected.items
+        if item.query.startswith("Logs Insights")
+    )
 
 
 def test_a_task_that_was_killed_is_a_log_line(collected: Collected) -> None:
-    (said,) = [m for m in collected.tables["logs"]["message"] if m and m.startswith("ECS task stopped")]
+    (said,) = [
+        m for m in collected.tables["logs"]["message"] if m and m.startswith("ECS task stopped")
+    ]
     assert "exit code 137" in said
     assert "OutOfMemoryError" in said
 
@@ -203,9 +242,12 @@ def test_the_deployment_is_found_to_be_the_cause(collected: Collected, tmp_path:
     assert (found.causes[0].subject, found.causes[0].change) == ("checkout", "dep1")
 
 
-def test_an_alarm_page_in_a_link_is_enough(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+def test_an_alarm_page_in_a_link_is_enough(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
     page = (
-        f"https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#alarmsV2:alarm/{ALARM}?~(search~'x)"
+        f"https://eu-west-1.console.aws.amazon.com/cloudwatch/"
+        f"home?region=eu-west-1#alarmsV2:alarm/{ALARM}?~(search~'x)"
     )
     request = asked(tmp_path, labels={}, links=(Link(title="Alarm", url=page),))
     found = asyncio.run(connector(server, services={}).collect(request))
@@ -231,10 +273,14 @@ def test_a_service_without_resources_is_a_gap_that_names_the_setting(
     assert "X-Ray's services of that time do not include it (checkout, client, orders)" in reasons
 
 
-def test_a_query_that_scans_too_much_is_stopped(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+def test_a_query_that_scans_too_much_is_stopped(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
     running = {"status": "Running", "results": [], "statistics": {"bytesScanned": 3e9}}
     cloud.replies["GetQueryResults"] = lambda _: running
-    found = asyncio.run(connector(server, aws={"logs_max_scanned_gb": 2}).collect(asked(tmp_path, "checkout")))
+    found = asyncio.run(
+        connector(server, aws={"logs_max_scanned_gb": 2}).collect(asked(tmp_path, "checkout"))
+    )
     assert "StopQuery" in cloud.operations()
     assert any("logs_max_scanned_gb" in gap.reason for gap in found.missing)
     assert found.tables["metrics"].height
@@ -251,7 +297,9 @@ def test_a_query_that_takes_too_long_is_stopped_and_the_rest_stands(
     assert found.tables["metrics"].height
 
 
-def test_traces_without_segments_say_where_they_are(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+def test_traces_without_segments_say_where_they_are(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
     cloud.replies["BatchGetTraces"] = lambda p: {"Traces": [], "UnprocessedTraceIds": p["TraceIds"]}
     found = asyncio.run(connector(server).collect(asked(tmp_path, "checkout")))
     assert any("aws/spans" in gap.reason for gap in found.missing)
@@ -260,16 +308,31 @@ def test_traces_without_segments_say_where_they_are(server: LocalServer, cloud: 
 def test_an_anomaly_alarm_is_asked_for_its_metric_and_not_its_band(
     server: LocalServer, cloud: AwsStandIn, tmp_path: Path
 ) -> None:
-    stat = {"Metric": {"Namespace": "Shop", "MetricName": "Orders", "Dimensions": []}, "Period": 10, "Stat": "Sum"}
+    stat = {
+        "Metric": {"Namespace": "Shop", "MetricName": "Orders", "Dimensions": []},
+        "Period": 10,
+        "Stat": "Sum",
+    }
     band = {"Id": "ad1", "Expression": "ANOMALY_DETECTION_BAND(m1, 2)", "ReturnData": True}
     parts = [{"Id": "m1", "MetricStat": stat, "ReturnData": True}, band]
-    plain = {key: cloud.alarm()[key] for key in ("AlarmName", "StateValue", "StateUpdatedTimestamp")}
+    plain = {
+        key: cloud.alarm()[key] for key in ("AlarmName", "StateValue", "StateUpdatedTimestamp")
+    }
     cloud.replies["DescribeAlarms"] = lambda _: {
         "MetricAlarms": [plain | {"Metrics": parts, "ThresholdMetricId": "ad1"}]
     }
     asyncio.run(connector(server).collect(asked(tmp_path, "checkout")))
-    queries = [q for operation, p in cloud.asked if operation == "GetMetricData" for q in p["MetricDataQueries"]]
-    own = [q for q in queries if q.get("MetricStat", {}).get("Metric", {}).get("MetricName") == "Orders"]
+    queries = [
+        q
+        for operation, p in cloud.asked
+        if operation == "GetMetricData"
+        for q in p["MetricDataQueries"]
+    ]
+    own = [
+        q
+        for q in queries
+        if q.get("MetricStat", {}).get("Metric", {}).get("MetricName") == "Orders"
+    ]
     assert [q["MetricStat"]["Period"] for q in own] == [60]
     assert not any("BAND" in q.get("Expression", "") for q in queries)
 
@@ -283,7 +346,12 @@ def test_a_composite_alarm_is_looked_at_through_its_children(
         if params.get("AlarmNames") == ["child"]:
             return {"MetricAlarms": [cloud.alarm() | {"AlarmName": "child"}]}
         at = NOW.timestamp()
-        rule = {"AlarmName": ALARM, "AlarmRule": "ALARM(child)", "StateValue": "ALARM", "StateUpdatedTimestamp": at}
+        rule = {
+            "AlarmName": ALARM,
+            "AlarmRule": "ALARM(child)",
+            "StateValue": "ALARM",
+            "StateUpdatedTimestamp": at,
+        }
         return {"CompositeAlarms": [rule]}
 
     cloud.replies["DescribeAlarms"] = describe
@@ -292,7 +360,9 @@ def test_a_composite_alarm_is_looked_at_through_its_children(
     assert any("alarm child" in item.query for item in found.items)
 
 
-def test_hostile_text_is_made_harmless(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+def test_hostile_text_is_made_harmless(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
     nasty = "\x1b[31m<script>alert(1)</script>\u202e" + "x" * 100_000
     plain = cloud._on_DescribeServices
     event = {"id": "e", "createdAt": NOW.timestamp(), "message": nasty}
@@ -325,7 +395,9 @@ def test_what_lies_in_one_region_is_not_missed_in_another(
 
     plain = cloud._answer
     server.on("/", only_in_the_first)
-    found = asyncio.run(connector(server, aws={"regions": both}).collect(asked(tmp_path, "checkout")))
+    found = asyncio.run(
+        connector(server, aws={"regions": both}).collect(asked(tmp_path, "checkout"))
+    )
     missed = [gap for gap in found.missing if "eu-north-1" in gap.query and "shop" in gap.query]
     assert missed == []
     assert any("eu-north-1" in gap.query and "checkout-mail" in gap.query for gap in found.missing)
@@ -333,7 +405,10 @@ def test_what_lies_in_one_region_is_not_missed_in_another(
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("ExpiredTokenException", "have expired"), ("UnrecognizedClientException", "are not accepted")],
+    [
+        ("ExpiredTokenException", "have expired"),
+        ("UnrecognizedClientException", "are not accepted"),
+    ],
 )
 def test_credentials_that_do_not_work_are_one_thing_to_say(
     server: LocalServer, cloud: AwsStandIn, tmp_path: Path, code: str, said: str
@@ -345,13 +420,21 @@ def test_credentials_that_do_not_work_are_one_thing_to_say(
     assert len(found.missing) == 6
 
 
-def test_pagerdutys_words_for_an_alarm_are_understood(server: LocalServer, cloud: AwsStandIn, tmp_path: Path) -> None:
+def test_pagerdutys_words_for_an_alarm_are_understood(
+    server: LocalServer, cloud: AwsStandIn, tmp_path: Path
+) -> None:
     arn = f"arn:aws:cloudwatch:eu-west-1:{stand_in.ACCOUNT}:alarm:{ALARM}"
-    found = asyncio.run(connector(server).collect(asked(tmp_path, "checkout", labels={"AlarmArn": arn})))
+    found = asyncio.run(
+        connector(server).collect(asked(tmp_path, "checkout", labels={"AlarmArn": arn}))
+    )
     assert found.items[0].details["condition"]
 
 
-WRONG: tuple[Any, ...] = ([], {"Services": "x", "results": 1}, {"MetricDataResults": [{"Id": 1, "Timestamps": [1]}]})
+WRONG: tuple[Any, ...] = (
+    [],
+    {"Services": "x", "results": 1},
+    {"MetricDataResults": [{"Id": 1, "Timestamps": [1]}]},
+)
 
 
 @pytest.mark.parametrize("third", range(3))

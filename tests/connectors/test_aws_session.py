@@ -1,4 +1,5 @@
-"""The AWS session: nothing but listed reads is sent, answers are bounded, and every refusal is said in words."""
+"""The AWS session: nothing but listed reads is sent, answers are bounded, and every refusal is said
+in words."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def bounds(seconds: float = 20, size: int = 1_000_000) -> Bounds:
 
 def describe(server: LocalServer, place: Place = OWN, limits: Bounds | None = None) -> Any:
     """One call to CloudWatch."""
-    return AwsSession(server.url).call(place, "cloudwatch", "DescribeAlarms", {}, limits or bounds())
+    return AwsSession(server.url).call(
+        place, "cloudwatch", "DescribeAlarms", {}, limits or bounds()
+    )
 
 
 def said(code: str, status: int = 400, message: str = "") -> Reply:
@@ -96,11 +99,19 @@ def test_an_operation_that_is_not_listed_is_refused_before_it_is_sent(server: Lo
     ("service", "method", "params"),
     [
         ("cloudwatch", "delete_alarms", {"AlarmNames": ["x"]}),
-        ("cloudwatch", "set_alarm_state", {"AlarmName": "x", "StateValue": "OK", "StateReason": "x"}),
+        (
+            "cloudwatch",
+            "set_alarm_state",
+            {"AlarmName": "x", "StateValue": "OK", "StateReason": "x"},
+        ),
         (
             "logs",
             "put_log_events",
-            {"logGroupName": "x", "logStreamName": "x", "logEvents": [{"timestamp": 1, "message": "x"}]},
+            {
+                "logGroupName": "x",
+                "logStreamName": "x",
+                "logEvents": [{"timestamp": 1, "message": "x"}],
+            },
         ),
         ("logs", "filter_log_events", {"logGroupName": "x"}),
         ("ecs", "update_service", {"service": "x", "desiredCount": 0}),
@@ -124,7 +135,10 @@ def test_calls_by_the_real_client_are_refused(
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (said("AccessDeniedException", 400, "User: arn:... is not authorized"), "need cloudwatch:DescribeAlarms"),
+        (
+            said("AccessDeniedException", 400, "User: arn:... is not authorized"),
+            "need cloudwatch:DescribeAlarms",
+        ),
         (said("ExpiredTokenException"), "the credentials have expired"),
         (said("UnrecognizedClientException"), "the credentials are not accepted"),
         (said("RequestTimeTooSkewed", 403), "clock is wrong"),
@@ -145,7 +159,9 @@ def test_a_refusal_is_said_in_words(server: LocalServer, reply: Reply, reason: s
         describe(server)
 
 
-@pytest.mark.parametrize("reply", [said("ThrottlingException"), Reply(b"", status=500), Reply(b'{"a"', claims=50)])
+@pytest.mark.parametrize(
+    "reply", [said("ThrottlingException"), Reply(b"", status=500), Reply(b'{"a"', claims=50)]
+)
 def test_what_may_pass_is_asked_again(server: LocalServer, reply: Reply) -> None:
     server.on("/", reply, Reply({"MetricAlarms": [{"AlarmName": "a"}]}))
     assert describe(server)["MetricAlarms"][0]["AlarmName"] == "a"
@@ -204,7 +220,9 @@ def test_without_credentials_it_says_where_they_were_looked_for(
         describe(server)
 
 
-def test_a_role_is_assumed_once_with_its_external_id_and_a_policy_that_only_reads(server: LocalServer) -> None:
+def test_a_role_is_assumed_once_with_its_external_id_and_a_policy_that_only_reads(
+    server: LocalServer,
+) -> None:
     cloud = AwsStandIn(ALERT_AT)
     cloud.serve(server)
     session = AwsSession(server.url)
@@ -237,16 +255,20 @@ def test_a_role_is_assumed_anew_before_it_expires(server: LocalServer) -> None:
 
 
 def test_a_role_that_may_not_be_assumed_is_said_of_every_call(server: LocalServer) -> None:
-    denied = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+    denied = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"  # noqa: E501
     server.on("/", Reply(denied, status=403))
-    with pytest.raises(ConnectorError, match=r"AssumeRole: not permitted: the credentials need sts:AssumeRole"):
+    with pytest.raises(
+        ConnectorError, match=r"AssumeRole: not permitted: the credentials need sts:AssumeRole"
+    ):
         describe(server, ROLE)
 
 
 def test_the_session_policy_fits_and_allows_reads_alone() -> None:
     assert len(session_policy()) <= 2048
     (statement,) = json.loads(session_policy())["Statement"]
-    assert set(statement["Action"]) == {a for (s, _), a in ACTIONS.items() if s not in ("s3", "sts")}
+    assert set(statement["Action"]) == {
+        a for (s, _), a in ACTIONS.items() if s not in ("s3", "sts")
+    }
 
 
 def test_the_page_holds_every_operation_and_the_policy() -> None:
@@ -262,11 +284,15 @@ def test_the_page_names_the_limits_as_they_are() -> None:
     assert f"{limits.deadline_s:g} seconds and {limits.max_bytes // 1024**2} MiB" in page
     assert f"{aws_scope.MOST_SERVICES} services, {aws_scope.MOST_RESOURCES} resources" in page
     assert (
-        f"{aws_logs.MOST_GROUPS} log groups of a service and {aws_trail.MOST_RESOURCES} resources in CloudTrail" in page
+        f"{aws_logs.MOST_GROUPS} log groups of a service and {aws_trail.MOST_RESOURCES} resources "
+        f"in CloudTrail" in page
     )
     assert f"at most {aws_logs.MOST_LINES:,} of each window" in page
     assert f"even sample of {aws_xray.MOST_TRACES} traces" in page
-    assert f"{RATES['cloudtrail']:g} requests a second are sent to CloudTrail, {RATES['logs']:g} to Logs" in page
+    assert (
+        f"{RATES['cloudtrail']:g} requests a second are sent to CloudTrail, {RATES['logs']:g} to "
+        f"Logs" in page
+    )
 
 
 def test_the_page_names_every_signal() -> None:
@@ -295,7 +321,10 @@ def test_check_names_what_can_be_read_and_what_not(server: LocalServer) -> None:
     cloud.replies["LookupEvents"] = lambda _: said("AccessDeniedException")
     partly = check(server)
     assert partly.ok
-    assert "changes cannot (not permitted: the credentials need cloudtrail:LookupEvents)" in partly.line
+    assert (
+        "changes cannot (not permitted: the credentials need cloudtrail:LookupEvents)"
+        in partly.line
+    )
     cloud.replies["GetMetricData"] = lambda _: said("AccessDeniedException")
     assert not check(server).ok
 
@@ -331,8 +360,13 @@ def test_a_wrong_setting_is_named(tmp_path: Path, text: str, key: str) -> None:
 
 def test_accounts_name_their_own_regions(tmp_path: Path) -> None:
     arn = "arn:aws:iam::123456789012:role/read"
-    accounts = [{"name": "a", "role_arn": arn}, {"name": "b", "role_arn": arn, "regions": ["us-east-1", "us-west-2"]}]
-    built = aws.build(Settings.model_validate({"aws": {"regions": ["eu-west-1"], "accounts": accounts}}))
+    accounts = [
+        {"name": "a", "role_arn": arn},
+        {"name": "b", "role_arn": arn, "regions": ["us-east-1", "us-west-2"]},
+    ]
+    built = aws.build(
+        Settings.model_validate({"aws": {"regions": ["eu-west-1"], "accounts": accounts}})
+    )
     assert built is not None
     assert [str(place) for place in built._places] == ["a/eu-west-1", "b/us-east-1", "b/us-west-2"]
 
@@ -340,5 +374,7 @@ def test_accounts_name_their_own_regions(tmp_path: Path) -> None:
 def test_clients_are_opened_in_two_files_only_both_guarded() -> None:
     room = Path(inspect.getfile(aws)).parents[1]
     opens = re.compile(r"\bimport boto3|\.client\(")
-    users = sorted(f.relative_to(room).as_posix() for f in room.rglob("*.py") if opens.search(f.read_text()))
+    users = sorted(
+        f.relative_to(room).as_posix() for f in room.rglob("*.py") if opens.search(f.read_text())
+    )
     assert users == ["aws/session.py", "traces/places.py"]

@@ -1,4 +1,5 @@
-"""What the stand-in answers has the shapes of AWS's own model, and links lead to the console's own addresses."""
+"""What the stand-in answers has the shapes of AWS's own model, and links lead to the console's own
+addresses."""
 
 from __future__ import annotations
 
@@ -34,10 +35,18 @@ from tests.connectors.stand_ins import aws as stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn
 
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
-WINDOW = Window(start=datetime(2021, 7, 15, 21, tzinfo=UTC), end=datetime(2021, 7, 18, 20, 59, 59, tzinfo=UTC))
+WINDOW = Window(
+    start=datetime(2021, 7, 15, 21, tzinfo=UTC), end=datetime(2021, 7, 18, 20, 59, 59, tzinfo=UTC)
+)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 CHECKOUT = Resource("ecs", "shop/checkout", "checkout", Place(AwsAccount("own"), "eu-west-1"))
@@ -54,7 +63,9 @@ def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
     assert built is not None
     incident = Window(start=NOW - timedelta(minutes=30), end=NOW)
     alert = Alert(source="cloudwatch", title=ALARM, started_at=NOW, labels={"alarm_name": ALARM})
-    asyncio.run(built.collect(Request(alert, Scope(incident=incident, services=("checkout",)), tmp_path)))
+    asyncio.run(
+        built.collect(Request(alert, Scope(incident=incident, services=("checkout",)), tmp_path))
+    )
     services = {operation: service for service, operation in ACTIONS}
     checked = set()
     for operation, params in cloud.asked:
@@ -67,10 +78,14 @@ def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
 
 
 def test_a_link_to_a_query_is_the_consoles_own() -> None:
-    link = aws_console.insights_link("eu-west-1", ["/aws/lambda/x"], "fields @message\n| limit 2", WINDOW)
+    link = aws_console.insights_link(
+        "eu-west-1", ["/aws/lambda/x"], "fields @message\n| limit 2", WINDOW
+    )
     assert link == (
-        "https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#logsV2:logs-insights$3FqueryDetail$3D"
-        "$257E$2528end$257E$25272021-07-18T20*3a59*3a59.000Z$257Estart$257E$25272021-07-15T21*3a00*3a00.000Z"
+        "https://eu-west-1.console.aws.amazon.com/cloudwatch/"
+        "home?region=eu-west-1#logsV2:logs-insights$3FqueryDetail$3D"
+        "$257E$2528end$257E$25272021-07-18T20*3a59*3a59."
+        "000Z$257Estart$257E$25272021-07-15T21*3a00*3a00.000Z"
         "$257EtimeType$257E$2527ABSOLUTE$257Etz$257E$2527UTC$257EeditorString$257E$2527fields*20*40message*0a*7c*20limit"
         "*202$257Esource$257E$2528$257E$2527*2faws*2flambda*2fx$2529$2529"
     )
@@ -79,8 +94,13 @@ def test_a_link_to_a_query_is_the_consoles_own() -> None:
 def test_a_link_to_a_graph_holds_metrics_window_and_period() -> None:
     metric = ["AWS/Lambda", "Errors", "FunctionName", "a b", {"stat": "Sum"}]
     link = aws_console.metrics_link("eu-west-1", [metric], WINDOW, 60)
-    assert "#metricsV2:graph=~(metrics~(~(~'AWS*2fLambda~'Errors~'FunctionName~'a*20b~(stat~'Sum)))" in link
-    assert "~start~'2021-07-15T21*3a00*3a00.000Z~end~'2021-07-18T20*3a59*3a59.000Z~period~60)" in link
+    assert (
+        "#metricsV2:graph=~(metrics~(~(~'AWS*2fLambda~'Errors~'FunctionName~'a*20b~(stat~'Sum)))"
+        in link
+    )
+    assert (
+        "~start~'2021-07-15T21*3a00*3a00.000Z~end~'2021-07-18T20*3a59*3a59.000Z~period~60)" in link
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,14 +139,32 @@ def test_a_quote_in_a_name_does_not_change_the_filter() -> None:
 @examples(max_examples=200, deadline=None)
 @given(JSON)
 def test_no_segment_event_or_definition_makes_it_fail(value: Any) -> None:
-    document = {"Id": "1-1-1", "Segments": [{"Document": json.dumps(value)}, {"Document": value}, value]}
+    document = {
+        "Id": "1-1-1",
+        "Segments": [{"Document": json.dumps(value)}, {"Document": value}, value],
+    }
     assert spans_of(document, str) == []
-    parts = {"id": "a", "name": value, "start_time": 1e9, "end_time": 1e9 + 1, "http": value, "cause": value}
-    nested = {"Id": "1", "Segments": [{"Document": json.dumps(parts | {"subsegments": value, "aws": value})}]}
+    parts = {
+        "id": "a",
+        "name": value,
+        "start_time": 1e9,
+        "end_time": 1e9 + 1,
+        "http": value,
+        "cause": value,
+    }
+    nested = {
+        "Id": "1",
+        "Segments": [{"Document": json.dumps(parts | {"subsegments": value, "aws": value})}],
+    }
     assert len(spans_of(nested, str)) >= 1
     difference(value, {"containerDefinitions": value})
     edges([{"ReferenceId": 1, "Name": value, "Edges": value}], str)
-    event = {"EventTime": WINDOW.end, "EventName": "UpdateX", "CloudTrailEvent": json.dumps(value), "Username": value}
+    event = {
+        "EventTime": WINDOW.end,
+        "EventName": "UpdateX",
+        "CloudTrailEvent": json.dumps(value),
+        "Username": value,
+    }
     assert _row(CHECKOUT, event, WINDOW) is not None or isinstance(value, dict)
     assert moment(value) is None or isinstance(value, str)
 
@@ -139,7 +177,12 @@ def test_a_trace_with_endless_parts_is_bounded() -> None:
 
 def test_a_call_that_failed_changed_nothing() -> None:
     record = json.dumps({"errorCode": "AccessDenied"})
-    event = {"EventTime": WINDOW.end, "EventName": "UpdateService", "EventId": "e", "ReadOnly": "false"}
+    event = {
+        "EventTime": WINDOW.end,
+        "EventName": "UpdateService",
+        "EventId": "e",
+        "ReadOnly": "false",
+    }
     assert _row(CHECKOUT, event, WINDOW) is not None
     assert _row(CHECKOUT, event | {"CloudTrailEvent": record}, WINDOW) is None
     assert _row(CHECKOUT, event | {"EventName": "DeregisterTargets"}, WINDOW) is None

@@ -1,4 +1,5 @@
-"""The Azure Monitor connector against a local server that answers in the documented shapes of the query API v1."""
+"""The Azure Monitor connector against a local server that answers in the documented shapes of the
+query API v1."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def azure(server: LocalServer) -> LocalServer:
 def connector(server: LocalServer, **own: Any) -> AzureMonitorConnector:
     """From settings, as the bot builds it; `own` replaces keys of the section."""
     tables = stand_in.settings(server.url)
-    tables["azure_monitor"] = {k: v for k, v in (tables["azure_monitor"] | own).items() if v is not None}
+    tables["azure_monitor"] = {
+        k: v for k, v in (tables["azure_monitor"] | own).items() if v is not None
+    }
     built = build(Settings.model_validate(tables))
     assert built is not None
     return built
@@ -61,7 +64,9 @@ def connector(server: LocalServer, **own: Any) -> AzureMonitorConnector:
 
 def collect(server: LocalServer, folder: Path, **own: Any) -> Collected:
     """What is collected for an alert about checkout, which calls payments."""
-    alert = Alert(source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    alert = Alert(
+        source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout"
+    )
     request = request_for(folder, services=("checkout", "payments"), alert=alert)
     return asyncio.run(collect_one(connector(server, **own), request))
 
@@ -80,7 +85,9 @@ def test_requests_become_the_golden_signals(azure: LocalServer, tmp_path: Path) 
     found = collect(azure, tmp_path)
     metrics = conform(found.tables["metrics"], "metrics", "metrics")
     assert set(metrics["service"]) == {"checkout", "payments"}
-    late = metrics.filter(metrics["time"] == ONSET, metrics["service"] == "payments", metrics["labels"].is_null())
+    late = metrics.filter(
+        metrics["time"] == ONSET, metrics["service"] == "payments", metrics["labels"].is_null()
+    )
     values = dict(zip(late["signal"], late["value"], strict=True))
     assert values["error_ratio"] == pytest.approx(0.25, abs=0.01)
     assert values["request_rate"] == pytest.approx(2, abs=0.1)
@@ -97,7 +104,10 @@ def test_dependencies_become_metrics_by_target(azure: LocalServer, tmp_path: Pat
 
 def test_operations_become_traces_across_services(azure: LocalServer, tmp_path: Path) -> None:
     spans = conform(collect(azure, tmp_path).tables["spans"], "spans", "spans")
-    one = {r["operation"] + r["service"]: r for r in spans.filter(spans["trace_id"] == spans["trace_id"][0]).to_dicts()}
+    one = {
+        r["operation"] + r["service"]: r
+        for r in spans.filter(spans["trace_id"] == spans["trace_id"][0]).to_dicts()
+    }
     assert len(one) == 4
     root, charge = one["POST /paycheckout"], one["POST /chargepayments"]
     assert root["parent_id"] is None
@@ -118,8 +128,15 @@ def test_traces_exceptions_and_log_tables_become_logs(azure: LocalServer, tmp_pa
 def test_writes_of_the_activity_log_become_changes(azure: LocalServer, tmp_path: Path) -> None:
     changes = conform(collect(azure, tmp_path).tables["changes"], "changes", "changes")
     by_id = {r["id"]: r for r in changes.to_dicts()}
-    assert (by_id["c-1"]["time"], by_id["c-1"]["service"], by_id["c-1"]["kind"]) == (CHANGED, "payments", "config")
-    assert by_id["c-1"]["title"] == "microsoft.web/sites/config/write on microsoft.web/sites/payments-prod"
+    assert (by_id["c-1"]["time"], by_id["c-1"]["service"], by_id["c-1"]["kind"]) == (
+        CHANGED,
+        "payments",
+        "config",
+    )
+    assert (
+        by_id["c-1"]["title"]
+        == "microsoft.web/sites/config/write on microsoft.web/sites/payments-prod"
+    )
     assert by_id["c-2"]["service"] is None
     assert by_id["c-1"]["author"] == "dana@example.com"
 
@@ -130,14 +147,18 @@ def test_each_item_opens_its_query_in_the_portal(azure: LocalServer, tmp_path: P
     for item in found.items:
         assert item.link is not None
         head, _, rest = item.link.partition("/q/")
-        assert unquote(head).endswith(f"/resourceId/{stand_in.RESOURCE}/source/LogsBlade.AnalyticsShareLinkToQuery")
+        assert unquote(head).endswith(
+            f"/resourceId/{stand_in.RESOURCE}/source/LogsBlade.AnalyticsShareLinkToQuery"
+        )
         packed, _, timespan = rest.partition("/timespan/")
         text = gzip.decompress(base64.b64decode(unquote(packed))).decode()
         assert item.query == f"GET {QUERY_PATH} timespan={unquote(timespan)} query={text}"
     assert all(i.link is None for i in collect(azure, tmp_path, workspace_resource_id=None).items)
 
 
-def test_a_secret_is_spent_on_a_token_and_queries_are_sent_with_get(azure: LocalServer, tmp_path: Path) -> None:
+def test_a_secret_is_spent_on_a_token_and_queries_are_sent_with_get(
+    azure: LocalServer, tmp_path: Path
+) -> None:
     collect(azure, tmp_path)
     (bought,) = [a for a in azure.asked if a.path == TOKEN_PATH]
     assert bought.method == "POST"
@@ -169,7 +190,11 @@ def test_a_token_is_kept_until_it_nears_its_end(azure: LocalServer, tmp_path: Pa
 def test_without_a_secret_the_managed_identity_is_asked(azure: LocalServer, tmp_path: Path) -> None:
     found = collect(azure, tmp_path, client_secret=None, identity_url=azure.url)
     (bought,) = [a for a in azure.asked if a.path == IDENTITY_PATH]
-    assert (bought.method, bought.headers["Metadata"], bought.query["client_id"]) == ("GET", "true", ["client-1"])
+    assert (bought.method, bought.headers["Metadata"], bought.query["client_id"]) == (
+        "GET",
+        "true",
+        ["client-1"],
+    )
     assert bought.query["api-version"] == ["2018-02-01"]
     assert found.missing == ()
     assert azure.methods == {"GET"}
@@ -181,7 +206,9 @@ def test_the_token_of_the_public_cloud_is_for_its_first_name() -> None:
     assert api.audience == "https://api.loganalytics.io"
 
 
-def test_a_classic_application_is_asked_in_its_own_schema(azure: LocalServer, tmp_path: Path) -> None:
+def test_a_classic_application_is_asked_in_its_own_schema(
+    azure: LocalServer, tmp_path: Path
+) -> None:
     found = collect(azure, tmp_path, application_id="app-1", applications_url=azure.url)
     classic = [a.query["query"][0] for a in azure.asked if a.path == APPLICATION_PATH]
     assert len(classic) == 5
@@ -194,7 +221,10 @@ async def other_requests(server: LocalServer) -> None:
     """Everything that must not leave."""
     credential = Credential(server.url, server.url, "tenant-1", "client-1", SECRET)
     tokens = Tokens(credential, Limits())
-    for method, url in (("POST", f"{server.url}/tenant-2/oauth2/v2.0/token"), ("GET", credential.token_url)):
+    for method, url in (
+        ("POST", f"{server.url}/tenant-2/oauth2/v2.0/token"),
+        ("GET", credential.token_url),
+    ):
         with pytest.raises(ConnectorError):
             await tokens._refuse_all_but_buying(httpx.Request(method, url))
     api = QueryApi(server.url, tokens, Limits(), "k")
@@ -208,14 +238,24 @@ async def other_requests(server: LocalServer) -> None:
             await api._refuse_writes(httpx.Request(method, url))
 
 
-def test_anything_but_buying_a_token_and_get_is_refused_before_it_is_sent(azure: LocalServer) -> None:
+def test_anything_but_buying_a_token_and_get_is_refused_before_it_is_sent(
+    azure: LocalServer,
+) -> None:
     asyncio.run(other_requests(azure))
     assert azure.asked == []
 
 
 ERRORS: tuple[tuple[int, Any, str], ...] = (
-    (401, {"error": {"code": "AuthenticationFailed", "message": "x"}}, "the credentials were not accepted (HTTP 401)"),
-    (403, {"error": {"code": "InsufficientAccessError", "message": "x"}}, "not permitted with these credentials"),
+    (
+        401,
+        {"error": {"code": "AuthenticationFailed", "message": "x"}},
+        "the credentials were not accepted (HTTP 401)",
+    ),
+    (
+        403,
+        {"error": {"code": "InsufficientAccessError", "message": "x"}},
+        "not permitted with these credentials",
+    ),
     (404, {"error": {"code": "PathNotFoundError", "message": "x"}}, "not found (HTTP 404)"),
     (
         400,
@@ -226,17 +266,25 @@ ERRORS: tuple[tuple[int, Any, str], ...] = (
                 "innererror": {
                     "code": "SemanticError",
                     "message": "A semantic error occurred.",
-                    "innererror": {"code": "SEM0100", "message": "Failed to resolve table named 'AppRequests'"},
+                    "innererror": {
+                        "code": "SEM0100",
+                        "message": "Failed to resolve table named 'AppRequests'",
+                    },
                 },
             }
         },
-        "the request was not accepted: SEM0100: Failed to resolve table named 'AppRequests' (HTTP 400)",
+        "the request was not accepted: SEM0100: Failed to resolve table named 'AppRequests' (HTTP "
+        "400)",
     ),
     (500, b"oops", "refused (HTTP 500)"),
     (200, b'{"tables": [{"name"', "the answer is not understood"),
     (200, {"tables": 5}, "the answer is not understood"),
     (200, {"tables": []}, "the answer holds no table"),
-    (200, {"tables": [], "error": {"code": "PartialError", "message": "too large"}}, "PartialError: too large"),
+    (
+        200,
+        {"tables": [], "error": {"code": "PartialError", "message": "too large"}},
+        "PartialError: too large",
+    ),
 )
 """Bodies of learn.microsoft.com, "Azure Monitor Log Analytics API errors"."""
 
@@ -258,8 +306,16 @@ def test_a_refused_query_is_a_gap_and_the_rest_stands(
 
 
 def test_a_partial_answer_is_kept_beside_its_gap(azure: LocalServer, tmp_path: Path) -> None:
-    inner = {"code": "-2133196797", "message": "The results of this query exceed the set limit of 500000 records"}
-    error = {"code": "PartialError", "message": "There were some errors", "details": [], "innererror": inner}
+    inner = {
+        "code": "-2133196797",
+        "message": "The results of this query exceed the set limit of 500000 records",
+    }
+    error = {
+        "code": "PartialError",
+        "message": "There were some errors",
+        "details": [],
+        "innererror": inner,
+    }
 
     def answer(asked: Asked) -> Reply:
         whole = stand_in.answer(asked)
@@ -268,7 +324,9 @@ def test_a_partial_answer_is_kept_beside_its_gap(azure: LocalServer, tmp_path: P
 
     azure.on(QUERY_PATH, answer)
     found = collect(azure, tmp_path)
-    assert "only a part was answered: -2133196797: The results of this query exceed" in reasons(found)
+    assert "only a part was answered: -2133196797: The results of this query exceed" in reasons(
+        found
+    )
     assert "latency_p99" in set(found.tables["metrics"]["signal"])
 
 
@@ -280,7 +338,9 @@ def test_a_workspace_without_data_is_no_gap(azure: LocalServer, tmp_path: Path) 
 
 
 def test_a_limit_is_waited_for(azure: LocalServer, tmp_path: Path) -> None:
-    first = [Reply({"error": {"code": "ThrottledError", "message": "x"}}, 429, {"Retry-After": "0"})]
+    first = [
+        Reply({"error": {"code": "ThrottledError", "message": "x"}}, 429, {"Retry-After": "0"})
+    ]
     azure.on(QUERY_PATH, lambda asked: first.pop() if first else stand_in.answer(asked))
     assert collect(azure, tmp_path).missing == ()
 
@@ -290,7 +350,10 @@ def test_a_limit_is_waited_for(azure: LocalServer, tmp_path: Path) -> None:
     [
         (
             401,
-            {"error": "invalid_client", "error_description": f"AADSTS7000215: Invalid client secret {SECRET} tenant-1"},
+            {
+                "error": "invalid_client",
+                "error_description": f"AADSTS7000215: Invalid client secret {SECRET} tenant-1",
+            },
             "no token was given: invalid_client, AADSTS7000215 (HTTP 401)",
         ),
         (400, {"error": "unauthorized_client"}, "no token was given: unauthorized_client"),
@@ -335,7 +398,13 @@ def test_documented_limits_are_the_real_ones() -> None:
     assert f"of {kql.MOST_TRACES} operations" in said
     assert f"the latest {kql.MOST_CHANGES} " in said
     assert all(f"`{table}`" in page for table in kql.KNOWN_LOGS)
-    for signal in ("request_rate", "error_ratio", "latency_p50", "latency_p99", "dependency_latency_p99"):
+    for signal in (
+        "request_rate",
+        "error_ratio",
+        "latency_p50",
+        "latency_p99",
+        "dependency_latency_p99",
+    ):
         assert f"`{signal}`" in page
 
 
@@ -371,7 +440,9 @@ def test_a_table_with_its_columns_is_asked(azure: LocalServer, tmp_path: Path) -
 
 def test_a_secret_without_its_application_is_a_mistake() -> None:
     with pytest.raises(SettingsError, match="tenant_id"):
-        build(Settings.model_validate({"azure_monitor": {"workspace_id": "w", "client_secret": "s"}}))
+        build(
+            Settings.model_validate({"azure_monitor": {"workspace_id": "w", "client_secret": "s"}})
+        )
 
 
 @pytest.mark.parametrize("schema", [kql.WORKSPACE, kql.APPLICATION])
@@ -399,14 +470,27 @@ HOSTILE_ROWS: tuple[dict[str, Any], ...] = (
         "id": "i",
         "duration": -1,
     },
-    {"moment": "2026-03-02T12:00:00Z", "role": "r" * 9_999, "message": "m\x00" * 9_999, "severity": {"a": 1}},
-    {"moment": "2026-03-02T12:00:00Z", "operation": "x" * 999, "resource": "/" * 9_999, "correlation": None},
+    {
+        "moment": "2026-03-02T12:00:00Z",
+        "role": "r" * 9_999,
+        "message": "m\x00" * 9_999,
+        "severity": {"a": 1},
+    },
+    {
+        "moment": "2026-03-02T12:00:00Z",
+        "operation": "x" * 999,
+        "resource": "/" * 9_999,
+        "correlation": None,
+    },
 )
 
 
 def test_hostile_rows_make_tables_that_fit() -> None:
     made = {
-        "metrics": [azure_rows.request_metrics(HOSTILE_ROWS, str), azure_rows.dependency_metrics(HOSTILE_ROWS, str)],
+        "metrics": [
+            azure_rows.request_metrics(HOSTILE_ROWS, str),
+            azure_rows.dependency_metrics(HOSTILE_ROWS, str),
+        ],
         "spans": [azure_rows.spans_table(HOSTILE_ROWS, str)],
         "logs": [azure_rows.logs_table(HOSTILE_ROWS, str)],
         "changes": [azure_rows.changes_table(HOSTILE_ROWS, lambda _: None, None)],
@@ -417,7 +501,9 @@ def test_hostile_rows_make_tables_that_fit() -> None:
 
 
 def test_seven_digits_of_a_second_are_understood() -> None:
-    assert azure_rows.time_of("2026-03-02T12:00:00.1234567Z") == datetime(2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC)
+    assert azure_rows.time_of("2026-03-02T12:00:00.1234567Z") == datetime(
+        2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize(
@@ -438,12 +524,19 @@ def test_kinds_of_changes(operation: str, kind: str) -> None:
 def test_check_says_which_tables_can_be_read(azure: LocalServer) -> None:
     def answer(asked: Asked) -> Reply:
         missing = asked.query["query"][0].startswith("AzureActivity")
-        return Reply({"error": {"code": "X", "message": "no such table"}}, 400) if missing else stand_in.answer(asked)
+        return (
+            Reply({"error": {"code": "X", "message": "no such table"}}, 400)
+            if missing
+            else stand_in.answer(asked)
+        )
 
     azure.on(QUERY_PATH, answer)
     said = asyncio.run(connector(azure).check())
     assert said.ok
-    assert "AppRequests, AppTraces, AppServiceConsoleLogs can be read; AzureActivity cannot be read" in said.line
+    assert (
+        "AppRequests, AppTraces, AppServiceConsoleLogs can be read; AzureActivity cannot be read"
+        in said.line
+    )
 
 
 def test_check_of_a_refused_credential(azure: LocalServer) -> None:
@@ -456,16 +549,20 @@ def test_check_of_a_refused_credential(azure: LocalServer) -> None:
 def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
     """The case that a collection makes, diagnosed."""
     (folder / "traces").mkdir(parents=True)
-    alert = Alert(source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    alert = Alert(
+        source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout"
+    )
     request = request_for(folder / "traces", services=("checkout", "payments"), alert=alert)
     found = asyncio.run(collect_one(connector(server), request))
     write_json(folder / "alert.json", alert)
     write_json(folder / "scope.json", request.scope)
     items = [
-        Evidence(id=f"E{n}", kind=i.kind, source="azure_monitor", query=i.query) for n, i in enumerate(found.items)
+        Evidence(id=f"E{n}", kind=i.kind, source="azure_monitor", query=i.query)
+        for n, i in enumerate(found.items)
     ]
     gaps = [
-        Gap(id=f"G{n}", kind=m.kind, source="a", query=m.query, reason=m.reason) for n, m in enumerate(found.missing)
+        Gap(id=f"G{n}", kind=m.kind, source="a", query=m.query, reason=m.reason)
+        for n, m in enumerate(found.missing)
     ]
     write_evidence(folder, items, gaps)
     for name in SCHEMAS:
@@ -474,7 +571,13 @@ def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
     return diagnose(read_case(folder))
 
 
-def test_the_callee_and_the_write_that_broke_it_are_diagnosed(azure: LocalServer, tmp_path: Path) -> None:
+def test_the_callee_and_the_write_that_broke_it_are_diagnosed(
+    azure: LocalServer, tmp_path: Path
+) -> None:
     found = diagnosed(azure, tmp_path)
-    assert (found.verdict, found.causes[0].subject, found.causes[0].change) == ("cause_found", "payments", "c-1")
+    assert (found.verdict, found.causes[0].subject, found.causes[0].change) == (
+        "cause_found",
+        "payments",
+        "c-1",
+    )
     assert any("SqlException" in f.sentence for f in found.findings)

@@ -1,4 +1,5 @@
-"""Rows of changes from code hosts: kinds by path, diffs within limits, services of a shared repository."""
+"""Rows of changes from code hosts: kinds by path, diffs within limits, services of a shared
+repository."""
 
 from __future__ import annotations
 
@@ -54,13 +55,19 @@ def test_paths_tell_the_kind_of_a_change(paths: list[str], kind: str | None) -> 
 def test_a_diff_is_cut_by_file_by_change_and_in_all_and_says_so() -> None:
     long = "".join(f"+line {n}\n" for n in range(10_000))
     budget = DiffBudget()
-    diff = diff_of([FileChange("README.md", "+docs\n"), *(FileChange(f"src/{n}.py", long) for n in range(9))], budget)
+    diff = diff_of(
+        [FileChange("README.md", "+docs\n"), *(FileChange(f"src/{n}.py", long) for n in range(9))],
+        budget,
+    )
     assert diff is not None
     assert len(diff) < DIFF_LENGTH + 1000
     assert diff.startswith("--- a/src/0.py\n+++ b/src/0.py\n+line 0\n")
     assert "(cut here, after " in diff
     assert all(len(part) < PATCH_LENGTH + 200 for part in diff.split("--- a/"))
-    assert budget.said() == f"{budget.shortened} diffs shortened; the diffs of {budget.left_out} files left out"
+    assert (
+        budget.said()
+        == f"{budget.shortened} diffs shortened; the diffs of {budget.left_out} files left out"
+    )
     assert budget.shortened + budget.left_out >= 9
     spent = DiffBudget(left=0)
     assert diff_of([FileChange("a.py", "+x")], spent) is None
@@ -76,7 +83,11 @@ def test_a_line_of_a_megabyte_is_cut() -> None:
 
 def test_secrets_in_files_made_for_them_and_private_keys_are_never_taken() -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\n-MIIEabc\n-DEFG\n------END RSA PRIVATE KEY-----\n"
-    files = [FileChange("prod.env", "+a=1"), FileChange(".env", "+TOKEN=1"), FileChange("a.py", f"@@\n-{key}+after\n")]
+    files = [
+        FileChange("prod.env", "+a=1"),
+        FileChange(".env", "+TOKEN=1"),
+        FileChange("a.py", f"@@\n-{key}+after\n"),
+    ]
     diff = diff_of(files, DiffBudget())
     assert diff is not None
     assert "TOKEN" not in diff
@@ -85,16 +96,22 @@ def test_secrets_in_files_made_for_them_and_private_keys_are_never_taken() -> No
     assert "+after" in diff
 
 
-def test_paths_left_out_are_an_entry_so_that_a_cut_list_is_not_taken_for_documentation_alone() -> None:
+def test_paths_left_out_are_an_entry_so_that_a_cut_list_is_not_taken_for_documentation_alone() -> (
+    None
+):
     shown = listed_paths([f"docs/{n}.md" for n in range(500)] + ["src/a.py"])
     assert shown[0] == "src/a.py"
     assert shown[-1] == "(and 201 more files)"
     assert not read_change_text("", json.dumps(listed_paths(["docs/a.md"], None)), None).harmless
 
 
-def test_a_change_that_was_carried_stands_at_its_rollout_and_one_that_was_not_at_its_merge() -> None:
+def test_a_change_that_was_carried_stands_at_its_rollout_and_one_that_was_not_at_its_merge() -> (
+    None
+):
     rows = ChangeRows(("cart",))
-    change = CodeChange("a" * 40, "Pool", AT, "dana", "https://x/1", 1, frozenset(), (FileChange("a.py", "+x"),))
+    change = CodeChange(
+        "a" * 40, "Pool", AT, "dana", "https://x/1", 1, frozenset(), (FileChange("a.py", "+x"),)
+    )
     rollout = Rollout("b" * 40, "production", AT + timedelta(hours=1), "Deployment")
     rows.add_change(change, rollout)
     rows.add_change(CodeChange("c" * 40, "Later", AT), None)
@@ -116,7 +133,10 @@ def test_a_rollout_has_its_own_row_unless_a_deployed_change_is_its_revision() ->
     rows.add_rollout(rollout, Comparison(paths=("a.py",), goes_back=3))
     assert rows.table().select("kind", "title").rows() == [
         ("config", "Pool"),
-        ("deploy", "Deployment of main to production (back to an earlier revision; 3 commits taken out)"),
+        (
+            "deploy",
+            "Deployment of main to production (back to an earlier revision; 3 commits taken out)",
+        ),
     ]
 
 
@@ -124,7 +144,9 @@ def test_in_a_shared_repository_a_change_is_of_the_services_it_names_else_of_all
     rows = ChangeRows(("cart", "checkout"))
     named = CodeChange("a" * 40, "Faster", AT, files=(FileChange("services/cart/main.go"),))
     rows.add_change(named, None)
-    rows.add_change(CodeChange("b" * 40, "Bump the shared library", AT, files=(FileChange("lib/x.go"),)), None)
+    rows.add_change(
+        CodeChange("b" * 40, "Bump the shared library", AT, files=(FileChange("lib/x.go"),)), None
+    )
     assert sorted((r["id"][0], r["service"]) for r in rows.table().to_dicts()) == [
         ("a", "cart"),
         ("b", "cart"),
@@ -134,7 +156,9 @@ def test_in_a_shared_repository_a_change_is_of_the_services_it_names_else_of_all
 
 def test_hostile_titles_and_paths_become_short_printable_text() -> None:
     rows = ChangeRows(("cart",))
-    rows.add_change(CodeChange("a" * 40, "x\x1b[2J\n" * 500, AT, files=(FileChange("a\n\x00.py" * 200),)), None)
+    rows.add_change(
+        CodeChange("a" * 40, "x\x1b[2J\n" * 500, AT, files=(FileChange("a\n\x00.py" * 200),)), None
+    )
     (row,) = rows.table().to_dicts()
     assert len(row["title"]) <= 200
     assert row["title"].isprintable()

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Alert
-from connectors.code_lines import MOST_FRAMES, Frame, candidates, excerpt, frames_of, safe_path, same_file, touched
+from connectors.code_lines import (
+    MOST_FRAMES,
+    Frame,
+    candidates,
+    excerpt,
+    frames_of,
+    safe_path,
+    same_file,
+    touched,
+)
 
 
 def frames(summary: str, **labels: str) -> list[Frame]:
@@ -22,7 +31,10 @@ def frames(summary: str, **labels: str) -> list[Frame]:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('File "/app/main.py", line 3, in a\n File "/app/cart/pool.py", line 42, in get', ("app/cart/pool.py", 42)),
+        (
+            'File "/app/main.py", line 3, in a\n File "/app/cart/pool.py", line 42, in get',
+            ("app/cart/pool.py", 42),
+        ),
         (
             "\tat com.shop.Pool.get(Pool.java:42)\n\tat java.base/x.Y.run(Y.java:1)",
             ("com/shop/Pool.java", 42),
@@ -33,13 +45,18 @@ def frames(summary: str, **labels: str) -> list[Frame]:
         ("thread 'main' panicked at src/pool.rs:42:5", ("src/pool.rs", 42)),
     ],
 )
-def test_the_innermost_frame_of_each_language_comes_first(text: str, found: tuple[str, int]) -> None:
+def test_the_innermost_frame_of_each_language_comes_first(
+    text: str, found: tuple[str, int]
+) -> None:
     assert frames(text)[0] == Frame(*found)
     assert frames("nothing", culprit=text)[0] == Frame(*found)
 
 
 def test_lines_of_libraries_and_times_of_day_are_no_frames() -> None:
-    text = 'File "/usr/lib/python3.11/queue.py", line 3\n File "/x/site-packages/a.py", line 1 at 11:49:12 host:8080'
+    text = (
+        'File "/usr/lib/python3.11/queue.py", line 3\n File "/x/site-packages/a.py", line 1 at '
+        "11:49:12 host:8080"
+    )
     assert frames(text) == []
 
 
@@ -68,7 +85,9 @@ def test_a_path_that_leads_out_or_to_secrets_is_refused(path: str) -> None:
 @given(st.text(max_size=300))
 def test_a_path_that_is_taken_stays_inside(path: str) -> None:
     safe = safe_path(path)
-    assert safe is None or (not safe.startswith("/") and ".." not in safe.split("/") and "\\" not in safe)
+    assert safe is None or (
+        not safe.startswith("/") and ".." not in safe.split("/") and "\\" not in safe
+    )
 
 
 @given(st.text(max_size=2000))
@@ -108,7 +127,9 @@ def test_an_excerpt_marks_its_line_and_survives_any_content() -> None:
     text = excerpt(content, 50)
     assert text.splitlines()[10] == ">    50  line 50"
     assert len(text.splitlines()) == 21
-    assert excerpt(content, 1000) == "(the file has 99 lines at this revision, so none of number 1000)"
+    assert (
+        excerpt(content, 1000) == "(the file has 99 lines at this revision, so none of number 1000)"
+    )
     assert excerpt(b"\x00\x01", 1) == "(the file is not text)"
     assert excerpt(b"\xff\xfe\x1b[2J\tx" * 100, 1).isprintable()
     assert excerpt(b"", 1).startswith("(the file has 0 lines")

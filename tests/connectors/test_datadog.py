@@ -36,13 +36,20 @@ def connector(server: LocalServer, **given: Any) -> DatadogConnector:
     """A connector to the local server, without its slowness unless a test is about that."""
     limits = Limits(**{**LIMITS.__dict__, "requests_per_s": 1000.0, **given.pop("limits", {})})
     keys = ("a" * 32, stand_in.APPLICATION_KEY)
-    return DatadogConnector(*keys, **{"api_url": server.url, "env": "prod", "limits": limits, **given})
+    return DatadogConnector(
+        *keys, **{"api_url": server.url, "env": "prod", "limits": limits, **given}
+    )
 
 
 def alert(**given: Any) -> Alert:
     """The alert as the webhook reads it."""
     labels = {"monitor_id": str(stand_in.MONITOR), **given.pop("labels", {})}
-    known = {"source": "datadog", "title": "Checkout errors", "started_at": ALERT_AT, "service": "checkout"}
+    known = {
+        "source": "datadog",
+        "title": "Checkout errors",
+        "started_at": ALERT_AT,
+        "service": "checkout",
+    }
     return Alert(**{**known, "labels": labels, **given})
 
 
@@ -76,7 +83,9 @@ def bodies(asked: list[Asked], path: str) -> list[dict[str, Any]]:
     return [json.loads(a.body) for a in asked if a.path == path]
 
 
-def test_everything_around_the_alert_is_read_and_fits_the_tables(told: tuple[Collected, list[Asked]]) -> None:
+def test_everything_around_the_alert_is_read_and_fits_the_tables(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     collected, _ = told
     assert collected.missing == ()
     assert set(collected.tables) == {"metrics", "logs", "spans", "changes", "topology", "monitors"}
@@ -84,7 +93,9 @@ def test_everything_around_the_alert_is_read_and_fits_the_tables(told: tuple[Col
         assert conform(table, name, name).height
 
 
-def test_the_monitors_own_expression_is_asked_over_all_windows_in_seconds(told: tuple[Collected, list[Asked]]) -> None:
+def test_the_monitors_own_expression_is_asked_over_all_windows_in_seconds(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     collected, asked = told
     (query,) = [a.query for a in asked if a.path == "/api/v1/query"]
     assert query["query"] == ["sum:trace.http.request.errors{env:prod,service:checkout}.as_count()"]
@@ -95,14 +106,23 @@ def test_the_monitors_own_expression_is_asked_over_all_windows_in_seconds(told: 
     assert rows["time"].min() < ONSET - timedelta(hours=2) < ONSET < rows["time"].max()  # type: ignore[operator]
 
 
-def test_golden_signals_are_asked_in_ms_and_come_in_their_units(told: tuple[Collected, list[Asked]]) -> None:
+def test_golden_signals_are_asked_in_ms_and_come_in_their_units(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     collected, asked = told
     first = bodies(asked, "/api/v2/query/timeseries")[0]["data"]["attributes"]
     assert first["to"] - first["from"] == 151 * MINUTE_MS
-    metrics = collected.tables["metrics"].filter(service="checkout").filter(pl.col("labels").str.contains("http"))
+    metrics = (
+        collected.tables["metrics"]
+        .filter(service="checkout")
+        .filter(pl.col("labels").str.contains("http"))
+    )
     metrics = metrics.filter(~pl.col("labels").str.contains("version"))
     after = (
-        metrics.filter(pl.col("time") >= ONSET).group_by("signal", "unit").agg(pl.col("value").median()).sort("signal")
+        metrics.filter(pl.col("time") >= ONSET)
+        .group_by("signal", "unit")
+        .agg(pl.col("value").median())
+        .sort("signal")
     )
     assert [(s, u, round(v, 1)) for s, u, v in after.iter_rows()] == [
         ("error_ratio", "ratio", 0.2),
@@ -118,7 +138,9 @@ def test_errors_and_latency_are_split_by_version(told: tuple[Collected, list[Ask
     versions = {json.loads(labels)["version"] for labels in rows["labels"].unique()}
     assert versions == {"v2.40", "v2.41"}
     said = [
-        f["formula"] for b in bodies(told[1], "/api/v2/query/timeseries") for f in b["data"]["attributes"]["formulas"]
+        f["formula"]
+        for b in bodies(told[1], "/api/v2/query/timeseries")
+        for f in b["data"]["attributes"]["formulas"]
     ]
     split = [formula for formula in said if formula.startswith("top(")]
     assert split
@@ -136,7 +158,9 @@ def test_a_service_that_the_first_one_calls_is_asked_about_though_nobody_named_i
 def test_without_the_catalogue_the_others_stand(datadog: LocalServer, tmp_path: Path) -> None:
     datadog.on("/api/v2/catalog/relation", Reply({"errors": ["Forbidden"]}, status=403))
     collected = collect(datadog, tmp_path)
-    assert [(m.kind, m.query) for m in collected.missing] == [("topology", "relations of the catalogue")]
+    assert [(m.kind, m.query) for m in collected.missing] == [
+        ("topology", "relations of the catalogue")
+    ]
     assert collected.tables["logs"].height
 
 
@@ -150,22 +174,34 @@ def test_both_windows_of_logs_are_asked_alike(told: tuple[Collected, list[Asked]
     asked = bodies(told[1], LOGS)
     by_window: dict[str, list[tuple[str, int]]] = {}
     for body in asked:
-        by_window.setdefault(body["filter"]["from"], []).append((body["filter"]["query"], body["page"]["limit"]))
+        by_window.setdefault(body["filter"]["from"], []).append(
+            (body["filter"]["query"], body["page"]["limit"])
+        )
     assert len(by_window) == 2
     one, other = by_window.values()
     assert sorted(one) == sorted(other)
-    assert all('service:("checkout" OR "cart" OR "payments") env:"prod"' in query for query, _ in one)
+    assert all(
+        'service:("checkout" OR "cart" OR "payments") env:"prod"' in query for query, _ in one
+    )
 
 
-def test_log_lines_carry_level_trace_and_what_was_thrown(told: tuple[Collected, list[Asked]]) -> None:
+def test_log_lines_carry_level_trace_and_what_was_thrown(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     logs = told[0].tables["logs"].filter(pl.col("message").str.starts_with("could not price"))
     assert logs.height == 40
     row = logs.row(0, named=True)
-    assert (row["level"], row["service"], row["trace_id"]) == ("error", "checkout", stand_in.TRACE_IDS[0])
+    assert (row["level"], row["service"], row["trace_id"]) == (
+        "error",
+        "checkout",
+        stand_in.TRACE_IDS[0],
+    )
     assert json.loads(row["attributes"])["error.kind"] == "TypeError"
 
 
-def test_counts_by_status_are_metrics_with_zeros_where_nothing_was_logged(told: tuple[Collected, list[Asked]]) -> None:
+def test_counts_by_status_are_metrics_with_zeros_where_nothing_was_logged(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     errors = told[0].tables["metrics"].filter(signal="error_log_lines_per_min")
     assert errors.filter(pl.col("time") < ONSET)["value"].unique().to_list() == [0.0]
     assert errors.filter(pl.col("time") < ONSET).height > 100
@@ -174,13 +210,21 @@ def test_counts_by_status_are_metrics_with_zeros_where_nothing_was_logged(told: 
     assert kinds == {"checkout TypeError": "40 in the incident"}
 
 
-def test_an_error_storm_shows_its_first_and_its_last_lines(datadog: LocalServer, tmp_path: Path) -> None:
+def test_an_error_storm_shows_its_first_and_its_last_lines(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     def storm(asked: Asked) -> Reply:
         body = json.loads(asked.body)
-        if "status:" not in body["filter"]["query"] or not body["filter"]["from"].startswith("2026-03-02T11:30"):
+        if "status:" not in body["filter"]["query"] or not body["filter"]["from"].startswith(
+            "2026-03-02T11:30"
+        ):
             return Reply({"data": []})
         at = [ONSET + timedelta(seconds=n / 10) for n in range(1000)]
-        at = at if body["sort"] == "timestamp" else [ALERT_AT - timedelta(seconds=n / 10) for n in range(1000)]
+        at = (
+            at
+            if body["sort"] == "timestamp"
+            else [ALERT_AT - timedelta(seconds=n / 10) for n in range(1000)]
+        )
         made = [stand_in.line(t, "error", f"no {n}") for n, t in enumerate(at)]
         return Reply({"data": made, "meta": {"page": {"after": "x"}}})
 
@@ -189,7 +233,9 @@ def test_an_error_storm_shows_its_first_and_its_last_lines(datadog: LocalServer,
     times = collected.tables["logs"].filter(level="error")["time"]
     assert times.min() == ONSET
     assert times.max() == ALERT_AT
-    assert any(i.cut == "only the first and the last 1000 lines of the window" for i in collected.items)
+    assert any(
+        i.cut == "only the first and the last 1000 lines of the window" for i in collected.items
+    )
 
 
 def test_of_an_error_storm_the_first_lines_stand_where_the_last_cannot_be_had(
@@ -199,7 +245,10 @@ def test_of_an_error_storm_the_first_lines_stand_where_the_last_cannot_be_had(
         body = json.loads(asked.body)
         if body["sort"] == "-timestamp":
             return Reply({}, status=403)
-        made = [{**stand_in.line(ALERT_AT - timedelta(minutes=n), "error", f"no {n}"), "id": None} for n in range(1, 4)]
+        made = [
+            {**stand_in.line(ALERT_AT - timedelta(minutes=n), "error", f"no {n}"), "id": None}
+            for n in range(1, 4)
+        ]
         return Reply({"data": made, "meta": {"page": {"after": "x"}}})
 
     datadog.on(LOGS, storm)
@@ -209,12 +258,21 @@ def test_of_an_error_storm_the_first_lines_stand_where_the_last_cannot_be_had(
     assert collected.missing
 
 
-def test_an_alert_of_another_source_brings_no_query_of_its_own(datadog: LocalServer, tmp_path: Path) -> None:
-    collect(datadog, tmp_path, source="alertmanager", labels={"monitor_id": "", "query": "avg:system.load.1{*} > 1"})
+def test_an_alert_of_another_source_brings_no_query_of_its_own(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
+    collect(
+        datadog,
+        tmp_path,
+        source="alertmanager",
+        labels={"monitor_id": "", "query": "avg:system.load.1{*} > 1"},
+    )
     assert "/api/v1/query" not in datadog.paths()
 
 
-def test_spans_of_both_windows_and_whole_traces_are_read(told: tuple[Collected, list[Asked]]) -> None:
+def test_spans_of_both_windows_and_whole_traces_are_read(
+    told: tuple[Collected, list[Asked]],
+) -> None:
     spans = told[0].tables["spans"]
     payments = spans.filter(service="payments")
     assert payments["parent_id"].to_list() == ["11", "11"]
@@ -227,16 +285,33 @@ def test_spans_of_both_windows_and_whole_traces_are_read(told: tuple[Collected, 
 
 
 def test_deployments_pipelines_and_events_are_changes(told: tuple[Collected, list[Asked]]) -> None:
-    changes = told[0].tables["changes"].select("service", "kind", "id", "author", "link").sort("id").rows()
+    changes = (
+        told[0]
+        .tables["changes"]
+        .select("service", "kind", "id", "author", "link")
+        .sort("id")
+        .rows()
+    )
     assert changes == [
         ("payments", "deploy", "1" * 40, "lee", "https://ci.example.com/77"),
-        ("checkout", "deploy", stand_in.COMMIT, None, f"https://github.com/acme/checkout/commit/{stand_in.COMMIT}"),
+        (
+            "checkout",
+            "deploy",
+            stand_in.COMMIT,
+            None,
+            f"https://github.com/acme/checkout/commit/{stand_in.COMMIT}",
+        ),
         ("cart", "flag", "new-basket", "dana", None),
     ]
 
 
-def test_relations_are_topology_and_states_are_monitors(told: tuple[Collected, list[Asked]]) -> None:
-    assert sorted(told[0].tables["topology"].rows()) == [("checkout", "payments"), ("web", "checkout")]
+def test_relations_are_topology_and_states_are_monitors(
+    told: tuple[Collected, list[Asked]],
+) -> None:
+    assert sorted(told[0].tables["topology"].rows()) == [
+        ("checkout", "payments"),
+        ("web", "checkout"),
+    ]
     states = told[0].tables["monitors"].filter(monitor="Checkout errors").sort("since").rows()
     assert [(state, since) for _, _, state, since, _ in states] == [
         ("ok", ONSET - timedelta(hours=2)),
@@ -245,14 +320,20 @@ def test_relations_are_topology_and_states_are_monitors(told: tuple[Collected, l
     ]
 
 
-def test_an_issue_first_seen_in_the_incident_is_a_line_of_the_log(told: tuple[Collected, list[Asked]]) -> None:
-    issue = told[0].tables["logs"].filter(pl.col("attributes").str.contains("issue")).row(0, named=True)
+def test_an_issue_first_seen_in_the_incident_is_a_line_of_the_log(
+    told: tuple[Collected, list[Asked]],
+) -> None:
+    issue = (
+        told[0].tables["logs"].filter(pl.col("attributes").str.contains("issue")).row(0, named=True)
+    )
     assert issue["message"] == "TypeError: unsupported operand: discount is None"
     assert issue["time"] == ONSET + timedelta(seconds=20)
     assert json.loads(issue["attributes"])["version"] == "v2.41"
 
 
-def test_every_item_has_a_link_into_the_sites_app_at_its_window(datadog: LocalServer, tmp_path: Path) -> None:
+def test_every_item_has_a_link_into_the_sites_app_at_its_window(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     collected = asyncio.run(collect_one(connector(datadog, site="datadoghq.eu"), asking(tmp_path)))
     for item in collected.items:
         assert item.link is not None
@@ -262,14 +343,21 @@ def test_every_item_has_a_link_into_the_sites_app_at_its_window(datadog: LocalSe
         if start and item.window:
             assert int(start[0]) == round(item.window.start.timestamp() * 1000), item
     (logs, *_) = [i.link or "" for i in collected.items if i.kind == "logs"]
-    assert parse_qs(urlsplit(logs).query)["query"][0].startswith('service:("checkout" OR "payments")')
+    assert parse_qs(urlsplit(logs).query)["query"][0].startswith(
+        'service:("checkout" OR "payments")'
+    )
 
 
-def test_from_what_it_brings_the_bad_release_is_diagnosed(told: tuple[Collected, list[Asked]], tmp_path: Path) -> None:
+def test_from_what_it_brings_the_bad_release_is_diagnosed(
+    told: tuple[Collected, list[Asked]], tmp_path: Path
+) -> None:
     request = asking(tmp_path, "checkout", "cart")
     write_json(tmp_path / "alert.json", request.alert)
     write_json(tmp_path / "scope.json", request.scope)
-    items = [Evidence(id=f"E{n}", kind=i.kind, source="datadog", query=i.query) for n, i in enumerate(told[0].items)]
+    items = [
+        Evidence(id=f"E{n}", kind=i.kind, source="datadog", query=i.query)
+        for n, i in enumerate(told[0].items)
+    ]
     write_evidence(tmp_path, items, [])
     for name, table in told[0].tables.items():
         write_table(tmp_path, name, table)
@@ -278,14 +366,18 @@ def test_from_what_it_brings_the_bad_release_is_diagnosed(told: tuple[Collected,
     assert found.causes[0].change == stand_in.COMMIT
 
 
-def test_the_catalogues_name_of_a_service_is_asked_and_ours_is_written(datadog: LocalServer, tmp_path: Path) -> None:
+def test_the_catalogues_name_of_a_service_is_asked_and_ours_is_written(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     known = connector(datadog, services={"basket": "checkout"})
     collected = asyncio.run(collect_one(known, asking(tmp_path, "basket", service="basket")))
     assert collected.tables["logs"]["service"].unique().to_list() == ["basket"]
     assert collected.tables["changes"].filter(kind="deploy", service="basket").height == 1
 
 
-def test_the_alerts_environment_wins_over_the_settings(datadog: LocalServer, tmp_path: Path) -> None:
+def test_the_alerts_environment_wins_over_the_settings(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     collect(datadog, tmp_path, labels={"env": "staging"})
     assert 'env:"staging"' in bodies(datadog.asked, LOGS)[0]["filter"]["query"]
 
@@ -308,7 +400,10 @@ def test_hostile_text_comes_bounded_and_printable(datadog: LocalServer, tmp_path
     line["attributes"]["tags"] = [said, 3, None, "version:" + said]
     datadog.on(LOGS, Reply({"data": [line, {"attributes": None}, {"id": 3}]}))
     row = (
-        collect(datadog, tmp_path).tables["logs"].filter(pl.col("message").str.starts_with("IGNORE")).row(0, named=True)
+        collect(datadog, tmp_path)
+        .tables["logs"]
+        .filter(pl.col("message").str.starts_with("IGNORE"))
+        .row(0, named=True)
     )
     assert len(row["message"]) <= 4000
     assert "\u202e" not in row["message"]
@@ -316,10 +411,16 @@ def test_hostile_text_comes_bounded_and_printable(datadog: LocalServer, tmp_path
     assert len(row["attributes"]) < 8000
 
 
-def test_a_log_monitor_is_counted_and_its_own_search_is_read_first(datadog: LocalServer, tmp_path: Path) -> None:
-    query = 'logs("service:checkout \\"discount is None\\"").index("main").rollup("count").by("host").last("5m") > 3'
+def test_a_log_monitor_is_counted_and_its_own_search_is_read_first(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
+    query = (
+        'logs("service:checkout \\"discount is '
+        'None\\"").index("main").rollup("count").by("host").last("5m") > 3'
+    )
     datadog.on(
-        f"/api/v1/monitor/{stand_in.MONITOR}", Reply({**stand_in.monitor(), "type": "log alert", "query": query})
+        f"/api/v1/monitor/{stand_in.MONITOR}",
+        Reply({**stand_in.monitor(), "type": "log alert", "query": query}),
     )
     collected = collect(datadog, tmp_path)
     asked = [
@@ -331,26 +432,39 @@ def test_a_log_monitor_is_counted_and_its_own_search_is_read_first(datadog: Loca
     assert asked[0]["search"] == {"query": 'service:checkout "discount is None"'}
     assert asked[0]["indexes"] == ["main"]
     assert asked[0]["group_by"] == [{"facet": "host", "limit": 10}]
-    assert 'service:checkout "discount is None"' in [b["filter"]["query"] for b in bodies(datadog.asked, LOGS)]
+    assert 'service:checkout "discount is None"' in [
+        b["filter"]["query"] for b in bodies(datadog.asked, LOGS)
+    ]
     assert any("nothing was counted" in m.reason for m in collected.missing)
 
 
 def test_a_composite_monitor_is_taken_apart(datadog: LocalServer, tmp_path: Path) -> None:
-    datadog.on("/api/v1/monitor/77", Reply({**stand_in.monitor(), "id": 77, "type": "composite", "query": "4242 && 9"}))
+    datadog.on(
+        "/api/v1/monitor/77",
+        Reply({**stand_in.monitor(), "id": 77, "type": "composite", "query": "4242 && 9"}),
+    )
     collected = collect(datadog, tmp_path, labels={"monitor_id": "77"})
     assert "/api/v1/query" in datadog.paths()
-    assert [m.reason for m in collected.missing] == ["datadog GET /api/v1/monitor/{}: not found (HTTP 404)"]
+    assert [m.reason for m in collected.missing] == [
+        "datadog GET /api/v1/monitor/{}: not found (HTTP 404)"
+    ]
 
 
-def test_a_monitor_that_cannot_be_read_leaves_the_alerts_own_query(datadog: LocalServer, tmp_path: Path) -> None:
+def test_a_monitor_that_cannot_be_read_leaves_the_alerts_own_query(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     datadog.on(f"/api/v1/monitor/{stand_in.MONITOR}", Reply({"errors": ["Forbidden"]}, status=403))
-    collected = collect(datadog, tmp_path, labels={"query": stand_in.QUERY, "monitor_type": "query_alert"})
+    collected = collect(
+        datadog, tmp_path, labels={"query": stand_in.QUERY, "monitor_type": "query_alert"}
+    )
     assert "trace.http.request.errors" in collected.tables["metrics"]["signal"].to_list()
     (gap,) = collected.missing
     assert (gap.kind, "not permitted" in gap.reason) == ("monitors", True)
 
 
-def test_where_one_formula_is_refused_the_others_are_asked_alone(datadog: LocalServer, tmp_path: Path) -> None:
+def test_where_one_formula_is_refused_the_others_are_asked_alone(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     def picky(asked: Asked) -> Reply:
         if "p99:" in asked.body.decode():
             return Reply({"errors": ["no percentiles for this metric"]}, status=400)
@@ -379,11 +493,16 @@ def test_an_older_agents_latency_is_its_mean(datadog: LocalServer, tmp_path: Pat
     collected = collect(datadog, tmp_path)
     latency = collected.tables["metrics"].filter(signal="latency_mean", service="checkout")
     assert (latency["value"].to_list(), latency["unit"].to_list()) == ([250.0], ["ms"])
-    hits = [f"sum:trace.http.request.hits{{service:{name},env:prod}}.as_rate()" for name in ("checkout", "payments")]
+    hits = [
+        f"sum:trace.http.request.hits{{service:{name},env:prod}}.as_rate()"
+        for name in ("checkout", "payments")
+    ]
     assert [m.query for m in collected.missing] == hits
 
 
-def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(datadog: LocalServer, tmp_path: Path) -> None:
+def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     def gpu(asked: Asked) -> Reply:
         body = json.loads(asked.body)["data"]["attributes"]
         if "dcgm" not in asked.body.decode():
@@ -394,13 +513,25 @@ def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(datadog: LocalS
             for index, _ in enumerate(body["formulas"])
             for n in range(130)
         ]
-        return Reply({"data": {"attributes": {"series": series, "times": at, "values": [[1.0, 2.0]] * len(series)}}})
+        return Reply(
+            {
+                "data": {
+                    "attributes": {
+                        "series": series,
+                        "times": at,
+                        "values": [[1.0, 2.0]] * len(series),
+                    }
+                }
+            }
+        )
 
     datadog.on("/api/v2/query/timeseries", gpu)
     request = request_for(tmp_path, job="llm-1", alert=alert(service=None))
     job = JobIdentity(name="llm-1", hosts=("n1", "N2"))
     scope = request.scope.model_copy(update={"training": job})
-    collected = asyncio.run(collect_one(connector(datadog), Request(request.alert, scope, tmp_path)))
+    collected = asyncio.run(
+        collect_one(connector(datadog), Request(request.alert, scope, tmp_path))
+    )
     queries = [
         q["query"]
         for b in bodies(datadog.asked, "/api/v2/query/timeseries")
@@ -414,7 +545,9 @@ def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(datadog: LocalS
     assert memory["value"].max() == 2 * 1_048_576
 
 
-def test_an_alert_about_nothing_that_datadog_knows_is_one_gap(datadog: LocalServer, tmp_path: Path) -> None:
+def test_an_alert_about_nothing_that_datadog_knows_is_one_gap(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     request = request_for(tmp_path, alert=Alert(source="me", title="t", started_at=ALERT_AT))
     collected = asyncio.run(collect_one(connector(datadog), request))
     (gap,) = collected.missing
@@ -427,8 +560,14 @@ def test_monitors_are_found_in_labels_and_in_links_of_other_vendors_alerts() -> 
     link = "https://app.datadoghq.com/monitors/4242?group=host%3Aa"
     assert monitor_of(Alert(**pager, links=(Link(title="x", url=link),))) == 4242
     assert monitor_of(Alert(**pager, labels={"body": f"see {link} now"})) == 4242
-    assert monitor_of(Alert(**pager, labels={"url": "https://acme.datadoghq.eu/monitors#77?to_ts=1"})) == 77
-    assert monitor_of(Alert(**pager, labels={"url": "https://app.datadoghq.com/monitors/manage"})) is None
+    assert (
+        monitor_of(Alert(**pager, labels={"url": "https://acme.datadoghq.eu/monitors#77?to_ts=1"}))
+        == 77
+    )
+    assert (
+        monitor_of(Alert(**pager, labels={"url": "https://app.datadoghq.com/monitors/manage"}))
+        is None
+    )
     assert monitor_of(Alert(**pager, labels={"alert_id": "5"})) is None
 
 
@@ -451,19 +590,27 @@ ERROR = {"errors": ["Unauthorized bbbb"]}
 BROKEN = {
     "forbidden": (Reply(ERROR, status=403), "not permitted with these keys"),
     "gone": (Reply(ERROR, status=404), "not found (HTTP 404)"),
-    "limited": (Reply(ERROR, status=429, headers={"X-RateLimit-Reset": "3600"}), "the rate limit is used up"),
+    "limited": (
+        Reply(ERROR, status=429, headers={"X-RateLimit-Reset": "3600"}),
+        "the rate limit is used up",
+    ),
     "server error": (Reply(b"<html>oops", status=500), "HTTP 500"),
     "cut short": (Reply(b'{"data": [', claims=500), "the answer ends in the middle"),
     "not JSON": (Reply(b'{"data": ['), "not understood"),
     "another shape": (Reply({"data": "none"}), "not understood"),
     "elsewhere": (Reply(b"", status=302, headers={"Location": "https://example.com/"}), "redirect"),
-    "packed badly": (Reply(b"\x1f\x8b\x08nonsense", headers={"Content-Encoding": "gzip"}), "compression is broken"),
+    "packed badly": (
+        Reply(b"\x1f\x8b\x08nonsense", headers={"Content-Encoding": "gzip"}),
+        "compression is broken",
+    ),
     "packed otherwise": (Reply(b"x", headers={"Content-Encoding": "br"}), "encoding"),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_answer_is_a_gap_and_the_others_stand(datadog: LocalServer, tmp_path: Path, case: str) -> None:
+def test_a_broken_answer_is_a_gap_and_the_others_stand(
+    datadog: LocalServer, tmp_path: Path, case: str
+) -> None:
     reply, words = BROKEN[case]
     datadog.on(LOGS, reply)
     collected = collect(datadog, tmp_path)
@@ -475,8 +622,32 @@ def test_a_broken_answer_is_a_gap_and_the_others_stand(datadog: LocalServer, tmp
 
 
 ODD: list[Any] = [
-    *(None, True, -1, 0, 1e300, 1e-300, 10**400, 2**63, "", "NaN", "../..", "x" * 5000, "\u202e\x00", 'service:"'),
-    *("9999-12-31T23:59:59Z", "-0001-01-01", [], {}, [[]], [None], {"": None}, {"a": {"b": {"c": []}}}),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1e300,
+        1e-300,
+        10**400,
+        2**63,
+        "",
+        "NaN",
+        "../..",
+        "x" * 5000,
+        "\u202e\x00",
+        'service:"',
+    ),
+    *(
+        "9999-12-31T23:59:59Z",
+        "-0001-01-01",
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        {"a": {"b": {"c": []}}},
+    ),
     ["service:", ":", ",", "a:b"],
 ]
 
@@ -511,7 +682,9 @@ def test_whatever_an_answer_holds_there_are_gaps_and_no_failure(
         assert conform(table, name, name).height == table.height
 
 
-def test_keys_that_are_not_accepted_are_a_gap_for_everything(datadog: LocalServer, tmp_path: Path) -> None:
+def test_keys_that_are_not_accepted_are_a_gap_for_everything(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
     for path in list(datadog._replies):
         datadog.on(path, Reply(ERROR, status=401))
     collected = collect(datadog, tmp_path)
@@ -540,8 +713,14 @@ def test_an_answer_that_drips_ends_at_the_deadline_and_the_rest_is_handed_over(
 
 WRITES = "warning: the key can also write (monitors_write, by its"
 CAN_WRITE = {
-    "its scopes read": (["timeseries_query", "logs_read_data", "apm_read"], "the key cannot write, by its scopes"),
-    "its scopes write": (["apm_read", "monitors_write"], f"{WRITES} scopes): give it scopes that only read"),
+    "its scopes read": (
+        ["timeseries_query", "logs_read_data", "apm_read"],
+        "the key cannot write, by its scopes",
+    ),
+    "its scopes write": (
+        ["apm_read", "monitors_write"],
+        f"{WRITES} scopes): give it scopes that only read",
+    ),
     "no scopes": (None, f"{WRITES} owner's role): give it scopes that only read"),
 }
 

@@ -34,7 +34,9 @@ def session(server: LocalServer) -> Iterator[Session]:
 def client_of(call: Call) -> type[Any]:
     """The class of the client that a call is a method of."""
     module, _, name = call.api.rpartition(".")
-    found: type[Any] = getattr(importlib.import_module(f"datadog_api_client.{module.replace('.', '.api.', 1)}"), name)
+    found: type[Any] = getattr(
+        importlib.import_module(f"datadog_api_client.{module.replace('.', '.api.', 1)}"), name
+    )
     return found
 
 
@@ -50,7 +52,11 @@ def test_every_call_is_the_clients_own(call: Call) -> None:
 
 WRITING = [
     ("v1.monitors_api.MonitorsApi", "delete_monitor", {"monitor_id": 1}),
-    ("v1.monitors_api.MonitorsApi", "create_monitor", {"body": {"type": "query alert", "query": "x"}}),
+    (
+        "v1.monitors_api.MonitorsApi",
+        "create_monitor",
+        {"body": {"type": "query alert", "query": "x"}},
+    ),
     ("v2.events_api.EventsApi", "create_event", {"body": {"data": {}}}),
     ("v2.logs_api.LogsApi", "submit_log", {"body": [{"message": "x"}]}),
     ("v2.dora_metrics_api.DORAMetricsApi", "delete_dora_deployment", {"deployment_id": "x"}),
@@ -71,8 +77,15 @@ def test_any_other_call_is_refused_before_it_is_sent(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_path_that_is_read_cannot_be_written(session: Session, server: LocalServer, method: str) -> None:
-    for path in ("/api/v1/monitor", "/api/v1/monitor/7", "/api/v2/trace/1", "/api/v2/current_user/application_keys"):
+def test_a_path_that_is_read_cannot_be_written(
+    session: Session, server: LocalServer, method: str
+) -> None:
+    for path in (
+        "/api/v1/monitor",
+        "/api/v1/monitor/7",
+        "/api/v2/trace/1",
+        "/api/v2/current_user/application_keys",
+    ):
         with pytest.raises(ConnectorError, match="reading calls only"):
             session._client.rest_client.request(method, server.url + path, body={})
     assert server.asked == []
@@ -89,13 +102,17 @@ def test_no_other_address_is_asked(session: Session, server: LocalServer) -> Non
 
 
 @pytest.mark.parametrize("trace_id", ["../monitor", "a/b", "x" * 65, "", "a?b=c"])
-def test_an_identifier_cannot_lead_to_another_path(session: Session, server: LocalServer, trace_id: str) -> None:
+def test_an_identifier_cannot_lead_to_another_path(
+    session: Session, server: LocalServer, trace_id: str
+) -> None:
     with pytest.raises(ConnectorError):
         session.ask(TRACE, object, trace_id=trace_id)
     assert [a.path for a in server.asked] == []
 
 
-def test_both_keys_are_sent_and_nothing_of_them_is_in_an_error(session: Session, server: LocalServer) -> None:
+def test_both_keys_are_sent_and_nothing_of_them_is_in_an_error(
+    session: Session, server: LocalServer
+) -> None:
     server.on("/api/v1/monitor/7", Reply({"errors": ["b" * 40]}, status=403))
     with pytest.raises(ConnectorError) as raised:
         session.ask(MONITOR, object, monitor_id=7)
@@ -106,20 +123,26 @@ def test_both_keys_are_sent_and_nothing_of_them_is_in_an_error(session: Session,
 
 
 def test_a_429_is_waited_for_as_long_as_datadog_says(session: Session, server: LocalServer) -> None:
-    server.on("/api/v1/monitor", Reply({}, status=429, headers={"X-RateLimit-Reset": "1"}), Reply([]))
+    server.on(
+        "/api/v1/monitor", Reply({}, status=429, headers={"X-RateLimit-Reset": "1"}), Reply([])
+    )
     started = time.monotonic()
     assert session.ask(MONITORS, list[Any]) == []
     assert time.monotonic() - started >= 1.0
 
 
-def test_a_limit_that_resets_after_the_deadline_is_told_at_once(session: Session, server: LocalServer) -> None:
+def test_a_limit_that_resets_after_the_deadline_is_told_at_once(
+    session: Session, server: LocalServer
+) -> None:
     server.on("/api/v1/monitor", Reply({}, status=429, headers={"X-RateLimit-Reset": "3600"}))
     with pytest.raises(ConnectorError, match="the rate limit is used up"):
         session.ask(MONITORS, list[Any])
     assert len(server.asked) == 1
 
 
-def test_a_limit_that_is_used_up_is_not_asked_for_again_until_it_resets(session: Session, server: LocalServer) -> None:
+def test_a_limit_that_is_used_up_is_not_asked_for_again_until_it_resets(
+    session: Session, server: LocalServer
+) -> None:
     used_up = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800"}
     server.on("/api/v2/logs/events/search", Reply({"data": []}, headers=used_up))
     server.on("/api/v1/monitor", Reply([]))
@@ -137,19 +160,26 @@ def test_searches_for_spans_stay_within_our_share_of_the_hour(
     server.on("/api/v2/spans/events/search", Reply({"data": []}))
     for _ in range(3):
         session.ask(SPANS, dict[str, Any], body={"data": {}})
-    with pytest.raises(ConnectorError, match=r"our share of Datadog's rate limit for spans is used up \(3 in 3600 s\)"):
+    with pytest.raises(
+        ConnectorError,
+        match=r"our share of Datadog's rate limit for spans is used up \(3 in 3600 s\)",
+    ):
         session.ask(SPANS, dict[str, Any], body={"data": {}})
     assert len(server.asked) == 3
     assert allowances_of(server.url) is allowances_of(server.url)
 
 
-def test_an_answer_that_is_nested_too_deep_is_not_understood(session: Session, server: LocalServer) -> None:
+def test_an_answer_that_is_nested_too_deep_is_not_understood(
+    session: Session, server: LocalServer
+) -> None:
     server.on("/api/v1/monitor", Reply(b"[" * 100_000))
     with pytest.raises(ConnectorError, match="not understood"):
         session.ask(MONITORS, list[Any])
 
 
-def test_a_request_the_client_itself_finds_wrong_is_an_error_of_ours(session: Session, server: LocalServer) -> None:
+def test_a_request_the_client_itself_finds_wrong_is_an_error_of_ours(
+    session: Session, server: LocalServer
+) -> None:
     with pytest.raises(ConnectorError, match="the request cannot be made"):
         session.ask(LOGS, dict[str, Any], body={"filter": {"query": 3}})
     assert server.asked == []
@@ -168,7 +198,9 @@ def test_packed_answers_are_read_and_a_bomb_is_not(server: LocalServer) -> None:
     session = with_few_bytes.session(Deadline.after(10))
     server.on("/api/v1/monitor", Reply(gzip.compress(b'[{"id": 7}]'), headers=packed))
     assert session.ask(MONITORS, list[Any]) == [{"id": 7}]
-    server.on("/api/v1/monitor", Reply(gzip.compress(b"[" + b" " * 50_000_000 + b"]"), headers=packed))
+    server.on(
+        "/api/v1/monitor", Reply(gzip.compress(b"[" + b" " * 50_000_000 + b"]"), headers=packed)
+    )
     with pytest.raises(BudgetExceeded, match="limit of 100,000 bytes"):
         session.ask(MONITORS, list[Any])
     session.close()

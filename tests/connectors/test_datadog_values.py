@@ -19,19 +19,38 @@ from connectors.datadog.connector import LIMITS, MOST_GOLDEN
 from connectors.datadog.links import APP_HOSTS, AppLinks
 from connectors.datadog.logs import ERROR_LINES, LINES, PAGE
 from connectors.datadog.metrics import RESOURCES, SPLITS, _operations
-from connectors.datadog.monitor_queries import CompositeMonitor, MetricMonitor, SearchMonitor, read_monitor
+from connectors.datadog.monitor_queries import (
+    CompositeMonitor,
+    MetricMonitor,
+    SearchMonitor,
+    read_monitor,
+)
 from connectors.datadog.session import ALLOWANCES
 
-WINDOW = Window(start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC))
+WINDOW = Window(
+    start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC)
+)
 METRIC_QUERIES = {
-    "avg(last_5m):avg:system.load.1{host:a} by {host} > 4": ("avg:system.load.1{host:a} by {host}", "system.load.1", 4),
-    "change(avg(last_5m),last_1h):sum:a.b{*}.as_count() >= 1.5e3": ("sum:a.b{*}.as_count()", "a.b", 1500),
+    "avg(last_5m):avg:system.load.1{host:a} by {host} > 4": (
+        "avg:system.load.1{host:a} by {host}",
+        "system.load.1",
+        4,
+    ),
+    "change(avg(last_5m),last_1h):sum:a.b{*}.as_count() >= 1.5e3": (
+        "sum:a.b{*}.as_count()",
+        "a.b",
+        1500,
+    ),
     "percentile(last_10m):p95:trace.http.request{env:prod} > 0.5": (
         "p95:trace.http.request{env:prod}",
         "trace.http.request",
         0.5,
     ),
-    "avg(last_4h):anomalies(avg:x.y{a:b,c:d}, 'agile', 2, direction='both') >= 1": ("avg:x.y{a:b,c:d}", "x.y", 1),
+    "avg(last_4h):anomalies(avg:x.y{a:b,c:d}, 'agile', 2, direction='both') >= 1": (
+        "avg:x.y{a:b,c:d}",
+        "x.y",
+        1,
+    ),
     "sum(last_5m):sum:t.errors{s:x}.as_count() / sum:t.hits{s:x}.as_count() * 100 > 5": (
         "sum:t.errors{s:x}.as_count() / sum:t.hits{s:x}.as_count() * 100",
         "t.errors_ratio",
@@ -48,12 +67,15 @@ def test_what_a_metric_monitor_measures_is_read_from_its_query(query: str) -> No
 
 def test_searches_and_composites_are_read_too() -> None:
     spans = (
-        'trace-analytics("env:prod @duration:>5").rollup("pc95","@duration").by("service,resource_name").last("5m") > 9'
+        'trace-analytics("env:prod '
+        '@duration:>5").rollup("pc95","@duration").by("service,resource_name").last("5m") > 9'
     )
     assert read_monitor(spans, "trace-analytics alert") == SearchMonitor(
         "spans", "env:prod @duration:>5", "pc95", "@duration", ("service", "resource_name"), (), 9
     )
-    logs = read_monitor('logs("status:error").index("*").rollup("count").last("5m") > 3', "log alert")
+    logs = read_monitor(
+        'logs("status:error").index("*").rollup("count").last("5m") > 3', "log alert"
+    )
     assert isinstance(logs, SearchMonitor)
     assert (logs.signal, logs.indexes, logs.by) == ("error_log_lines", (), ())
     assert read_monitor("(12345 && !678) || 12345", "composite") == CompositeMonitor((12345, 678))
@@ -61,7 +83,12 @@ def test_searches_and_composites_are_read_too() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", '"http.can_connect".over("*").by("url").last(4).count_by_status()', 'burn_rate("a").over("7d") > 14', "> 5"],
+    [
+        "",
+        '"http.can_connect".over("*").by("url").last(4).count_by_status()',
+        'burn_rate("a").over("7d") > 14',
+        "> 5",
+    ],
 )
 def test_what_has_no_series_is_none(query: str) -> None:
     assert read_monitor(query, "service check") is None
@@ -73,7 +100,9 @@ def test_no_query_fails(query: str) -> None:
     read_monitor(f'logs("{query}', "log alert")
 
 
-@pytest.mark.parametrize("part", ["(", "avg(", "last_", "):", "a:b{", 'logs("\\', '.by("', "1 && ", "> 1 "])
+@pytest.mark.parametrize(
+    "part", ["(", "avg(", "last_", "):", "a:b{", 'logs("\\', '.by("', "1 && ", "> 1 "]
+)
 def test_a_hostile_query_is_read_in_linear_time(part: str) -> None:
     started = time.monotonic()
     read_monitor(part * 200_000, "query alert")
@@ -90,7 +119,23 @@ def test_times_in_any_unit_are_the_same_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "", "soon", -1, 0, 12, float("nan"), float("inf"), 10**30, 10**400, "9999-99-99", [], {}]
+    "value",
+    [
+        None,
+        True,
+        "",
+        "soon",
+        -1,
+        0,
+        12,
+        float("nan"),
+        float("inf"),
+        10**30,
+        10**400,
+        "9999-99-99",
+        [],
+        {},
+    ],
 )
 def test_what_is_no_time_is_none(value: object) -> None:
     assert values.moment(value) is None
@@ -120,7 +165,10 @@ def test_nested_and_dotted_fields_are_found_alike() -> None:
 
 
 def test_the_operation_by_which_a_service_is_entered_comes_first() -> None:
-    names = [f"trace.{name}.hits" for name in ("aws.command", "django.request", "redis.command", "z.server.request")]
+    names = [
+        f"trace.{name}.hits"
+        for name in ("aws.command", "django.request", "redis.command", "z.server.request")
+    ]
     assert _operations([*names, "trace.django.request.errors", "system.cpu.user"]) == [
         "django.request",
         "z.server.request",
@@ -149,7 +197,10 @@ def test_the_page_names_scopes_signals_and_limits_as_they_are() -> None:
     for name in (*APP_HOSTS, *SPLITS, *needed, *resources, LINES, ERROR_LINES):
         assert f"`{name}`" in page, name
     assert f"a list of {len(CALLS)} calls" in page
-    assert f"at most {LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once" in page.lower()
+    assert (
+        f"at most {LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once"
+        in page.lower()
+    )
     assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
     (spans, _), (traces, _) = ALLOWANCES["spans"], ALLOWANCES["traces"]
     assert f"at most {spans} and {traces} are used" in page

@@ -45,8 +45,9 @@ def test_every_default_query_is_documented() -> None:
 
 
 def test_documented_limits_are_the_real_ones() -> None:
-    assert f"{pagerduty.LIMITS.requests_per_s:g} a second and {pagerduty.LIMITS.concurrency} at once" in page(
-        "pagerduty"
+    assert (
+        f"{pagerduty.LIMITS.requests_per_s:g} a second and {pagerduty.LIMITS.concurrency} at once"
+        in page("pagerduty")
     )
     traces = page("traces")
     assert f"{trace_files.MOST_LISTED:,} files" in traces
@@ -61,18 +62,37 @@ def test_documented_limits_are_the_real_ones() -> None:
 
 def test_every_signal_of_wandb_is_documented() -> None:
     text = page("wandb")
-    named = [signal for signal, _ in (*wandb_runs.GPU_SIGNALS.values(), *wandb_runs.SYSTEM_SIGNALS.values())]
-    for name in (*named, *wandb_runs.SIGNAL_OF.values(), *wandb.RUN_LABELS, "step_time", "learning_rate"):
+    named = [
+        signal
+        for signal, _ in (*wandb_runs.GPU_SIGNALS.values(), *wandb_runs.SYSTEM_SIGNALS.values())
+    ]
+    for name in (
+        *named,
+        *wandb_runs.SIGNAL_OF.values(),
+        *wandb.RUN_LABELS,
+        "step_time",
+        "learning_rate",
+    ):
         assert f"`{name}`" in text, name
 
 
 @pytest.mark.parametrize("name", [name for name in CONNECTORS if name != "recorded"])
-def test_the_table_of_connectors_says_what_each_brings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_connectors_says_what_each_brings(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    settings = importlib.import_module(f"tests.connectors.stand_ins.{name}").settings("http://127.0.0.1:1")
+    settings = importlib.import_module(f"tests.connectors.stand_ins.{name}").settings(
+        "http://127.0.0.1:1"
+    )
     connector = CONNECTORS[name](Settings.model_validate(settings))
     assert connector is not None
     link = f"({PAGES.get(name, f'{name}.md')})"
-    (row,) = [line for line in (DOCS / "README.md").read_text().splitlines() if line.startswith("| [") and link in line]
-    told = {column for column, cell in zip(SCHEMAS, row.split("|")[2:8], strict=True) if "✓" in cell}
+    (row,) = [
+        line
+        for line in (DOCS / "README.md").read_text().splitlines()
+        if line.startswith("| [") and link in line
+    ]
+    told = {
+        column for column, cell in zip(SCHEMAS, row.split("|")[2:8], strict=True) if "✓" in cell
+    }
     assert told == set(connector.kinds) & set(SCHEMAS)

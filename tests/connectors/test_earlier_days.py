@@ -1,4 +1,5 @@
-"""The same hours of earlier days are asked of metrics alone: nobody reads days of changes or lines for them."""
+"""The same hours of earlier days are asked of metrics alone: nobody reads days of changes or lines
+for them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def with_earlier_days(request: Request) -> Request:
     return replace(request, scope=scope.model_copy(update={"baseline": (near, *earlier), **only}))
 
 
-@pytest.mark.parametrize("name", [name for name in CONNECTORS if name not in ("recorded", "traces")])
+@pytest.mark.parametrize(
+    "name", [name for name in CONNECTORS if name not in ("recorded", "traces")]
+)
 def test_events_are_looked_for_where_they_are_without_earlier_days(
     name: str, server: LocalServer, case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,13 +30,20 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in
 
 BASE = f"/repos/{stand_in.REPOSITORY}"
-TRACE = 'Traceback (most recent call last):\n  File "/app/src/checkout/pool.py", line 12, in get\nqueue.Empty'
+TRACE = (
+    'Traceback (most recent call last):\n  File "/app/src/checkout/pool.py", line 12, in '
+    "get\nqueue.Empty"
+)
 
 
 def alert(summary: str = TRACE, **fields: Any) -> Alert:
     """Checkout's alert."""
     return Alert(
-        source="t", title="Checkout is slow: no connection in time", started_at=ALERT_AT, summary=summary, **fields
+        source="t",
+        title="Checkout is slow: no connection in time",
+        started_at=ALERT_AT,
+        summary=summary,
+        **fields,
     )
 
 
@@ -59,7 +66,9 @@ def collected(server: LocalServer, folder: Path, summary: str = TRACE) -> Collec
 
 def changes(found: Collected) -> list[dict[str, Any]]:
     """The rows, in order of time and id."""
-    return conform(found.tables["changes"], "changes", "changes").sort("time", "id", "kind").to_dicts()
+    return (
+        conform(found.tables["changes"], "changes", "changes").sort("time", "id", "kind").to_dicts()
+    )
 
 
 def test_what_the_last_deployment_carried_stands_at_the_time_it_reached_production(
@@ -84,45 +93,73 @@ def test_what_the_last_deployment_carried_stands_at_the_time_it_reached_producti
     assert found.missing == ()
 
 
-def test_what_was_merged_afterwards_is_told_and_blamed_for_nothing(server: LocalServer, tmp_path: Path) -> None:
+def test_what_was_merged_afterwards_is_told_and_blamed_for_nothing(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     details = {k: v for item in collected(server, tmp_path).items for k, v in item.details.items()}
-    assert details[stand_in.LATER] == "merged 2026-03-02 11:55 UTC, not known to be deployed: Tidy up (#43)"
+    assert (
+        details[stand_in.LATER]
+        == "merged 2026-03-02 11:55 UTC, not known to be deployed: Tidy up (#43)"
+    )
     assert details["2026-03-02 11:10 Tests"] == "failed at bbbbbbbbbbbb"
 
 
-def test_the_code_at_the_stack_traces_line_is_brought_as_it_was_deployed(server: LocalServer, tmp_path: Path) -> None:
+def test_the_code_at_the_stack_traces_line_is_brought_as_it_was_deployed(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     (item,) = [i for i in collected(server, tmp_path).items if "code" in i.details]
     assert ">    12  connection = connections.get()" in item.details["code"]
     assert item.details["changes that touch this file"] == stand_in.POOL[:12]
-    assert item.link == f"{shapes.WEB}/shop/checkout/blob/{stand_in.SETTING}/src/checkout/pool.py#L12"
+    assert (
+        item.link == f"{shapes.WEB}/shop/checkout/blob/{stand_in.SETTING}/src/checkout/pool.py#L12"
+    )
     asked = next(a for a in server.asked if "/contents/" in a.path)
     assert asked.query["ref"] == [stand_in.SETTING]
 
 
-def test_every_item_says_how_to_ask_again_and_has_a_link(server: LocalServer, tmp_path: Path) -> None:
+def test_every_item_says_how_to_ask_again_and_has_a_link(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     items = collected(server, tmp_path).items
     assert all(i.link and i.link.startswith(f"{shapes.WEB}/shop/checkout/") for i in items)
-    assert all(i.query.startswith("GET /repos/shop/checkout/") or "code" in i.details for i in items)
+    assert all(
+        i.query.startswith("GET /repos/shop/checkout/") or "code" in i.details for i in items
+    )
     compared = next(i for i in items if "/compare/" in i.query)
-    assert compared.link == f"{shapes.WEB}/shop/checkout/compare/{stand_in.OLD}...{stand_in.SETTING}"
+    assert (
+        compared.link == f"{shapes.WEB}/shop/checkout/compare/{stand_in.OLD}...{stand_in.SETTING}"
+    )
 
 
 def diagnosed(found: Collected, folder: Path) -> Diagnosis:
-    """The diagnosis of a case with this evidence, and a latency that rises a minute after the deployment."""
+    """The diagnosis of a case with this evidence, and a latency that rises a minute after the
+    deployment."""
     case = folder / "case"
     case.mkdir()
     asked = request(folder)
-    write_json(case / "alert.json", asked.alert.model_copy(update={"service": "checkout", "signal": "latency_p99"}))
+    write_json(
+        case / "alert.json",
+        asked.alert.model_copy(update={"service": "checkout", "signal": "latency_p99"}),
+    )
     write_json(case / "scope.json", asked.scope)
     times = [ALERT_AT - timedelta(seconds=15 * n) for n in range(600, 0, -1)]
     values = [(900.0 if t >= ONSET else 100.0) + n % 7 for n, t in enumerate(times)]
-    metrics = {"time": times, "service": "checkout", "signal": "latency_p99", "value": values, "unit": "ms"}
+    metrics = {
+        "time": times,
+        "service": "checkout",
+        "signal": "latency_p99",
+        "value": values,
+        "unit": "ms",
+    }
     write_table(case, "metrics", pl.DataFrame(metrics))
     write_table(case, "changes", found.tables["changes"])
-    evidence = [Evidence(id=f"E{n}", kind=i.kind, source="github", query=i.query) for n, i in enumerate(found.items)]
+    evidence = [
+        Evidence(id=f"E{n}", kind=i.kind, source="github", query=i.query)
+        for n, i in enumerate(found.items)
+    ]
     write_evidence(case, evidence, [])
     return diagnose(read_case(case))
 
@@ -146,7 +183,10 @@ def test_of_two_changes_alike_the_one_that_touches_the_stack_traces_file_is_blam
     ]
     server.on(f"{BASE}/pulls", Reply(pulls))
     for number, path in ((42, stand_in.POOL_FILE), (41, "src/checkout/basket.py")):
-        server.on(f"{BASE}/pulls/{number}/files", Reply([shapes.changed(path, "@@ -1 +1 @@\n-x = 1\n+x = 2\n")]))
+        server.on(
+            f"{BASE}/pulls/{number}/files",
+            Reply([shapes.changed(path, "@@ -1 +1 @@\n-x = 1\n+x = 2\n")]),
+        )
     assert diagnosed(collected(server, tmp_path), tmp_path).causes[0].change == stand_in.POOL
 
 
@@ -156,7 +196,9 @@ def without_deployments(server: LocalServer) -> None:
     server.on(f"{BASE}/deployments", Reply([]))
 
 
-def test_without_deployments_the_workflows_that_deploy_count(server: LocalServer, tmp_path: Path) -> None:
+def test_without_deployments_the_workflows_that_deploy_count(
+    server: LocalServer, tmp_path: Path
+) -> None:
     without_deployments(server)
     before = shapes.run(70, "Deploy", stand_in.OLD, ALERT_AT - timedelta(hours=20), "success")
     now = shapes.run(72, "Deploy", stand_in.SETTING, stand_in.DEPLOYED, "success")
@@ -165,10 +207,15 @@ def test_without_deployments_the_workflows_that_deploy_count(server: LocalServer
     assert rows[stand_in.POOL, "deploy"]["time"] == stand_in.DEPLOYED
 
 
-def test_without_workflows_that_deploy_the_releases_count(server: LocalServer, tmp_path: Path) -> None:
+def test_without_workflows_that_deploy_the_releases_count(
+    server: LocalServer, tmp_path: Path
+) -> None:
     without_deployments(server)
     server.on(f"{BASE}/actions/runs", Reply({"total_count": 0, "workflow_runs": []}))
-    releases = [shapes.release("v/2", stand_in.DEPLOYED), shapes.release("v1", ALERT_AT - timedelta(days=9))]
+    releases = [
+        shapes.release("v/2", stand_in.DEPLOYED),
+        shapes.release("v1", ALERT_AT - timedelta(days=9)),
+    ]
     server.on(f"{BASE}/releases", Reply(releases))
     compared = next(v for k, v in server._replies.items() if "/compare/" in k)
     server._replies[f"{BASE}/compare/v1...v%2F2"] = compared
@@ -177,7 +224,9 @@ def test_without_workflows_that_deploy_the_releases_count(server: LocalServer, t
     assert rows["v/2"]["title"] == "Release v/2"
 
 
-def test_where_nothing_was_rolled_out_what_was_merged_is_a_merge(server: LocalServer, tmp_path: Path) -> None:
+def test_where_nothing_was_rolled_out_what_was_merged_is_a_merge(
+    server: LocalServer, tmp_path: Path
+) -> None:
     without_deployments(server)
     server.on(f"{BASE}/actions/runs", Reply({"total_count": 0, "workflow_runs": []}))
     server.on(f"{BASE}/releases", Reply([]))
@@ -189,25 +238,36 @@ def test_where_nothing_was_rolled_out_what_was_merged_is_a_merge(server: LocalSe
     ]
 
 
-def test_a_deployment_of_an_earlier_revision_says_that_it_goes_back(server: LocalServer, tmp_path: Path) -> None:
+def test_a_deployment_of_an_earlier_revision_says_that_it_goes_back(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     old = shapes.commit(stand_in.OLD, "Before", ALERT_AT, ("9" * 40,))
     back = Reply(shapes.comparison([old], [], behind=4))
     server.on(f"{BASE}/compare/{stand_in.OLD}...{stand_in.SETTING}", back)
     (row,) = changes(collected(server, tmp_path))
-    assert row["title"] == "Deployment of main to production (back to an earlier revision; 4 commits taken out)"
+    assert (
+        row["title"]
+        == "Deployment of main to production (back to an earlier revision; 4 commits taken out)"
+    )
     assert (row["id"], row["author"]) == (stand_in.SETTING, "deploy-bot")
 
 
-def test_a_deployment_that_failed_carries_nothing_and_says_so(server: LocalServer, tmp_path: Path) -> None:
+def test_a_deployment_that_failed_carries_nothing_and_says_so(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
-    server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status("failure", stand_in.DEPLOYED)]))
+    server.on(
+        f"{BASE}/deployments/13/statuses", Reply([shapes.status("failure", stand_in.DEPLOYED)])
+    )
     (row,) = changes(collected(server, tmp_path))
     assert row["title"] == "Deployment of main to production (failed)"
     assert stand_in.POOL_FILE in json.loads(row["files"])
 
 
-def test_a_change_that_reached_two_regions_counts_once_from_the_first(server: LocalServer, tmp_path: Path) -> None:
+def test_a_change_that_reached_two_regions_counts_once_from_the_first(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     later, old = stand_in.DEPLOYED + timedelta(minutes=4), ALERT_AT - timedelta(days=2)
     regions = [
@@ -238,36 +298,57 @@ def test_code_is_read_as_it_was_when_the_alert_came_and_not_as_a_later_deploymen
     assert item.details["revision"] == stand_in.SETTING
 
 
-def test_the_first_success_counts_and_without_one_the_last_status(server: LocalServer, tmp_path: Path) -> None:
+def test_the_first_success_counts_and_without_one_the_last_status(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     minute = timedelta(minutes=1)
     began = shapes.status("in_progress", stand_in.DEPLOYED - minute)
-    again = [shapes.status(s, stand_in.DEPLOYED + n * minute) for n, s in enumerate(["success", "success", "inactive"])]
+    again = [
+        shapes.status(s, stand_in.DEPLOYED + n * minute)
+        for n, s in enumerate(["success", "success", "inactive"])
+    ]
     server.on(f"{BASE}/deployments/13/statuses", Reply([*again[::-1], began]))
     assert {r["time"] for r in changes(collected(server, tmp_path))} == {stand_in.DEPLOYED}
-    server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status("failure", stand_in.DEPLOYED), began]))
-    assert [r["title"] for r in changes(collected(server, tmp_path))] == ["Deployment of main to production (failed)"]
+    server.on(
+        f"{BASE}/deployments/13/statuses",
+        Reply([shapes.status("failure", stand_in.DEPLOYED), began]),
+    )
+    assert [r["title"] for r in changes(collected(server, tmp_path))] == [
+        "Deployment of main to production (failed)"
+    ]
 
 
 @pytest.mark.parametrize("state", ["queued", "pending", "waiting"])
-def test_a_deployment_that_waits_has_changed_nothing_yet(server: LocalServer, tmp_path: Path, state: str) -> None:
+def test_a_deployment_that_waits_has_changed_nothing_yet(
+    server: LocalServer, tmp_path: Path, state: str
+) -> None:
     stand_in.serve(server)
     server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status(state, stand_in.DEPLOYED)]))
     assert changes(collected(server, tmp_path)) == []
 
 
-def test_a_deployment_under_way_has_begun_to_change_things(server: LocalServer, tmp_path: Path) -> None:
+def test_a_deployment_under_way_has_begun_to_change_things(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     server.on(f"{BASE}/deployments/13/statuses", Reply([shapes.status("in_progress", ONSET)]))
     rows = {(r["id"], r["kind"]): r for r in changes(collected(server, tmp_path))}
     assert rows[stand_in.POOL, "deploy"]["time"] == ONSET
-    assert rows[stand_in.SETTING, "deploy"]["title"] == "Deployment of main to production (still running)"
+    assert (
+        rows[stand_in.SETTING, "deploy"]["title"]
+        == "Deployment of main to production (still running)"
+    )
 
 
-@pytest.mark.parametrize("date", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-03-02T11:00:00"])
+@pytest.mark.parametrize(
+    "date", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-03-02T11:00:00"]
+)
 def test_a_commit_may_claim_any_date(server: LocalServer, tmp_path: Path, date: str) -> None:
     stand_in.serve(server)
-    commits = [shapes.commit(s, "x", ALERT_AT, (p,)) for s, p in (("a", "9"), ("b", "a"), ("e", "b"))]
+    commits = [
+        shapes.commit(s, "x", ALERT_AT, (p,)) for s, p in (("a", "9"), ("b", "a"), ("e", "b"))
+    ]
     commits = [json.loads(json.dumps(c).replace("2026-03-02T12:00:00Z", date)) for c in commits]
     for one, sha in zip(commits, (stand_in.OLD, stand_in.README, stand_in.SETTING), strict=True):
         one["sha"], one["parents"] = sha, one["parents"] and [{"sha": stand_in.README}]
@@ -283,19 +364,27 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
     assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
     listed = DEPLOYMENT_PAGES * PER_PAGE
-    assert f"{listed} deployments listed and {MOST_STATUSES} looked at, {MOST_COMPARED} compared" in page
+    assert (
+        f"{listed} deployments listed and {MOST_STATUSES} looked at, {MOST_COMPARED} compared"
+        in page
+    )
     assert f"{PULL_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
     assert (
-        f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} of a change, {DIFFS_LENGTH:,} in all" in page
+        f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} of a change, "
+        f"{DIFFS_LENGTH:,} in all" in page
     )
     assert f"{MOST_REPOSITORIES} repositories" in page
     assert f"{AROUND} lines before and after each of the first {MOST_LINES} places" in page
-    assert all(f"`{name}`" in page for name in ("github.app_id", "github.environments", "github.api_url"))
+    assert all(
+        f"`{name}`" in page for name in ("github.app_id", "github.environments", "github.api_url")
+    )
 
 
 def test_only_the_environments_of_the_settings_count(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
-    chosen = GitHubConnector("t", server.url, None, {"checkout": (stand_in.REPOSITORY,)}, ("Staging",))
+    chosen = GitHubConnector(
+        "t", server.url, None, {"checkout": (stand_in.REPOSITORY,)}, ("Staging",)
+    )
     found = asyncio.run(collect_one(chosen, request(tmp_path)))
     assert {r["time"] for r in changes(found)} == {stand_in.DEPLOYED - timedelta(minutes=20)}
     assert any("no earlier deployment is known" in m.reason for m in found.missing)
@@ -309,28 +398,45 @@ def test_a_repository_the_alert_names_comes_first_and_one_nobody_configured_is_n
         tmp_path,
         services=("cart",),
         alert=alert(
-            labels={"repo": "other/secret"}, links=(Link(title="x", url=f"{shapes.WEB}/shop/checkout/blob/a/b.py"),)
+            labels={"repo": "other/secret"},
+            links=(Link(title="x", url=f"{shapes.WEB}/shop/checkout/blob/a/b.py"),),
         ),
     )
     names = GitHubConnector("t", server.url, None, both).repositories_for(asked)
     assert names == ["shop/checkout", "shop/cart"]
 
 
-def test_no_repository_of_the_services_in_scope_is_a_gap(server: LocalServer, tmp_path: Path) -> None:
+def test_no_repository_of_the_services_in_scope_is_a_gap(
+    server: LocalServer, tmp_path: Path
+) -> None:
     found = asyncio.run(collect_one(connector(server), request(tmp_path, TRACE, "billing")))
-    assert [m.reason for m in found.missing] == ["no service in scope has a github_repository in the settings"]
+    assert [m.reason for m in found.missing] == [
+        "no service in scope has a github_repository in the settings"
+    ]
     assert server.asked == []
 
 
 BROKEN = {
-    "401": (Reply({"message": "Bad credentials"}, status=401), "credentials were not accepted (HTTP 401)"),
-    "403": (Reply({"message": "no"}, status=403), "not permitted with these credentials (HTTP 403)"),
-    "404": (Reply({"message": "Not Found"}, status=404), "or the token may not read this repository (HTTP 404)"),
+    "401": (
+        Reply({"message": "Bad credentials"}, status=401),
+        "credentials were not accepted (HTTP 401)",
+    ),
+    "403": (
+        Reply({"message": "no"}, status=403),
+        "not permitted with these credentials (HTTP 403)",
+    ),
+    "404": (
+        Reply({"message": "Not Found"}, status=404),
+        "or the token may not read this repository (HTTP 404)",
+    ),
     "429": (Reply({}, status=429, headers={"Retry-After": "3600"}), "rate limit is used up"),
     "500": (Reply({}, status=500), "HTTP 500"),
     "cut": (Reply(b'{"default_bra', claims=500), "no answer"),
     "shape": (Reply(["a"]), "not understood"),
-    "moved": (Reply(b"", status=301, headers={"Location": "https://example.com/"}), "another name now"),
+    "moved": (
+        Reply(b"", status=301, headers={"Location": "https://example.com/"}),
+        "another name now",
+    ),
     "large": (Reply(b'"' + b"x" * 300_000 + b'"'), "limit of 100,000 bytes"),
 }
 
@@ -342,14 +448,20 @@ def test_a_repository_that_cannot_be_read_is_one_gap_that_says_why(
     reply, said = BROKEN[name]
     stand_in.serve(server)
     server.on(BASE, reply)
-    found = asyncio.run(collect_one(connector(server, max_bytes=100_000), request(tmp_path, "no trace")))
+    found = asyncio.run(
+        collect_one(connector(server, max_bytes=100_000), request(tmp_path, "no trace"))
+    )
     (gap,) = found.missing
     assert said in gap.reason
     assert "secret-token" not in repr(found)
 
 
-@pytest.mark.parametrize("path", ["/deployments", "/actions/runs", "/releases", "/pulls", "/pulls/42/files"])
-@pytest.mark.parametrize("reply", [Reply({}, status=403), Reply(b"{"), Reply({"message": "x"}, status=502)])
+@pytest.mark.parametrize(
+    "path", ["/deployments", "/actions/runs", "/releases", "/pulls", "/pulls/42/files"]
+)
+@pytest.mark.parametrize(
+    "reply", [Reply({}, status=403), Reply(b"{"), Reply({"message": "x"}, status=502)]
+)
 def test_a_call_that_fails_is_a_gap_and_the_others_stand(
     server: LocalServer, tmp_path: Path, path: str, reply: Reply
 ) -> None:
@@ -368,11 +480,16 @@ def test_a_server_that_drips_is_left_at_the_deadline(server: LocalServer, tmp_pa
     assert any("time limit" in m.reason or "no answer" in m.reason for m in found.missing)
 
 
-def test_the_files_of_so_many_changes_are_read_and_the_rest_is_said(server: LocalServer, tmp_path: Path) -> None:
+def test_the_files_of_so_many_changes_are_read_and_the_rest_is_said(
+    server: LocalServer, tmp_path: Path
+) -> None:
     without_deployments(server)
     server.on(f"{BASE}/actions/runs", Reply({"total_count": 0, "workflow_runs": []}))
     server.on(f"{BASE}/releases", Reply([]))
-    many = [shapes.pull(n, f"Change {n}", f"{n:040x}", ALERT_AT - timedelta(minutes=n)) for n in range(1, 81)]
+    many = [
+        shapes.pull(n, f"Change {n}", f"{n:040x}", ALERT_AT - timedelta(minutes=n))
+        for n in range(1, 81)
+    ]
     server.on(f"{BASE}/pulls", Reply(many))
     for n in range(1, 81):
         server.on(f"{BASE}/pulls/{n}/files", Reply([shapes.changed(f"src/{n}.py", "+x\n")]))
@@ -382,10 +499,14 @@ def test_the_files_of_so_many_changes_are_read_and_the_rest_is_said(server: Loca
     assert any(f"the files of {80 - MOST_CHANGES} more changes" in m.reason for m in found.missing)
 
 
-def test_hostile_text_stays_text_and_secrets_in_diffs_are_masked(server: LocalServer, tmp_path: Path) -> None:
+def test_hostile_text_stays_text_and_secrets_in_diffs_are_masked(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     token = "ghp_" + "a1" * 18
-    evil = shapes.pull(42, "<!channel> *x*\x1b[2J\n" * 50, stand_in.POOL, ALERT_AT - timedelta(minutes=40))
+    evil = shapes.pull(
+        42, "<!channel> *x*\x1b[2J\n" * 50, stand_in.POOL, ALERT_AT - timedelta(minutes=40)
+    )
     server.on(f"{BASE}/pulls", Reply([evil]))
     server.on(f"{BASE}/pulls/42/files", Reply([shapes.changed("a.py", f"+key = '{token}'\n")]))
     row = next(r for r in changes(collected(server, tmp_path)) if r["id"] == stand_in.POOL)
@@ -414,23 +535,34 @@ def test_code_at_a_revision_is_read_from_configured_repositories_alone(server: L
     assert len(server.asked) == asked
 
 
-def test_a_stack_trace_of_files_that_are_elsewhere_is_a_gap(server: LocalServer, tmp_path: Path) -> None:
+def test_a_stack_trace_of_files_that_are_elsewhere_is_a_gap(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     found = collected(server, tmp_path, 'File "/app/other/thing.py", line 3, in x')
-    assert any("none of the files that the alert's stack trace names" in m.reason for m in found.missing)
+    assert any(
+        "none of the files that the alert's stack trace names" in m.reason for m in found.missing
+    )
 
 
 def test_a_folder_or_a_broken_content_is_no_code(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
     path = f"{BASE}/contents/{stand_in.POOL_FILE.replace('/', '%2F')}"
-    for body in ([{"type": "dir"}], {"type": "symlink"}, {"type": "file", "encoding": "none"}, {"type": "file"}):
+    for body in (
+        [{"type": "dir"}],
+        {"type": "symlink"},
+        {"type": "file", "encoding": "none"},
+        {"type": "file"},
+    ):
         server.on(path, Reply(body))
         found = collected(server, tmp_path)
         assert any(m.query.startswith("code at") or "code at" in m.query for m in found.missing)
         assert all("unexpected" not in m.reason for m in found.missing)
 
 
-def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(server: LocalServer) -> None:
+def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(
+    server: LocalServer,
+) -> None:
     stand_in.serve(server)
     check = asyncio.run(connector(server).check())
     assert check.ok
@@ -442,7 +574,9 @@ def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(serv
     assert "but not deployments (HTTP 403)" in check.line
     assert "warning: the token can also write (scopes repo)" in check.line
     server.on(BASE, Reply(shapes.repository(push=True)))
-    assert "the token's user may push to shop/checkout" in asyncio.run(connector(server).check()).line
+    assert (
+        "the token's user may push to shop/checkout" in asyncio.run(connector(server).check()).line
+    )
     server.on(BASE, Reply({}, status=404))
     assert "shop/checkout cannot be read (HTTP 404)" in asyncio.run(connector(server).check()).line
     server.on(BASE, Reply({}, status=401))
@@ -462,7 +596,13 @@ def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
     made = build(Settings.model_validate(stand_in.settings("http://127.0.0.1:1")))
     assert made is not None
     assert made.repositories == (stand_in.REPOSITORY,)
-    for name in ("checkout", "shop/../x", "shop/checkout/x", "https://github.com/shop/x", "shop/.."):
+    for name in (
+        "checkout",
+        "shop/../x",
+        "shop/checkout/x",
+        "https://github.com/shop/x",
+        "shop/..",
+    ):
         wrong = {"github": {"token": "t"}, "services": {"checkout": {"github_repository": name}}}
         with pytest.raises(SettingsError, match=r"services\.checkout\.github_repository"):
             build(Settings.model_validate(wrong))
@@ -476,7 +616,9 @@ def test_links_lead_where_people_see_what_the_api_serves() -> None:
     assert web_of("https://git.shop.example/api/v3") == "https://git.shop.example"
 
 
-def test_a_service_of_a_shared_repository_gets_the_changes_that_name_it(server: LocalServer, tmp_path: Path) -> None:
+def test_a_service_of_a_shared_repository_gets_the_changes_that_name_it(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     asked = request(tmp_path, "no trace", "checkout", "billing")
     found = asyncio.run(collect_one(connector(server, "checkout", "billing"), asked))

@@ -26,7 +26,9 @@ from tests.connectors.stand_ins import github as stand_in
 _PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 KEY = SecretStr(
     _PRIVATE.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     ).decode()
 )
 PATH = "/app/installations/34/access_tokens"
@@ -34,22 +36,34 @@ PATH = "/app/installations/34/access_tokens"
 
 def answer_of_exchange() -> dict[str, Any]:
     """What GitHub answers."""
-    return {"token": "ghs_" + "x" * 36, "expires_at": "2026-03-02T13:00:00Z", "permissions": PERMISSIONS}
+    return {
+        "token": "ghs_" + "x" * 36,
+        "expires_at": "2026-03-02T13:00:00Z",
+        "permissions": PERMISSIONS,
+    }
 
 
-def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(server: LocalServer, tmp_path: Path) -> None:
+def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     server.on(PATH, Reply(answer_of_exchange(), status=201))
     app = GitHubApp.of(server.url, "12", "34", KEY)
-    connector = GitHubConnector(None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app)
+    connector = GitHubConnector(
+        None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app
+    )
     for _ in range(2):
-        collected = asyncio.run(collect_one(connector, request_for(tmp_path, services=("checkout",))))
+        collected = asyncio.run(
+            collect_one(connector, request_for(tmp_path, services=("checkout",)))
+        )
         assert collected.tables["changes"].height
     (exchange,) = [a for a in server.asked if a.method == "POST"]
     assert json.loads(exchange.body) == {"permissions": PERMISSIONS}
     assert set(PERMISSIONS.values()) == {"read"}
     head, claims, signature = exchange.headers["Authorization"].removeprefix("Bearer ").split(".")
-    _PRIVATE.public_key().verify(decoded(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+    _PRIVATE.public_key().verify(
+        decoded(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
+    )
     said = json.loads(decoded(claims))
     now = datetime.now(UTC).timestamp()
     assert said["iss"] == "12"
@@ -79,7 +93,9 @@ def test_a_refused_exchange_is_a_gap_that_quotes_no_secret(
 ) -> None:
     server.on(PATH, reply)
     app = GitHubApp.of(server.url, "12", "34", KEY)
-    connector = GitHubConnector(None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app)
+    connector = GitHubConnector(
+        None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app
+    )
     collected = asyncio.run(collect_one(connector, request_for(tmp_path, services=("checkout",))))
     (gap,) = collected.missing
     assert said in gap.reason
@@ -108,10 +124,16 @@ def test_nothing_but_the_exchange_can_be_sent_with_the_key(server: LocalServer) 
     app = GitHubApp.of(server.url, "12", "34", KEY)
 
     async def send(method: str, path: str) -> None:
-        async with httpx.AsyncClient(event_hooks={"request": [app._refuse_all_but_the_exchange]}) as client:
+        async with httpx.AsyncClient(
+            event_hooks={"request": [app._refuse_all_but_the_exchange]}
+        ) as client:
             await client.request(method, server.url + path)
 
-    for method, path in (("DELETE", PATH), ("POST", "/app/installations/35/access_tokens"), ("POST", PATH + "?a=1")):
+    for method, path in (
+        ("DELETE", PATH),
+        ("POST", "/app/installations/35/access_tokens"),
+        ("POST", PATH + "?a=1"),
+    ):
         with pytest.raises(ConnectorError, match="its token alone"):
             asyncio.run(send(method, path))
     assert server.asked == []

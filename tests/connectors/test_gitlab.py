@@ -1,4 +1,5 @@
-"""The GitLab connector against a local server in GitLab's shapes; what it shares with GitHub's is tested there."""
+"""The GitLab connector against a local server in GitLab's shapes; what it shares with GitHub's is
+tested there."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ API = stand_in.API
 def connector(server: LocalServer, **limits: Any) -> GitLabConnector:
     """A connector to the local server."""
     chosen = Limits(**{**LIMITS.__dict__, "requests_per_s": 1000, **limits})
-    return GitLabConnector("secret-token", server.url, {"checkout": (stand_in.PROJECT,)}, limits=chosen)
+    return GitLabConnector(
+        "secret-token", server.url, {"checkout": (stand_in.PROJECT,)}, limits=chosen
+    )
 
 
 def collected(server: LocalServer, folder: Path, summary: str = TRACE, **limits: Any) -> Collected:
@@ -41,18 +44,30 @@ def collected(server: LocalServer, folder: Path, summary: str = TRACE, **limits:
 
 def changes(found: Collected) -> list[dict[str, Any]]:
     """The rows, in order of time and id."""
-    return conform(found.tables["changes"], "changes", "changes").sort("time", "id", "kind").to_dicts()
+    return (
+        conform(found.tables["changes"], "changes", "changes").sort("time", "id", "kind").to_dicts()
+    )
 
 
-def test_what_the_last_deployment_carried_stands_at_the_time_its_job_ended(server: LocalServer, tmp_path: Path) -> None:
+def test_what_the_last_deployment_carried_stands_at_the_time_its_job_ended(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     found = collected(server, tmp_path)
     rows = {(r["id"], r["kind"]): r for r in changes(found)}
-    assert set(rows) == {(README, "deploy"), (POOL, "deploy"), (SETTING, "config"), (SETTING, "deploy")}
+    assert set(rows) == {
+        (README, "deploy"),
+        (POOL, "deploy"),
+        (SETTING, "config"),
+        (SETTING, "deploy"),
+    }
     assert {r["time"] for r in rows.values()} == {DEPLOYED}
     pool = rows[POOL, "deploy"]
     assert pool["title"] == "Lower the number of pooled connections (!42)"
-    assert (pool["author"], pool["link"]) == ("dana", f"{server.url}/shop/web/checkout/-/merge_requests/42")
+    assert (pool["author"], pool["link"]) == (
+        "dana",
+        f"{server.url}/shop/web/checkout/-/merge_requests/42",
+    )
     assert json.loads(pool["files"]) == [POOL_FILE, "logo.png"]
     assert "-connections = queue.Queue(maxsize=64)" in pool["diff"]
     assert rows[SETTING, "deploy"]["link"] == f"{server.url}/shop/web/checkout/-/jobs/913"
@@ -62,7 +77,9 @@ def test_what_the_last_deployment_carried_stands_at_the_time_its_job_ended(serve
     assert details["2026-03-02 11:10 Tests"] == f"failed at {README[:12]}"
 
 
-def test_the_code_at_the_stack_traces_line_is_brought_as_it_was_deployed(server: LocalServer, tmp_path: Path) -> None:
+def test_the_code_at_the_stack_traces_line_is_brought_as_it_was_deployed(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     (item,) = [i for i in collected(server, tmp_path).items if "code" in i.details]
     assert ">    12  connection = connections.get()" in item.details["code"]
@@ -89,24 +106,34 @@ def test_the_windows_the_page_sizes_and_the_token_are_sent_and_nothing_but_get(
     assert server.methods == {"GET"}
 
 
-def test_commits_of_one_fast_forwarded_merge_request_are_one_change(server: LocalServer, tmp_path: Path) -> None:
+def test_commits_of_one_fast_forwarded_merge_request_are_one_change(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     server.on(f"{API}/merge_requests", Reply([]))
-    one = stand_in.merge(42, "Pool", ALERT_AT - timedelta(minutes=40), merge_sha=None, squash_sha=None)
+    one = stand_in.merge(
+        42, "Pool", ALERT_AT - timedelta(minutes=40), merge_sha=None, squash_sha=None
+    )
     for sha in (README, POOL, SETTING):
         server.on(f"{API}/repository/commits/{sha}/merge_requests", Reply([one]))
     rows = [r for r in changes(collected(server, tmp_path)) if r["title"] == "Pool (!42)"]
     assert len(rows) == 1
 
 
-def test_a_deployment_of_an_earlier_revision_says_that_it_goes_back(server: LocalServer, tmp_path: Path) -> None:
+def test_a_deployment_of_an_earlier_revision_says_that_it_goes_back(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
-    server.on(f"{API}/repository/compare", Reply({"commits": [], "diffs": [], "compare_timeout": False}))
+    server.on(
+        f"{API}/repository/compare", Reply({"commits": [], "diffs": [], "compare_timeout": False})
+    )
     (row,) = changes(collected(server, tmp_path))
     assert row["title"] == "Deployment of main to production (back to an earlier revision)"
 
 
-def test_a_deployment_that_still_runs_began_with_its_job(server: LocalServer, tmp_path: Path) -> None:
+def test_a_deployment_that_still_runs_began_with_its_job(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     running = stand_in.deployment(13, SETTING, "production", DEPLOYED, "running")
     running["deployable"]["finished_at"] = None
@@ -119,12 +146,16 @@ def test_a_deployment_that_still_runs_began_with_its_job(server: LocalServer, tm
     assert own["time"] == DEPLOYED - timedelta(minutes=1)
 
 
-def test_without_deployments_the_pipelines_that_deploy_count(server: LocalServer, tmp_path: Path) -> None:
+def test_without_deployments_the_pipelines_that_deploy_count(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
     server.on(f"{API}/deployments", Reply([]))
     pipelines = [
         stand_in.pipeline(72, "Deploy to production", SETTING, DEPLOYED, "success"),
-        stand_in.pipeline(70, "Deploy to production", OLD, ALERT_AT - timedelta(hours=20), "success"),
+        stand_in.pipeline(
+            70, "Deploy to production", OLD, ALERT_AT - timedelta(hours=20), "success"
+        ),
     ]
     server.on(f"{API}/pipelines", Reply(pipelines))
     rows = {(r["id"], r["kind"]): r for r in changes(collected(server, tmp_path))}
@@ -132,10 +163,22 @@ def test_without_deployments_the_pipelines_that_deploy_count(server: LocalServer
 
 
 BROKEN = {
-    "401": (Reply({"message": "401 Unauthorized"}, status=401), "credentials were not accepted (HTTP 401)"),
-    "403": (Reply({"message": "403 Forbidden"}, status=403), "not permitted with these credentials (HTTP 403)"),
-    "404": (Reply({"message": "404 Not Found"}, status=404), "or the token may not read this project (HTTP 404)"),
-    "429": (Reply(b"Retry later", status=429, headers={"Retry-After": "3600"}), "rate limit is used up"),
+    "401": (
+        Reply({"message": "401 Unauthorized"}, status=401),
+        "credentials were not accepted (HTTP 401)",
+    ),
+    "403": (
+        Reply({"message": "403 Forbidden"}, status=403),
+        "not permitted with these credentials (HTTP 403)",
+    ),
+    "404": (
+        Reply({"message": "404 Not Found"}, status=404),
+        "or the token may not read this project (HTTP 404)",
+    ),
+    "429": (
+        Reply(b"Retry later", status=429, headers={"Retry-After": "3600"}),
+        "rate limit is used up",
+    ),
     "500": (Reply({}, status=500), "HTTP 500"),
     "cut": (Reply(b'{"path_wi', claims=500), "no answer"),
     "shape": (Reply(["a"]), "not understood"),
@@ -143,7 +186,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_project_that_cannot_be_read_is_one_gap_that_says_why(server: LocalServer, tmp_path: Path, name: str) -> None:
+def test_a_project_that_cannot_be_read_is_one_gap_that_says_why(
+    server: LocalServer, tmp_path: Path, name: str
+) -> None:
     reply, said = BROKEN[name]
     stand_in.serve(server)
     server.on(API, reply)
@@ -153,7 +198,14 @@ def test_a_project_that_cannot_be_read_is_one_gap_that_says_why(server: LocalSer
     assert "secret-token" not in repr(found)
 
 
-CALLS = ("deployments", "pipelines", "releases", "merge_requests", "repository/compare", "merge_requests/42/diffs")
+CALLS = (
+    "deployments",
+    "pipelines",
+    "releases",
+    "merge_requests",
+    "repository/compare",
+    "merge_requests/42/diffs",
+)
 
 
 @pytest.mark.parametrize("path", CALLS)
@@ -169,7 +221,9 @@ def test_a_call_that_fails_is_a_gap_and_the_others_stand(
     assert changes(found)
 
 
-def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(server: LocalServer) -> None:
+def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(
+    server: LocalServer,
+) -> None:
     stand_in.serve(server)
     check = asyncio.run(connector(server).check())
     assert check.ok
@@ -203,4 +257,7 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/connectors/gitlab.md").read_text()
     assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
     assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
-    assert all(f"`{name}`" in page for name in ("FAULTLINE_GITLAB__TOKEN", "gitlab.url", "gitlab.environments"))
+    assert all(
+        f"`{name}`" in page
+        for name in ("FAULTLINE_GITLAB__TOKEN", "gitlab.url", "gitlab.environments")
+    )

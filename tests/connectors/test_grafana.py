@@ -39,8 +39,12 @@ def test_annotations_with_a_change_tag_are_changes(server: LocalServer, tmp_path
     assert found.missing == ()
 
 
-def test_changes_are_asked_a_day_back_and_by_any_of_the_tags(server: LocalServer, tmp_path: Path) -> None:
-    collected(tmp_path, connector(server, grafana={"url": server.url, "change_tags": ["ship", "flag"]}))
+def test_changes_are_asked_a_day_back_and_by_any_of_the_tags(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    collected(
+        tmp_path, connector(server, grafana={"url": server.url, "change_tags": ["ship", "flag"]})
+    )
     asked = next(a.query for a in server.asked if a.query.get("type") == ["annotation"])
     assert (asked["tags"], asked["matchAny"]) == (["ship", "flag"], ["true"])
     assert int(asked["from"][0]) == round((ALERT_AT - timedelta(hours=26.5)).timestamp() * 1000)
@@ -59,7 +63,11 @@ def test_rules_and_their_history_are_monitors(server: LocalServer, tmp_path: Pat
 
 
 def test_a_rule_that_cannot_be_evaluated_is_told(server: LocalServer, tmp_path: Path) -> None:
-    details = [i.details for i in collected(tmp_path, connector(server)).items if i.query.endswith("/rules")]
+    details = [
+        i.details
+        for i in collected(tmp_path, connector(server)).items
+        if i.query.endswith("/rules")
+    ]
     assert details == [{"Queue": "cannot be evaluated: no data source"}]
 
 
@@ -75,7 +83,9 @@ def test_states_of_grafana_in_other_sources_words(server: LocalServer, tmp_path:
     assert states == ["ok", "no data", "error", "firing", "paused"]
 
 
-def test_hostile_text_of_an_annotation_is_one_plain_line(server: LocalServer, tmp_path: Path) -> None:
+def test_hostile_text_of_an_annotation_is_one_plain_line(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server)
     text = '<a href="javascript:alert(1)">x</a>\n' + "<" * 5000 + "&lt;script&gt;"
     tags = ["deploy", "service:" + "s" * 999]
@@ -100,7 +110,11 @@ def test_what_is_cut_is_said(server: LocalServer, tmp_path: Path) -> None:
     [
         ("/api/annotations", Reply({"message": "no"}, 403), {"changes", "monitors"}),
         ("/api/prometheus/grafana/api/v1/rules", Reply(b"", 404), {"monitors"}),
-        ("/api/prometheus/grafana/api/v1/rules", Reply({"data": {"groups": [{"rules": 3}]}}), {"monitors"}),
+        (
+            "/api/prometheus/grafana/api/v1/rules",
+            Reply({"data": {"groups": [{"rules": 3}]}}),
+            {"monitors"},
+        ),
         ("/api/annotations", Reply(b'[{"id": "x"}]'), {"changes", "monitors"}),
     ],
 )
@@ -121,7 +135,11 @@ def test_check_says_what_can_be_read_and_warns_of_a_token_that_writes(server: Lo
     assert "Grafana 12.1.0" in said.line
     assert "alert rules, annotations can be read; only GET is sent" in said.line
     assert "warning" not in said.line
-    writing = {"dashboards:write": ["dashboards:*"], "annotations:create": ["*"], "annotations:read": ["*"]}
+    writing = {
+        "dashboards:write": ["dashboards:*"],
+        "annotations:create": ["*"],
+        "annotations:read": ["*"],
+    }
     server.on("/api/access-control/user/permissions", Reply(writing))
     server.on("/api/annotations", Reply(b"", 403))
     said = asyncio.run(built.check())
@@ -130,7 +148,9 @@ def test_check_says_what_can_be_read_and_warns_of_a_token_that_writes(server: Lo
     assert "the token can also write (annotations:create, dashboards:write)" in said.line
 
 
-def test_the_deploy_of_an_annotation_is_blamed_for_the_errors_in_the_log(server: LocalServer, tmp_path: Path) -> None:
+def test_the_deploy_of_an_annotation_is_blamed_for_the_errors_in_the_log(
+    server: LocalServer, tmp_path: Path
+) -> None:
     loki.serve(server)
     found = diagnosed(tmp_path, connector(server), LokiConnector(server.url))
     assert found.causes[0].subject == "checkout"

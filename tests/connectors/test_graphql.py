@@ -26,7 +26,9 @@ def reads(server: LocalServer, limits: Limits = LIMITS) -> GraphQLReads:
     return GraphQLReads("loopback", server.url, "/graphql", [NAMES], limits=limits)
 
 
-async def ask(server: LocalServer, query: Query = NAMES, variables: dict[str, Any] | None = None) -> Any:
+async def ask(
+    server: LocalServer, query: Query = NAMES, variables: dict[str, Any] | None = None
+) -> Any:
     async with reads(server).open() as session:
         return await session.ask(query, variables or {"of": "a"}, type=dict[str, Any])
 
@@ -79,7 +81,11 @@ def test_a_query_that_was_not_declared_is_not_sent(server: LocalServer) -> None:
         ("DELETE", "/graphql", None),
         ("POST", "/elsewhere", {"query": NAMES.text, "variables": {}}),
         ("POST", "/graphql?query=mutation", {"query": NAMES.text, "variables": {}}),
-        ("POST", "/graphql", {"query": "mutation Away { deleteRun(id: 1) { ok } }", "variables": {}}),
+        (
+            "POST",
+            "/graphql",
+            {"query": "mutation Away { deleteRun(id: 1) { ok } }", "variables": {}},
+        ),
         ("POST", "/graphql", {"query": NAMES.text + " ", "variables": {}}),
         ("POST", "/graphql", {"query": NAMES.text, "variables": {}, "operationName": "Away"}),
         ("POST", "/graphql", [{"query": NAMES.text, "variables": {}}]),
@@ -106,7 +112,10 @@ def test_every_query_that_wandb_is_asked_is_one_plain_query() -> None:
 
 
 def test_errors_in_an_answer_are_said_on_one_line(server: LocalServer) -> None:
-    server.on("/graphql", Reply({"data": None, "errors": [{"message": "no such\n\x1b[31mfield " + "x" * 900}]}))
+    server.on(
+        "/graphql",
+        Reply({"data": None, "errors": [{"message": "no such\n\x1b[31mfield " + "x" * 900}]}),
+    )
     with pytest.raises(ConnectorError) as caught:
         asyncio.run(ask(server))
     assert "the query was not answered: no such" in str(caught.value)
@@ -114,7 +123,9 @@ def test_errors_in_an_answer_are_said_on_one_line(server: LocalServer) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b"null", b'{"data": null}', b'{"data": []}', b'{"data": 7}'])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b"{}", b"null", b'{"data": null}', b'{"data": []}', b'{"data": 7}']
+)
 def test_an_answer_that_is_none_is_one_error(server: LocalServer, body: bytes) -> None:
     server.on("/graphql", Reply(body))
     with pytest.raises(ConnectorError):
@@ -130,7 +141,9 @@ def test_a_used_up_limit_is_tried_again_when_it_resets(server: LocalServer) -> N
 
 
 def test_a_limit_that_the_answer_used_up_is_waited_for_or_said(server: LocalServer) -> None:
-    last = Reply({"data": {"a": 1}}, headers={"RateLimit-Remaining": "0", "RateLimit-Reset": "3600"})
+    last = Reply(
+        {"data": {"a": 1}}, headers={"RateLimit-Remaining": "0", "RateLimit-Reset": "3600"}
+    )
     server.on("/graphql", last)
 
     async def twice() -> None:
@@ -172,4 +185,8 @@ def test_a_session_gets_nothing_by_path(server: LocalServer) -> None:
 
 
 def test_a_session_offers_no_other_way_to_send() -> None:
-    assert {name for name in dir(GraphQLSession) if not name.startswith("_")} <= {"ask", "get", "deadline"}
+    assert {name for name in dir(GraphQLSession) if not name.startswith("_")} <= {
+        "ask",
+        "get",
+        "deadline",
+    }

@@ -1,6 +1,7 @@
 """Addresses that others wrote: what the guard fetches, and everything that it does not.
 
-The servers are real ones on loopback, which `private_networks` opens; names are resolved by the tests.
+The servers are real ones on loopback, which `private_networks` opens; names are resolved by the
+tests.
 """
 
 from __future__ import annotations
@@ -51,10 +52,16 @@ class Names:
 
 
 def guard(
-    server: LocalServer, *hosts: str, names: Names | None = None, networks: Sequence[str] = ("127.0.0.0/8",)
+    server: LocalServer,
+    *hosts: str,
+    names: Names | None = None,
+    networks: Sequence[str] = ("127.0.0.0/8",),
 ) -> Guard:
     port = server.url.rsplit(":", 1)[1]
-    allowed = tuple(AllowedHost.read(f"http://{host}:{port}", "traces.hosts") for host in hosts or ("traces.example",))
+    allowed = tuple(
+        AllowedHost.read(f"http://{host}:{port}", "traces.hosts")
+        for host in hosts or ("traces.example",)
+    )
     opened = tuple(ipaddress.ip_network(network) for network in networks)
     return Guard("traces", allowed, opened, names or Names(traces_example=[["127.0.0.1"]]))
 
@@ -78,7 +85,9 @@ def refusal(guard: Guard, url: str) -> str:
     return str(raised.value)
 
 
-def test_an_allowed_host_is_asked_at_the_checked_address_under_its_own_name(server: LocalServer) -> None:
+def test_an_allowed_host_is_asked_at_the_checked_address_under_its_own_name(
+    server: LocalServer,
+) -> None:
     server.on("/t.json", Reply(b"trace"))
     assert fetched(guard(server), address(server, "/t.json?X-Amz-Signature=abc")) == b"trace"
     (asked,) = server.asked
@@ -87,9 +96,13 @@ def test_an_allowed_host_is_asked_at_the_checked_address_under_its_own_name(serv
     assert not {"Cookie", "Authorization"} & set(asked.headers)
 
 
-def test_nothing_is_asked_of_a_host_that_is_not_allowed_and_its_name_is_not_even_resolved(server: LocalServer) -> None:
+def test_nothing_is_asked_of_a_host_that_is_not_allowed_and_its_name_is_not_even_resolved(
+    server: LocalServer,
+) -> None:
     names = Names(evil_example=[["127.0.0.1"]])
-    assert "not among the allowed hosts" in refusal(guard(server, names=names), address(server, host="evil.example"))
+    assert "not among the allowed hosts" in refusal(
+        guard(server, names=names), address(server, host="evil.example")
+    )
     assert (server.asked, names.asked) == ([], [])
 
 
@@ -121,36 +134,48 @@ def test_nothing_is_asked_of_a_host_that_is_not_allowed_and_its_name_is_not_even
         [["not an address"]],
     ],
 )
-def test_a_name_with_an_address_inside_is_refused(server: LocalServer, answers: list[list[str]]) -> None:
+def test_a_name_with_an_address_inside_is_refused(
+    server: LocalServer, answers: list[list[str]]
+) -> None:
     names = Names(traces_example=answers)
     said = refusal(guard(server, names=names, networks=()), address(server))
     assert "traces.example" in said
     assert server.asked == []
 
 
-@pytest.mark.parametrize("inside", ["169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200", "fe80::1"])
+@pytest.mark.parametrize(
+    "inside", ["169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200", "fe80::1"]
+)
 def test_no_setting_opens_the_metadata_services(inside: str) -> None:
     everything = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     assert why_not(ipaddress.ip_address(inside), everything) is not None
 
 
 @pytest.mark.parametrize(
-    "outside", ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+    "outside",
+    ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"],
 )
 def test_public_addresses_are_open(outside: str) -> None:
     assert why_not(ipaddress.ip_address(outside), ()) is None
 
 
 @given(st.ip_addresses())
-def test_an_open_address_is_a_public_one_whatever_it_is_wrapped_in(given_address: ipaddress.IPv4Address) -> None:
+def test_an_open_address_is_a_public_one_whatever_it_is_wrapped_in(
+    given_address: ipaddress.IPv4Address,
+) -> None:
     if given_address.version == 4 and why_not(given_address, ()) is not None:
-        for wrapped in (f"::ffff:{given_address}", str(ipaddress.ip_address((0x64FF9B << 96) | int(given_address)))):
+        for wrapped in (
+            f"::ffff:{given_address}",
+            str(ipaddress.ip_address((0x64FF9B << 96) | int(given_address))),
+        ):
             assert why_not(ipaddress.ip_address(wrapped), ()) is not None
     if why_not(given_address, ()) is None:
         assert given_address.is_global
 
 
-def test_a_name_that_changes_between_check_and_connection_gains_nothing(server: LocalServer) -> None:
+def test_a_name_that_changes_between_check_and_connection_gains_nothing(
+    server: LocalServer,
+) -> None:
     """The name is resolved once; what was checked is what is connected to."""
     server.on("/t.json", Reply(b"inside"))
     names = Names(traces_example=[["192.0.2.1"], ["127.0.0.1"]])
@@ -243,7 +268,10 @@ def test_no_text_makes_the_reader_fail_or_gives_what_it_does_not_check(text: str
 
 def test_an_entry_with_a_star_opens_what_is_below_and_not_the_name_itself() -> None:
     entry = AllowedHost.read("*.traces.example", "traces.hosts")
-    opened = [entry.allows(read_target(f"https://{h}/")) for h in ("a.traces.example", "a.b.traces.example")]
+    opened = [
+        entry.allows(read_target(f"https://{h}/"))
+        for h in ("a.traces.example", "a.b.traces.example")
+    ]
     closed = [
         entry.allows(read_target(f"https://{h}/"))
         for h in ("traces.example", "xtraces.example", "a.traces.example:444")
@@ -253,7 +281,8 @@ def test_an_entry_with_a_star_opens_what_is_below_and_not_the_name_itself() -> N
 
 
 @pytest.mark.parametrize(
-    "entry", ["", "*", "https://", "traces.example/path", "a b", "*.", "user@host", "host:0", "ftp://h"]
+    "entry",
+    ["", "*", "https://", "traces.example/path", "a b", "*.", "user@host", "host:0", "ftp://h"],
 )
 def test_an_entry_that_is_no_host_stops_the_start(entry: str) -> None:
     with pytest.raises(SettingsError):
@@ -297,13 +326,17 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("traces.example")]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("traces.example")]), critical=False
+        )
         .sign(key, hashes.SHA256())
     )
     file = tmp_path_factory.mktemp("tls") / "both.pem"
     pem = serialization.Encoding.PEM
     plain = serialization.NoEncryption()
-    file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem))
+    file.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem)
+    )
     return file
 
 
@@ -325,16 +358,23 @@ def tls_port(authority: Path) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority)
     http.socket = context.wrap_socket(http.socket, server_side=True)
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     yield http.server_address[1]
     http.shutdown()
     http.server_close()
 
 
-def test_the_certificate_must_be_the_hosts_though_an_address_is_connected_to(authority: Path, tls_port: int) -> None:
+def test_the_certificate_must_be_the_hosts_though_an_address_is_connected_to(
+    authority: Path, tls_port: int
+) -> None:
     names = Names(traces_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
-    hosts = tuple(AllowedHost.read(f"{h}:{tls_port}", "traces.hosts") for h in ("traces.example", "other.example"))
+    hosts = tuple(
+        AllowedHost.read(f"{h}:{tls_port}", "traces.hosts")
+        for h in ("traces.example", "other.example")
+    )
     trusted = ssl.create_default_context(cafile=str(authority))
     guard = Guard("traces", hosts, LOOPBACK, names, trusted)
     assert fetched(guard, f"https://traces.example:{tls_port}/t.json") == b"trace"
@@ -343,7 +383,10 @@ def test_the_certificate_must_be_the_hosts_though_an_address_is_connected_to(aut
 
 def test_every_failure_is_one_of_ours(server: LocalServer) -> None:
     nowhere = Guard(
-        "traces", (AllowedHost.read("http://traces.example:1", "k"),), LOOPBACK, Names(traces_example=[["127.0.0.1"]])
+        "traces",
+        (AllowedHost.read("http://traces.example:1", "k"),),
+        LOOPBACK,
+        Names(traces_example=[["127.0.0.1"]]),
     )
     with pytest.raises(FaultlineError):
         fetched(nowhere, "http://traces.example:1/")

@@ -1,4 +1,5 @@
-"""The HTTP that connectors speak, against a real local server that misbehaves in every way we know."""
+"""The HTTP that connectors speak, against a real local server that misbehaves in every way we
+know."""
 
 from __future__ import annotations
 
@@ -20,10 +21,14 @@ from tests.connectors.local_http import LocalServer, Reply
 FAST = Retries(attempts=3, pause_s=0.02)
 
 
-def get(server: LocalServer, *, path: str = "/x", timeouts: Timeouts | None = None, **limits: Any) -> Any:
+def get(
+    server: LocalServer, *, path: str = "/x", timeouts: Timeouts | None = None, **limits: Any
+) -> Any:
     """The decoded answer to one GET."""
     chosen = Limits(**{"deadline_s": 5.0, "requests_per_s": 1000.0, **limits})
-    http = ReadOnlyHttp("vendor", server.url, limits=chosen, retries=FAST, timeouts=timeouts or Timeouts())
+    http = ReadOnlyHttp(
+        "vendor", server.url, limits=chosen, retries=FAST, timeouts=timeouts or Timeouts()
+    )
 
     async def ask() -> Any:
         async with http.open() as session:
@@ -117,9 +122,13 @@ def test_a_packed_answer_is_unpacked_and_a_broken_one_refused(server: LocalServe
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"a": ', b'{"a": "text"}', b"[1]", b"", b"\xff\xfe", b"[" * 100_000], ids=lambda b: repr(b[:12])
+    "body",
+    [b'{"a": ', b'{"a": "text"}', b"[1]", b"", b"\xff\xfe", b"[" * 100_000],
+    ids=lambda b: repr(b[:12]),
 )
-def test_an_answer_of_another_shape_is_refused_in_one_line(server: LocalServer, body: bytes) -> None:
+def test_an_answer_of_another_shape_is_refused_in_one_line(
+    server: LocalServer, body: bytes
+) -> None:
     server.on("/x", Reply(body))
     with pytest.raises(ConnectorError, match="not understood") as caught:
         get(server)
@@ -131,7 +140,9 @@ def test_an_answer_cut_short_is_tried_again(server: LocalServer) -> None:
     assert get(server) == {"a": 2}
 
 
-def test_a_slow_answer_ends_by_the_read_timeout_and_a_dripping_one_by_the_deadline(server: LocalServer) -> None:
+def test_a_slow_answer_ends_by_the_read_timeout_and_a_dripping_one_by_the_deadline(
+    server: LocalServer,
+) -> None:
     server.on("/x", Reply({"a": 1}, delay_s=5))
     with pytest.raises(ConnectorError, match="no answer in time") as caught:
         get(server, timeouts=Timeouts(read_s=0.1))
@@ -186,7 +197,15 @@ def test_only_get_passes_the_hook(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://user:pass@host", "ftp://host", "host:9090", "http://", "http://host/?q=1", "http://host/#x"]
+    "url",
+    [
+        "http://user:pass@host",
+        "ftp://host",
+        "host:9090",
+        "http://",
+        "http://host/?q=1",
+        "http://host/#x",
+    ],
 )
 def test_an_address_that_carries_more_than_an_address_stops_the_start(url: str) -> None:
     with pytest.raises(SettingsError, match=r"vendor\.url") as caught:

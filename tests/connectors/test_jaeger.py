@@ -47,7 +47,11 @@ def test_both_windows_are_asked_the_same_questions(server: LocalServer, tmp_path
     collected(tmp_path, connector(server))
     asked = [a.query for a in server.asked if a.path == "/api/traces"]
     assert len(asked) == 10
-    assert sum("tags" in query for query in asked) == sum("minDuration" in query for query in asked) == 2
+    assert (
+        sum("tags" in query for query in asked)
+        == sum("minDuration" in query for query in asked)
+        == 2
+    )
     lengths = sorted({(int(q["end"][0]) - int(q["start"][0])) / 60e6 for q in asked})
     assert lengths == [10, 30, 40, 120]
 
@@ -56,9 +60,18 @@ def test_a_few_failed_traces_do_not_make_failures_look_frequent(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in.serve(server)
-    kept = collected(tmp_path, connector(server)).tables["spans"].filter(pl.col("status") == "error").height
-    rare = [call for call in CALLS if call.at < ONSET] + [call for call in CALLS if call.at >= ONSET][:1]
-    monkeypatch.setattr(stand_in, "between", lambda start, end: [c for c in between(start, end) if c in rare])
+    kept = (
+        collected(tmp_path, connector(server))
+        .tables["spans"]
+        .filter(pl.col("status") == "error")
+        .height
+    )
+    rare = [call for call in CALLS if call.at < ONSET] + [
+        call for call in CALLS if call.at >= ONSET
+    ][:1]
+    monkeypatch.setattr(
+        stand_in, "between", lambda start, end: [c for c in between(start, end) if c in rare]
+    )
     found = collected(tmp_path, connector(server))
     assert not any("tags=" in item.query for item in found.items)
     assert found.tables["spans"].filter(pl.col("status") == "error").height == 2 < kept
@@ -66,7 +79,9 @@ def test_a_few_failed_traces_do_not_make_failures_look_frequent(
 
 def test_links_open_the_search_page_at_the_same_query(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
-    built = connector(server, jaeger={"url": server.url, "public_url": "https://jaeger.example.com"})
+    built = connector(
+        server, jaeger={"url": server.url, "public_url": "https://jaeger.example.com"}
+    )
     for item in (i for i in collected(tmp_path, built).items if i.kind == "spans"):
         link = urlsplit(item.link or "")
         assert (link.netloc, link.path) == ("jaeger.example.com", "/search")
@@ -94,9 +109,15 @@ def test_the_trace_that_the_alert_names_is_read(server: LocalServer, tmp_path: P
     assert any(i.link == f"{server.url}/trace/{named}" for i in found.items)
 
 
-def test_spans_of_a_service_with_an_alias_carry_our_name(server: LocalServer, tmp_path: Path) -> None:
+def test_spans_of_a_service_with_an_alias_carry_our_name(
+    server: LocalServer, tmp_path: Path
+) -> None:
     stand_in.serve(server)
-    found = collected(tmp_path, connector(server, services={"basket": {"aliases": ["CART"]}}), services=("basket", "x"))
+    found = collected(
+        tmp_path,
+        connector(server, services={"basket": {"aliases": ["CART"]}}),
+        services=("basket", "x"),
+    )
     assert set(found.tables["spans"]["service"]) == {"checkout", "basket"}
     assert found.tables["topology"].rows() == [("checkout", "basket")]
     assert [gap.query for gap in found.missing if gap.kind == "spans"] == ["x"]
@@ -114,11 +135,16 @@ def test_a_parent_of_another_trace_is_none(server: LocalServer, tmp_path: Path) 
 def test_spans_that_cannot_be_read_are_counted(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
     trace = jaeger(CALLS[-1])
-    trace["spans"] += [{**trace["spans"][0], "spanID": "not hex"}, {**trace["spans"][0], "startTime": -5}]
+    trace["spans"] += [
+        {**trace["spans"][0], "spanID": "not hex"},
+        {**trace["spans"][0], "startTime": -5},
+    ]
     server.on("/api/traces", Reply({"data": [trace]}))
     found = collected(tmp_path, connector(server))
     assert found.tables["spans"].height == 2
-    assert {gap.reason for gap in found.missing} == {"2 spans without a readable id or time left out"}
+    assert {gap.reason for gap in found.missing} == {
+        "2 spans without a readable id or time left out"
+    }
 
 
 @pytest.mark.parametrize(
@@ -130,14 +156,19 @@ def test_spans_that_cannot_be_read_are_counted(server: LocalServer, tmp_path: Pa
         (Reply({"data": None, "errors": [{"code": 404}]}, 404), "not found"),
     ],
 )
-def test_searches_that_are_refused_are_gaps(server: LocalServer, tmp_path: Path, reply: Reply, reason: str) -> None:
+def test_searches_that_are_refused_are_gaps(
+    server: LocalServer, tmp_path: Path, reply: Reply, reason: str
+) -> None:
     stand_in.serve(server)
     server.on("/api/traces", reply)
     found = collected(tmp_path, connector(server))
     assert found.tables["topology"].height == 1
     reasons = [gap.reason for gap in found.missing]
     assert any(reason in said for said in reasons)
-    assert all(reason in said or "requests in a row got no answer or a server error" in said for said in reasons)
+    assert all(
+        reason in said or "requests in a row got no answer or a server error" in said
+        for said in reasons
+    )
 
 
 def test_check_says_which_api_answers(server: LocalServer) -> None:

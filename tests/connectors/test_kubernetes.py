@@ -1,7 +1,8 @@
 """The Kubernetes connector against a local server that answers in the shapes of the API.
 
-No API server can be had offline (none is in PyPI, npm or Debian), so tests/connectors/kubernetes_objects.py stands in.
-Its objects are those that the models of the official Python client accept.
+No API server can be had offline (none is in PyPI, npm or Debian), so
+tests/connectors/kubernetes_objects.py stands in. Its objects are those that the models of the
+official Python client accept.
 """
 
 from __future__ import annotations
@@ -42,7 +43,15 @@ from connectors.kubernetes.rollouts import config_maps_of, facts
 from connectors.kubernetes.session import MOST_PAGES
 from connectors.kubernetes.workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
-from tests.connectors.kubernetes_objects import ROLLED_OUT, as_core, listed, node, pod, refused, replica_set
+from tests.connectors.kubernetes_objects import (
+    ROLLED_OUT,
+    as_core,
+    listed,
+    node,
+    pod,
+    refused,
+    replica_set,
+)
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import kubernetes as stand_in
 from tests.connectors.stand_ins.kubernetes import NEW_SET, TOKEN
@@ -72,9 +81,13 @@ def connector(server: LocalServer, **tables: Any) -> KubernetesConnector:
     return built
 
 
-def collect(server: LocalServer, folder: Path, about: Alert | None = None, **tables: Any) -> Collected:
+def collect(
+    server: LocalServer, folder: Path, about: Alert | None = None, **tables: Any
+) -> Collected:
     """What is collected for an alert about checkout."""
-    alert = about or Alert(source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout")
+    alert = about or Alert(
+        source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout"
+    )
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
     return asyncio.run(collect_one(connector(server, **tables), request))
 
@@ -114,7 +127,9 @@ def test_a_rollout_is_a_deploy_with_images_limits_and_names_of_what_changed(
     assert "checkout-6b8c7d5f9" not in table(found, "changes")["id"].to_list()
 
 
-def test_no_value_of_a_variable_or_config_map_is_brought(cluster: LocalServer, tmp_path: Path) -> None:
+def test_no_value_of_a_variable_or_config_map_is_brought(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     found = collect(cluster, tmp_path)
     everything = repr(found.items) + "".join(repr(t.to_dicts()) for t in found.tables.values())
     assert "hunter2" not in everything
@@ -131,11 +146,17 @@ def test_scaling_and_config_maps_are_changes(cluster: LocalServer, tmp_path: Pat
     assert "set cart to 3 replicas: cpu resource utilization" in scaled["title"]
     config = [r for r in rows if r["kind"] == "config"]
     assert [(r["service"], r["title"], r["time"]) for r in config] == [
-        ("checkout", "ConfigMap shop/checkout-config written by helm", ALERT_AT - timedelta(hours=9))
+        (
+            "checkout",
+            "ConfigMap shop/checkout-config written by helm",
+            ALERT_AT - timedelta(hours=9),
+        )
     ]
 
 
-def test_the_autoscalers_last_scaling_is_told_when_its_event_is_gone(cluster: LocalServer, tmp_path: Path) -> None:
+def test_the_autoscalers_last_scaling_is_told_when_its_event_is_gone(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     cluster.on("/apis/events.k8s.io/v1/namespaces/shop/events", listed([]))
     late = stand_in.of_namespace()["horizontalpodautoscalers"]
     late[0]["status"]["lastScaleTime"] = "2026-03-02T11:40:00Z"
@@ -150,27 +171,40 @@ def test_events_are_log_lines_with_level_and_reason_of_pods_that_are_gone_too(
     cluster: LocalServer, tmp_path: Path
 ) -> None:
     logs = table(collect(cluster, tmp_path), "logs")
-    lines = [(r["service"], r["level"], json.loads(r["attributes"]), r) for r in logs.iter_rows(named=True)]
+    lines = [
+        (r["service"], r["level"], json.loads(r["attributes"]), r)
+        for r in logs.iter_rows(named=True)
+    ]
     back_off = [one for one in lines if one[2]["reason"] == "BackOff"]
-    assert {one[2]["object"] for one in back_off} == {f"Pod/{NEW_SET}-x2x4b", f"Pod/{NEW_SET}-gnnn2"}
+    assert {one[2]["object"] for one in back_off} == {
+        f"Pod/{NEW_SET}-x2x4b",
+        f"Pod/{NEW_SET}-gnnn2",
+    }
     assert {(one[0], one[1]) for one in back_off} == {("checkout", "WARNING")}
     assert len(back_off) == 24 + 9
     assert min(one[3]["time"] for one in back_off) == ONSET + timedelta(minutes=1)
     assert "search" not in repr(lines)
 
 
-def test_an_event_that_always_came_comes_in_the_baseline_too(cluster: LocalServer, tmp_path: Path) -> None:
+def test_an_event_that_always_came_comes_in_the_baseline_too(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     logs = table(collect(cluster, tmp_path), "logs")
     probes = logs.filter(pl.col("message").str.contains("Readiness probe failed"))
     before = probes.filter(pl.col("time") < ALERT_AT - timedelta(minutes=30)).height
     assert before / (probes.height - before) == pytest.approx(4, rel=0.15)
 
 
-def test_how_containers_ended_and_what_they_wait_for_is_told(cluster: LocalServer, tmp_path: Path) -> None:
+def test_how_containers_ended_and_what_they_wait_for_is_told(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     found = collect(cluster, tmp_path)
     killed = table(found, "logs").filter(pl.col("message").str.contains("OOMKilled"))
     assert sorted(killed["time"]) == [ONSET + timedelta(minutes=3), ONSET + timedelta(minutes=6)]
-    assert killed["message"][0] == "container app terminated: OOMKilled, exit code 137, restarts so far: 4"
+    assert (
+        killed["message"][0]
+        == "container app terminated: OOMKilled, exit code 137, restarts so far: 4"
+    )
     assert json.loads(killed["attributes"][0])["node"] == "node-1"
     states = table(found, "monitors").filter(service="checkout")
     said = " ".join(states["state"])
@@ -179,14 +213,34 @@ def test_how_containers_ended_and_what_they_wait_for_is_told(cluster: LocalServe
     assert set(states.filter(pl.col("monitor").str.starts_with("node node-1"))["state"]) == {"ok"}
 
 
-def test_a_bad_condition_of_a_node_is_told_to_the_services_on_it(cluster: LocalServer, tmp_path: Path) -> None:
-    cluster.on("/api/v1/nodes", listed([node("node-1", Ready="Unknown"), node("node-2", DiskPressure="True")]))
+def test_a_bad_condition_of_a_node_is_told_to_the_services_on_it(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
+    cluster.on(
+        "/api/v1/nodes",
+        listed([node("node-1", Ready="Unknown"), node("node-2", DiskPressure="True")]),
+    )
     found = collect(cluster, tmp_path)
-    logs = [(r["service"], json.loads(r["attributes"])) for r in table(found, "logs").iter_rows(named=True)]
-    told = {(service, said["node"], said["reason"]) for service, said in logs if said["source"] == "kubernetes node"}
-    assert told == {("checkout", "node-1", "NodeNotReady"), ("cart", "node-2", "NodeHasDiskPressure")}
-    bad = table(found, "monitors").filter(pl.col("monitor") == "node node-1 Ready").row(0, named=True)
-    assert (bad["state"], bad["since"]) == ("Ready=Unknown: KubeletStatus: kubelet says Ready", ONSET)
+    logs = [
+        (r["service"], json.loads(r["attributes"]))
+        for r in table(found, "logs").iter_rows(named=True)
+    ]
+    told = {
+        (service, said["node"], said["reason"])
+        for service, said in logs
+        if said["source"] == "kubernetes node"
+    }
+    assert told == {
+        ("checkout", "node-1", "NodeNotReady"),
+        ("cart", "node-2", "NodeHasDiskPressure"),
+    }
+    bad = (
+        table(found, "monitors").filter(pl.col("monitor") == "node node-1 Ready").row(0, named=True)
+    )
+    assert (bad["state"], bad["since"]) == (
+        "Ready=Unknown: KubeletStatus: kubelet says Ready",
+        ONSET,
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +248,11 @@ def test_a_bad_condition_of_a_node_is_told_to_the_services_on_it(cluster: LocalS
     [
         ("BackOff", "Back-off restarting failed container app in pod a", "crash_loop"),
         ("Failed", 'Failed to pull image "a:1": not found', "image_pull_failed"),
-        ("FailedScheduling", "0/5 nodes are available: 5 Insufficient nvidia.com/gpu.", "pod_unschedulable"),
+        (
+            "FailedScheduling",
+            "0/5 nodes are available: 5 Insufficient nvidia.com/gpu.",
+            "pod_unschedulable",
+        ),
         ("Evicted", "The node was low on resource: memory.", "memory_pressure"),
         ("Unhealthy", "Liveness probe failed: timeout", "probe_failed"),
         ("NodeNotReady", "Node node-1 status is now: NodeNotReady", "node_not_ready"),
@@ -203,7 +261,12 @@ def test_a_bad_condition_of_a_node_is_told_to_the_services_on_it(cluster: LocalS
     ],
 )
 def test_reasons_and_notes_show_known_failures(reason: str, note: str, signature: str) -> None:
-    given = {"metadata": {"name": "e"}, "reason": reason, "note": note, "eventTime": ALERT_AT.isoformat()}
+    given = {
+        "metadata": {"name": "e"},
+        "reason": reason,
+        "note": note,
+        "eventTime": ALERT_AT.isoformat(),
+    }
     event = msgspec.convert(given, Event)
     ((_, _, text, _, _, attributes),) = log_rows(event, ("a",), Window(start=ONSET, end=ALERT_AT))
     found = match(f"{json.loads(attributes)['reason']} {text}")
@@ -212,14 +275,21 @@ def test_reasons_and_notes_show_known_failures(reason: str, note: str, signature
 
 
 def test_an_event_repeated_without_end_is_thinned_out() -> None:
-    given = {"metadata": {"name": "e"}, "reason": "X", "firstTimestamp": "2020-01-01T00:00:00Z", "count": 2_000_000_000}
+    given = {
+        "metadata": {"name": "e"},
+        "reason": "X",
+        "firstTimestamp": "2020-01-01T00:00:00Z",
+        "count": 2_000_000_000,
+    }
     event = msgspec.convert(given | {"lastTimestamp": ALERT_AT.isoformat()}, Event)
     rows = log_rows(event, ("a",), Window(start=ONSET, end=ALERT_AT))
     assert MOST_REPEATS / 2 < len(rows) <= MOST_REPEATS
     assert all(ONSET <= row[0] <= ALERT_AT for row in rows)
 
 
-def test_a_rollback_counts_from_when_the_old_revision_was_scaled_up(cluster: LocalServer, tmp_path: Path) -> None:
+def test_a_rollback_counts_from_when_the_old_revision_was_scaled_up(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     old, new = stand_in.checkout("1.4.0", "512Mi", "a"), stand_in.checkout("1.5.0", "256Mi", "b")
     again = {"deployment.kubernetes.io/revision-history": "42"}
     sets = [
@@ -241,7 +311,9 @@ def test_older_servers_are_asked_for_core_events(cluster: LocalServer, tmp_path:
     assert table(found, "logs").filter(pl.col("attributes").str.contains('"BackOff"')).height == 33
 
 
-def test_lists_are_read_page_by_page_and_what_is_cut_is_said(cluster: LocalServer, tmp_path: Path) -> None:
+def test_lists_are_read_page_by_page_and_what_is_cut_is_said(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     many = [pod(f"cart-{n}", "cart", "node-2", []) for n in range(40)]
     cluster.on("/api/v1/namespaces/shop/pods", listed(many))
     found = collect(cluster, tmp_path)
@@ -249,30 +321,47 @@ def test_lists_are_read_page_by_page_and_what_is_cut_is_said(cluster: LocalServe
     assert set(cuts) == {f"{40 - 3 * MOST_PAGES} more left out"}
 
 
-def test_a_list_that_changes_while_it_is_read_is_kept_as_far_as_it_came(cluster: LocalServer, tmp_path: Path) -> None:
+def test_a_list_that_changes_while_it_is_read_is_kept_as_far_as_it_came(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     first = Reply({"items": [pod("cart-0", "cart", "node-2", [])], "metadata": {"continue": "x"}})
-    cluster.on("/api/v1/namespaces/shop/pods", lambda a: refused(410, "too old") if "continue" in a.query else first)
+    cluster.on(
+        "/api/v1/namespaces/shop/pods",
+        lambda a: refused(410, "too old") if "continue" in a.query else first,
+    )
     found = collect(cluster, tmp_path)
-    assert {i.cut for i in found.items if "/pods" in i.query} == {"the list changed while it was read"}
+    assert {i.cut for i in found.items if "/pods" in i.query} == {
+        "the list changed while it was read"
+    }
 
 
-def test_the_alerts_own_pod_is_looked_at_without_a_catalogue(cluster: LocalServer, tmp_path: Path) -> None:
+def test_the_alerts_own_pod_is_looked_at_without_a_catalogue(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     labels = {"namespace": "shop", "pod": f"{NEW_SET}-x2x4b", "container": "app"}
     alert = Alert(
-        source="alertmanager", title="KubePodCrashLooping", started_at=ALERT_AT, service="shop-web", labels=labels
+        source="alertmanager",
+        title="KubePodCrashLooping",
+        started_at=ALERT_AT,
+        service="shop-web",
+        labels=labels,
     )
     found = collect(cluster, tmp_path, alert, services={})
     assert set(table(found, "logs")["service"]) == {"shop-web"}
     assert table(found, "logs").filter(pl.col("message").str.contains("OOMKilled")).height == 1
 
 
-def test_services_without_an_entry_are_looked_for_by_name(cluster: LocalServer, tmp_path: Path) -> None:
+def test_services_without_an_entry_are_looked_for_by_name(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     found = collect(cluster, tmp_path, services={}, kubernetes={"namespaces": ["shop"]})
     assert NEW_SET in table(found, "changes")["id"].to_list()
     assert set(table(found, "monitors")["service"]) == {"checkout", "cart"}
 
 
-def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(cluster: LocalServer, tmp_path: Path) -> None:
+def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     pods = [
         pod(
             f"llm-worker-{n}",
@@ -291,7 +380,10 @@ def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(cluster: LocalSe
     pods[-1]["metadata"]["labels"]["training.kubeflow.org/job-name"] = "llm-1"
     cluster.on("/api/v1/namespaces/shop/pods", listed(pods))
     built = connector(
-        cluster, services={}, kubernetes={"namespaces": ["shop"]}, jobs={"llm-1": {"pods": ["llm-worker-*"]}}
+        cluster,
+        services={},
+        kubernetes={"namespaces": ["shop"]},
+        jobs={"llm-1": {"pods": ["llm-worker-*"]}},
     )
     request = request_for(tmp_path, job="llm-1")
     training = request.scope.model_copy(update={"training": JobIdentity(name="llm-1")})
@@ -326,7 +418,9 @@ def test_a_list_that_fails_is_a_gap_and_the_rest_stands(
     assert NEW_SET in table(found, "changes")["id"].to_list()
 
 
-def test_a_refused_token_says_so_for_everything_and_is_not_quoted(cluster: LocalServer, tmp_path: Path) -> None:
+def test_a_refused_token_says_so_for_everything_and_is_not_quoted(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     cluster.refusal = refused(401, f"Unauthorized {TOKEN}")
     found = collect(cluster, tmp_path)
     assert {m.kind for m in found.missing} == {"logs", "changes", "monitors"}
@@ -339,7 +433,9 @@ def test_a_workload_that_is_not_there_is_named(cluster: LocalServer, tmp_path: P
     assert "there is no shop/deployment/checkout" in reasons(collect(cluster, tmp_path))
 
 
-def test_without_a_workload_in_scope_the_gap_names_the_setting(cluster: LocalServer, tmp_path: Path) -> None:
+def test_without_a_workload_in_scope_the_gap_names_the_setting(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     found = collect(cluster, tmp_path, services={})
     assert "services.NAME.kubernetes" in reasons(found)
     assert cluster.asked == []
@@ -405,10 +501,20 @@ def authority(folder: Path) -> tuple[Path, Path]:
 
 def test_settings_of_a_workload_are_checked() -> None:
     assert (
-        parsed("a", "shop/app.kubernetes.io/name=a,tier in (web)").selector == "app.kubernetes.io/name=a,tier in (web)"
+        parsed("a", "shop/app.kubernetes.io/name=a,tier in (web)").selector
+        == "app.kubernetes.io/name=a,tier in (web)"
     )
-    assert (parsed("a", "shop/sts/db").kind, parsed("a", "shop/deployments/web").kind) == ("StatefulSet", "Deployment")
-    for wrong in ("shop", "shop/secret/x", "shop/deployment/", "Shop/deployment/a", "shop/deployment/a/../b"):
+    assert (parsed("a", "shop/sts/db").kind, parsed("a", "shop/deployments/web").kind) == (
+        "StatefulSet",
+        "Deployment",
+    )
+    for wrong in (
+        "shop",
+        "shop/secret/x",
+        "shop/deployment/",
+        "Shop/deployment/a",
+        "shop/deployment/a/../b",
+    ):
         with pytest.raises(SettingsError, match=r"services\.a\.kubernetes"):
             parsed("a", wrong)
 
@@ -420,17 +526,24 @@ def test_what_made_a_pod_is_told_by_its_name_and_no_more() -> None:
 
 
 def test_hostile_templates_are_read_without_failing() -> None:
-    assert facts({"spec": {"containers": [{"env": "x", "resources": {"limits": [1]}}, 5], "volumes": None}})
+    assert facts(
+        {"spec": {"containers": [{"env": "x", "resources": {"limits": [1]}}, 5], "volumes": None}}
+    )
     assert facts({"spec": [], "metadata": {"annotations": ["x"]}}) == {}
     long = {"spec": {"containers": [{"name": "n" * 9_000, "image": "\u202e" * 9_000}]}}
-    assert all(len(key) < 200 and len(shown) <= 160 and shown.isprintable() for key, (shown, _) in facts(long).items())
+    assert all(
+        len(key) < 200 and len(shown) <= 160 and shown.isprintable()
+        for key, (shown, _) in facts(long).items()
+    )
 
 
 def test_a_template_nested_without_end_is_read_as_far_as_it_goes() -> None:
     deep: Any = "x"
     for _ in range(200_000):
         deep = [deep]
-    assert facts({"spec": {"containers": [{"name": "a", "args": deep}], "nodeSelector": deep}})["nodeSelector"]
+    assert facts({"spec": {"containers": [{"name": "a", "args": deep}], "nodeSelector": deep}})[
+        "nodeSelector"
+    ]
     while isinstance(deep, list):
         deep = deep.pop()
 
@@ -439,13 +552,19 @@ def test_the_page_names_the_real_limits() -> None:
     text = (MANIFEST.parents[2] / "docs" / "connectors" / "kubernetes.md").read_text()
     assert f"{LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once" in text
     assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in text
-    said = f"{MOST_WORKLOADS} workloads in {MOST_NAMESPACES} namespaces, {MOST_PODS} pods of each, {MOST_NODES} nodes"
+    said = (
+        f"{MOST_WORKLOADS} workloads in {MOST_NAMESPACES} namespaces, {MOST_PODS} pods of "
+        f"each, {MOST_NODES} nodes"
+    )
     assert said in text
 
 
 HOSTILE = st.recursive(
     st.none() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner)
+    ),
 )
 
 
@@ -463,14 +582,23 @@ def granted() -> set[tuple[str, str, str]]:
     rules = re.findall(lists, text)
     assert len(rules) == text.count("verbs:") == text.count("resources:")
     parts = [[[w.strip(' "') for w in part.split(",")] for part in rule] for rule in rules]
-    return {(g, r, v) for groups, resources, verbs in parts for g in groups for r in resources for v in verbs}
+    return {
+        (g, r, v)
+        for groups, resources, verbs in parts
+        for g in groups
+        for r in resources
+        for v in verbs
+    }
 
 
 def used(server: LocalServer) -> set[tuple[str, str, str]]:
-    """Group, resource and verb that each request needs (kubernetes.io, "Determine the request verb")."""
+    """Group, resource and verb that each request needs (kubernetes.io, "Determine the request
+    verb")."""
     out = set()
     for asked in server.asked:
-        match = re.fullmatch(r"/(?:api/v1|apis/([a-z0-9.]+)/v\d)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path)
+        match = re.fullmatch(
+            r"/(?:api/v1|apis/([a-z0-9.]+)/v\d)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path
+        )
         assert match is not None, asked.path
         assert asked.method == "GET"
         assert "watch" not in asked.query
@@ -478,7 +606,9 @@ def used(server: LocalServer) -> set[tuple[str, str, str]]:
     return out
 
 
-def test_every_call_is_covered_by_the_manifest_and_no_more_is_granted(cluster: LocalServer, tmp_path: Path) -> None:
+def test_every_call_is_covered_by_the_manifest_and_no_more_is_granted(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
     collect(cluster, tmp_path)
     asyncio.run(connector(cluster).check())
     cluster.on("/apis/events.k8s.io/v1/namespaces/shop/events", refused(404, "older"))
@@ -519,7 +649,14 @@ def diagnosed(server: LocalServer, folder: Path, alert: Alert) -> Diagnosis:
         if name in found.tables and found.tables[name].height:
             write_table(case, name, found.tables[name])
     items = [
-        Evidence(id=f"e{n}", kind=i.kind, source="kubernetes", query=i.query, window=i.window, rows=i.rows)
+        Evidence(
+            id=f"e{n}",
+            kind=i.kind,
+            source="kubernetes",
+            query=i.query,
+            window=i.window,
+            rows=i.rows,
+        )
         for n, i in enumerate(found.items, start=1)
     ]
     gaps = [

@@ -18,9 +18,13 @@ from connectors.linked_pages import LinkedHttp, LinkedSession, RateLimit, next_p
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
 
-def asked_of(server: LocalServer, call: Callable[[LinkedSession], Awaitable[Any]], deadline_s: float = 20) -> Any:
+def asked_of(
+    server: LocalServer, call: Callable[[LinkedSession], Awaitable[Any]], deadline_s: float = 20
+) -> Any:
     """The call's result in a session of its own."""
-    http = LinkedHttp("github", server.url, limits=Limits(deadline_s=deadline_s, requests_per_s=1000))
+    http = LinkedHttp(
+        "github", server.url, limits=Limits(deadline_s=deadline_s, requests_per_s=1000)
+    )
     return asyncio.run(in_session(http, call))
 
 
@@ -32,13 +36,18 @@ async def in_session(http: LinkedHttp, call: Callable[[LinkedSession], Awaitable
 
 def listed(most_pages: int = 3) -> Callable[[LinkedSession], Awaitable[Any]]:
     """The list at /things."""
-    return lambda session: session.pages("/things", [("per_page", "2")], type=list[int], most_pages=most_pages)
+    return lambda session: session.pages(
+        "/things", [("per_page", "2")], type=list[int], most_pages=most_pages
+    )
 
 
 def pages(asked: Asked) -> Reply:
     """An endless list, whose links lead to another server."""
     page = int(asked.query.get("page", ["1"])[0])
-    link = f'<https://elsewhere.example.com/repositories/1/things?per_page=2&page={page + 1}>; rel="next"'
+    link = (
+        f"<https://elsewhere.example.com/repositories/1/things?per_page=2&page={page + 1}>; "
+        f'rel="next"'
+    )
     return Reply([page], headers={"Link": link})
 
 
@@ -58,7 +67,9 @@ def test_the_last_page_has_no_next_and_a_link_to_itself_ends(server: LocalServer
     assert (listing.values, listing.more) == ((1, 1), False)
 
 
-@pytest.mark.parametrize("link", ["", "<", '<x>; rel="next"', "<" * 100_000, "a" * 100_000, '<[::1>; rel="next"'])
+@pytest.mark.parametrize(
+    "link", ["", "<", '<x>; rel="next"', "<" * 100_000, "a" * 100_000, '<[::1>; rel="next"']
+)
 def test_any_link_header_is_read_or_ignored(link: str) -> None:
     started = time.process_time()
     assert not next_params({"link": link})
@@ -66,7 +77,11 @@ def test_any_link_header_is_read_or_ignored(link: str) -> None:
 
 
 def test_a_refusal_for_the_rate_limit_is_waited_for_and_tried_again(server: LocalServer) -> None:
-    server.on("/things", Reply({"message": "slow down"}, status=403, headers={"Retry-After": "1"}), Reply([1]))
+    server.on(
+        "/things",
+        Reply({"message": "slow down"}, status=403, headers={"Retry-After": "1"}),
+        Reply([1]),
+    )
     started = time.monotonic()
     assert asked_of(server, listed()).values == (1,)
     assert time.monotonic() - started >= 1
@@ -80,10 +95,14 @@ def reset_in(seconds: float) -> dict[str, str]:
 
 @pytest.mark.parametrize("prefix", ["x-ratelimit", "ratelimit"])
 @pytest.mark.parametrize("skew", [timedelta(), timedelta(hours=-5), timedelta(minutes=1)])
-def test_the_end_of_a_limit_is_counted_from_the_vendors_own_clock(prefix: str, skew: timedelta) -> None:
+def test_the_end_of_a_limit_is_counted_from_the_vendors_own_clock(
+    prefix: str, skew: timedelta
+) -> None:
     theirs = datetime.now(UTC) + skew
     headers = {f"{prefix}-remaining": "0", f"{prefix}-reset": str(int(theirs.timestamp()) + 1800)}
-    wait = RateLimit().note(Answer(403, headers | {"date": format_datetime(theirs, usegmt=True)}, b""))
+    wait = RateLimit().note(
+        Answer(403, headers | {"date": format_datetime(theirs, usegmt=True)}, b"")
+    )
     assert wait is not None
     assert 1790 < wait < 1810
 

@@ -1,4 +1,5 @@
-"""Traces that an alert links to become files of the case; each link that is not followed is a gap with its reason."""
+"""Traces that an alert links to become files of the case; each link that is not followed is a gap
+with its reason."""
 
 from __future__ import annotations
 
@@ -38,11 +39,20 @@ def files(tmp_path: Path) -> Path:
 
 
 def collected(
-    server: LocalServer, files: Path, *links: Link, labels: dict[str, str] | None = None, **more: Any
+    server: LocalServer,
+    files: Path,
+    *links: Link,
+    labels: dict[str, str] | None = None,
+    **more: Any,
 ) -> Collected:
     port = server.url.rsplit(":", 1)[1]
     names = Names(traces_example=[["127.0.0.1"]])
-    guard = Guard("traces", (AllowedHost.read(f"http://traces.example:{port}", "traces.hosts"),), LOOPBACK, names)
+    guard = Guard(
+        "traces",
+        (AllowedHost.read(f"http://traces.example:{port}", "traces.hosts"),),
+        LOOPBACK,
+        names,
+    )
     connector = TrainingTracesConnector((), guard=guard, **more)
     request = request_for(files)
     alert = request.alert.model_copy(update={"links": links, "labels": labels or {}})
@@ -60,7 +70,9 @@ def test_a_linked_trace_is_a_file_of_the_case(server: LocalServer, files: Path) 
     assert (item.kind, item.bytes, found.missing) == ("traces", len(TRACE), ())
     assert (files / str(item.file)).read_bytes() == TRACE
     assert "rank 0" in item.details["what"]
-    assert "hush" not in repr(item), "what opens the file is not told to everybody who reads the case"
+    assert "hush" not in repr(item), (
+        "what opens the file is not told to everybody who reads the case"
+    )
 
 
 def test_a_link_that_may_not_be_followed_is_a_gap_with_its_reason_and_the_others_go_on(
@@ -76,22 +88,38 @@ def test_a_link_that_may_not_be_followed_is_a_gap_with_its_reason_and_the_others
 
 
 def test_what_is_too_large_leaves_nothing_behind(server: LocalServer, files: Path) -> None:
-    server.on("/run/rank1_trace.json", Reply(b"x" * 5_000, headers={"Content-Type": "application/json"}))
-    found = collected(server, files, Link(title="Trace", url=at(server, "/run/rank1_trace.json")), max_file_bytes=1_024)
+    server.on(
+        "/run/rank1_trace.json", Reply(b"x" * 5_000, headers={"Content-Type": "application/json"})
+    )
+    found = collected(
+        server,
+        files,
+        Link(title="Trace", url=at(server, "/run/rank1_trace.json")),
+        max_file_bytes=1_024,
+    )
     assert "1,024 bytes" in found.missing[0].reason
     assert [p for p in files.rglob("*") if p.is_file()] == []
 
 
 def test_names_of_files_cannot_leave_the_folder(server: LocalServer, files: Path) -> None:
     server.on("/a/..%2f..%2f..%2fetc%2frank0_trace.json", Reply(TRACE))
-    found = collected(server, files, Link(title="Trace", url=at(server, "/a/..%2f..%2f..%2fetc%2frank0_trace.json")))
+    found = collected(
+        server,
+        files,
+        Link(title="Trace", url=at(server, "/a/..%2f..%2f..%2fetc%2frank0_trace.json")),
+    )
     for item in found.items:
         assert (files / str(item.file)).resolve().is_relative_to(files.resolve())
     assert found.items
 
 
-def test_links_to_other_things_are_not_followed_nor_missed(server: LocalServer, files: Path) -> None:
-    links = (Link(title="Dashboard", url=at(server, "/d/1")), Link(title="Runbook", url="https://wiki.example/run"))
+def test_links_to_other_things_are_not_followed_nor_missed(
+    server: LocalServer, files: Path
+) -> None:
+    links = (
+        Link(title="Dashboard", url=at(server, "/d/1")),
+        Link(title="Runbook", url="https://wiki.example/run"),
+    )
     found = collected(server, files, *links, labels={"alertname": "A", "url": "https://x.example/"})
     assert (found.items, found.missing, server.asked) == ((), (), [])
 
@@ -131,7 +159,9 @@ def test_without_hosts_no_link_is_followed_and_nothing_is_said(files: Path) -> N
 
 def test_the_settings_make_the_guard_and_check_says_so() -> None:
     connector = build(
-        Settings.model_validate({"traces": {"hosts": ["*.traces.example"], "private_networks": ["10.0.0.0/8"]}})
+        Settings.model_validate(
+            {"traces": {"hosts": ["*.traces.example"], "private_networks": ["10.0.0.0/8"]}}
+        )
     )
     assert connector is not None
     said = asyncio.run(connector.check())

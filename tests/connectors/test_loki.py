@@ -1,4 +1,5 @@
-"""The Loki connector over real HTTP: what it asks, how it cuts, and what becomes of refusals and hostile answers."""
+"""The Loki connector over real HTTP: what it asks, how it cuts, and what becomes of refusals and
+hostile answers."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def test_errors_a_sample_and_counts_of_both_windows(server: LocalServer, tmp_pat
     assert metrics.filter(pl.col("signal") == LINES)["value"].median() == 6
 
 
-def test_every_item_links_to_explore_at_its_query_and_window(server: LocalServer, tmp_path: Path) -> None:
+def test_every_item_links_to_explore_at_its_query_and_window(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server, grafana={"public_url": "https://grafana.example.com"})
     for item in collected(tmp_path, built).items:
         assert item.link is not None
@@ -79,7 +82,9 @@ def test_every_item_links_to_explore_at_its_query_and_window(server: LocalServer
         assert item.link.startswith("https://grafana.example.com/explore?")
 
 
-def test_without_grafana_an_item_links_to_the_query_itself(server: LocalServer, tmp_path: Path) -> None:
+def test_without_grafana_an_item_links_to_the_query_itself(
+    server: LocalServer, tmp_path: Path
+) -> None:
     links = [item.link or "" for item in collected(tmp_path, connector(server)).items]
     assert all(link.startswith(server.url + RANGE) for link in links)
 
@@ -93,7 +98,9 @@ def test_the_tenant_and_the_credentials_are_sent(server: LocalServer, tmp_path: 
     assert server.asked[-1].headers["Authorization"] == "Basic MTIzNDU6dA=="
 
 
-def test_where_a_window_holds_more_lines_the_rest_is_asked_in_thirds(server: LocalServer, tmp_path: Path) -> None:
+def test_where_a_window_holds_more_lines_the_rest_is_asked_in_thirds(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server)
     start = ALERT_AT.timestamp() - 1800
 
@@ -105,9 +112,14 @@ def test_where_a_window_holds_more_lines_the_rest_is_asked_in_thirds(server: Loc
 
     server.on(RANGE, many)
     found = collected(tmp_path, built)
-    items = [i for i in found.items if i.kind == "logs" and i.window and i.window.start.timestamp() == start]
+    items = [
+        i
+        for i in found.items
+        if i.kind == "logs" and i.window and i.window.start.timestamp() == start
+    ]
     assert [i.cut for i in items if i.rows and i.rows > 1000] == [
-        f"the first {ERRORS} lines of the window, and the first {ERRORS // 3} of each third of the rest"
+        f"the first {ERRORS} lines of the window, and the first {ERRORS // 3} of each third of "
+        f"the rest"
     ]
     limits = [int(a.query["limit"][0]) for a in server.asked if "limit" in a.query]
     assert limits.count(ERRORS // 3) == 6
@@ -119,15 +131,21 @@ def test_a_rest_that_is_read_whole_is_not_cut(server: LocalServer, tmp_path: Pat
     assert [i.cut for i in errors] == [None, None]
 
 
-def test_loki_2_without_levels_is_asked_for_words_and_counts_no_errors(server: LocalServer, tmp_path: Path) -> None:
+def test_loki_2_without_levels_is_asked_for_words_and_counts_no_errors(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server)
 
     def old(asked: Asked) -> Reply:
         if "count_over_time" in asked.query["query"][0]:
             points = [[int(asked.query["start"][0]), "7"]]
-            return Reply({"data": {"resultType": "matrix", "result": [{"metric": {}, "values": points}]}})
+            return Reply(
+                {"data": {"resultType": "matrix", "result": [{"metric": {}, "values": points}]}}
+            )
         at = str(round(ONSET.timestamp()) * 10**9)
-        return Reply(streams([at, "Exception: no stock"], labels={"job": "checkout", "trace_id": "abc123"}))
+        return Reply(
+            streams([at, "Exception: no stock"], labels={"job": "checkout", "trace_id": "abc123"})
+        )
 
     server.on(RANGE, old)
     found = collected(tmp_path, built)
@@ -138,13 +156,17 @@ def test_loki_2_without_levels_is_asked_for_words_and_counts_no_errors(server: L
     ]
 
 
-def test_a_service_is_found_by_alias_by_the_tail_of_a_job_and_in_any_case(server: LocalServer, tmp_path: Path) -> None:
+def test_a_service_is_found_by_alias_by_the_tail_of_a_job_and_in_any_case(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server, services={"checkout": {"aliases": ["basket-api"]}})
     server.on("/loki/api/v1/labels", Reply({"data": ["job", "app"]}))
     server.on("/loki/api/v1/label/app/values", Reply({"data": ["other"]}))
     server.on("/loki/api/v1/label/job/values", Reply({"data": ["shop/Basket-API", "shop/cart"]}))
     collected(tmp_path, built, services=("checkout", "cart"))
-    selectors = {query.partition("}")[0] + "}" for query in queries(server) if query.startswith("{")}
+    selectors = {
+        query.partition("}")[0] + "}" for query in queries(server) if query.startswith("{")
+    }
     assert selectors == {'{job="shop/Basket-API"}', '{job="shop/cart"}'}
 
 
@@ -155,11 +177,16 @@ def test_a_hostile_label_value_stays_inside_its_quotes(server: LocalServer, tmp_
     alert = Alert(source="x", title="t", started_at=ALERT_AT, service=evil)
     collected(tmp_path, built, services=(), alert=alert)
     selector = r'\{service_name=~"(?:[^"\\]|\\.)*"\}'
-    tails = {re.sub(selector, "SELECTOR", query, count=1).partition("SELECTOR")[2][:8] for query in queries(server)}
+    tails = {
+        re.sub(selector, "SELECTOR", query, count=1).partition("SELECTOR")[2][:8]
+        for query in queries(server)
+    }
     assert tails == {"[60s]))", ' |~ "(?i', ""}
 
 
-def test_a_service_that_no_label_names_is_a_gap_that_says_what_to_do(server: LocalServer, tmp_path: Path) -> None:
+def test_a_service_that_no_label_names_is_a_gap_that_says_what_to_do(
+    server: LocalServer, tmp_path: Path
+) -> None:
     found = collected(tmp_path, connector(server), services=("checkout", "nobody"))
     (gap,) = found.missing
     assert gap.query == "nobody"
@@ -194,7 +221,9 @@ def test_what_loki_refuses_becomes_a_gap_for_each_query(
 def test_one_query_that_is_refused_leaves_the_others(server: LocalServer, tmp_path: Path) -> None:
     built = connector(server)
     refuse: Callable[[Asked], Reply] = lambda asked: (  # noqa: E731
-        Reply(b"max series", 400) if "count_over_time" in asked.query["query"][0] else stand_in.answer(asked)
+        Reply(b"max series", 400)
+        if "count_over_time" in asked.query["query"][0]
+        else stand_in.answer(asked)
     )
     server.on(RANGE, refuse)
     found = collected(tmp_path, built)
@@ -206,15 +235,21 @@ def test_lines_with_unreadable_times_are_counted(server: LocalServer, tmp_path: 
     built = connector(server)
     at = str(round(ONSET.timestamp()) * 10**9)
     answer = streams([at, "good"], ["soon", "bad"], ["9" * 30, "bad"], [at], [at, {"no": "text"}])
-    server.on(RANGE, lambda a: stand_in.answer(a) if "count" in a.query["query"][0] else Reply(answer))
+    server.on(
+        RANGE, lambda a: stand_in.answer(a) if "count" in a.query["query"][0] else Reply(answer)
+    )
     found = collected(tmp_path, built)
     assert found.tables["logs"]["message"].to_list() == ["good"]
-    assert {i.cut for i in found.items if i.kind == "logs"} == {"4 lines without a readable time left out"}
+    assert {i.cut for i in found.items if i.kind == "logs"} == {
+        "4 lines without a readable time left out"
+    }
 
 
 def test_check_names_the_labels_that_are_missing(server: LocalServer) -> None:
     built = connector(server)
-    assert asyncio.run(built.check()).line.startswith(f"Loki 3.5.1 at {server.url}: 3 labels can be read")
+    assert asyncio.run(built.check()).line.startswith(
+        f"Loki 3.5.1 at {server.url}: 3 labels can be read"
+    )
     server.on("/loki/api/v1/labels", Reply({"data": ["pod"]}))
     said = asyncio.run(built.check())
     assert not said.ok
@@ -233,12 +268,22 @@ def test_the_errors_of_the_log_are_diagnosed(server: LocalServer, tmp_path: Path
     assert any(f.signal == ERROR_LINES and f.subject == "checkout" for f in found.findings)
 
 
-JSON = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=30)
-VALUES = st.lists(st.lists(JSON | st.dictionaries(st.sampled_from(["structuredMetadata", "x"]), JSON), max_size=4))
+JSON = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=30)
+)
+VALUES = st.lists(
+    st.lists(JSON | st.dictionaries(st.sampled_from(["structuredMetadata", "x"]), JSON), max_size=4)
+)
 
 
 @given(VALUES, st.dictionaries(st.sampled_from(["level", "trace_id", "a"]), st.text(max_size=30)))
-def test_any_values_of_a_line_are_left_out_or_rows(values: list[list[Any]], labels: dict[str, str]) -> None:
+def test_any_values_of_a_line_are_left_out_or_rows(
+    values: list[list[Any]], labels: dict[str, str]
+) -> None:
     rows, dropped = line_rows([Stream(labels, values)], "checkout")
     brought = Brought()
     brought.add("logs", rows)
@@ -246,7 +291,12 @@ def test_any_values_of_a_line_are_left_out_or_rows(values: list[list[Any]], labe
     assert len(rows) + dropped == len(values)
 
 
-@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30)), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30)),
+        max_size=5,
+    )
+)
 def test_any_counts_are_taken_or_left_out(values: list[tuple[float, str]]) -> None:
     grid = Grid.of(Window(start=ONSET, end=ALERT_AT))
     rows = count_rows([Counted({"level": "error"}, values)], "checkout", grid, (LINES, ERROR_LINES))

@@ -48,7 +48,16 @@ def rows(*spans: dict[str, Any], names: ServiceNames | None = None) -> tuple[lis
 
 def test_a_span_of_the_specification() -> None:
     (row,), dropped = rows(span())
-    assert row[:8] == (TRACE, SPAN, PARENT, "cart", "GET /cart", 1544712660000000000, 250_000.0, "ok")
+    assert row[:8] == (
+        TRACE,
+        SPAN,
+        PARENT,
+        "cart",
+        "GET /cart",
+        1544712660000000000,
+        250_000.0,
+        "ok",
+    )
     assert dropped == 0
 
 
@@ -79,9 +88,17 @@ def test_batches_and_instrumentation_library_spans_are_read_too() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [{"traceId": ""}, {"spanId": "zz"}, {"startTimeUnixNano": "-1"}, {"endTimeUnixNano": None}, {"spanId": "0" * 16}],
+    [
+        {"traceId": ""},
+        {"spanId": "zz"},
+        {"startTimeUnixNano": "-1"},
+        {"endTimeUnixNano": None},
+        {"spanId": "0" * 16},
+    ],
 )
-def test_a_span_without_a_readable_id_or_time_is_left_out_and_counted(broken: dict[str, Any]) -> None:
+def test_a_span_without_a_readable_id_or_time_is_left_out_and_counted(
+    broken: dict[str, Any],
+) -> None:
     found, dropped = rows(span(), span(**broken))
     assert (len(found), dropped) == (1, 1)
 
@@ -97,14 +114,19 @@ def test_a_short_id_of_a_search_is_the_whole_one() -> None:
 
 
 def test_an_exception_of_a_span_is_kept() -> None:
-    event = {"name": "exception", "attributes": [{"key": "exception.type", "value": {"stringValue": "PoolTimeout"}}]}
+    event = {
+        "name": "exception",
+        "attributes": [{"key": "exception.type", "value": {"stringValue": "PoolTimeout"}}],
+    }
     (row,), _ = rows(span(events=[event]))
     assert "PoolTimeout" in row[8]
 
 
 def test_real_otlp_and_what_jaeger_makes_of_it_are_the_same_spans(shared: Path) -> None:
     folder = shared / "traces/jaeger_otlp"
-    given = msgspec.json.decode((folder / "fixtures__otlp2jaeger-multi-in-combined.json").read_bytes(), type=TracesData)
+    given = msgspec.json.decode(
+        (folder / "fixtures__otlp2jaeger-multi-in-combined.json").read_bytes(), type=TracesData
+    )
     made = msgspec.json.decode((folder / "fixtures__oltp2jaeger-multi-out.json").read_bytes())
     ours, _ = span_rows(given, ServiceNames())
     theirs, _ = trace_rows(msgspec.convert(made["data"], list[JaegerTrace]), ServiceNames())
@@ -123,7 +145,10 @@ def test_every_real_sample_is_read_whole(shared: Path) -> None:
         else:
             traces = read.get("data", read)
             found, dropped = trace_rows(
-                msgspec.convert(traces if isinstance(traces, list) else [traces], list[JaegerTrace]), ServiceNames()
+                msgspec.convert(
+                    traces if isinstance(traces, list) else [traces], list[JaegerTrace]
+                ),
+                ServiceNames(),
             )
         counts[file.stem] = (len(found), dropped)
     assert all(number and not dropped for number, dropped in counts.values()), counts
@@ -136,11 +161,19 @@ def test_any_text_is_an_id_or_none(text: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "value", "a"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "value", "a"]), inner)
+    ),
     max_leaves=8,
 )
-SPANS = st.fixed_dictionaries({}, optional=dict.fromkeys((*span(), "status", "attributes", "events"), JSON))
+SPANS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys((*span(), "status", "attributes", "events"), JSON)
+)
 
 
 @given(st.lists(SPANS.map(lambda changed: span(**changed)), max_size=3))

@@ -48,7 +48,9 @@ def test_no_more_than_the_slots_run_at_once_over_two_event_loops_and_threads() -
             time.sleep(0.005)
 
     with ThreadPoolExecutor(6) as pool:
-        running = [pool.submit(asyncio.run, many()) for _ in range(2)] + [pool.submit(in_thread) for _ in range(20)]
+        running = [pool.submit(asyncio.run, many()) for _ in range(2)] + [
+            pool.submit(in_thread) for _ in range(20)
+        ]
         for one_of_them in running:
             one_of_them.result(timeout=20)
     assert meter.total == 60
@@ -163,7 +165,9 @@ def test_a_server_that_does_not_answer_is_left_alone_and_then_asked_once() -> No
     for _ in range(3):
         breaker.check()
         breaker.note(failed=True)
-    with pytest.raises(ConnectorError, match=r"3 requests in a row got no answer or a server error; .* in 60 s"):
+    with pytest.raises(
+        ConnectorError, match=r"3 requests in a row got no answer or a server error; .* in 60 s"
+    ):
         breaker.check()
     breaker._closed_at = 0.0  # the time is over
     breaker.check()

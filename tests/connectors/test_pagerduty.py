@@ -25,7 +25,13 @@ from tests.connectors.pagerduty_server import INCIDENT, SERVICE, alerts, error, 
 
 def pagerduty_request(folder: Path, *services: str) -> Request:
     """The request for the incident's alert as its webhook gave it."""
-    alert = Alert(source="pagerduty", id=INCIDENT, title="Checkout is slow", started_at=ALERT_AT, service="checkout")
+    alert = Alert(
+        source="pagerduty",
+        id=INCIDENT,
+        title="Checkout is slow",
+        started_at=ALERT_AT,
+        service="checkout",
+    )
     return request_for(folder, services=services, alert=alert)
 
 
@@ -35,7 +41,9 @@ def connector(server: LocalServer, **limits: Any) -> PagerDutyConnector:
     return PagerDutyConnector("token-123", server.url, "bot@example.com", limits=chosen)
 
 
-def test_changes_alerts_log_and_past_incidents_are_read(server: LocalServer, tmp_path: Path) -> None:
+def test_changes_alerts_log_and_past_incidents_are_read(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
     changes = conform(collected.tables["changes"], "changes", "changes")
@@ -56,7 +64,9 @@ def test_changes_alerts_log_and_past_incidents_are_read(server: LocalServer, tmp
     assert "Checkout was slow" in str(details[f"GET /incidents/{INCIDENT}/past_incidents"])
 
 
-def test_who_is_on_call_and_related_incidents_are_told_by_name_alone(server: LocalServer, tmp_path: Path) -> None:
+def test_who_is_on_call_and_related_incidents_are_told_by_name_alone(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
     details = {i.query: dict(i.details) for i in collected.items}
@@ -65,14 +75,23 @@ def test_who_is_on_call_and_related_incidents_are_told_by_name_alone(server: Loc
         "on call, level 2": "PSAM001 (Daily rotation)",
     }
     related = details[f"GET /incidents/{INCIDENT}/related_incidents"]
-    assert related == {"PR2P3RW 2026-03-02T11:57:00Z": "Cart cannot pay (machine learning inferred)"}
+    assert related == {
+        "PR2P3RW 2026-03-02T11:57:00Z": "Cart cannot pay (machine learning inferred)"
+    }
     asked = next(a for a in server.asked if a.path == "/oncalls")
-    assert (asked.query["escalation_policy_ids[]"], asked.query["earliest"]) == (["PT20YPA"], ["true"])
+    assert (asked.query["escalation_policy_ids[]"], asked.query["earliest"]) == (
+        ["PT20YPA"],
+        ["true"],
+    )
     assert "example.com" not in repr(details)
 
 
-@pytest.mark.parametrize("broken", [{"oncalls": [None, 5, {"user": "x"}, {"escalation_level": []}]}, {"oncalls": []}])
-def test_odd_answers_about_who_is_on_call_are_nobody(server: LocalServer, tmp_path: Path, broken: Any) -> None:
+@pytest.mark.parametrize(
+    "broken", [{"oncalls": [None, 5, {"user": "x"}, {"escalation_level": []}]}, {"oncalls": []}]
+)
+def test_odd_answers_about_who_is_on_call_are_nobody(
+    server: LocalServer, tmp_path: Path, broken: Any
+) -> None:
     serve_incident(server)
     server.on("/oncalls", Reply(broken))
     collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
@@ -80,7 +99,9 @@ def test_odd_answers_about_who_is_on_call_are_nobody(server: LocalServer, tmp_pa
     assert collected.missing == ()
 
 
-def test_every_page_is_read_and_the_right_windows_and_headers_are_sent(server: LocalServer, tmp_path: Path) -> None:
+def test_every_page_is_read_and_the_right_windows_and_headers_are_sent(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
     changes = [a for a in server.asked if a.path == f"/services/{SERVICE}/change_events"]
@@ -91,13 +112,17 @@ def test_every_page_is_read_and_the_right_windows_and_headers_are_sent(server: L
     assert server.methods == {"GET"}
 
 
-def test_a_service_in_scope_is_found_by_its_name_and_its_changes_asked(server: LocalServer, tmp_path: Path) -> None:
+def test_a_service_in_scope_is_found_by_its_name_and_its_changes_asked(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     asyncio.run(connector(server).collect(pagerduty_request(tmp_path, "checkout", "cart")))
     assert "/services/PCART01/change_events" in server.paths()
 
 
-def test_hostile_alert_text_comes_as_short_printable_details(server: LocalServer, tmp_path: Path) -> None:
+def test_hostile_alert_text_comes_as_short_printable_details(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
     note = next(i.details["note"] for i in collected.items if "note" in i.details)
@@ -137,7 +162,9 @@ def test_a_key_that_is_not_accepted_is_a_gap_for_everything_and_is_not_quoted(
     assert "token-123" not in repr(collected)
 
 
-def test_an_incident_that_is_gone_leaves_the_services_changes(server: LocalServer, tmp_path: Path) -> None:
+def test_an_incident_that_is_gone_leaves_the_services_changes(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
     server.on(f"/incidents/{INCIDENT}", error(404, "Not Found"))
     known = PagerDutyConnector("t", server.url, services={"checkout": SERVICE})
@@ -156,9 +183,14 @@ def test_a_429_is_waited_for_as_long_as_pagerduty_says(server: LocalServer, tmp_
     assert collected.missing == ()
 
 
-def test_a_429_that_asks_for_more_than_the_time_left_is_a_gap_at_once(server: LocalServer, tmp_path: Path) -> None:
+def test_a_429_that_asks_for_more_than_the_time_left_is_a_gap_at_once(
+    server: LocalServer, tmp_path: Path
+) -> None:
     serve_incident(server)
-    server.on(f"/incidents/{INCIDENT}/log_entries", error(429, "Rate limit exceeded", {"Retry-After": "3600"}))
+    server.on(
+        f"/incidents/{INCIDENT}/log_entries",
+        error(429, "Rate limit exceeded", {"Retry-After": "3600"}),
+    )
     started = time.monotonic()
     collected = asyncio.run(connector(server).collect(pagerduty_request(tmp_path)))
     assert time.monotonic() - started < 15
@@ -177,7 +209,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_answer_is_one_gap_and_the_others_stand(server: LocalServer, tmp_path: Path, case: str) -> None:
+def test_a_broken_answer_is_one_gap_and_the_others_stand(
+    server: LocalServer, tmp_path: Path, case: str
+) -> None:
     reply, words = BROKEN[case]
     serve_incident(server)
     server.on(f"/incidents/{INCIDENT}/alerts", reply)
@@ -193,7 +227,9 @@ def test_an_answer_that_drips_ends_at_the_deadline_and_the_rest_is_handed_over(
     serve_incident(server)
     server.on(f"/incidents/{INCIDENT}/alerts", Reply({"alerts": alerts()}, drip_s=0.05))
     started = time.monotonic()
-    collected = asyncio.run(collect_one(connector(server, deadline_s=4), pagerduty_request(tmp_path)))
+    collected = asyncio.run(
+        collect_one(connector(server, deadline_s=4), pagerduty_request(tmp_path))
+    )
     assert time.monotonic() - started < 20
     assert collected.tables["changes"].height == 3
     assert any("time limit of 3 s" in m.reason for m in collected.missing)
@@ -221,7 +257,13 @@ def test_a_session_does_not_leave_the_apis_address(server: LocalServer) -> None:
 
 def test_an_alert_is_enriched_with_the_body_but_keeps_its_identity(server: LocalServer) -> None:
     serve_incident(server)
-    alert = Alert(source="pagerduty", id=INCIDENT, title="Slow", started_at=ALERT_AT, labels={"severity": "P1"})
+    alert = Alert(
+        source="pagerduty",
+        id=INCIDENT,
+        title="Slow",
+        started_at=ALERT_AT,
+        labels={"severity": "P1"},
+    )
     richer = asyncio.run(connector(server).enrich(alert))
     assert richer.job == "llm-1"
     assert richer.labels["severity"] == "P1"
@@ -231,7 +273,9 @@ def test_an_alert_is_enriched_with_the_body_but_keeps_its_identity(server: Local
 
 
 @pytest.mark.parametrize("theirs", [SERVICE, "checkout SERVICE"])
-def test_the_catalogue_may_give_pagerdutys_id_or_name_of_a_service(server: LocalServer, theirs: str) -> None:
+def test_the_catalogue_may_give_pagerdutys_id_or_name_of_a_service(
+    server: LocalServer, theirs: str
+) -> None:
     serve_incident(server)
     known = PagerDutyConnector("t", server.url, services={"shop-checkout": theirs})
     alert = Alert(source="pagerduty", id=INCIDENT, title="Slow", started_at=ALERT_AT)
@@ -285,12 +329,21 @@ def test_the_local_server_and_our_requests_follow_the_published_specification(
     asyncio.run(connector(server).check())
     checked = set()
     for asked in list(server.asked):
-        path = asked.path.replace(INCIDENT, "{id}").replace(SERVICE, "{id}").replace("PCART01", "{id}")
+        path = (
+            asked.path.replace(INCIDENT, "{id}").replace(SERVICE, "{id}").replace("PCART01", "{id}")
+        )
         get = spec["paths"][path]["get"]
-        parameters = [spec["components"]["parameters"][p["$ref"].rsplit("/", 1)[1]] for p in get["parameters"]]
+        parameters = [
+            spec["components"]["parameters"][p["$ref"].rsplit("/", 1)[1]] for p in get["parameters"]
+        ]
         assert set(asked.query) <= {p["name"] for p in parameters if p["in"] == "query"}, path
-        if not path.endswith("/log_entries"):  # the specification's own example fails its oneOf there
-            pointer = f"#/paths/{path.replace('/', '~1')}/get/responses/200/content/application~1json/schema"
+        if not path.endswith(
+            "/log_entries"
+        ):  # the specification's own example fails its oneOf there
+            pointer = (
+                f"#/paths/{path.replace('/', '~1')}/get/responses/200/content/"
+                f"application~1json/schema"
+            )
             answer = json.loads(server._reply(asked).bytes)
             validators.OAS30Validator({**spec, "$ref": pointer}).validate(answer)
             checked.add(path)

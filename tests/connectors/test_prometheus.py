@@ -23,13 +23,17 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 def median(table: pl.DataFrame, service: str, signal: str, *, late: bool) -> float:
     """The median of a signal before or during the recorded incident."""
     during = pl.col("time") >= ONSET + timedelta(minutes=2)
-    rows = table.filter(pl.col("service") == service, pl.col("signal") == signal, during if late else ~during)
+    rows = table.filter(
+        pl.col("service") == service, pl.col("signal") == signal, during if late else ~during
+    )
     value = rows["value"].median()
     assert isinstance(value, float)
     return value
 
 
-def test_golden_signals_of_each_service_show_the_incident(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+def test_golden_signals_of_each_service_show_the_incident(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
     connector = PrometheusConnector(prometheus.url)
     collected = asyncio.run(connector.collect(request_for(tmp_path)))
     metrics = conform(collected.tables["metrics"], "metrics", "metrics")
@@ -60,18 +64,28 @@ def test_of_few_services_all_are_asked_for_the_cause_may_lie_in_any(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
     connector = PrometheusConnector(prometheus.url)
-    collected = asyncio.run(connector.collect(request_for(tmp_path, services=("checkout", "nobody"))))
+    collected = asyncio.run(
+        connector.collect(request_for(tmp_path, services=("checkout", "nobody")))
+    )
     rate = collected.tables["metrics"].filter(pl.col("signal") == "request_rate")
     assert rate["service"].unique().sort().to_list() == ['ca"rt', "checkout"]
-    assert [m.query for m in collected.missing if "no series names this service" in m.reason] == ["nobody"]
+    assert [m.query for m in collected.missing if "no series names this service" in m.reason] == [
+        "nobody"
+    ]
 
 
-def test_an_active_alert_becomes_a_monitor_since_its_state_began(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+def test_an_active_alert_becomes_a_monitor_since_its_state_began(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
     collected = asyncio.run(PrometheusConnector(prometheus.url).collect(request_for(tmp_path)))
     monitors = conform(collected.tables["monitors"], "monitors", "monitors")
     assert monitors.height == 2
     firing, over = monitors.sort("state").iter_rows(named=True)
-    assert (firing["monitor"], firing["service"], firing["state"]) == ("CheckoutSlow", "checkout", "firing")
+    assert (firing["monitor"], firing["service"], firing["state"]) == (
+        "CheckoutSlow",
+        "checkout",
+        "firing",
+    )
     assert firing["since"] == ONSET + timedelta(minutes=5)
     assert (over["monitor"], over["service"], over["state"]) == ("CartSlow", 'ca"rt', "resolved")
 
@@ -79,27 +93,35 @@ def test_an_active_alert_becomes_a_monitor_since_its_state_began(prometheus: Run
 def test_the_link_of_an_item_holds_a_query_that_prometheus_accepts(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
-    collected = asyncio.run(PrometheusConnector(prometheus.url).collect(request_for(tmp_path, services=('ca"rt',))))
+    collected = asyncio.run(
+        PrometheusConnector(prometheus.url).collect(request_for(tmp_path, services=('ca"rt',)))
+    )
     link = next(i.link for i in collected.items if "histogram_quantile" in i.query)
     assert link is not None
     asked = {k: v[0] for k, v in parse_qs(urlsplit(link).query).items()}
     assert asked["g0.end_input"] == "2026-03-02 12:00:00"
     assert asked["g0.range_input"] == "9000s"
     answer = httpx.get(
-        f"{prometheus.url}/api/v1/query", params={"query": asked["g0.expr"], "time": ALERT_AT.isoformat()}
+        f"{prometheus.url}/api/v1/query",
+        params={"query": asked["g0.expr"], "time": ALERT_AT.isoformat()},
     )
     assert answer.json()["status"] == "success"
     assert answer.json()["data"]["result"]
 
 
-def test_a_configured_query_replaces_the_default_of_its_signal(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+def test_a_configured_query_replaces_the_default_of_its_signal(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
     queries = {
-        "request_rate": 'sum by (service) (rate(http_requests_total{service=~"{service}"}[2m])) * 60',
+        "request_rate": 'sum by (service) (rate(http_requests_total{service=~"{service}"}[2m])) * '
+        "60",
         "steps": 'training_step_time_seconds{training_job="{job}"}',
         "error_ratio": "",
     }
     connector = PrometheusConnector(prometheus.url, queries=queries)
-    collected = asyncio.run(connector.collect(request_for(tmp_path, services=("checkout",), job="llm-1")))
+    collected = asyncio.run(
+        connector.collect(request_for(tmp_path, services=("checkout",), job="llm-1"))
+    )
     metrics = collected.tables["metrics"]
     assert round(median(metrics, "checkout", "request_rate", late=False)) == 600
     assert median(metrics, "llm-1", "steps", late=False) == 1.0
@@ -109,7 +131,9 @@ def test_a_configured_query_replaces_the_default_of_its_signal(prometheus: Runni
 def test_a_sample_that_is_not_a_number_is_a_missing_value_and_is_said(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
-    connector = PrometheusConnector(prometheus.url, queries={"odd": 'empty_histogram_quantile{service=~"{service}"}'})
+    connector = PrometheusConnector(
+        prometheus.url, queries={"odd": 'empty_histogram_quantile{service=~"{service}"}'}
+    )
     collected = asyncio.run(connector.collect(request_for(tmp_path, services=("checkout",))))
     odd = collected.tables["metrics"].filter(pl.col("signal") == "odd")
     assert odd["value"].null_count() == 41
@@ -131,10 +155,14 @@ def test_a_query_that_prometheus_refuses_becomes_a_gap_and_the_others_stand(
 def test_a_service_without_series_is_a_gap(prometheus: RunningPrometheus, tmp_path: Path) -> None:
     connector = PrometheusConnector(prometheus.url, all_services=1)
     collected = asyncio.run(connector.collect(request_for(tmp_path, services=("nobody",))))
-    assert any("no series" in m.reason and "http_requests_total" in m.query for m in collected.missing)
+    assert any(
+        "no series" in m.reason and "http_requests_total" in m.query for m in collected.missing
+    )
 
 
-def test_a_step_too_fine_for_prometheus_is_made_coarser(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+def test_a_step_too_fine_for_prometheus_is_made_coarser(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
     connector = PrometheusConnector(prometheus.url, step_s=0.05)
     collected = asyncio.run(connector.collect(request_for(tmp_path, services=("checkout",))))
     assert not [m for m in collected.missing if "11,000" in m.reason or "not accepted" in m.reason]
@@ -153,7 +181,9 @@ def test_more_rows_than_allowed_are_thinned_evenly_and_it_is_said(
     assert any(i.cut and "one sample of" in i.cut for i in collected.items)
 
 
-def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(prometheus: RunningPrometheus) -> None:
+def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(
+    prometheus: RunningPrometheus,
+) -> None:
     check = asyncio.run(PrometheusConnector(prometheus.url).check())
     assert check.ok
     assert prometheus.version in check.line
@@ -162,7 +192,10 @@ def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(prometheus: 
 
 
 def test_windows_that_touch_are_asked_as_one() -> None:
-    a, b = Window(start=ONSET, end=ALERT_AT), Window(start=ONSET - timedelta(hours=1), end=ONSET - timedelta(seconds=1))
+    a, b = (
+        Window(start=ONSET, end=ALERT_AT),
+        Window(start=ONSET - timedelta(hours=1), end=ONSET - timedelta(seconds=1)),
+    )
     far = Window(start=ONSET - timedelta(days=7), end=ONSET - timedelta(days=6))
     assert merged((a, b, far)) == (far, Window(start=b.start, end=ALERT_AT))
 
@@ -180,7 +213,10 @@ def test_the_step_keeps_a_span_within_what_prometheus_answers() -> None:
         (Reply(status=401), "credentials were not accepted (HTTP 401)"),
         (Reply(status=403), "not permitted with these credentials (HTTP 403)"),
         (Reply(status=404), "not found (HTTP 404)"),
-        (Reply(status=429, headers={"Retry-After": "3600"}), "the rate limit is used up (HTTP 429)"),
+        (
+            Reply(status=429, headers={"Retry-After": "3600"}),
+            "the rate limit is used up (HTTP 429)",
+        ),
         (Reply(status=502), "(HTTP 502)"),
         (Reply(b'{"data": [', claims=100), "no answer"),
         (Reply({"data": ["up"]}, delay_s=30), "time limit"),
@@ -192,14 +228,18 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
 ) -> None:
     server.on("/api/v1/label/__name__/values", reply)
     limits = Limits(deadline_s=6, max_bytes=1_000_000)
-    collected = asyncio.run(collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path)))
+    collected = asyncio.run(
+        collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path))
+    )
     assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
     assert all(words in m.reason for m in collected.missing), collected.missing
     assert server.asked[0].headers["Authorization"] == "Bearer t"
     assert server.methods == {"GET"}
 
 
-def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(server: LocalServer, tmp_path: Path) -> None:
+def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(
+    server: LocalServer, tmp_path: Path
+) -> None:
     def answer(asked: Asked) -> Reply:
         slow = "histogram" in asked.query["query"][0]
         series = {"metric": {"service": "checkout"}, "values": [[ALERT_AT.timestamp(), "1.5"]]}
@@ -215,7 +255,9 @@ def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(server: LocalSer
     assert ["time limit" in m.reason for m in collected.missing] == [True, True]
 
 
-def test_a_prometheus_without_known_metrics_says_what_to_configure(server: LocalServer, tmp_path: Path) -> None:
+def test_a_prometheus_without_known_metrics_says_what_to_configure(
+    server: LocalServer, tmp_path: Path
+) -> None:
     server.on("/api/v1/label/__name__/values", Reply({"data": ["other_metric"]}))
     collected = asyncio.run(collect_one(PrometheusConnector(server.url), request_for(tmp_path)))
     assert "prometheus.queries" in collected.missing[0].reason

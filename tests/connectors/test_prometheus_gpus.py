@@ -22,7 +22,13 @@ from analysis.vocabulary import Alert, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
 from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.gpus import LEAST_POINTS, MOST_GPUS, STANDING_OUT, about_gpus, host_pattern
+from connectors.prometheus.gpus import (
+    LEAST_POINTS,
+    MOST_GPUS,
+    STANDING_OUT,
+    about_gpus,
+    host_pattern,
+)
 from tests.connectors.conftest import (
     ALERT_AT,
     ONSET,
@@ -41,7 +47,10 @@ END = int(ALERT_AT.timestamp()) + 60
 
 def labels(**given: str) -> str:
     """The inside of an exposition's braces."""
-    escaped = {k: v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for k, v in given.items()}
+    escaped = {
+        k: v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        for k, v in given.items()
+    }
     return ",".join(f'{k}="{v}"' for k, v in escaped.items())
 
 
@@ -62,7 +71,8 @@ def gpu_labels(host: str, gpu: int, **more: str) -> dict[str, str]:
 
 
 def exposition() -> str:
-    """A job on gpu-0 and gpu-1, whose GPU 2 of gpu-1 gets hot from ONSET on; other hosts, a chat service, MIG."""
+    """A job on gpu-0 and gpu-1, whose GPU 2 of gpu-1 gets hot from ONSET on; other hosts, a chat
+    service, MIG."""
     text = OpenMetrics()
     for t in range(START, END, 30):
         late = t >= ONSET.timestamp()
@@ -71,13 +81,32 @@ def exposition() -> str:
             for gpu in range(4):
                 slow = late and host == "gpu-1" and gpu == 2
                 own = gpu_labels(
-                    host, gpu, exported_pod=f"{JOB}-worker-{host[-1]}", pod="dcgm-exporter-x", hpc_job="4711"
+                    host,
+                    gpu,
+                    exported_pod=f"{JOB}-worker-{host[-1]}",
+                    pod="dcgm-exporter-x",
+                    hpc_job="4711",
                 )
-                reasons = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS" if new else "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
+                reasons = (
+                    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
+                    if new
+                    else "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
+                )
                 _gpu(text, own, t, slow=slow, reasons=reasons)
                 code = "79" if slow and t >= ONSET.timestamp() + 600 else "0"
-                text.add("DCGM_FI_DEV_XID_ERRORS", "gauge", labels(**own, err_code=code, err_msg="x"), int(code), t)
-                link = {"nvlink": "3", "gpu": str(gpu), "gpu_uuid": f"GPU-{host}-{gpu}", "hostname": host}
+                text.add(
+                    "DCGM_FI_DEV_XID_ERRORS",
+                    "gauge",
+                    labels(**own, err_code=code, err_msg="x"),
+                    int(code),
+                    t,
+                )
+                link = {
+                    "nvlink": "3",
+                    "gpu": str(gpu),
+                    "gpu_uuid": f"GPU-{host}-{gpu}",
+                    "hostname": host,
+                }
                 name = "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"
                 text.add(name, "unknown", labels(**link), 5, t)
                 text.add(name, "unknown", labels(**{**link, "nvlink": "4"}), 7, t)
@@ -86,7 +115,13 @@ def exposition() -> str:
             text.add("node_infiniband_symbol_error_total", "counter", labels(**ib), 0, t)
         _gpu(text, gpu_labels("gpu-10", 0, hpc_job="99"), t)
         _gpu(text, gpu_labels("inference-1", 0, exported_pod=EVIL_POD, exported_namespace="a b"), t)
-        _gpu(text, gpu_labels("inference-1", 0, GPU_I_PROFILE="1g.10gb", GPU_I_ID="3", exported_pod="chat-x2x9l"), t)
+        _gpu(
+            text,
+            gpu_labels(
+                "inference-1", 0, GPU_I_PROFILE="1g.10gb", GPU_I_ID="3", exported_pod="chat-x2x9l"
+            ),
+            t,
+        )
         ib = {"device": "mlx5_0", "port": "1", "instance": "gpu-10:9100"}
         text.add("node_infiniband_link_downed_total", "counter", labels(**ib), 9, t)
     return text.finished()
@@ -125,7 +160,11 @@ def collect(server: str, request: Request, **settings: Any) -> tuple[pl.DataFram
     metrics = collected.tables.get("metrics")
     assert metrics is not None, collected.missing
     rows = conform(metrics, "metrics", "metrics").filter(pl.col("signal").is_in(list(gs.SIGNALS)))
-    schema = pl.Struct(dict.fromkeys(("host", "gpu", "mig", "uuid", "model", "pod", "namespace", "device"), pl.String))
+    schema = pl.Struct(
+        dict.fromkeys(
+            ("host", "gpu", "mig", "uuid", "model", "pod", "namespace", "device"), pl.String
+        )
+    )
     return rows.with_columns(pl.col("labels").str.json_decode(schema)).unnest("labels"), collected
 
 
@@ -158,7 +197,9 @@ def test_a_jobs_gpus_are_found_by_host_by_slurm_number_or_by_pod(
     assert not [m for m in collected.missing if "GPU" in m.query]
 
 
-def test_every_signal_has_its_unit_whatever_the_exporter_called_it(fleet: RunningPrometheus, tmp_path: Path) -> None:
+def test_every_signal_has_its_unit_whatever_the_exporter_called_it(
+    fleet: RunningPrometheus, tmp_path: Path
+) -> None:
     rows, _ = collect(fleet.url, training_request(tmp_path, hosts=("gpu-0", "gpu-1")))
     levels = {
         (signal, host, gpu): value
@@ -176,9 +217,13 @@ def test_every_signal_has_its_unit_whatever_the_exporter_called_it(fleet: Runnin
     assert (units[gs.SM_CLOCK], units[gs.POWER], units[gs.MEMORY_USED]) == ("MHz", "W", "bytes")
 
 
-def test_an_error_code_that_becomes_a_label_stays_one_series(fleet: RunningPrometheus, tmp_path: Path) -> None:
+def test_an_error_code_that_becomes_a_label_stays_one_series(
+    fleet: RunningPrometheus, tmp_path: Path
+) -> None:
     rows, _ = collect(fleet.url, training_request(tmp_path, hosts=("gpu-0", "gpu-1")))
-    codes = rows.filter(pl.col("signal") == gs.XID, pl.col("host") == "gpu-1", pl.col("gpu") == "2").sort("time")
+    codes = rows.filter(
+        pl.col("signal") == gs.XID, pl.col("host") == "gpu-1", pl.col("gpu") == "2"
+    ).sort("time")
     assert codes["value"].unique().sort().to_list() == [0.0, 79.0]
     assert codes["value"][-1] == 79.0
 
@@ -206,7 +251,9 @@ def test_an_alert_about_a_gpu_asks_for_its_host(fleet: RunningPrometheus, tmp_pa
     said = {"Hostname": "gpu-1", "gpu": "2"}
     alert = Alert(source="test", title="GPU is hot", started_at=ALERT_AT, labels=said)
     rows, _ = collect(fleet.url, request_for(tmp_path, alert=alert))
-    assert rows.filter(pl.col("signal") == gs.TEMPERATURE)["service"].unique().to_list() == ["gpu-1"]
+    assert rows.filter(pl.col("signal") == gs.TEMPERATURE)["service"].unique().to_list() == [
+        "gpu-1"
+    ]
 
 
 def test_the_gpus_of_a_service_are_those_of_its_pods_whatever_their_names(
@@ -216,13 +263,17 @@ def test_the_gpus_of_a_service_are_those_of_its_pods_whatever_their_names(
     assert set(rows["service"]) == {"chat"}
     assert set(rows["pod"].drop_nulls()) == {EVIL_POD, "chat-x2x9l"}
     assert set(rows["mig"]) == {None, "3"}
-    rows, collected = collect(fleet.url, request_for(tmp_path, services=("ca.*",)), queries={"one": "vector(1)"})
+    rows, collected = collect(
+        fleet.url, request_for(tmp_path, services=("ca.*",)), queries={"one": "vector(1)"}
+    )
     assert rows.height == 0
     assert not [m for m in collected.missing if m.query == "GPU metrics"]
 
 
 def test_a_configured_query_replaces_a_gpu_signal(fleet: RunningPrometheus, tmp_path: Path) -> None:
-    rows, _ = collect(fleet.url, training_request(tmp_path, hosts=("gpu-0",)), queries={gs.POWER: ""})
+    rows, _ = collect(
+        fleet.url, training_request(tmp_path, hosts=("gpu-0",)), queries={gs.POWER: ""}
+    )
     assert gs.POWER not in set(rows["signal"])
     assert gs.SM_CLOCK in set(rows["signal"])
 
@@ -234,18 +285,28 @@ def large() -> str:
         late = t >= ONSET.timestamp()
         for host in range(40):
             for gpu in range(8):
-                own = labels(gpu=str(gpu), Hostname=f"n{host:03}", UUID=f"GPU-{host}-{gpu}", hpc_job=JOB)
+                own = labels(
+                    gpu=str(gpu), Hostname=f"n{host:03}", UUID=f"GPU-{host}-{gpu}", hpc_job=JOB
+                )
                 slow = late and (host, gpu) == (23, 4)
                 text.add("DCGM_FI_DEV_SM_CLOCK", "gauge", own, 800 if slow else 1700 + host % 7, t)
                 text.add("DCGM_FI_DEV_GPU_UTIL", "gauge", own, 99, t)
                 text.add("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", own, 0x40 if slow else 0x4, t)
-                text.add("DCGM_FI_DEV_XID_ERRORS", "gauge", own, 48 if late and (host, gpu) == (31, 0) else 0, t)
+                text.add(
+                    "DCGM_FI_DEV_XID_ERRORS",
+                    "gauge",
+                    own,
+                    48 if late and (host, gpu) == (31, 0) else 0,
+                    t,
+                )
     return text.finished()
 
 
 def test_of_very_many_gpus_those_that_stand_out_are_read_and_it_is_said(tmp_path: Path) -> None:
     with running_prometheus(tmp_path, large()) as server:
-        request = training_request(tmp_path, ranks_per_host=8, hosts=tuple(f"n{h:03}" for h in range(40)))
+        request = training_request(
+            tmp_path, ranks_per_host=8, hosts=tuple(f"n{h:03}" for h in range(40))
+        )
         collected = asyncio.run(collect_one(PrometheusConnector(server.url), request))
         rows, _ = collect(server.url, request)
     hosts = set(rows["host"])
@@ -256,7 +317,10 @@ def test_of_very_many_gpus_those_that_stand_out_are_read_and_it_is_said(tmp_path
     assert any("320 GPUs on 40 hosts: only those of" in cut for cut in cuts)
     case = Case(tmp_path, request.alert, request.scope)
     case.__dict__["metrics"] = conform(collected.tables["metrics"], "metrics", "metrics")
-    assert {(f.kind, f.subject) for f in gpu_health(case)} == {("gpu_throttled", "rank 188"), ("gpu_xid", "rank 248")}
+    assert {(f.kind, f.subject) for f in gpu_health(case)} == {
+        ("gpu_throttled", "rank 188"),
+        ("gpu_xid", "rank 248"),
+    }
 
 
 def test_a_server_that_refuses_questions_about_gpus_gives_a_gap_and_the_rest_stands(
@@ -265,7 +329,9 @@ def test_a_server_that_refuses_questions_about_gpus_gives_a_gap_and_the_rest_sta
     server.on("/api/v1/label/__name__/values", Reply({"data": ["DCGM_FI_DEV_GPU_UTIL", "up"]}))
     server.on("/api/v1/labels", Reply({"data": ["job"]}))
     server.on("/api/v1/query_range", Reply(status=422, body={"status": "error", "error": "no"}))
-    collected = asyncio.run(collect_one(PrometheusConnector(server.url), request_for(tmp_path, job=JOB)))
+    collected = asyncio.run(
+        collect_one(PrometheusConnector(server.url), request_for(tmp_path, job=JOB))
+    )
     assert [m.query for m in collected.missing if m.query == "GPU metrics"] == ["GPU metrics"]
     assert server.methods == {"GET"}
 
@@ -281,23 +347,39 @@ def test_a_server_that_refuses_questions_about_gpus_gives_a_gap_and_the_rest_sta
         ("dcgm_xid", {}, True),
     ],
 )
-def test_an_alert_is_about_gpus_by_its_words_or_labels(title: str, given_labels: dict[str, str], about: bool) -> None:
-    assert about_gpus(Alert(source="t", title=title, started_at=ALERT_AT, labels=given_labels)) is about
+def test_an_alert_is_about_gpus_by_its_words_or_labels(
+    title: str, given_labels: dict[str, str], about: bool
+) -> None:
+    assert (
+        about_gpus(Alert(source="t", title=title, started_at=ALERT_AT, labels=given_labels))
+        is about
+    )
 
 
 def test_the_label_that_names_the_machine_is_told_from_the_exporters_pod() -> None:
-    own = {"Hostname": "dcgm-exporter-6ldbb", "node": "gpu-7", "instance": "10.1.1.1:9400", "gpu": "0", "pod": ""}
+    own = {
+        "Hostname": "dcgm-exporter-6ldbb",
+        "node": "gpu-7",
+        "instance": "10.1.1.1:9400",
+        "gpu": "0",
+        "pod": "",
+    }
     assert named(own) == {"host": "gpu-7", "gpu": "0"}
     assert named({"instance": "10.1.1.1:9400"}) == {"host": "10.1.1.1"}
     assert named({"instance": "[fe80::1]:9400"}) == {"host": "fe80::1"}
-    assert named({"hostname": "a", "device": "mlx5_0"}, network=True) == {"host": "a", "device": "mlx5_0"}
+    assert named({"hostname": "a", "device": "mlx5_0"}, network=True) == {
+        "host": "a",
+        "device": "mlx5_0",
+    }
 
 
 HOST = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 
 
 @given(st.lists(HOST, min_size=1, max_size=5), st.text(max_size=10))
-def test_a_pattern_of_hosts_matches_them_with_and_without_domain_and_port(hosts: list[str], other: str) -> None:
+def test_a_pattern_of_hosts_matches_them_with_and_without_domain_and_port(
+    hosts: list[str], other: str
+) -> None:
     text = host_pattern(hosts)
     assert text is not None
     pattern = re.compile(text.replace("\\\\", "\\"))
@@ -324,7 +406,9 @@ def test_every_signal_has_a_metric_and_names_are_given_once() -> None:
 
 
 def test_the_page_names_every_metric_label_and_limit() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "connectors" / "prometheus.md").read_text()
+    text = (
+        Path(__file__).resolve().parents[2] / "docs" / "connectors" / "prometheus.md"
+    ).read_text()
     for names in PROMETHEUS:
         assert f"`{names.signal}`" in text, names.signal
         assert not [m for m in names.metrics if f"`{m}`" not in text], names.signal

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
 from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.promql import DEFAULTS, LONGEST_MATCHER, build, build_custom, one_of, quoted
+from connectors.prometheus.promql import (
+    DEFAULTS,
+    LONGEST_MATCHER,
+    build,
+    build_custom,
+    one_of,
+    quoted,
+)
 from tests.connectors.conftest import RunningPrometheus
 
 EVERYTHING = ("service", "code", "status_code", "le", "gpu", "Hostname", "training_job")
@@ -41,11 +48,15 @@ def test_every_default_query_is_built_without_leftover_placeholders() -> None:
     for template in DEFAULTS:
         query = build(template, EVERYTHING, "service", ["checkout"], "llm-1", 60)
         assert query is not None, template
-        assert not re.search(r"\{(by|range|where|status|service|job)\b(?!=)", query.promql), query.promql
+        assert not re.search(r"\{(by|range|where|status|service|job)\b(?!=)", query.promql), (
+            query.promql
+        )
         assert "checkout" in query.promql or "llm-1" in query.promql
 
 
-def test_every_default_query_is_one_that_prometheus_understands(prometheus: RunningPrometheus) -> None:
+def test_every_default_query_is_one_that_prometheus_understands(
+    prometheus: RunningPrometheus,
+) -> None:
     hostile = ['a"b', "c\\", "d\n}", "e)|(", "é\ud800"]
     with httpx.Client(base_url=prometheus.url) as client:
         for template in DEFAULTS:
@@ -83,8 +94,13 @@ def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterw
 
 
 def test_a_configured_query_is_asked_once_per_service_where_it_wants_equality() -> None:
-    queries = build_custom("q", 'my{service="{service}",job=~"{job}"}', "service", ['a"b', "c"], "j.1")
-    assert [q.promql for q in queries] == ['my{service="a\\"b",job=~"j\\\\.1"}', 'my{service="c",job=~"j\\\\.1"}']
+    queries = build_custom(
+        "q", 'my{service="{service}",job=~"{job}"}', "service", ['a"b', "c"], "j.1"
+    )
+    assert [q.promql for q in queries] == [
+        'my{service="a\\"b",job=~"j\\\\.1"}',
+        'my{service="c",job=~"j\\\\.1"}',
+    ]
     assert [q.only for q in queries] == ['a"b', "c"]
 
 

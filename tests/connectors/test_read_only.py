@@ -1,5 +1,5 @@
-"""No connector can issue a write: each is built from settings, run against its vendor's stand-in, and what it sent is
-looked at."""
+"""No connector can issue a write: each is built from settings, run against its vendor's stand-in,
+and what it sent is looked at."""
 
 from __future__ import annotations
 
@@ -43,13 +43,19 @@ def case(tmp_path: Path) -> Path:
     """The smallest case."""
     folder = tmp_path / "case"
     folder.mkdir()
-    (folder / "alert.json").write_text(json.dumps({"source": "x", "title": "t", "started_at": "2026-03-02T12:00:00Z"}))
+    (folder / "alert.json").write_text(
+        json.dumps({"source": "x", "title": "t", "started_at": "2026-03-02T12:00:00Z"})
+    )
     return folder
 
 
 def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """As boto3 looks for them."""
-    for key, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+    for key, value in {
+        "ACCESS_KEY_ID": "test",
+        "SECRET_ACCESS_KEY": "test",
+        "DEFAULT_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(f"AWS_{key}", value)
 
 
@@ -76,9 +82,13 @@ def test_a_connector_reads_and_only_reads(
     assert connector.name == name
     run(connector, tmp_path / "files")
     posts = getattr(stand_in(name), "READING_POSTS", frozenset())
-    assert [f"{a.method} {a.path}" for a in server.asked if a.method != "GET" and a.path not in posts] == []
+    assert [
+        f"{a.method} {a.path}" for a in server.asked if a.method != "GET" and a.path not in posts
+    ] == []
     assert bool(server.asked) == (name != "recorded")
-    assert name != "wandb" or all(json.loads(a.body)["query"] in SENT_TO_WANDB for a in server.asked)
+    assert name != "wandb" or all(
+        json.loads(a.body)["query"] in SENT_TO_WANDB for a in server.asked
+    )
     assert {p: p.read_bytes() for p in case.rglob("*") if p.is_file()} == before
 
 
@@ -100,7 +110,9 @@ def test_a_server_that_answers_nonsense_makes_gaps_and_no_failure(
     folder = tmp_path / "files"
     folder.mkdir()
     alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
-    collected = asyncio.run(collect_one(connector, request_for(folder, services=("cart",), job="llm-1", alert=alert)))
+    collected = asyncio.run(
+        collect_one(connector, request_for(folder, services=("cart",), job="llm-1", alert=alert))
+    )
     assert name == "recorded" or collected.missing
     assert not any("unexpected" in m.reason for m in collected.missing)
 

@@ -24,7 +24,9 @@ def case(tmp_path: Path) -> Path:
     (folder / "alert.json").write_text(
         json.dumps({"source": "pagerduty", "title": "Slow", "started_at": "2026-03-02T12:00:00Z"})
     )
-    (folder / "metrics.csv").write_text("time,service,signal,value\n2026-03-02T11:59:00Z,checkout,latency_p99,900\n")
+    (folder / "metrics.csv").write_text(
+        "time,service,signal,value\n2026-03-02T11:59:00Z,checkout,latency_p99,900\n"
+    )
     (folder / "traces" / "iteration_10" / "rank0_trace.json").write_text('{"traceEvents": []}')
     entries = [
         {
@@ -37,7 +39,13 @@ def case(tmp_path: Path) -> Path:
             "file": "metrics.csv",
         },
         {"id": "E2", "kind": "traces", "source": "traces", "query": "/nfs/llm-1", "file": "traces"},
-        {"id": "G1", "kind": "logs", "source": "datadog", "query": "service:checkout", "reason": "rate limit"},
+        {
+            "id": "G1",
+            "kind": "logs",
+            "source": "datadog",
+            "query": "service:checkout",
+            "reason": "rate limit",
+        },
     ]
     (folder / "evidence.json").write_text(json.dumps(entries))
     (folder / "label.json").write_text('{"service": "THE TRUTH"}')
@@ -51,12 +59,18 @@ def collect(case: Path, files: Path) -> tuple[RecordedConnector, Request]:
     return connector, Request(connector.alert(), connector.scope(), files)
 
 
-def test_tables_items_gaps_and_trace_files_come_back_with_their_own_provenance(case: Path, tmp_path: Path) -> None:
+def test_tables_items_gaps_and_trace_files_come_back_with_their_own_provenance(
+    case: Path, tmp_path: Path
+) -> None:
     connector, request = collect(case, tmp_path / "files")
     collected = asyncio.run(collect_one(connector, request))
     assert collected.tables["metrics"]["value"].to_list() == [900.0]
     metrics, trace = collected.items
-    assert (metrics.source, metrics.query, metrics.link) == ("datadog", "p99:checkout", "https://example.com/graph")
+    assert (metrics.source, metrics.query, metrics.link) == (
+        "datadog",
+        "p99:checkout",
+        "https://example.com/graph",
+    )
     assert metrics.window is not None
     assert metrics.rows == 1
     assert trace.file == "iteration_10/rank0_trace.json"
@@ -81,11 +95,16 @@ def test_the_label_is_not_read(case: Path, tmp_path: Path) -> None:
     assert "THE TRUTH" not in repr(collected)
 
 
-def test_a_table_that_cannot_be_read_is_a_gap_and_the_rest_stands(case: Path, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_is_a_gap_and_the_rest_stands(
+    case: Path, tmp_path: Path
+) -> None:
     (case / "logs.jsonl").write_text("{broken")
     connector, request = collect(case, tmp_path / "files")
     collected = asyncio.run(collect_one(connector, request))
-    assert any(m.kind == "logs" and "logs.jsonl" in m.reason and "row 1" in m.reason for m in collected.missing)
+    assert any(
+        m.kind == "logs" and "logs.jsonl" in m.reason and "row 1" in m.reason
+        for m in collected.missing
+    )
     assert collected.tables["metrics"].height == 1
 
 

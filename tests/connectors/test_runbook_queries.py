@@ -31,7 +31,8 @@ WORDS = LogWords(words=("pool exhausted", 'a"b/c.*'), by=BY)
 def with_added(
     connector: Connector, request: Request, *queries: tuple[str, str], words: LogWords | None = None
 ) -> Collected:
-    """What comes when a runbook adds (signal, query) pairs for this connector, and one for another one."""
+    """What comes when a runbook adds (signal, query) pairs for this connector, and one for another
+    one."""
     added = [AddedQuery(connector=connector.name, signal=s, query=q, by=BY) for s, q in queries]
     added.append(AddedQuery(connector="another", signal="never", query="never", by=BY))
     scope = request.scope.model_copy(update={"queries": tuple(added), "log_words": words})
@@ -45,7 +46,10 @@ def asked_by_runbook(collected: Collected) -> list[str]:
 def test_prometheus(prometheus: RunningPrometheus, tmp_path: Path) -> None:
     connector, request = PrometheusConnector(prometheus.url), request_for(tmp_path)
     before = asyncio.run(connector.collect(request))
-    good = ("double_step", 'max by (service) (training_step_time_seconds{training_job="llm-1"}) * 2')
+    good = (
+        "double_step",
+        'max by (service) (training_step_time_seconds{training_job="llm-1"}) * 2',
+    )
     collected = with_added(connector, request, good, ("broken", "sum("), ("gone", "no_such_metric"))
     assert asked_by_runbook(collected) == [good[1]]
     rows = collected.tables["metrics"].filter(signal="double_step")
@@ -55,7 +59,9 @@ def test_prometheus(prometheus: RunningPrometheus, tmp_path: Path) -> None:
     assert {i.query for i in before.items} <= {i.query for i in collected.items}
 
 
-def test_a_runbook_hides_no_signal_that_is_asked_anyway(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+def test_a_runbook_hides_no_signal_that_is_asked_anyway(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
     connector = PrometheusConnector(prometheus.url, queries={"depth": "vector(1)"})
     collected = with_added(connector, request_for(tmp_path), ("depth", "vector(2)"))
     assert collected.tables["metrics"].filter(signal="depth")["value"].unique().to_list() == [1.0]
@@ -65,16 +71,29 @@ def test_datadog(server: LocalServer, tmp_path: Path) -> None:
     datadog_stand_in.serve(server)
     connector = DatadogConnector("a" * 32, datadog_stand_in.APPLICATION_KEY, api_url=server.url)
     query = "avg(last_5m):avg:db.pool.waits{service:checkout} > 5"
-    alert = Alert(source="test", title="x", started_at=datetime(2026, 3, 2, 12, tzinfo=UTC), service="checkout")
+    alert = Alert(
+        source="test",
+        title="x",
+        started_at=datetime(2026, 3, 2, 12, tzinfo=UTC),
+        service="checkout",
+    )
     request = request_for(tmp_path, services=("checkout",), alert=alert)
-    collected = with_added(connector, request, ("pool_waits", query), ("wrong", "logs"), words=WORDS)
+    collected = with_added(
+        connector, request, ("pool_waits", query), ("wrong", "logs"), words=WORDS
+    )
     sent = [a.query["query"][0] for a in server.asked if a.path == "/api/v1/query"]
     assert "avg:db.pool.waits{service:checkout}" in sent
-    searches = {json.loads(a.body)["filter"]["query"] for a in server.asked if a.path == "/api/v2/logs/events/search"}
+    searches = {
+        json.loads(a.body)["filter"]["query"]
+        for a in server.asked
+        if a.path == "/api/v2/logs/events/search"
+    }
     (search,) = (s for s in searches if "pool exhausted" in s)
     assert search.endswith('("pool exhausted" OR "a\\"b/c.*")')
     assert set(asked_by_runbook(collected)) >= {search}
-    assert any(m.query == "logs" and "not a query of metrics" in m.reason for m in collected.missing)
+    assert any(
+        m.query == "logs" and "not a query of metrics" in m.reason for m in collected.missing
+    )
 
 
 def test_loki(server: LocalServer, tmp_path: Path) -> None:
@@ -88,7 +107,9 @@ def test_loki(server: LocalServer, tmp_path: Path) -> None:
     assert asked_by_runbook(collected) == [search, search]
 
 
-def test_cloudwatch_logs(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloudwatch_logs(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.setenv(f"AWS_{key}", "test")
     now = datetime.now(UTC).replace(second=0, microsecond=0)

@@ -1,4 +1,5 @@
-"""The pages of Loki, Tempo, Jaeger, Alertmanager and Grafana name limits and settings as they are."""
+"""The pages of Loki, Tempo, Jaeger, Alertmanager and Grafana name limits and settings as they
+are."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ def page(name: str) -> str:
 def test_documented_limits_are_the_real_ones(name: str, limits: Limits) -> None:
     text = page(name)
     pace = f"{limits.requests_per_s:g} requests a second and {limits.concurrency} at once"
-    assert f"At most {pace}, {limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds" in text
+    assert (
+        f"At most {pace}, {limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds"
+        in text
+    )
 
 
 @pytest.mark.parametrize("name", LIMITS)
@@ -51,17 +55,29 @@ def test_documented_numbers_are_the_real_ones() -> None:
     said = page("loki")
     assert f"up to {loki.ERRORS:,} at once" in said
     assert f"up to {loki.SAMPLE} at once" in said
-    assert f"at most {loki.MOST_SERVICES} services and the latest {loki.MOST_BASELINES} baseline windows" in said
+    assert (
+        f"at most {loki.MOST_SERVICES} services and the latest {loki.MOST_BASELINES} baseline "
+        f"windows" in said
+    )
     assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
     assert all(level in said for level in loki_answers.FAILING)
     said = page("tempo")
-    assert f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window" in said
+    assert (
+        f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window"
+        in said
+    )
     assert f"{tempo_traces.MOST_SPANS_OF_A_TRACE:,} spans of each" in said
     assert f"| {tempo.FAILED} |" in said
     assert f"| {tempo.TYPICAL} of each |" in said
     said = page("jaeger")
-    assert f"at most {jaeger.MOST_SERVICES} services, {jaeger.MOST_EDGES:,} calls between services" in said
+    assert (
+        f"at most {jaeger.MOST_SERVICES} services, {jaeger.MOST_EDGES:,} calls between services"
+        in said
+    )
     assert f"{jaeger.TYPICAL} traces of each third of the window, {jaeger.FAILED} failed" in said
     assert f"{alertmanager.MOST_ALERTS} are kept" in page("alertmanager")
-    assert f"{grafana.MOST_ANNOTATIONS} annotations of each kind, {grafana.MOST_ALERTS} alerts" in page("grafana")
+    assert (
+        f"{grafana.MOST_ANNOTATIONS} annotations of each kind, {grafana.MOST_ALERTS} alerts"
+        in page("grafana")
+    )
     assert all(f"`{tag}`" in page("grafana") for tag in Settings().grafana.change_tags)

@@ -27,7 +27,15 @@ from connectors.sentry.issues import alike_sampled, issue_of
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import sentry as stand_in
-from tests.connectors.stand_ins.sentry import COMMIT, DEPLOYED, NEW, OLD, ORGANIZATION, PROJECT, RELEASE
+from tests.connectors.stand_ins.sentry import (
+    COMMIT,
+    DEPLOYED,
+    NEW,
+    OLD,
+    ORGANIZATION,
+    PROJECT,
+    RELEASE,
+)
 
 
 def connector(server: LocalServer) -> SentryConnector:
@@ -40,7 +48,13 @@ def connector(server: LocalServer) -> SentryConnector:
 def alert(**given: Any) -> Alert:
     """An alert about checkout."""
     return Alert(
-        **{"source": "pagerduty", "title": "Checkout fails", "started_at": ALERT_AT, "service": "checkout"} | given
+        **{
+            "source": "pagerduty",
+            "title": "Checkout fails",
+            "started_at": ALERT_AT,
+            "service": "checkout",
+        }
+        | given
     )
 
 
@@ -62,7 +76,9 @@ def sentry_server(server: LocalServer) -> LocalServer:
     return server
 
 
-def test_events_become_log_lines_with_the_folded_stack_trace(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_events_become_log_lines_with_the_folded_stack_trace(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     found = collect(sentry_server, tmp_path)
     logs = conform(found.tables["logs"], "logs", "logs")
     new = logs.filter(logs["message"].str.contains("PoolTimeout"))
@@ -70,13 +86,22 @@ def test_events_become_log_lines_with_the_folded_stack_trace(sentry_server: Loca
     assert set(logs["service"]) == {"checkout"}
     assert set(logs["level"]) == {"ERROR"}
     message = new["message"][0]
-    assert "at acquire (checkout/payments/pool.py:88), pay (checkout/orders/views.py:42), wait" in message
+    assert (
+        "at acquire (checkout/payments/pool.py:88), pay (checkout/orders/views.py:42), wait"
+        in message
+    )
     said = json.loads(new["attributes"][0])
-    assert (said["release"], said["issue"], said["environment"]) == (RELEASE, "CHECKOUT-1", "production")
+    assert (said["release"], said["issue"], said["environment"]) == (
+        RELEASE,
+        "CHECKOUT-1",
+        "production",
+    )
     assert found.missing == ()
 
 
-def test_counts_of_an_issue_keep_their_proportion(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_counts_of_an_issue_keep_their_proportion(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     logs = collect(sentry_server, tmp_path).tables["logs"]
     old = logs.filter(logs["message"].str.contains("KeyError"))
     now = old.filter(old["time"] >= ALERT_AT - timedelta(minutes=30)).height
@@ -94,7 +119,9 @@ def test_of_windows_with_more_events_than_are_listed_the_same_share_is_kept() ->
     assert alike_sampled((listed, 0), ([], 0)) == (listed, None)
 
 
-def test_errors_per_minute_are_a_metric_of_the_service(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_errors_per_minute_are_a_metric_of_the_service(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     metrics = conform(collect(sentry_server, tmp_path).tables["metrics"], "metrics", "metrics")
     assert set(metrics["signal"]) == {"error_rate"}
     assert metrics.filter(metrics["time"] < ONSET)["value"].max() == 1
@@ -106,40 +133,60 @@ def test_the_query_of_a_metric_alert_is_counted_beside_the_projects_errors(
     sentry_server: LocalServer, tmp_path: Path
 ) -> None:
     labels = {"sentry_project": "checkout", "query": "level:fatal", "aggregate": "count()"}
-    metrics = collect(sentry_server, tmp_path, alert(source="sentry", labels=labels)).tables["metrics"]
+    metrics = collect(sentry_server, tmp_path, alert(source="sentry", labels=labels)).tables[
+        "metrics"
+    ]
     counted = [a for a in sentry_server.asked if a.path == f"{ORGANIZATION}/events-timeseries/"]
     assert counted[0].query["query"] == ["level:fatal"]
     assert len(counted) == 2
     assert set(metrics["labels"]) == {None, '{"query": "level:fatal"}'}
 
 
-def test_releases_come_with_deploy_commits_and_files(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_releases_come_with_deploy_commits_and_files(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     changes = conform(collect(sentry_server, tmp_path).tables["changes"], "changes", "changes")
     by_id = {r["id"]: r for r in changes.iter_rows(named=True)}
     assert set(by_id) == {RELEASE, COMMIT}
     for row in by_id.values():
-        assert (row["time"], row["service"], row["kind"], row["author"]) == (DEPLOYED, "checkout", "deploy", "Dana")
+        assert (row["time"], row["service"], row["kind"], row["author"]) == (
+            DEPLOYED,
+            "checkout",
+            "deploy",
+            "Dana",
+        )
         assert json.loads(row["files"]) == ["checkout/payments/pool.py", "checkout/settings.py"]
-    assert by_id[RELEASE]["title"] == "Release 2.4.1 to production: Wait 50 ms for a connection of the payments pool"
+    assert (
+        by_id[RELEASE]["title"]
+        == "Release 2.4.1 to production: Wait 50 ms for a connection of the payments pool"
+    )
     assert by_id[COMMIT]["title"] == "Wait 50 ms for a connection of the payments pool"
 
 
-def test_a_deploy_to_another_environment_is_no_change(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_a_deploy_to_another_environment_is_no_change(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     staging = {"id": "1", "environment": "staging", "name": "d", "url": None, "dateStarted": None}
     path = f"{ORGANIZATION}/releases/checkout%402.4.1/deploys/"
     sentry_server.on(path, Reply([staging | {"dateFinished": "2026-03-02T11:48:00Z"}]))
     assert collect(sentry_server, tmp_path).tables["changes"].height == 0
 
 
-def test_items_hold_stack_breadcrumbs_query_and_link(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_items_hold_stack_breadcrumbs_query_and_link(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     found = collect(sentry_server, tmp_path)
-    issue = next(i for i in found.items if i.details.get("issue") == "CHECKOUT-1" and i.kind == "logs")
+    issue = next(
+        i for i in found.items if i.details.get("issue") == "CHECKOUT-1" and i.kind == "logs"
+    )
     assert issue.details["frame 1"] == "acquire (checkout/payments/pool.py:88)"
     assert issue.details["frame 3"] == "wait (threading.py:327)"
     assert "POST https://payments/charge 503" in issue.details["breadcrumb 1"]
     assert "tag user" not in issue.details
     assert issue.link is not None
-    assert issue.link.startswith(f"{sentry_server.url}/organizations/acme/issues/4001/?start=2026-03-02T11%3A30%3A00Z")
+    assert issue.link.startswith(
+        f"{sentry_server.url}/organizations/acme/issues/4001/?start=2026-03-02T11%3A30%3A00Z"
+    )
     assert all(i.link and i.query.startswith("GET /api/0/") for i in found.items)
 
 
@@ -150,7 +197,9 @@ def test_the_alerts_own_issue_is_read_first(sentry_server: LocalServer, tmp_path
     assert projects == {"checkout"}
 
 
-def test_the_environments_of_the_settings_are_asked(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_the_environments_of_the_settings_are_asked(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     collect(sentry_server, tmp_path)
     listed = [a for a in sentry_server.asked if a.path == f"{ORGANIZATION}/issues/"]
     assert all(a.query["environment"] == ["production"] for a in listed)
@@ -168,7 +217,11 @@ def test_only_get_is_sent(sentry_server: LocalServer, tmp_path: Path) -> None:
     ("status", "body", "said"),
     [
         (401, {"detail": "Invalid token"}, "the credentials were not accepted (HTTP 401)"),
-        (403, {"detail": "You do not have permission to perform this action."}, "not permitted with these credentials"),
+        (
+            403,
+            {"detail": "You do not have permission to perform this action."},
+            "not permitted with these credentials",
+        ),
         (404, {"detail": "The requested resource does not exist"}, "not found (HTTP 404)"),
         (500, {"detail": "Internal Error", "errorId": None}, "refused (HTTP 500)"),
         (200, b'[{"id": "1", "tit', "the answer is not understood"),
@@ -196,7 +249,13 @@ def test_a_refused_token_says_so_for_everything(sentry_server: LocalServer, tmp_
 
 
 def test_a_rate_limit_is_waited_for(sentry_server: LocalServer, tmp_path: Path) -> None:
-    first = [Reply({"detail": "You are attempting to use this endpoint too frequently."}, 429, {"Retry-After": "0"})]
+    first = [
+        Reply(
+            {"detail": "You are attempting to use this endpoint too frequently."},
+            429,
+            {"Retry-After": "0"},
+        )
+    ]
     answer = sentry_server._replies[f"{PROJECT}/releases/"]
     assert isinstance(answer, list)
     sentry_server.on(f"{PROJECT}/releases/", *first, *answer)
@@ -208,7 +267,9 @@ def test_the_moment_that_sentry_names_is_when_a_request_is_made_again() -> None:
     assert 20 < retry_after({"x-sentry-rate-limit-reset": str(int(now) + 30)}, 0.5) <= 30
     assert retry_after({"x-sentry-rate-limit-reset": str(int(now) - 30)}, 0.5) == 0
     assert retry_after({"x-sentry-rate-limit-reset": "soon"}, 0.5) == 0.5
-    assert retry_after({"retry-after": "2", "x-sentry-rate-limit-reset": str(int(now) + 30)}, 0.5) == 2
+    assert (
+        retry_after({"retry-after": "2", "x-sentry-rate-limit-reset": str(int(now) + 30)}, 0.5) == 2
+    )
 
 
 def test_an_issue_that_is_gone_is_a_gap(sentry_server: LocalServer, tmp_path: Path) -> None:
@@ -217,7 +278,9 @@ def test_an_issue_that_is_gone_is_a_gap(sentry_server: LocalServer, tmp_path: Pa
     assert found.tables["logs"].height
 
 
-def test_without_a_project_in_scope_the_gap_names_the_setting(sentry_server: LocalServer, tmp_path: Path) -> None:
+def test_without_a_project_in_scope_the_gap_names_the_setting(
+    sentry_server: LocalServer, tmp_path: Path
+) -> None:
     request = request_for(tmp_path, services=("cart",), alert=alert(service="cart"))
     found = asyncio.run(collect_one(connector(sentry_server), request))
     assert "services.NAME.sentry_project" in reasons(found)
@@ -227,8 +290,18 @@ def test_without_a_project_in_scope_the_gap_names_the_setting(sentry_server: Loc
 HOSTILE: tuple[list[Any], ...] = (
     [],
     [5, None, {"type": 1, "data": []}],
-    [{"type": "exception", "data": {"values": [None, {"stacktrace": {"frames": [1, {"function": "x\x00\n" * 999}]}}]}}],
-    [{"type": "exception", "data": {"values": "none"}}, {"type": "breadcrumbs", "data": {"values": [{"data": 5}, 7]}}],
+    [
+        {
+            "type": "exception",
+            "data": {
+                "values": [None, {"stacktrace": {"frames": [1, {"function": "x\x00\n" * 999}]}}]
+            },
+        }
+    ],
+    [
+        {"type": "exception", "data": {"values": "none"}},
+        {"type": "breadcrumbs", "data": {"values": [{"data": 5}, 7]}},
+    ],
 )
 
 
@@ -281,7 +354,10 @@ def test_check_of_a_server_that_does_not_answer() -> None:
 
 
 def test_scopes_that_write_are_known() -> None:
-    assert [bool(sentry._WRITES.fullmatch(s)) for s in ("event:read", "project:releases", "org:ci", "team:write")] == [
+    assert [
+        bool(sentry._WRITES.fullmatch(s))
+        for s in ("event:read", "project:releases", "org:ci", "team:write")
+    ] == [
         False,
         True,
         True,
@@ -307,7 +383,10 @@ def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
     found = asyncio.run(collect_one(connector(server), request))
     write_json(folder / "alert.json", request.alert)
     write_json(folder / "scope.json", request.scope)
-    items = [Evidence(id=f"E{n}", kind=i.kind, source="sentry", query=i.query) for n, i in enumerate(found.items)]
+    items = [
+        Evidence(id=f"E{n}", kind=i.kind, source="sentry", query=i.query)
+        for n, i in enumerate(found.items)
+    ]
     gaps = [
         Gap(id=f"G{n}", kind=m.kind, source="sentry", query=m.query, reason=m.reason)
         for n, m in enumerate(found.missing)
@@ -327,5 +406,8 @@ def test_the_new_error_and_the_release_that_brought_it_are_diagnosed(
     assert found.causes[0].change in (RELEASE, COMMIT)
     kinds = {f.kind for f in found.findings}
     assert {"metric_shift", "change_near"} <= kinds
-    assert any("PoolTimeout" in f.sentence and f.kind in ("log_new", "failure_signature") for f in found.findings)
+    assert any(
+        "PoolTimeout" in f.sentence and f.kind in ("log_new", "failure_signature")
+        for f in found.findings
+    )
     assert not any("KeyError" in f.sentence for f in found.findings)

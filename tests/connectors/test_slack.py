@@ -31,17 +31,28 @@ def connector(server: LocalServer, channels: tuple[str, ...] = (DEPLOYS,)) -> Sl
     """As the bot builds it, but in more of a hurry."""
     services = {"checkout": ("checkout-api",), "cart": ()}
     hurried = replace(LIMITS, requests_per_s=100)
-    return SlackConnector(stand_in.TOKEN, server.url, channels=channels, services=services, limits=hurried)
+    return SlackConnector(
+        stand_in.TOKEN, server.url, channels=channels, services=services, limits=hurried
+    )
 
 
 def from_slack() -> Alert:
     """An alert that an app posted in Slack."""
     labels = {"slack_channel": ALERTS, "slack_thread": THREAD}
-    return Alert(source="slack", title="checkout is slow", started_at=ALERT_AT, service="checkout", labels=labels)
+    return Alert(
+        source="slack",
+        title="checkout is slow",
+        started_at=ALERT_AT,
+        service="checkout",
+        labels=labels,
+    )
 
 
 def collect(
-    server: LocalServer, folder: Path, about: Alert | None = None, channels: tuple[str, ...] = (DEPLOYS,)
+    server: LocalServer,
+    folder: Path,
+    about: Alert | None = None,
+    channels: tuple[str, ...] = (DEPLOYS,),
 ) -> Collected:
     """What is collected for an alert."""
     request = request_for(folder, services=("checkout", "cart"), alert=about or from_slack())
@@ -72,7 +83,10 @@ def test_deploys_that_are_announced_are_changes(slack: LocalServer, tmp_path: Pa
     assert deploy["time"] == DEPLOYED + timedelta(microseconds=100)
     assert deploy["title"] == "U0DANA11 deployed checkout-api v2.4.1 to production"
     assert deploy["author"] == "U0DEPLOY"
-    assert deploy["link"] == f"https://acme.slack.com/archives/{DEPLOYS}/p{ts(DEPLOYED).replace('.', '')}"
+    assert (
+        deploy["link"]
+        == f"https://acme.slack.com/archives/{DEPLOYS}/p{ts(DEPLOYED).replace('.', '')}"
+    )
 
 
 def test_the_thread_so_far_is_evidence_without_our_own_words_and_without_mentions(
@@ -88,20 +102,31 @@ def test_the_thread_so_far_is_evidence_without_our_own_words_and_without_mention
     assert item.query == f"GET /conversations.replies?channel={ALERTS}&ts={THREAD}"
 
 
-def test_a_long_thread_keeps_its_head_and_its_latest_messages(slack: LocalServer, tmp_path: Path) -> None:
+def test_a_long_thread_keeps_its_head_and_its_latest_messages(
+    slack: LocalServer, tmp_path: Path
+) -> None:
     many = [said(f"message {n}", ALERT_AT + timedelta(seconds=n), "U0SAM111") for n in range(90)]
     slack.on("/conversations.replies", Reply({"ok": True, "messages": many, "has_more": False}))
     item = next(i for i in collect(slack, tmp_path).items if i.kind == "alert")
     kept = list(item.details.values())
-    assert (kept[0], kept[1], kept[-1], len(kept)) == ("message 0", "message 51", "message 89", MOST_SAID)
+    assert (kept[0], kept[1], kept[-1], len(kept)) == (
+        "message 0",
+        "message 51",
+        "message 89",
+        MOST_SAID,
+    )
     assert item.cut == "50 of 90 messages left out"
 
 
-def test_the_windows_and_the_token_are_sent_and_get_alone(slack: LocalServer, tmp_path: Path) -> None:
+def test_the_windows_and_the_token_are_sent_and_get_alone(
+    slack: LocalServer, tmp_path: Path
+) -> None:
     collect(slack, tmp_path)
     asyncio.run(connector(slack).check())
     history = next(a for a in slack.asked if a.path == "/conversations.history")
-    assert history.query["oldest"] == [f"{(ALERT_AT - timedelta(hours=26, minutes=30)).timestamp():.6f}"]
+    assert history.query["oldest"] == [
+        f"{(ALERT_AT - timedelta(hours=26, minutes=30)).timestamp():.6f}"
+    ]
     assert history.query["latest"] == [f"{ALERT_AT.timestamp():.6f}"]
     assert all(a.headers["Authorization"] == "Bearer xoxb-1" for a in slack.asked)
     assert all("token" not in a.query for a in slack.asked)
@@ -109,7 +134,11 @@ def test_the_windows_and_the_token_are_sent_and_get_alone(slack: LocalServer, tm
 
 
 def test_pages_without_end_are_cut_and_that_is_said(slack: LocalServer, tmp_path: Path) -> None:
-    endless = {"ok": True, "messages": [said("hi", ALERT_AT, "U0X11")], "response_metadata": {"next_cursor": "1"}}
+    endless = {
+        "ok": True,
+        "messages": [said("hi", ALERT_AT, "U0X11")],
+        "response_metadata": {"next_cursor": "1"},
+    }
     slack.on("/conversations.history", Reply(endless))
     item = next(i for i in collect(slack, tmp_path).items if i.kind == "changes")
     assert item.cut == f"more than {MOST_PAGES} messages are there"
@@ -124,7 +153,10 @@ def test_pages_without_end_are_cut_and_that_is_said(slack: LocalServer, tmp_path
         (Reply({"ok": True, "messages": "none"}), "the answer is not understood"),
         (Reply(b'{"ok": tr'), "the answer is not understood"),
         (Reply([]), "the answer is not understood"),
-        (Reply({"ok": False, "error": "ratelimited"}, 429, {"Retry-After": "60"}), "the rate limit is used up"),
+        (
+            Reply({"ok": False, "error": "ratelimited"}, 429, {"Retry-After": "60"}),
+            "the rate limit is used up",
+        ),
         (Reply(b"oops", 500), "refused (HTTP 500)"),
     ],
 )
@@ -138,7 +170,9 @@ def test_a_refusal_is_a_gap_and_the_rest_stands(
     assert [i.kind for i in found.items] == ["alert"]
 
 
-def test_a_refused_token_says_so_for_everything_and_is_not_quoted(slack: LocalServer, tmp_path: Path) -> None:
+def test_a_refused_token_says_so_for_everything_and_is_not_quoted(
+    slack: LocalServer, tmp_path: Path
+) -> None:
     slack.on("/auth.test", refused("invalid_auth"))
     found = collect(slack, tmp_path)
     assert {m.kind for m in found.missing} == {"alert", "changes"}
@@ -146,7 +180,9 @@ def test_a_refused_token_says_so_for_everything_and_is_not_quoted(slack: LocalSe
     assert "xoxb" not in repr(found)
 
 
-def test_what_the_settings_say_is_asked_below_slacks_limit(slack: LocalServer, tmp_path: Path) -> None:
+def test_what_the_settings_say_is_asked_below_slacks_limit(
+    slack: LocalServer, tmp_path: Path
+) -> None:
     built = build(Settings.model_validate(stand_in.settings(slack.url)))
     assert built is not None
     assert built.limits.requests_per_s * 60 <= 50
@@ -158,8 +194,12 @@ def test_what_the_settings_say_is_asked_below_slacks_limit(slack: LocalServer, t
     assert (before, slack.paths().count("/auth.test")) == (1, 1)
 
 
-def test_an_alert_from_elsewhere_without_channels_asks_nothing(slack: LocalServer, tmp_path: Path) -> None:
-    found = collect(slack, tmp_path, Alert(source="pagerduty", title="t", started_at=ALERT_AT), channels=())
+def test_an_alert_from_elsewhere_without_channels_asks_nothing(
+    slack: LocalServer, tmp_path: Path
+) -> None:
+    found = collect(
+        slack, tmp_path, Alert(source="pagerduty", title="t", started_at=ALERT_AT), channels=()
+    )
     assert (found.items, found.missing, slack.asked) == ((), (), [])
 
 
@@ -180,7 +220,10 @@ def test_check_says_which_channel_cannot_be_read(slack: LocalServer) -> None:
         ("Rollback of cart to 1.9.0 completed", [("cart", "1.9.0")]),
         ("deploying checkout@9f2c1d7 ...", [("checkout", "9f2c1d7")]),
         ("Release of checkout is live", [("checkout", "slack 1772452800.000100")]),
-        ("cart and checkout shipped with 4.5.6-rc.1", [("cart", "4.5.6-rc.1"), ("checkout", "4.5.6-rc.1")]),
+        (
+            "cart and checkout shipped with 4.5.6-rc.1",
+            [("cart", "4.5.6-rc.1"), ("checkout", "4.5.6-rc.1")],
+        ),
         ("checkout-worker deployed 1.2.3", []),
         ("checkout will be deployed at noon", []),
         ("deploy of checkout 1.2.3 failed", []),
@@ -213,10 +256,13 @@ def test_announcements_of_apps_stand_in_attachments_and_blocks() -> None:
 
 
 @given(
-    st.text(max_size=300), st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c))
+    st.text(max_size=300),
+    st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)),
 )
 @examples(max_examples=60, deadline=None)
 def test_hostile_messages_never_fail(text: str, nested: Any) -> None:
-    message = Message(ts=THREAD, text=f"deployed checkout {text}", attachments=nested, blocks=nested)
+    message = Message(
+        ts=THREAD, text=f"deployed checkout {text}", attachments=nested, blocks=nested
+    )
     assert plain(message).isprintable()
     announced(message, WORDS)

@@ -35,7 +35,9 @@ def searches(server: LocalServer) -> list[str]:
     return [a.query["q"][0] for a in server.asked if a.path == "/api/search"]
 
 
-def test_whole_traces_of_both_windows_with_the_calls_in_them(server: LocalServer, tmp_path: Path) -> None:
+def test_whole_traces_of_both_windows_with_the_calls_in_them(
+    server: LocalServer, tmp_path: Path
+) -> None:
     found = collected(tmp_path, connector(server), services=("checkout", "cart"))
     assert found.missing == ()
     spans = conform(found.tables["spans"], "spans", "spans")
@@ -63,8 +65,12 @@ def test_both_windows_are_asked_the_same_questions(server: LocalServer, tmp_path
 def test_a_few_failed_traces_do_not_make_failures_look_frequent(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last = [call for call in CALLS if call.at < ONSET] + [call for call in CALLS if call.at >= ONSET][:4]
-    monkeypatch.setattr(stand_in, "between", lambda start, end: [c for c in between(start, end) if c in last])
+    last = [call for call in CALLS if call.at < ONSET] + [
+        call for call in CALLS if call.at >= ONSET
+    ][:4]
+    monkeypatch.setattr(
+        stand_in, "between", lambda start, end: [c for c in between(start, end) if c in last]
+    )
     found = collected(tmp_path, connector(server))
     (failed,) = (item for item in found.items if "status = error" in item.query)
     assert (failed.rows, failed.cut) == (0, "0 of 4 traces read whole")
@@ -72,7 +78,9 @@ def test_a_few_failed_traces_do_not_make_failures_look_frequent(
 
 
 def test_links_go_to_explore_with_the_query(server: LocalServer, tmp_path: Path) -> None:
-    built = connector(server, grafana={"public_url": "https://grafana.example.com"}, tempo={"url": server.url})
+    built = connector(
+        server, grafana={"public_url": "https://grafana.example.com"}, tempo={"url": server.url}
+    )
     for item in collected(tmp_path, built).items:
         asked = parse_qs(urlsplit(item.link or "").query)
         assert json.loads(asked["panes"][0])["a"]["queries"][0]["query"] == item.query
@@ -114,11 +122,18 @@ def test_traces_that_cannot_be_read_are_one_gap(server: LocalServer, tmp_path: P
     found = collected(tmp_path, built)
     reasons = [gap.reason for gap in found.missing]
     assert len(reasons) == 2
-    assert all("traces could not be read whole" in reason and "not understood" in reason for reason in reasons)
+    assert all(
+        "traces could not be read whole" in reason and "not understood" in reason
+        for reason in reasons
+    )
 
 
-@pytest.mark.parametrize(("status", "reason"), [(401, "credentials"), (403, "not permitted"), (500, "HTTP 500")])
-def test_searches_that_are_refused_are_gaps(server: LocalServer, tmp_path: Path, status: int, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "reason"), [(401, "credentials"), (403, "not permitted"), (500, "HTTP 500")]
+)
+def test_searches_that_are_refused_are_gaps(
+    server: LocalServer, tmp_path: Path, status: int, reason: str
+) -> None:
     built = connector(server)
     server.on("/api/search", Reply(b"no", status))
     found = collected(tmp_path, built)
@@ -132,7 +147,9 @@ def test_a_service_without_traces_is_a_gap(server: LocalServer, tmp_path: Path) 
     assert [(gap.query, gap.kind) for gap in found.missing] == [("nobody", "spans")]
 
 
-def test_quotes_in_a_service_name_stay_inside_the_query(server: LocalServer, tmp_path: Path) -> None:
+def test_quotes_in_a_service_name_stay_inside_the_query(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server)
     server.on("/api/search", Reply({"traces": []}))
     alert = Alert(source="x", title="t", started_at=ALERT_AT, service='a" || true || "\\')
@@ -143,7 +160,9 @@ def test_quotes_in_a_service_name_stay_inside_the_query(server: LocalServer, tmp
     }
 
 
-def test_an_alias_is_searched_for_and_rows_carry_our_name(server: LocalServer, tmp_path: Path) -> None:
+def test_an_alias_is_searched_for_and_rows_carry_our_name(
+    server: LocalServer, tmp_path: Path
+) -> None:
     built = connector(server, services={"basket": {"aliases": ["cart"]}})
     found = collected(tmp_path, built, services=("basket",))
     assert any('"cart"' in query for query in searches(server))
@@ -158,7 +177,9 @@ def test_check_names_the_version(server: LocalServer) -> None:
     assert not asyncio.run(connector(server).check()).ok
 
 
-def test_failing_spans_are_found_and_lead_to_the_callee(server: LocalServer, tmp_path: Path) -> None:
+def test_failing_spans_are_found_and_lead_to_the_callee(
+    server: LocalServer, tmp_path: Path
+) -> None:
     found = diagnosed(tmp_path, connector(server))
     kinds = {(f.kind, f.subject) for f in found.findings}
     assert {("span_errors", "cart"), ("span_errors", "checkout")} <= kinds

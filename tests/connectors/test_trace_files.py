@@ -69,7 +69,9 @@ def test_other_files_are_no_traces(name: str) -> None:
     assert read_name(file(name)) is None
 
 
-@pytest.mark.parametrize("digits", ["1772452500", "1772452500000", "1772452500000000", "1772452500000000000"])
+@pytest.mark.parametrize(
+    "digits", ["1772452500", "1772452500000", "1772452500000000", "1772452500000000000"]
+)
 def test_the_time_in_a_name_is_read_in_any_unit(digits: str) -> None:
     capture = read_name(file(f"h_1.{digits}.pt.trace.json", minutes=600))
     assert capture is not None
@@ -86,7 +88,10 @@ def test_each_rank_brings_its_newest_capture_in_the_window() -> None:
         file("iteration_30/rank1_trace.json", -5, size=10_000),
     ]
     choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=10)
-    assert [c.file.name for c in choice.captures] == ["iteration_30/rank0_trace.json", "iteration_20/rank1_trace.json"]
+    assert [c.file.name for c in choice.captures] == [
+        "iteration_30/rank0_trace.json",
+        "iteration_20/rank1_trace.json",
+    ]
     assert choice.left_out == ("1 traces larger than 1,000 bytes",)
     assert choice.not_needed == ("3 other captures of the same ranks",)
     assert choice.outside is None
@@ -96,13 +101,20 @@ def test_a_capture_outside_the_window_is_taken_only_for_want_of_one_and_it_is_sa
     files = [file("rank0_trace.json", -24 * 60), file("old/rank0_trace.json", -6 * 60)]
     choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=10)
     assert [c.file.name for c in choice.captures] == ["old/rank0_trace.json"]
-    assert choice.outside == "no capture lies in the incident window; the nearest was taken 5.5 h before it"
+    assert (
+        choice.outside
+        == "no capture lies in the incident window; the nearest was taken 5.5 h before it"
+    )
 
 
 def test_a_profile_and_a_flight_recorder_dump_of_one_rank_are_both_taken_in_rank_order() -> None:
     files = [file(n) for n in ("rank10_trace.json", "rank2_trace.json", "rank_2", "rank_10")]
     choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=3)
-    assert [c.file.name for c in choice.captures] == ["rank2_trace.json", "rank_2", "rank10_trace.json"]
+    assert [c.file.name for c in choice.captures] == [
+        "rank2_trace.json",
+        "rank_2",
+        "rank10_trace.json",
+    ]
     assert choice.left_out == ("1 traces beyond the first 3",)
 
 
@@ -130,13 +142,23 @@ def test_a_dump_from_an_earlier_incident_is_not_mixed_with_those_of_this_one() -
 def test_in_a_place_of_dumps_any_name_that_ends_with_a_number_is_one() -> None:
     files = [file("nccl_dump0"), file("nccl_dump11.pickle"), file("README"), file("fr.3.json")]
     choice = choose(files, INCIDENT, max_file_bytes=1000, max_files=9, place="dumps")
-    assert [(c.kind, c.who) for c in choice.captures] == [("flight_recorder", f"rank {n}") for n in (0, 3, 11)]
+    assert [(c.kind, c.who) for c in choice.captures] == [
+        ("flight_recorder", f"rank {n}") for n in (0, 3, 11)
+    ]
     assert choose(files[:1], INCIDENT, max_file_bytes=1000, max_files=9).captures == ()
 
 
 def test_in_a_place_of_logs_everything_else_is_a_log_and_each_file_of_a_rank_is_taken() -> None:
-    names = ["attempt_0/1/stderr.log", "attempt_0/1/stdout.log", "slurm-4711.out", "trainer-7", "rank_3"]
-    choice = choose([file(n) for n in names], INCIDENT, max_file_bytes=1000, max_files=9, place="logs")
+    names = [
+        "attempt_0/1/stderr.log",
+        "attempt_0/1/stdout.log",
+        "slurm-4711.out",
+        "trainer-7",
+        "rank_3",
+    ]
+    choice = choose(
+        [file(n) for n in names], INCIDENT, max_file_bytes=1000, max_files=9, place="logs"
+    )
     assert {(c.kind, c.who) for c in choice.captures} == {
         ("log", "rank 1, stderr.log"),
         ("log", "rank 1, stdout.log"),
@@ -152,7 +174,9 @@ def test_a_long_log_is_not_left_out() -> None:
     assert choice.left_out == ()
 
 
-@pytest.mark.parametrize("job", ["../etc", "a/b", "..", ".", "", "a b", "x" * 129, "a\n", "$(id)", "a\x00"])
+@pytest.mark.parametrize(
+    "job", ["../etc", "a/b", "..", ".", "", "a b", "x" * 129, "a\n", "$(id)", "a\x00"]
+)
 def test_a_job_name_that_could_leave_the_folder_is_refused(job: str) -> None:
     assert not usable_job(job)
 

@@ -37,7 +37,11 @@ def runs(tmp_path: Path) -> Path:
     root = tmp_path / "runs"
     for iteration, minutes in ((10, -300), (20, -10)):
         for rank in (0, 1):
-            put(root / f"llm-1/profiling/iteration_{iteration}/rank{rank}_trace.json", b"%d" % iteration, minutes)
+            put(
+                root / f"llm-1/profiling/iteration_{iteration}/rank{rank}_trace.json",
+                b"%d" % iteration,
+                minutes,
+            )
     put(root / "llm-10/rank0_trace.json", b"another job")
     return root
 
@@ -63,19 +67,30 @@ def s3() -> Iterator[str]:
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS credentials in the environment, as boto3 looks for them."""
-    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+    for name, value in {
+        "ACCESS_KEY_ID": "test",
+        "SECRET_ACCESS_KEY": "test",
+        "DEFAULT_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
 
 
 @pytest.fixture
 def bucket(s3: str, credentials: None) -> Iterator[str]:
-    """The S3 server with a bucket `runs` that holds traces of llm-1 and of llm-10; objects are stamped now."""
+    """The S3 server with a bucket `runs` that holds traces of llm-1 and of llm-10; objects are
+    stamped now."""
     client = boto3.client("s3", endpoint_url=s3)
     client.create_bucket(Bucket="runs")
     stamp = int((ALERT_AT - timedelta(minutes=5)).timestamp() * 1000)
     for rank in range(3):
-        client.put_object(Bucket="runs", Key=f"train/llm-1/vm_rank{rank}.{stamp}.pt.trace.json", Body=b"r%d" % rank)
-    client.put_object(Bucket="runs", Key=f"train/llm-1/../../vm_rank3.{stamp}.pt.trace.json", Body=b"r3")
+        client.put_object(
+            Bucket="runs",
+            Key=f"train/llm-1/vm_rank{rank}.{stamp}.pt.trace.json",
+            Body=b"r%d" % rank,
+        )
+    client.put_object(
+        Bucket="runs", Key=f"train/llm-1/../../vm_rank3.{stamp}.pt.trace.json", Body=b"r3"
+    )
     client.put_object(Bucket="runs", Key="train/llm-10/rank0_trace.json", Body=b"another job")
     client.put_object(Bucket="runs", Key="train/llm-1/checkpoint.bin", Body=b"weights")
     yield s3
@@ -101,7 +116,9 @@ def test_the_newest_capture_of_each_rank_of_the_job_is_copied(runs: Path, files:
     assert collected.missing == ()
 
 
-def test_without_a_training_job_nothing_is_taken_and_nothing_is_missing(runs: Path, files: Path) -> None:
+def test_without_a_training_job_nothing_is_taken_and_nothing_is_missing(
+    runs: Path, files: Path
+) -> None:
     collected = asyncio.run(TrainingTracesConnector([str(runs)]).collect(request_for(files)))
     assert (collected.items, collected.missing, names(files)) == ((), (), [])
 
@@ -114,7 +131,9 @@ def test_a_job_name_that_leads_elsewhere_is_refused(runs: Path, files: Path, job
     assert names(files) == []
 
 
-def test_links_out_of_the_folder_and_pipes_are_left_alone(runs: Path, files: Path, tmp_path: Path) -> None:
+def test_links_out_of_the_folder_and_pipes_are_left_alone(
+    runs: Path, files: Path, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret.json"
     put(secret, b"secret")
     job = runs / "llm-1"
@@ -124,7 +143,10 @@ def test_links_out_of_the_folder_and_pipes_are_left_alone(runs: Path, files: Pat
     (job / "rank9_trace.json").symlink_to(job / "profiling/iteration_20/rank0_trace.json")
     connector = TrainingTracesConnector([f"{runs}/{{job}}"])
     asyncio.run(connector.collect(request_for(files, job="llm-1")))
-    assert names(files) == [*(f"profiling/iteration_20/rank{r}_trace.json" for r in (0, 1)), "rank9_trace.json"]
+    assert names(files) == [
+        *(f"profiling/iteration_20/rank{r}_trace.json" for r in (0, 1)),
+        "rank9_trace.json",
+    ]
 
 
 def test_limits_of_size_and_number_are_kept_and_said(runs: Path, files: Path) -> None:
@@ -138,7 +160,9 @@ def test_limits_of_size_and_number_are_kept_and_said(runs: Path, files: Path) ->
     ]
 
 
-def test_the_limit_of_all_bytes_leaves_whole_files_and_names_the_others(runs: Path, files: Path) -> None:
+def test_the_limit_of_all_bytes_leaves_whole_files_and_names_the_others(
+    runs: Path, files: Path
+) -> None:
     limits = Limits(max_bytes=3, concurrency=1)
     connector = TrainingTracesConnector([f"{runs}/{{job}}"], limits=limits)
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
@@ -160,10 +184,14 @@ def test_a_file_that_grows_past_the_budget_leaves_no_half_file(runs: Path, files
 
 
 def test_two_locations_do_not_overwrite_each_other(runs: Path, files: Path) -> None:
-    connector = TrainingTracesConnector([f"{runs}/{{job}}", f"{runs}/{{job}}/profiling", f"{runs}/none/{{job}}"])
+    connector = TrainingTracesConnector(
+        [f"{runs}/{{job}}", f"{runs}/{{job}}/profiling", f"{runs}/none/{{job}}"]
+    )
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
     assert len(names(files)) == 4
-    assert [m.reason.rsplit(": ")[-1] for m in collected.missing] == ["no such directory, or it may not be read"]
+    assert [m.reason.rsplit(": ")[-1] for m in collected.missing] == [
+        "no such directory, or it may not be read"
+    ]
 
 
 def test_s3_objects_below_the_jobs_prefix_are_copied(bucket: str, files: Path) -> None:
@@ -171,7 +199,9 @@ def test_s3_objects_below_the_jobs_prefix_are_copied(bucket: str, files: Path) -
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
     assert {p.read_bytes() for p in files.rglob("*") if p.is_file()} == {b"r0", b"r1", b"r2", b"r3"}
     assert all(p.resolve().is_relative_to(files) for p in files.rglob("*"))
-    assert {i.link for i in collected.items if i.link and "rank0" in i.link} == {collected.items[0].link}
+    assert {i.link for i in collected.items if i.link and "rank0" in i.link} == {
+        collected.items[0].link
+    }
     assert (collected.items[0].link or "").startswith("s3://runs/train/llm-1/vm_rank0.")
     assert collected.missing == ()
 
@@ -179,16 +209,31 @@ def test_s3_objects_below_the_jobs_prefix_are_copied(bucket: str, files: Path) -
 def listing(*keys: str, after: str = "") -> Reply:
     """A page of S3's ListObjectsV2 answer; `after` is the token of the next page."""
     entries = "".join(
-        f"<Contents><Key>{k}</Key><Size>4</Size><LastModified>2026-03-02T11:55:00.000Z</LastModified></Contents>"
+        f"<Contents><Key>{k}</Key><Size>4</Size><LastModified>2026-03-02T11:55:00.000Z</"
+        f"LastModified></Contents>"
         for k in keys
     )
-    more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{after}</NextContinuationToken>" if after else ""
-    body = f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{entries}{more}</ListBucketResult>'
+    more = (
+        f"<IsTruncated>true</IsTruncated><NextContinuationToken>{after}</NextContinuationToken>"
+        if after
+        else ""
+    )
+    body = (
+        f"<ListBucketResult "
+        f'xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{entries}{more}</ListBucketResult>'
+    )
     return Reply(body.encode(), headers={"Content-Type": "application/xml"})
 
 
-def test_s3_listings_of_many_pages_are_read_to_the_end(server: LocalServer, credentials: None, files: Path) -> None:
-    server.on("/runs", listing("llm-1/a.txt", "llm-1/rank_0", after="2"), listing("llm-1/rank_1", after="3"), listing())
+def test_s3_listings_of_many_pages_are_read_to_the_end(
+    server: LocalServer, credentials: None, files: Path
+) -> None:
+    server.on(
+        "/runs",
+        listing("llm-1/a.txt", "llm-1/rank_0", after="2"),
+        listing("llm-1/rank_1", after="3"),
+        listing(),
+    )
     server.on("/runs/llm-1/rank_0", Reply(b"four"))
     server.on("/runs/llm-1/rank_1", Reply(b"four"))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
@@ -204,14 +249,20 @@ def test_a_bucket_that_is_not_there_is_a_gap(bucket: str, files: Path) -> None:
     assert [m.reason for m in collected.missing] == ["traces list: not found (HTTP 404)"]
 
 
-def test_s3_that_refuses_or_breaks_off_is_a_gap(server: LocalServer, credentials: None, files: Path) -> None:
+def test_s3_that_refuses_or_breaks_off_is_a_gap(
+    server: LocalServer, credentials: None, files: Path
+) -> None:
     server.on("/runs", Reply(b"<Error><Code>AccessDenied</Code></Error>", status=403))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
-    assert [m.reason for m in collected.missing] == ["traces list: not permitted with these credentials (HTTP 403)"]
+    assert [m.reason for m in collected.missing] == [
+        "traces list: not permitted with these credentials (HTTP 403)"
+    ]
 
 
-def test_a_download_cut_short_leaves_no_half_file(server: LocalServer, credentials: None, files: Path) -> None:
+def test_a_download_cut_short_leaves_no_half_file(
+    server: LocalServer, credentials: None, files: Path
+) -> None:
     server.on("/runs", listing("llm-1/rank_0"))
     server.on("/runs/llm-1/rank_0", Reply(b"four", claims=9))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
@@ -221,14 +272,21 @@ def test_a_download_cut_short_leaves_no_half_file(server: LocalServer, credentia
     assert server.methods == {"GET"}
 
 
-def test_a_write_to_s3_is_refused_before_anything_is_sent(server: LocalServer, credentials: None) -> None:
+def test_a_write_to_s3_is_refused_before_anything_is_sent(
+    server: LocalServer, credentials: None
+) -> None:
     client = s3_client(server.url)
     for write in (
         lambda: client.put_object(Bucket="runs", Key="x", Body=b""),
         lambda: client.delete_object(Bucket="runs", Key="x"),
         lambda: client.create_multipart_upload(Bucket="runs", Key="x"),
         lambda: client.select_object_content(
-            Bucket="runs", Key="x", Expression="", ExpressionType="SQL", InputSerialization={}, OutputSerialization={}
+            Bucket="runs",
+            Key="x",
+            Expression="",
+            ExpressionType="SQL",
+            InputSerialization={},
+            OutputSerialization={},
         ),
     ):
         with pytest.raises(ConnectorError, match="only lists and reads"):
@@ -243,16 +301,22 @@ def test_a_location_that_is_no_bucket_address_stops_the_start() -> None:
 
 
 def test_check_lists_each_location_once(runs: Path, bucket: str) -> None:
-    good = asyncio.run(TrainingTracesConnector([f"{runs}/llm-{{job}}/x", "s3://runs/train/{job}"], bucket).check())
+    good = asyncio.run(
+        TrainingTracesConnector([f"{runs}/llm-{{job}}/x", "s3://runs/train/{job}"], bucket).check()
+    )
     assert good.ok
     assert good.line.count("can be listed") == 2
-    bad = asyncio.run(TrainingTracesConnector(["/nowhere/{job}", "s3://elsewhere/{job}"], bucket).check())
+    bad = asyncio.run(
+        TrainingTracesConnector(["/nowhere/{job}", "s3://elsewhere/{job}"], bucket).check()
+    )
     assert not bad.ok
     assert "no such directory" in bad.line
     assert "HTTP 404" in bad.line
 
 
-def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(tmp_path: Path, files: Path) -> None:
+def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(
+    tmp_path: Path, files: Path
+) -> None:
     put(tmp_path / "dumps/mydump2", b"2")
     put(tmp_path / "logs/trainer.3", b"x" * 10)
     training = JobIdentity(
@@ -268,7 +332,9 @@ def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(tmp_pa
         ("flight_recorder of rank 2", 1),
         ("log of file trainer.3", 10),
     ]
-    assert [(m.query, m.reason) for m in collected.missing] == [("/scratch/{run}", "the alert does not say run")]
+    assert [(m.query, m.reason) for m in collected.missing] == [
+        ("/scratch/{run}", "the alert does not say run")
+    ]
 
 
 @pytest.mark.parametrize("in_s3", [False, True])
@@ -282,8 +348,12 @@ def test_of_a_long_log_the_end_is_taken(
     location, endpoint = str(tmp_path / "logs"), None
     if in_s3:
         location, endpoint = "s3://runs/logs", bucket
-        boto3.client("s3", endpoint_url=bucket).put_object(Bucket="runs", Key="logs/train.log", Body=content)
-        boto3.client("s3", endpoint_url=bucket).put_object(Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b"")
+        boto3.client("s3", endpoint_url=bucket).put_object(
+            Bucket="runs", Key="logs/train.log", Body=content
+        )
+        boto3.client("s3", endpoint_url=bucket).put_object(
+            Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b""
+        )
     request = request_for(files, job="llm-1")
     collected = asyncio.run(collect_one(TrainingTracesConnector((location,), endpoint), request))
     log = next(i for i in collected.items if i.file == "train.log")

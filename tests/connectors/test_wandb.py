@@ -1,4 +1,5 @@
-"""wandb's runs against its API on loopback: which run, what is brought, what becomes a gap, and what is diagnosed."""
+"""wandb's runs against its API on loopback: which run, what is brought, what becomes a gap, and
+what is diagnosed."""
 
 from __future__ import annotations
 
@@ -38,14 +39,18 @@ def wandb(server: LocalServer) -> WandbServer:
 
 
 def connector(wandb: WandbServer, **given: Any) -> WandbConnector:
-    return WandbConnector("ml", "pretrain", **{"base_url": wandb.server.url, "api_key": wandb.key} | given)
+    return WandbConnector(
+        "ml", "pretrain", **{"base_url": wandb.server.url, "api_key": wandb.key} | given
+    )
 
 
 def alert_with(**labels: str) -> Alert:
     return Alert(source="test", title="Training", started_at=ALERT_AT, labels=labels)
 
 
-def collect(wandb: WandbServer, folder: Path, *, alert: Alert | None = None, job: str | None = "llm-1") -> Collected:
+def collect(
+    wandb: WandbServer, folder: Path, *, alert: Alert | None = None, job: str | None = "llm-1"
+) -> Collected:
     request = request_for(folder, job=job, alert=alert)
     return asyncio.run(collect_one(connector(wandb), request))
 
@@ -63,19 +68,27 @@ def test_series_of_the_run_come_within_the_windows(wandb: WandbServer, tmp_path:
     assert found.missing == ()
     assert set(found.tables["metrics"]["signal"]) == {
         "loss", "grad_norm", "throughput", "step_time", "learning_rate", "gpu_utilization_percent",
-        "gpu_memory_percent", "gpu_memory_used_bytes", "gpu_temperature_c", "gpu_power_w", "cpu_percent",
+        "gpu_memory_percent", "gpu_memory_used_bytes", "gpu_temperature_c", "gpu_power_w",
+        "cpu_percent",
     }  # fmt: skip
     times = rows(found, "loss")["time"]
     assert len(times) == 150 * 4
     assert times.min() >= ALERT_AT - timedelta(minutes=150)  # type: ignore[operator]
     assert set(rows(found, "loss")["service"]) == {"llm-1"}
     assert set(rows(found, "gpu_temperature_c")["service"]) == {"llm-1/gpu0"}
-    assert json.loads(rows(found, "gpu_temperature_c")["labels"][0]) == {"gpu": "0", "host": "llm-1"}
+    assert json.loads(rows(found, "gpu_temperature_c")["labels"][0]) == {
+        "gpu": "0",
+        "host": "llm-1",
+    }
 
 
-def test_the_key_goes_where_the_settings_say_and_nowhere_else(wandb: WandbServer, tmp_path: Path) -> None:
+def test_the_key_goes_where_the_settings_say_and_nowhere_else(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     found = collect(wandb, tmp_path)
-    assert {a.headers["Authorization"] for a in wandb.server.asked} == {"Basic " + "YXBpO" + _rest(wandb.key)}
+    assert {a.headers["Authorization"] for a in wandb.server.asked} == {
+        "Basic " + "YXBpO" + _rest(wandb.key)
+    }
     said = repr(found) + "".join(p.read_text() for p in tmp_path.iterdir())
     assert wandb.key not in said
     assert all(wandb.key.encode() not in a.body for a in wandb.server.asked)
@@ -107,18 +120,27 @@ def test_the_run_of_the_jobs_identity_counts_too(wandb: WandbServer, tmp_path: P
     assert all(i.link and i.link.endswith("/other1") for i in found.items)
 
 
-def test_else_it_is_the_newest_run_of_the_job_that_had_begun(wandb: WandbServer, tmp_path: Path) -> None:
+def test_else_it_is_the_newest_run_of_the_job_that_had_begun(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     wandb.runs.append(training_run("old", ALERT_AT - timedelta(days=2)))
-    wandb.runs.append(training_run("by-group", ALERT_AT - timedelta(hours=2), name="fluffy-fox-7", group="llm-1"))
+    wandb.runs.append(
+        training_run("by-group", ALERT_AT - timedelta(hours=2), name="fluffy-fox-7", group="llm-1")
+    )
     wandb.runs.append(training_run("later", ALERT_AT + timedelta(hours=1)))
     found = collect(wandb, tmp_path)
-    assert {i.link.rpartition("/")[2] for i in found.items if i.link and i.kind == "metrics"} == {"by-group"}
+    assert {i.link.rpartition("/")[2] for i in found.items if i.link and i.kind == "metrics"} == {
+        "by-group"
+    }
 
 
 def test_a_run_that_nobody_knows_is_a_gap(wandb: WandbServer, tmp_path: Path) -> None:
     found = collect(wandb, tmp_path, alert=alert_with(run_id="gone"))
     assert "no run is called gone; the newest of llm-1 is shown instead" in reasons(found)
-    assert collect(wandb, tmp_path / "2", job="llm-9").missing[0].reason == "no run there is called llm-9"
+    assert (
+        collect(wandb, tmp_path / "2", job="llm-9").missing[0].reason
+        == "no run there is called llm-9"
+    )
 
 
 def test_a_job_can_log_to_a_project_of_its_own(wandb: WandbServer, tmp_path: Path) -> None:
@@ -133,11 +155,16 @@ def test_a_project_without_an_owner_stops_the_start() -> None:
         WandbConnector(None, "pretrain")
 
 
-def test_a_project_that_cannot_be_seen_is_a_gap_and_fails_the_check(wandb: WandbServer, tmp_path: Path) -> None:
+def test_a_project_that_cannot_be_seen_is_a_gap_and_fails_the_check(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     wandb.project = "secret"
     assert "no such project, or the key may not see it" in reasons(collect(wandb, tmp_path))
     check = asyncio.run(connector(wandb).check())
-    assert (check.ok, check.line) == (False, "ml/pretrain: no such project, or the key may not see it")
+    assert (check.ok, check.line) == (
+        False,
+        "ml/pretrain: no such project, or the key may not see it",
+    )
 
 
 def test_the_check_says_what_can_be_read(wandb: WandbServer) -> None:
@@ -161,7 +188,9 @@ def test_long_runs_are_sampled_where_the_incident_is(server: LocalServer, tmp_pa
 
 def test_a_sample_that_is_cut_says_so(server: LocalServer, tmp_path: Path) -> None:
     wandb = WandbServer(server)
-    run = StoredRun("run-fast", ALERT_AT - timedelta(hours=2, minutes=30), name="llm-1", heartbeat=ALERT_AT)
+    run = StoredRun(
+        "run-fast", ALERT_AT - timedelta(hours=2, minutes=30), name="llm-1", heartbeat=ALERT_AT
+    )
     for step in range(18_000):
         run.log(step, step * 0.5, {"loss": 2.0})
     wandb.runs.append(run)
@@ -169,9 +198,12 @@ def test_a_sample_that_is_cut_says_so(server: LocalServer, tmp_path: Path) -> No
     assert item.cut == "wandb samples 1,000 of every 2,250 steps"
 
 
-def test_ranks_that_logged_runs_of_their_own_are_told_apart(wandb: WandbServer, tmp_path: Path) -> None:
+def test_ranks_that_logged_runs_of_their_own_are_told_apart(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     wandb.runs = [
-        training_run(f"rank{n}", BEGAN + timedelta(seconds=n), name=f"llm-1-rank{n}", group="llm-1") for n in range(3)
+        training_run(f"rank{n}", BEGAN + timedelta(seconds=n), name=f"llm-1-rank{n}", group="llm-1")
+        for n in range(3)
     ]
     found = collect(wandb, tmp_path)
     hosts = {json.loads(text)["host"] for text in rows(found, "gpu_temperature_c")["labels"]}
@@ -184,10 +216,18 @@ def test_labels_of_shared_runs_name_the_host(server: LocalServer, tmp_path: Path
     wandb = WandbServer(server)
     run = training_run("run-now", BEGAN)
     run.sample(
-        9_000, {"gpu.3.temp/l:node-7": 91.0, "gpu.process.3.temp": 1.0, "gpu.3.mystery": 1.0, "fpga.0.temp": 1.0}
+        9_000,
+        {
+            "gpu.3.temp/l:node-7": 91.0,
+            "gpu.process.3.temp": 1.0,
+            "gpu.3.mystery": 1.0,
+            "fpga.0.temp": 1.0,
+        },
     )
     wandb.runs.append(run)
-    temperatures = rows(collect(wandb, tmp_path), "gpu_temperature_c").filter(pl.col("value") == 91.0)
+    temperatures = rows(collect(wandb, tmp_path), "gpu_temperature_c").filter(
+        pl.col("value") == 91.0
+    )
     assert temperatures["service"].to_list() == ["llm-1/gpu3"]
     assert json.loads(temperatures["labels"][0]) == {"gpu": "3", "host": "node-7"}
 
@@ -218,7 +258,9 @@ def test_a_running_run_without_heartbeat_is_silent(wandb: WandbServer, tmp_path:
     assert collect(wandb, tmp_path).tables["monitors"]["state"].to_list() == ["silent"]
 
 
-def test_a_run_that_crashed_before_the_restart_is_shown_too(wandb: WandbServer, tmp_path: Path) -> None:
+def test_a_run_that_crashed_before_the_restart_is_shown_too(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     crashed_at = ALERT_AT - timedelta(minutes=20)
     wandb.runs = [
         training_run("run-now", ALERT_AT - timedelta(minutes=15), hours=0.2, heartbeat=ALERT_AT),
@@ -229,10 +271,14 @@ def test_a_run_that_crashed_before_the_restart_is_shown_too(wandb: WandbServer, 
     assert [f.onset for f in found.findings if f.kind == "run_ended"] == [crashed_at]
 
 
-def test_the_run_before_is_the_last_one_of_the_same_name(wandb: WandbServer, tmp_path: Path) -> None:
+def test_the_run_before_is_the_last_one_of_the_same_name(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     wandb.runs[0].group = "team"
     wandb.runs += [
-        training_run("another", BEGAN - timedelta(hours=1), name="eval", group="team", config={"a": 1}),
+        training_run(
+            "another", BEGAN - timedelta(hours=1), name="eval", group="team", config={"a": 1}
+        ),
         training_run("run-before", BEGAN - timedelta(hours=9), group="team", config={"b": 2}),
     ]
     found = collect(wandb, tmp_path, alert=alert_with(run_id="run-now"))
@@ -240,8 +286,18 @@ def test_the_run_before_is_the_last_one_of_the_same_name(wandb: WandbServer, tmp
 
 
 def test_what_changed_since_the_run_before_is_a_change(wandb: WandbServer, tmp_path: Path) -> None:
-    before = {"optimizer": {"lr": 3e-4, "name": "AdamW"}, "batch": 8, "wandb_api_key": "a" * 40, "data": "s3://a"}
-    now = {"optimizer": {"lr": 3e-3, "name": "AdamW"}, "batch": 8, "wandb_api_key": "b" * 40, "seed": 7}
+    before = {
+        "optimizer": {"lr": 3e-4, "name": "AdamW"},
+        "batch": 8,
+        "wandb_api_key": "a" * 40,
+        "data": "s3://a",
+    }
+    now = {
+        "optimizer": {"lr": 3e-3, "name": "AdamW"},
+        "batch": 8,
+        "wandb_api_key": "b" * 40,
+        "seed": 7,
+    }
     wandb.runs[0].config, wandb.runs[0].commit = now, "f" * 40
     wandb.runs.append(training_run("run-before", BEGAN - timedelta(hours=5), config=before))
     wandb.runs.append(training_run("run-oldest", BEGAN - timedelta(hours=50), config={}))
@@ -269,7 +325,9 @@ def test_what_changed_since_the_run_before_is_a_change(wandb: WandbServer, tmp_p
         "0123456789abcdef0123456789abcdef01234567",
     ],
 )
-def test_secrets_in_a_configuration_are_hidden(wandb: WandbServer, tmp_path: Path, value: str) -> None:
+def test_secrets_in_a_configuration_are_hidden(
+    wandb: WandbServer, tmp_path: Path, value: str
+) -> None:
     wandb.runs[0].config = {"source": value, "kv.num_key_value_heads": 8, "git_sha": "c" * 40}
     wandb.runs.append(training_run("run-before", BEGAN - timedelta(hours=5)))
     diff = collect(wandb, tmp_path).tables["changes"]["diff"][0]
@@ -278,13 +336,18 @@ def test_secrets_in_a_configuration_are_hidden(wandb: WandbServer, tmp_path: Pat
     assert "c" * 40 in diff
 
 
-def test_a_configuration_of_any_size_and_depth_is_bounded(wandb: WandbServer, tmp_path: Path) -> None:
+def test_a_configuration_of_any_size_and_depth_is_bounded(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     deep: dict[str, Any] = {}
     inner = deep
     for _ in range(200):
         inner["k"] = {}
         inner = inner["k"]
-    wandb.runs[0].config = {f"k{n}": "x" * 500 for n in range(9_000)} | {"deep": deep, "<!channel>\n\x1b[31m": [NAN]}
+    wandb.runs[0].config = {f"k{n}": "x" * 500 for n in range(9_000)} | {
+        "deep": deep,
+        "<!channel>\n\x1b[31m": [NAN],
+    }
     wandb.runs.append(training_run("run-before", BEGAN - timedelta(hours=5)))
     (row,) = collect(wandb, tmp_path).tables["changes"].rows(named=True)
     assert len(row["diff"]) < 15_000
@@ -328,11 +391,16 @@ NONSENSE = (
     {"project": {"run": 5}},
     {"project": {"run": {"name": 7}}},
     {"project": {"runs": {"edges": [None]}}},
-    {"project": {"run": {"name": "r", "createdAt": "yesterday", "historyKeys": [1], "config": "{{"}}},
-    {"project": {"run": {"name": "../../etc", "createdAt": "2026-03-02T09:00:00", "historyKeys": {"keys": []}}}},
-    {"project": {"run": {"name": "r", "historyKeys": {"keys": LOSS, "lastStep": 10**30}, "sampledHistory": "x"}}},
-    {"project": {"run": {"name": "r", "historyKeys": {"keys": LOSS, "lastStep": 9}, "sampledHistory": [[1, {}], 2]}}},
-    {"project": {"run": {"name": "r", "events": ["{", "[1]", '{"_timestamp": "NaN", "system.cpu": 1}', 5, None]}}},
+    {"project": {"run": {"name": "r", "createdAt": "yesterday", "historyKeys": [1],
+    "config": "{{"}}},
+    {"project": {"run": {"name": "../../etc", "createdAt": "2026-03-02T09:00:00",
+    "historyKeys": {"keys": []}}}},
+    {"project": {"run": {"name": "r", "historyKeys": {"keys": LOSS, "lastStep": 10**30},
+    "sampledHistory": "x"}}},
+    {"project": {"run": {"name": "r", "historyKeys": {"keys": LOSS, "lastStep": 9},
+    "sampledHistory": [[1, {}], 2]}}},
+    {"project": {"run": {"name": "r", "events": ["{", "[1]",
+    '{"_timestamp": "NaN", "system.cpu": 1}', 5, None]}}},
 )  # fmt: skip
 
 
@@ -347,7 +415,9 @@ def test_nonsense_makes_gaps_and_no_failure(wandb: WandbServer, tmp_path: Path, 
     assert all(p.parent == tmp_path for p in tmp_path.rglob("*"))
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", None])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", None]
+)
 def test_times_that_are_none_are_unknown(text: str | None) -> None:
     assert moment(text) is None
 
@@ -365,7 +435,8 @@ def test_links_lead_to_the_pages_that_belong_to_the_api(api: str, page: str) -> 
 
 
 @pytest.mark.parametrize(
-    "key", ["lr", "train/lr", "optimizer.lr", "learning_rate", "lr/group_0", "LR", "lr_0", "lr-Adam"]
+    "key",
+    ["lr", "train/lr", "optimizer.lr", "learning_rate", "lr/group_0", "LR", "lr_0", "lr-Adam"],
 )
 def test_names_of_the_learning_rate(key: str) -> None:
     assert bool(LEARNING_RATE.search(key)) == (key != "lr-Adam")
@@ -380,7 +451,8 @@ def diagnosed(wandb: WandbServer, folder: Path) -> Diagnosis:
     write_json(folder / "alert.json", alert)
     write_json(folder / "scope.json", request.scope)
     items = [
-        Evidence(id=f"E{n}", kind=i.kind, source="wandb", query=i.query, link=i.link) for n, i in enumerate(found.items)
+        Evidence(id=f"E{n}", kind=i.kind, source="wandb", query=i.query, link=i.link)
+        for n, i in enumerate(found.items)
     ]
     gaps = [
         Gap(id=f"G{n}", kind=m.kind, source="wandb", query=m.query, reason=m.reason)
@@ -439,11 +511,17 @@ def test_a_rise_of_gpu_memory_is_diagnosed(wandb: WandbServer, tmp_path: Path) -
 def test_a_run_that_crashed_is_diagnosed(wandb: WandbServer, tmp_path: Path) -> None:
     wandb.runs[0].state, wandb.runs[0].heartbeat = "crashed", ALERT_AT - timedelta(minutes=9)
     found = diagnosed(wandb, tmp_path)
-    assert (found.verdict, found.causes[0].kind, found.causes[0].subject) == ("cause_found", "run_ended", "llm-1")
+    assert (found.verdict, found.causes[0].kind, found.causes[0].subject) == (
+        "cause_found",
+        "run_ended",
+        "llm-1",
+    )
     assert "crashed" in found.causes[0].summary
 
 
-def test_a_restart_with_another_setting_is_the_change_to_blame(wandb: WandbServer, tmp_path: Path) -> None:
+def test_a_restart_with_another_setting_is_the_change_to_blame(
+    wandb: WandbServer, tmp_path: Path
+) -> None:
     began = ALERT_AT - timedelta(minutes=40)
     wandb.runs = [
         training_run("run-now", began, hours=0.66, config={"optimizer": {"lr": 3e-2}}),

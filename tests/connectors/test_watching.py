@@ -1,4 +1,5 @@
-"""Whoever watches learns of each request to a vendor: how it ended, how long it took, or why it was not made."""
+"""Whoever watches learns of each request to a vendor: how it ended, how long it took, or why it was
+not made."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def server() -> Iterator[str]:
 
 
 async def _ask(url: str, status: int) -> None:
-    http = ReadOnlyHttp("vendor", url, limits=Limits(deadline_s=PATIENT_S), retries=Retries(attempts=1))
+    http = ReadOnlyHttp(
+        "vendor", url, limits=Limits(deadline_s=PATIENT_S), retries=Retries(attempts=1)
+    )
     async with http.open() as session:
         try:
             await session.get(f"/{status}", type=dict)
@@ -61,13 +64,20 @@ async def _ask(url: str, status: int) -> None:
             return
 
 
-@pytest.mark.parametrize(("status", "said"), [(200, "2xx"), (302, "3xx"), (404, "4xx"), (429, "429"), (503, "5xx")])
+@pytest.mark.parametrize(
+    ("status", "said"), [(200, "2xx"), (302, "3xx"), (404, "4xx"), (429, "429"), (503, "5xx")]
+)
 def test_each_request_is_told_with_what_the_server_answered(
     server: str, told: list[watching.Asked], status: int, said: str
 ) -> None:
     asyncio.run(_ask(server, status))
     (asked,) = told
-    assert (asked.vendor, asked.status, asked.status_class, asked.not_asked) == ("vendor", status, said, None)
+    assert (asked.vendor, asked.status, asked.status_class, asked.not_asked) == (
+        "vendor",
+        status,
+        said,
+        None,
+    )
     assert asked.took_s > 0
 
 
@@ -82,7 +92,10 @@ def test_an_error_within_a_turn_brings_its_status(told: list[watching.Asked]) ->
 
     with pytest.raises(Later), Pace(Limits(), "v").turn_in_thread(Deadline.after(PATIENT_S)):
         raise Later
-    with pytest.raises(BudgetExceeded), Pace(Limits(), "v").turn_in_thread(Deadline.after(PATIENT_S)):
+    with (
+        pytest.raises(BudgetExceeded),
+        Pace(Limits(), "v").turn_in_thread(Deadline.after(PATIENT_S)),
+    ):
         raise BudgetExceeded("size", "1 byte")
     assert [asked.status_class for asked in told] == ["5xx", "2xx"]
 

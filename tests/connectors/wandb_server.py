@@ -1,4 +1,5 @@
-"""wandb's GraphQL endpoint on loopback, in the shapes of the real one: wandb 0.31's own client reads from it."""
+"""wandb's GraphQL endpoint on loopback, in the shapes of the real one: wandb 0.31's own client
+reads from it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class StoredRun:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def log(self, step: int, seconds: float, values: Mapping[str, Any]) -> None:
-        """What `run.log` would leave; NaN and Infinity are stored as the server gives them back: as text."""
+        """What `run.log` would leave; NaN and Infinity are stored as the server gives them back: as
+        text."""
         row = {"_step": step, "_runtime": seconds, "_timestamp": self.began.timestamp() + seconds}
         self.history.append(row | {k: _as_stored(v) for k, v in values.items()})
 
@@ -54,8 +56,13 @@ class StoredRun:
             "commit": self.commit,
             "createdAt": _utc(self.began),
             "heartbeatAt": _utc(self.heartbeat or self.began),
-            "config": json.dumps({k: {"value": v, "desc": None} for k, v in self.config.items()} | _INTERNAL),
-            "historyKeys": {"sets": [], "keys": {k: {"typeCounts": [{"type": "number", "count": 1}]} for k in keys}}
+            "config": json.dumps(
+                {k: {"value": v, "desc": None} for k, v in self.config.items()} | _INTERNAL
+            ),
+            "historyKeys": {
+                "sets": [],
+                "keys": {k: {"typeCounts": [{"type": "number", "count": 1}]} for k in keys},
+            }
             | {"lastStep": max((r["_step"] for r in self.history), default=-1)},
             "historyLineCount": len(self.history),
             "summaryMetrics": json.dumps(self.history[-1] if self.history else {}),
@@ -75,7 +82,13 @@ _INTERNAL = {"_wandb": {"value": {"python_version": "3.12", "cli_version": "0.31
 class WandbServer:
     """Serves a project's runs at `/graphql` of a local server."""
 
-    def __init__(self, server: LocalServer, entity: str = "ml", project: str = "pretrain", key: str = "k" * 40) -> None:
+    def __init__(
+        self,
+        server: LocalServer,
+        entity: str = "ml",
+        project: str = "pretrain",
+        key: str = "k" * 40,
+    ) -> None:
         self.server, self.entity, self.project, self.key = server, entity, project, key
         self.runs: list[StoredRun] = []
         self.queries: list[str] = []
@@ -109,18 +122,23 @@ class WandbServer:
         }
 
 
-def _of_run(run: StoredRun, operation: str, text: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+def _of_run(
+    run: StoredRun, operation: str, text: str, variables: Mapping[str, Any]
+) -> dict[str, Any]:
     if operation == "RunSampledHistory":
         return {"sampledHistory": [_sampled(run, json.loads(spec)) for spec in variables["specs"]]}
     if operation == "RunFullHistory":
         rows = run.events if "events(" in text else run.history
         field_name = "events" if "events(" in text else "history"
-        return {field_name: [json.dumps(r) for r in _thinned(rows, variables.get("samples") or 500)]}
+        return {
+            field_name: [json.dumps(r) for r in _thinned(rows, variables.get("samples") or 500)]
+        }
     return run.node
 
 
 def _sampled(run: StoredRun, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows that hold all keys of the specification, in its range of steps, at most as many as it asks for."""
+    """Rows that hold all keys of the specification, in its range of steps, at most as many as it
+    asks for."""
     first, end = spec.get("minStep", 0), spec.get("maxStep", 1 << 60)
     rows = [
         {k: row[k] for k in spec["keys"]}
@@ -144,7 +162,9 @@ def _as_stored(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         return "NaN"
     return (
-        {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value, value) if isinstance(value, float) else value
+        {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value, value)
+        if isinstance(value, float)
+        else value
     )
 
 
@@ -152,8 +172,11 @@ def _utc(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def training_run(id: str, began: datetime, hours: float = 3.0, *, step_s: float = 15.0, **given: Any) -> StoredRun:
-    """A run of so many hours that logs a step every 15 s, all of it sound, with one GPU's metrics."""
+def training_run(
+    id: str, began: datetime, hours: float = 3.0, *, step_s: float = 15.0, **given: Any
+) -> StoredRun:
+    """A run of so many hours that logs a step every 15 s, all of it sound, with one GPU's
+    metrics."""
     run = StoredRun(id, began, **given)
     steps = int(hours * 3600 / step_s)
     for n in range(steps):
@@ -163,12 +186,22 @@ def training_run(id: str, began: datetime, hours: float = 3.0, *, step_s: float 
             "grad_norm": 1.0 + wobble,
             "throughput(tps)": 5000 + 50 * wobble,
         }
-        values |= {"lr": 3e-4 * (1 - n / steps), "time_metrics/end_to_end(s)": step_s + 0.05 * wobble, "epoch": 1}
+        values |= {
+            "lr": 3e-4 * (1 - n / steps),
+            "time_metrics/end_to_end(s)": step_s + 0.05 * wobble,
+            "epoch": 1,
+        }
         run.log(n, n * step_s, values)
-        gpu = {"gpu": 97.0 + wobble, "memoryAllocated": 71.0 + wobble, "memoryAllocatedBytes": 6.1e10}
+        gpu = {
+            "gpu": 97.0 + wobble,
+            "memoryAllocated": 71.0 + wobble,
+            "memoryAllocatedBytes": 6.1e10,
+        }
         gpu |= {"temp": 66.0 + wobble, "powerWatts": 640.0 + wobble, "memory": 40.0}
         run.sample(
-            n * step_s, {f"gpu.0.{k}": v for k, v in gpu.items()} | {"cpu": 12.0 + wobble, "proc.cpu.threads": 99}
+            n * step_s,
+            {f"gpu.0.{k}": v for k, v in gpu.items()}
+            | {"cpu": 12.0 + wobble, "proc.cpu.threads": 99},
         )
     run.heartbeat = given.get("heartbeat") or began + timedelta(hours=hours)
     return run

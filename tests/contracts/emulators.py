@@ -1,4 +1,5 @@
-"""Emulators for contract tests, on loopback: prism (a vendor's OpenAPI specification as a referee) and ministack (AWS).
+"""Emulators for contract tests, on loopback: prism (a vendor's OpenAPI specification as a referee)
+and ministack (AWS).
 
 `./run test` installs both below .tools/.
 """
@@ -28,10 +29,21 @@ START_S = 240.0
 
 @contextmanager
 def prism_before(spec: Path, upstream: str, folder: Path) -> Iterator[str]:
-    """Prism's address: it passes requests on to `upstream` only if they fit the specification (422 otherwise), and its
-    answers back only if they fit, too (500 otherwise)."""
+    """Prism's address: it passes requests on to `upstream` only if they fit the specification (422
+    otherwise), and its answers back only if they fit, too (500 otherwise)."""
     port = free_port()
-    command = [str(NODE), str(PRISM), "proxy", str(spec), upstream, "--errors", "-h", "127.0.0.1", "-p", str(port)]
+    command = [
+        str(NODE),
+        str(PRISM),
+        "proxy",
+        str(spec),
+        upstream,
+        "--errors",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     with _running(command, folder / "prism.log", {}, f"http://127.0.0.1:{port}") as url:
         yield url
 
@@ -40,14 +52,24 @@ def prism_before(spec: Path, upstream: str, folder: Path) -> Iterator[str]:
 def ministack(folder: Path) -> Iterator[str]:
     """The address of AWS's services; credentials are `test`, `test`, the region us-east-1."""
     port = free_port()
-    environ = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "HOME": str(folder), "TMPDIR": str(folder)}
-    with _running([str(MINISTACK)], folder / "ministack.log", environ, f"http://127.0.0.1:{port}") as url:
+    environ = {
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+    }
+    with _running(
+        [str(MINISTACK)], folder / "ministack.log", environ, f"http://127.0.0.1:{port}"
+    ) as url:
         yield url
 
 
 @contextmanager
 def _running(command: list[str], log: Path, environ: Mapping[str, str], url: str) -> Iterator[str]:
-    if not Path(command[0]).exists() or not Path(command[1] if len(command) > 1 else command[0]).exists():
+    if (
+        not Path(command[0]).exists()
+        or not Path(command[1] if len(command) > 1 else command[0]).exists()
+    ):
         pytest.skip("the emulator is not installed: ./run test does that")
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -1,4 +1,5 @@
-"""Specifications as prism takes them: it leaves the base path of a specification out, so paths are written in full."""
+"""Specifications as prism takes them: it leaves the base path of a specification out, so paths are
+written in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The connector against a real Alertmanager; Alertmanager's specification between the connector and our stand-in."""
+"""The connector against a real Alertmanager; Alertmanager's specification between the connector and
+our stand-in."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ SINCE = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=7)
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Alertmanager with an alert of checkout, which inhibits another, and one of cart that is silenced."""
+    """Alertmanager with an alert of checkout, which inhibits another, and one of cart that is
+    silenced."""
     with running_alertmanager(tmp_path_factory.mktemp("alertmanager")) as url:
         post_silence(url, {"name": "service", "value": "cart", "isRegex": False})
         page = {"alertname": "CheckoutErrors", "service": "checkout", "severity": "page"}
@@ -36,17 +38,23 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def until_settled(url: str, folder: Path) -> Collected:
-    """What is collected once Alertmanager has applied silences and inhibitions, which it does in the background."""
+    """What is collected once Alertmanager has applied silences and inhibitions, which it does in
+    the background."""
     ends = time.monotonic() + 60
     while True:
         found = collected(folder, AlertmanagerConnector(url))
         states = found.tables["monitors"]["state"].to_list()
-        if sorted(states) == ["firing", "inhibited", "silenced", "silenced"] or time.monotonic() > ends:
+        if (
+            sorted(states) == ["firing", "inhibited", "silenced", "silenced"]
+            or time.monotonic() > ends
+        ):
             return found
         time.sleep(0.3)
 
 
-def test_a_real_alertmanagers_alerts_are_monitors_with_what_mutes_them(real: str, tmp_path: Path) -> None:
+def test_a_real_alertmanagers_alerts_are_monitors_with_what_mutes_them(
+    real: str, tmp_path: Path
+) -> None:
     found = until_settled(real, tmp_path)
     assert found.missing == ()
     monitors = {row["monitor"]: row for row in found.tables["monitors"].iter_rows(named=True)}
@@ -58,7 +66,10 @@ def test_a_real_alertmanagers_alerts_are_monitors_with_what_mutes_them(real: str
         silence: "silenced",
     }
     assert monitors["CheckoutErrors"]["since"] == SINCE
-    assert (monitors[silence]["service"], monitors["CheckoutSlow"]["service"]) == ("cart", "checkout")
+    assert (monitors[silence]["service"], monitors["CheckoutSlow"]["service"]) == (
+        "cart",
+        "checkout",
+    )
     said = {k: v for item in found.items for k, v in item.details.items()}
     assert "by dana: cart is being moved" in said[silence]
     assert "CheckoutErrors of checkout" in said["CheckoutErrors"]
@@ -71,7 +82,9 @@ def test_a_real_alertmanager_takes_our_filters(real: str, tmp_path: Path) -> Non
     async def filtered() -> list[int]:
         async with connector._http.open() as session:
             filters = connector._filters(request)
-            asked = [session.get("/api/v2/alerts", [("filter", text)], type=list) for text in filters]
+            asked = [
+                session.get("/api/v2/alerts", [("filter", text)], type=list) for text in filters
+            ]
             return [len(found) for found in await asyncio.gather(*asked)]
 
     assert asyncio.run(filtered()) == [2, 0, 0, 0]

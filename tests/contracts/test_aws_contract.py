@@ -1,4 +1,5 @@
-"""AWS's emulators as referees: ministack (metrics, alarms, SNS, logs, ECS, roles) and moto (X-Ray, CodeDeploy).
+"""AWS's emulators as referees: ministack (metrics, alarms, SNS, logs, ECS, roles) and moto (X-Ray,
+CodeDeploy).
 
 The connector speaks to them as it is; what happens in them is made by boto3 without the guard.
 """
@@ -101,15 +102,27 @@ def _service(url: str) -> None:
     client.create_cluster(clusterName="shop")
     for image in ("checkout:1", "checkout:2"):
         container = {"name": "app", "image": image, "memory": 64, "cpu": 10}
-        log = {"logDriver": "awslogs", "options": {"awslogs-group": GROUP, "awslogs-region": REGION}}
-        client.register_task_definition(family="checkout", containerDefinitions=[container | {"logConfiguration": log}])
-    client.create_service(cluster="shop", serviceName="checkout", taskDefinition="checkout:1", desiredCount=0)
+        log = {
+            "logDriver": "awslogs",
+            "options": {"awslogs-group": GROUP, "awslogs-region": REGION},
+        }
+        client.register_task_definition(
+            family="checkout", containerDefinitions=[container | {"logConfiguration": log}]
+        )
+    client.create_service(
+        cluster="shop", serviceName="checkout", taskDefinition="checkout:1", desiredCount=0
+    )
     client.update_service(cluster="shop", service="checkout", taskDefinition="checkout:2")
 
 
-def collect(url: str, folder: Path, made_of: dict[str, Any], alarm: str | None = None, **own: Any) -> Collected:
+def collect(
+    url: str, folder: Path, made_of: dict[str, Any], alarm: str | None = None, **own: Any
+) -> Collected:
     """What the connector brings of the last half hour."""
-    tables = {"aws": {"regions": [REGION], "endpoint_url": url, **own}, "services": {"checkout": {"aws": made_of}}}
+    tables = {
+        "aws": {"regions": [REGION], "endpoint_url": url, **own},
+        "services": {"checkout": {"aws": made_of}},
+    }
     built = aws.build(Settings.model_validate(tables))
     assert built is not None
     labels = {"alarm_name": alarm} if alarm else {}
@@ -137,7 +150,9 @@ def test_error_lines_of_the_log_group_that_the_tasks_write_to(cloud: str, tmp_pa
     found = collect(cloud, tmp_path, {"ecs": ["shop/checkout"]})
     lines = [m for m in found.tables["logs"]["message"] if m and not m.startswith("ECS")]
     assert sorted(lines) == sorted([LINE, "WARN a connection TIMED OUT"]), gaps(found)
-    items = [item for item in found.items if item.kind == "logs" and "sort @timestamp" in item.query]
+    items = [
+        item for item in found.items if item.kind == "logs" and "sort @timestamp" in item.query
+    ]
     assert len(items) == 2
 
 
@@ -148,22 +163,29 @@ def test_a_deployment_of_a_service_with_what_it_changed(cloud: str, tmp_path: Pa
 
 
 def test_a_role_of_another_account_is_assumed(cloud: str, tmp_path: Path) -> None:
-    accounts = [{"name": "shop", "role_arn": "arn:aws:iam::000000000000:role/read", "external_id": "e1"}]
+    accounts = [
+        {"name": "shop", "role_arn": "arn:aws:iam::000000000000:role/read", "external_id": "e1"}
+    ]
     found = collect(cloud, tmp_path, {"lambdas": ["checkout"]}, accounts=accounts)
     assert "AssumeRole" not in gaps(found)
     assert any("shop/us-east-1" in item.query for item in found.items)
 
 
 def test_check_reads_in_the_emulator(cloud: str) -> None:
-    built = aws.build(Settings.model_validate({"aws": {"regions": [REGION], "endpoint_url": cloud}}))
+    built = aws.build(
+        Settings.model_validate({"aws": {"regions": [REGION], "endpoint_url": cloud}})
+    )
     assert built is not None
     checked = asyncio.run(built.check())
     assert checked.ok, checked.line
     assert "account 000000000000" in checked.line
 
 
-def test_an_alarm_that_fires_comes_through_sns_and_leads_to_its_metric(cloud: str, tmp_path: Path) -> None:
-    """Ministack does not sign: its messages are refused as they come, and taken once they are signed as SNS would."""
+def test_an_alarm_that_fires_comes_through_sns_and_leads_to_its_metric(
+    cloud: str, tmp_path: Path
+) -> None:
+    """Ministack does not sign: its messages are refused as they come, and taken once they are
+    signed as SNS would."""
     with LocalServer() as server:
         sender = SnsSender(server)
 
@@ -172,7 +194,9 @@ def test_an_alarm_that_fires_comes_through_sns_and_leads_to_its_metric(cloud: st
             if urlsplit(url).path != "/":
                 return await sender.fetch(url)
             async with httpx.AsyncClient() as client:
-                return (await client.get(f"{cloud}/?{urlsplit(url).query}")).raise_for_status().content
+                return (
+                    (await client.get(f"{cloud}/?{urlsplit(url).query}")).raise_for_status().content
+                )
 
         webhook = SnsWebhook(Settings.model_validate({"aws": {"sns_topics": [TOPIC]}}), reach)
 
@@ -193,7 +217,11 @@ def test_an_alarm_that_fires_comes_through_sns_and_leads_to_its_metric(cloud: st
             read(alarmed)
         found = read(_as_sns_signs(alarmed))
     assert isinstance(found, Arrival)
-    assert (found.alert.title, found.alert.status, found.alert.service) == (ALARM, "firing", "checkout")
+    assert (found.alert.title, found.alert.status, found.alert.service) == (
+        ALARM,
+        "firing",
+        "checkout",
+    )
     collected = collect(cloud, tmp_path, {}, alarm=found.alert.labels["alarm_name"])
     own = collected.tables["metrics"].filter(pl.col("labels").str.contains(ALARM))
     assert own["value"].max() == pytest.approx(2500), gaps(collected)
@@ -227,7 +255,14 @@ def _fire(url: str) -> None:
     named = [{"Name": "FunctionName", "Value": "checkout"}]
     client.put_metric_data(
         Namespace="AWS/Lambda",
-        MetricData=[{"MetricName": "Duration", "Dimensions": named, "Value": 2500.0, "Timestamp": datetime.now(UTC)}],
+        MetricData=[
+            {
+                "MetricName": "Duration",
+                "Dimensions": named,
+                "Value": 2500.0,
+                "Timestamp": datetime.now(UTC),
+            }
+        ],
     )
 
 
@@ -266,8 +301,13 @@ def test_traces_of_x_ray(moto: str) -> None:
                     "start_time": at,
                     "end_time": at + 2.0,
                     "fault": True,
-                    "http": {"request": {"method": "GET", "url": "http://shop/pay"}, "response": {"status": 500}},
-                    "subsegments": [{"id": "f" * 16, "name": "orders", "start_time": at, "end_time": at + 1.0}],
+                    "http": {
+                        "request": {"method": "GET", "url": "http://shop/pay"},
+                        "response": {"status": 500},
+                    },
+                    "subsegments": [
+                        {"id": "f" * 16, "name": "orders", "start_time": at, "end_time": at + 1.0}
+                    ],
                 }
             )
         )
@@ -276,10 +316,18 @@ def test_traces_of_x_ray(moto: str) -> None:
 
     async def read() -> Mapping[str, Any]:
         with ThreadPoolExecutor(1) as threads:
-            calls = AwsCalls(AwsSession(moto), threads, Bounds(Deadline.after(60), ByteBudget("size", 10_000_000)))
-            return await calls.call(Place(AwsAccount("own"), REGION), "xray", "BatchGetTraces", TraceIds=ids)
+            calls = AwsCalls(
+                AwsSession(moto),
+                threads,
+                Bounds(Deadline.after(60), ByteBudget("size", 10_000_000)),
+            )
+            return await calls.call(
+                Place(AwsAccount("own"), REGION), "xray", "BatchGetTraces", TraceIds=ids
+            )
 
-    rows = [row for trace in asyncio.run(read())["Traces"] for row in spans_of(trace, lambda name: name)]
+    rows = [
+        row for trace in asyncio.run(read())["Traces"] for row in spans_of(trace, lambda name: name)
+    ]
     roots = {(row[3], row[4], row[6], row[7]) for row in rows if row[2] is None}
     assert roots == {("checkout", "GET /pay", 2e6, "error")}
     assert len(rows) == 4
@@ -289,9 +337,16 @@ def test_deployments_of_codedeploy_and_versions_of_a_function(moto: str, tmp_pat
     client = made_by(moto, "codedeploy")
     client.create_application(applicationName="shop")
     role = "arn:aws:iam::123456789012:role/deploy"
-    client.create_deployment_group(applicationName="shop", deploymentGroupName="live", serviceRoleArn=role)
-    revision = {"revisionType": "GitHub", "gitHubLocation": {"repository": "shop/checkout", "commitId": "a" * 40}}
-    made = client.create_deployment(applicationName="shop", deploymentGroupName="live", revision=revision)
+    client.create_deployment_group(
+        applicationName="shop", deploymentGroupName="live", serviceRoleArn=role
+    )
+    revision = {
+        "revisionType": "GitHub",
+        "gitHubLocation": {"repository": "shop/checkout", "commitId": "a" * 40},
+    }
+    made = client.create_deployment(
+        applicationName="shop", deploymentGroupName="live", revision=revision
+    )
     found = collect(moto, tmp_path, {"codedeploy": ["shop/live"]})
     changes = found.tables["changes"].rows(named=True)
     assert [row["id"] for row in changes] == [made["deploymentId"]], gaps(found)

@@ -1,7 +1,9 @@
-"""The query API v1 and Entra's token endpoint as Microsoft documents them, between our connector and our stand-in.
+"""The query API v1 and Entra's token endpoint as Microsoft documents them, between our connector
+and our stand-in.
 
-The part that is used, from learn.microsoft.com: "Query - Get" of the Log Analytics and Application Insights REST APIs,
-"Azure Monitor Log Analytics API response format", and "OAuth 2.0 client credentials flow".
+The part that is used, from learn.microsoft.com: "Query - Get" of the Log Analytics and Application
+Insights REST APIs, "Azure Monitor Log Analytics API response format", and "OAuth 2.0 client
+credentials flow".
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ components:
                 items:
                   {type: object, required: [name, type], properties: {name: {type: string}, type: {type: string}}}
               rows: {type: array, items: {type: array, items: {}}}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +120,20 @@ def connector(url: str, **own: str) -> AzureMonitorConnector:
 
 
 @pytest.mark.parametrize("application", [False, True])
-def test_every_call_and_its_answer_fit_what_is_documented(prism: str, tmp_path: Path, application: bool) -> None:
+def test_every_call_and_its_answer_fit_what_is_documented(
+    prism: str, tmp_path: Path, application: bool
+) -> None:
     own = {"application_id": "app-1", "applications_url": prism} if application else {}
     alert = Alert(source="pagerduty", title="t", started_at=ALERT_AT, service="checkout")
     request = request_for(tmp_path, services=("checkout", "payments"), alert=alert)
     found = asyncio.run(collect_one(connector(prism, **own), request))
     assert found.missing == ()
-    assert {name for name, table in found.tables.items() if table.height} == {"metrics", "spans", "logs", "changes"}
+    assert {name for name, table in found.tables.items() if table.height} == {
+        "metrics",
+        "spans",
+        "logs",
+        "changes",
+    }
 
 
 def test_the_checks_calls_fit_too(prism: str) -> None:
@@ -134,5 +143,11 @@ def test_the_checks_calls_fit_too(prism: str) -> None:
 def test_the_referee_refuses_what_is_not_documented(prism: str) -> None:
     given = {"authorization": "Bearer x", "prefer": "wait=5"}
     assert httpx.get(f"{prism}{stand_in.QUERY_PATH}", headers=given).status_code == 422
-    assert httpx.get(f"{prism}{stand_in.QUERY_PATH}?query=x&timespan=now", headers=given).status_code == 422
-    assert httpx.post(f"{prism}{stand_in.TOKEN_PATH}", data={"grant_type": "password"}).status_code == 422
+    assert (
+        httpx.get(f"{prism}{stand_in.QUERY_PATH}?query=x&timespan=now", headers=given).status_code
+        == 422
+    )
+    assert (
+        httpx.post(f"{prism}{stand_in.TOKEN_PATH}", data={"grant_type": "password"}).status_code
+        == 422
+    )

@@ -1,5 +1,5 @@
-"""Datadog's published specification between the real client and our stand-in: what we ask fits it, and so does what the
-tests answer."""
+"""Datadog's published specification between the real client and our stand-in: what we ask fits it,
+and so does what the tests answer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ NOT_IN_THE_FILES = (
 
 
 def merged(shared: Path) -> dict[str, Any]:
-    """Both versions of the API in one specification, so that one prism is enough; v1's schemas are renamed."""
+    """Both versions of the API in one specification, so that one prism is enough; v1's schemas are
+    renamed."""
     first = (shared / "specs/datadog-v1.trim.json").read_text()
-    v1: dict[str, Any] = json.loads(first.replace("#/components/schemas/", "#/components/schemas/V1"))
+    v1: dict[str, Any] = json.loads(
+        first.replace("#/components/schemas/", "#/components/schemas/V1")
+    )
     v2: dict[str, Any] = json.loads((shared / "specs/datadog-v2.trim.json").read_text())
-    v2["components"]["schemas"] |= {f"V1{name}": schema for name, schema in v1["components"]["schemas"].items()}
+    v2["components"]["schemas"] |= {
+        f"V1{name}": schema for name, schema in v1["components"]["schemas"].items()
+    }
     for kind, known in v1["components"].items():
         if kind != "schemas":
             v2["components"][kind] = known | v2["components"].get(kind, {})
@@ -48,13 +53,19 @@ def merged(shared: Path) -> dict[str, Any]:
 
 
 def _anything(path: str) -> dict[str, Any]:
-    named = [{"name": "one", "in": "path", "required": True, "schema": {"type": "string"}}] if "{" in path else []
+    named = (
+        [{"name": "one", "in": "path", "required": True, "schema": {"type": "string"}}]
+        if "{" in path
+        else []
+    )
     answers = {"200": {"description": "ok", "content": {"application/json": {"schema": {}}}}}
     return {"parameters": named, "responses": answers}
 
 
 @pytest.fixture(scope="module")
-def datadog(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatadogConnector, LocalServer]]:
+def datadog(
+    shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[DatadogConnector, LocalServer]]:
     """The connector, prism in front of the stand-in, and the stand-in."""
     folder = tmp_path_factory.mktemp("prism")
     (folder / "datadog.json").write_text(json.dumps(merged(shared)))
@@ -67,10 +78,14 @@ def datadog(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def collected(datadog: tuple[DatadogConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory) -> Collected:
+def collected(
+    datadog: tuple[DatadogConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory
+) -> Collected:
     """A collection for the alert of the monitor."""
     labels = {"monitor_id": str(stand_in.MONITOR)}
-    alert = Alert(source="datadog", title="t", started_at=ALERT_AT, service="checkout", labels=labels)
+    alert = Alert(
+        source="datadog", title="t", started_at=ALERT_AT, service="checkout", labels=labels
+    )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
     return asyncio.run(collect_one(datadog[0], request))
 

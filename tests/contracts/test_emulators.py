@@ -1,4 +1,5 @@
-"""The referees themselves: prism refuses what a specification does not know, ministack answers boto3."""
+"""The referees themselves: prism refuses what a specification does not know, ministack answers
+boto3."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ paths:
           content:
             application/json:
               schema: {type: object, required: [things], properties: {things: {type: array, items: {type: string}}}}
-"""
+"""  # noqa: E501
 
 
 def test_prism_refuses_requests_and_answers_that_do_not_fit(tmp_path: Path) -> None:
@@ -40,6 +41,10 @@ def test_prism_refuses_requests_and_answers_that_do_not_fit(tmp_path: Path) -> N
 
 def test_ministack_answers_boto3(tmp_path: Path) -> None:
     with ministack(tmp_path) as url:
-        given = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+        given = {
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test",
+            "region_name": "us-east-1",
+        }
         client = boto3.client("sts", endpoint_url=url, **given)
         assert client.get_caller_identity()["Account"]

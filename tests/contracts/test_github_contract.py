@@ -1,5 +1,5 @@
-"""GitHub's published specification between our connector and our stand-in: what we ask fits it, and so does what the
-tests answer."""
+"""GitHub's published specification between our connector and our stand-in: what we ask fits it, and
+so does what the tests answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from tests.contracts.emulators import prism_before
 
 
 @pytest.fixture(scope="module")
-def github(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, LocalServer]]:
+def github(
+    shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, LocalServer]]:
     """The address of prism in front of the stand-in, and the stand-in.
 
     The specification calls `created` a moment; its own text, and GitHub, take a range of moments.
@@ -40,12 +42,16 @@ def github(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 
 @pytest.fixture(scope="module")
-def collected(github: tuple[str, LocalServer], tmp_path_factory: pytest.TempPathFactory) -> Collected:
+def collected(
+    github: tuple[str, LocalServer], tmp_path_factory: pytest.TempPathFactory
+) -> Collected:
     """A collection for an alert with a stack trace, as an app's installation."""
     app = GitHubApp.of(github[0], "12", "34", KEY)
     services = {"checkout": (stand_in.REPOSITORY,)}
     connector = GitHubConnector(None, github[0], "https://github.com", services, app=app)
-    alert = Alert(source="t", title="t", started_at=ALERT_AT, summary=f"in app/{stand_in.POOL_FILE}:12")
+    alert = Alert(
+        source="t", title="t", started_at=ALERT_AT, summary=f"in app/{stand_in.POOL_FILE}:12"
+    )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
     return asyncio.run(collect_one(connector, request))
 
@@ -57,7 +63,9 @@ def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -
     assert any("connections.get()" in item.details.get("code", "") for item in collected.items)
 
 
-def test_the_stand_in_was_asked_for_everything(github: tuple[str, LocalServer], collected: Collected) -> None:
+def test_the_stand_in_was_asked_for_everything(
+    github: tuple[str, LocalServer], collected: Collected
+) -> None:
     asked = " ".join(github[1].paths())
     for part in (
         "/deployments/13/statuses",

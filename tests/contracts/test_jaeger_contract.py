@@ -1,4 +1,5 @@
-"""Jaeger's v3 specification between our connector and our stand-in. Its own API, which comes first, is not in it."""
+"""Jaeger's v3 specification between our connector and our stand-in. Its own API, which comes first,
+is not in it."""
 
 from __future__ import annotations
 

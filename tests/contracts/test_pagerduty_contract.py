@@ -1,5 +1,5 @@
-"""PagerDuty's published specification between our connector and our stand-in: what we ask fits it, and so does what the
-tests answer."""
+"""PagerDuty's published specification between our connector and our stand-in: what we ask fits it,
+and so does what the tests answer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ def pagerduty(
 ) -> Iterator[tuple[PagerDutyConnector, LocalServer]]:
     """The connector, prism in front of the stand-in, and the stand-in.
 
-    A log entry must fit exactly one of 17 schemas, of which some contradict the schema that they all extend, and its
-    channel exactly one of schemas that hardly differ: the specification's own example fits none. The shared schema is
-    used instead.
+    A log entry must fit exactly one of 17 schemas, of which some contradict the schema that they
+    all extend, and its channel exactly one of schemas that hardly differ: the specification's own
+    example fits none. The shared schema is used instead.
     """
     folder = tmp_path_factory.mktemp("prism")
     spec = json.loads((shared / "specs/pagerduty-rest.prism.json").read_bytes())
-    for answer in spec["paths"]["/incidents/{id}/log_entries"]["get"]["responses"]["200"]["content"].values():
-        answer["schema"]["allOf"][1]["properties"]["log_entries"]["items"] = {"$ref": "#/components/schemas/LogEntry"}
+    for answer in spec["paths"]["/incidents/{id}/log_entries"]["get"]["responses"]["200"][
+        "content"
+    ].values():
+        answer["schema"]["allOf"][1]["properties"]["log_entries"]["items"] = {
+            "$ref": "#/components/schemas/LogEntry"
+        }
     channel = spec["components"]["schemas"]["Channel"]
     channel["anyOf"] = channel.pop("oneOf")
     (folder / "pagerduty.json").write_text(json.dumps(spec))
@@ -47,10 +51,16 @@ def pagerduty(
 
 
 @pytest.fixture(scope="module")
-def collected(pagerduty: tuple[PagerDutyConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory) -> Collected:
+def collected(
+    pagerduty: tuple[PagerDutyConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory
+) -> Collected:
     """A collection for the incident."""
-    alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT, service="checkout")
-    request = request_for(tmp_path_factory.mktemp("files"), services=("checkout", "cart"), alert=alert)
+    alert = Alert(
+        source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT, service="checkout"
+    )
+    request = request_for(
+        tmp_path_factory.mktemp("files"), services=("checkout", "cart"), alert=alert
+    )
     return asyncio.run(collect_one(pagerduty[0], request))
 
 
@@ -63,14 +73,22 @@ def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -
 def test_the_stand_in_was_asked_for_everything(
     pagerduty: tuple[PagerDutyConnector, LocalServer], collected: Collected
 ) -> None:
-    parts = ("alerts", "log_entries", "past_incidents", "related_incidents", "related_change_events")
+    parts = (
+        "alerts",
+        "log_entries",
+        "past_incidents",
+        "related_incidents",
+        "related_change_events",
+    )
     expected = {f"/incidents/{INCIDENT}/{part}" for part in parts}
     expected |= {f"/incidents/{INCIDENT}", f"/services/{SERVICE}/change_events", "/oncalls"}
     assert expected <= set(pagerduty[1].paths())
     assert pagerduty[1].methods <= {"GET", "HEAD"}
 
 
-def test_enriching_and_the_checks_calls_fit_too(pagerduty: tuple[PagerDutyConnector, LocalServer]) -> None:
+def test_enriching_and_the_checks_calls_fit_too(
+    pagerduty: tuple[PagerDutyConnector, LocalServer],
+) -> None:
     alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
     enriched = asyncio.run(pagerduty[0].enrich(alert))
     assert enriched.labels["job_name"] == "llm-1"

@@ -23,7 +23,9 @@ def test_calls_and_answers_fit_the_specification(shared: Path, tmp_path: Path) -
             assert connector is not None
             found = collected(tmp_path, connector, services=("checkout",))
             said = asyncio.run(connector.check())
-        refused = [m.reason for m in found.missing if "HTTP" in m.reason or "understood" in m.reason]
+        refused = [
+            m.reason for m in found.missing if "HTTP" in m.reason or "understood" in m.reason
+        ]
         assert refused == []
         assert found.tables["metrics"].height
         assert said.ok, said.line

@@ -1,5 +1,5 @@
-"""Sentry's published specification between our connector and our stand-in: what we ask fits it, and so does what the
-tests answer."""
+"""Sentry's published specification between our connector and our stand-in: what we ask fits it, and
+so does what the tests answer."""
 
 from __future__ import annotations
 
@@ -19,25 +19,36 @@ from tests.connectors.stand_ins import sentry as stand_in
 from tests.contracts.emulators import prism_before
 
 UNPUBLISHED = ("/committers/",)
-"""Asked by Sentry's own pages (api/endpoints/event_file_committers.py), and not in its specification."""
+"""Asked by Sentry's own pages (api/endpoints/event_file_committers.py), and not in its
+specification."""
 
 
 @pytest.fixture(scope="module")
-def sentry(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SentryConnector, LocalServer]]:
+def sentry(
+    shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SentryConnector, LocalServer]]:
     """The connector, prism in front of the stand-in, and the stand-in."""
     with LocalServer() as server:
         stand_in.serve(server)
-        with prism_before(shared / "specs/sentry.trim.json", server.url, tmp_path_factory.mktemp("prism")) as url:
+        with prism_before(
+            shared / "specs/sentry.trim.json", server.url, tmp_path_factory.mktemp("prism")
+        ) as url:
             connector = build(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             yield connector, server
 
 
 @pytest.fixture(scope="module")
-def collected(sentry: tuple[SentryConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory) -> Collected:
+def collected(
+    sentry: tuple[SentryConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory
+) -> Collected:
     """A collection for an alert about an issue."""
     alert = Alert(
-        source="sentry", title="t", started_at=ALERT_AT, service="checkout", labels={"issue_id": stand_in.NEW}
+        source="sentry",
+        title="t",
+        started_at=ALERT_AT,
+        service="checkout",
+        labels={"issue_id": stand_in.NEW},
     )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
     return asyncio.run(collect_one(sentry[0], request))
@@ -54,7 +65,14 @@ def test_the_stand_in_was_asked_for_everything(
     sentry: tuple[SentryConnector, LocalServer], collected: Collected
 ) -> None:
     asked = " ".join(sentry[1].paths())
-    for part in ("/issues/4001/", "/events/latest/", "/events-timeseries/", "/deploys/", "/commits/", "/commitfiles/"):
+    for part in (
+        "/issues/4001/",
+        "/events/latest/",
+        "/events-timeseries/",
+        "/deploys/",
+        "/commits/",
+        "/commitfiles/",
+    ):
         assert part in asked
     assert sentry[1].methods <= {"GET", "HEAD"}
 

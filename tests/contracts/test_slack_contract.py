@@ -1,5 +1,5 @@
-"""Slack's published specification between our connector and our stand-in: what we ask fits it, and so does what the
-tests answer."""
+"""Slack's published specification between our connector and our stand-in: what we ask fits it, and
+so does what the tests answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from tests.contracts.emulators import prism_before
 
 
 @pytest.fixture(scope="module")
-def slack(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SlackConnector, LocalServer]]:
+def slack(
+    shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SlackConnector, LocalServer]]:
     """The connector, prism in front of the stand-in, and the stand-in.
 
-    The specification is older than bearer tokens: it wants a header `token` of auth.test. Its schemas of lists forbid
-    the `response_metadata` that its own examples hold. Prism leaves its base path out.
+    The specification is older than bearer tokens: it wants a header `token` of auth.test. Its
+    schemas of lists forbid the `response_metadata` that its own examples hold. Prism leaves its
+    base path out.
     """
     folder = tmp_path_factory.mktemp("prism")
     spec = json.loads((shared / "specs/slack-web-2021.trim.json").read_bytes())
@@ -44,9 +47,13 @@ def slack(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 
 
 @pytest.fixture(scope="module")
-def collected(slack: tuple[SlackConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory) -> Collected:
+def collected(
+    slack: tuple[SlackConnector, LocalServer], tmp_path_factory: pytest.TempPathFactory
+) -> Collected:
     """A collection for an alert in a thread."""
-    request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=from_slack())
+    request = request_for(
+        tmp_path_factory.mktemp("files"), services=("checkout",), alert=from_slack()
+    )
     return asyncio.run(collect_one(slack[0], request))
 
 
@@ -56,8 +63,12 @@ def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -
     assert next(i for i in collected.items if i.kind == "alert").details
 
 
-def test_the_stand_in_was_asked_for_everything(slack: tuple[SlackConnector, LocalServer], collected: Collected) -> None:
-    assert {"/auth.test", "/conversations.history", "/conversations.replies"} <= set(slack[1].paths())
+def test_the_stand_in_was_asked_for_everything(
+    slack: tuple[SlackConnector, LocalServer], collected: Collected
+) -> None:
+    assert {"/auth.test", "/conversations.history", "/conversations.replies"} <= set(
+        slack[1].paths()
+    )
     assert slack[1].methods <= {"GET", "HEAD"}
 
 

@@ -53,22 +53,35 @@ def load() -> Iterator[Any]:
 
 @pytest.mark.parametrize("heading", ["A connector", "An analyzer", "A way in for alerts"])
 def test_an_example_is_short(heading: str) -> None:
-    code = [line for line in example(heading).splitlines() if line.strip() and not line.startswith(("from", "import"))]
+    code = [
+        line
+        for line in example(heading).splitlines()
+        if line.strip() and not line.startswith(("from", "import"))
+    ]
     assert len(code) <= 40
 
 
 def test_the_connector_reads_a_status_page_and_nothing_else(load: Any, tmp_path: Path) -> None:
     incidents = [
-        {"name": "Elevated errors", "status": "investigating", "created_at": "2026-03-02T11:40:00Z", "shortlink": "x"},
+        {
+            "name": "Elevated errors",
+            "status": "investigating",
+            "created_at": "2026-03-02T11:40:00Z",
+            "shortlink": "x",
+        },
         {"name": "Without a time", "status": "resolved", "created_at": "soon"},
     ]
     with LocalServer() as server:
         server.on("/api/v2/incidents.json", Reply({"incidents": incidents}))
-        connector = load("A connector").build(SimpleNamespace(statuspage=SimpleNamespace(url=server.url)))
+        connector = load("A connector").build(
+            SimpleNamespace(statuspage=SimpleNamespace(url=server.url))
+        )
         found = asyncio.run(collect_one(connector, request_for(tmp_path)))
         assert asyncio.run(connector.check()).ok
         assert server.methods == {"GET"}
-    assert found.tables["monitors"].select("monitor", "state").rows() == [("Elevated errors", "investigating")]
+    assert found.tables["monitors"].select("monitor", "state").rows() == [
+        ("Elevated errors", "investigating")
+    ]
     assert not found.missing
 
 
@@ -92,8 +105,12 @@ def span(number: int, parent: str | None) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("parents", "lost"), [(["s0", "s0", "s9"], "33"), (["s0"] * 20, None), ([], None)])
-def test_the_analyzer_finds_lost_parents(load: Any, tmp_path: Path, parents: list[str], lost: str | None) -> None:
+@pytest.mark.parametrize(
+    ("parents", "lost"), [(["s0", "s0", "s9"], "33"), (["s0"] * 20, None), ([], None)]
+)
+def test_the_analyzer_finds_lost_parents(
+    load: Any, tmp_path: Path, parents: list[str], lost: str | None
+) -> None:
     spans = [span(0, None), *(span(n, parent) for n, parent in enumerate(parents, start=1))]
     found = load("An analyzer").orphan_spans(write_case(tmp_path / "case", spans=spans))
     assert len(found) == (lost is not None)
@@ -105,10 +122,21 @@ def test_the_analyzer_finds_lost_parents(load: Any, tmp_path: Path, parents: lis
 
 @pytest.mark.parametrize(("action", "status"), [("Create", "firing"), ("Close", "resolved")])
 def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: str) -> None:
-    alert = {"alertId": "a-1", "message": "checkout\u202e is slow", "priority": "P1", "createdAt": 1_770_000_000_000}
-    body = json.dumps({"action": action, "alert": alert | {"details": {"service": "checkout"}}}).encode()
+    alert = {
+        "alertId": "a-1",
+        "message": "checkout\u202e is slow",
+        "priority": "P1",
+        "createdAt": 1_770_000_000_000,
+    }
+    body = json.dumps(
+        {"action": action, "alert": alert | {"details": {"service": "checkout"}}}
+    ).encode()
     taken = load("A way in for alerts").read_opsgenie(body, Settings(), now=NOW)
-    assert (taken.alert.status, taken.alert.title, taken.alert.severity) == (status, "checkout is slow", "P1")
+    assert (taken.alert.status, taken.alert.title, taken.alert.severity) == (
+        status,
+        "checkout is slow",
+        "P1",
+    )
     assert taken.delivery.id == f"{action}:a-1"
 
 

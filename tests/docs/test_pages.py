@@ -17,9 +17,15 @@ from bot.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"cases", ".terraform", "node_modules"}
-FOUND = (page for folder in ("docs", "infra", "demo", "benchmarks") for page in (HOME / folder).rglob("*.md"))
+FOUND = (
+    page
+    for folder in ("docs", "infra", "demo", "benchmarks")
+    for page in (HOME / folder).rglob("*.md")
+)
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-PAGES += sorted(page.relative_to(HOME).as_posix() for page in FOUND if not ELSEWHERE & set(page.parts))
+PAGES += sorted(
+    page.relative_to(HOME).as_posix() for page in FOUND if not ELSEWHERE & set(page.parts)
+)
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 VARIABLE = re.compile(r"\bFAULTLINE_([A-Z0-9_]+?)__([A-Z0-9_]+)\b")
 COMMAND = re.compile(r"(?:^ {4}|^|`)(?:\./run|faultline) (.+?)(?:`|$)", re.MULTILINE)
@@ -56,7 +62,11 @@ def broken(page: str) -> Iterator[str]:
         found = (HOME / page).parent / path if path else HOME / page
         if not found.exists():
             yield f"{target}: no such file"
-        elif anchor and found.suffix == ".md" and anchor not in anchors(found.resolve().relative_to(HOME).as_posix()):
+        elif (
+            anchor
+            and found.suffix == ".md"
+            and anchor not in anchors(found.resolve().relative_to(HOME).as_posix())
+        ):
             yield f"{target}: no such heading"
 
 
@@ -95,7 +105,9 @@ def test_every_command_and_option_exists(page: str) -> None:
         command = command_of(words)
         meant = [command, *getattr(command, "commands", {}).values()]
         known = {option for one in meant for parameter in one.params for option in parameter.opts}
-        for option in (w.strip("[],.").split("=")[0] for w in words if w.strip("[").startswith("--")):
+        for option in (
+            w.strip("[],.").split("=")[0] for w in words if w.strip("[").startswith("--")
+        ):
             assert option in known | {"--help"}, line
 
 
@@ -115,8 +127,14 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         reached.add(page)
         for target in (a or b for a, b in LINK.findall(text(page))):
             found = ((HOME / page).parent / target.partition("#")[0]).resolve()
-            pages = found.rglob("*.md") if found.is_dir() else [found] if found.suffix == ".md" else []
-            waiting += [p.relative_to(HOME).as_posix() for p in pages if p.is_relative_to(HOME) and p.exists()]
+            pages = (
+                found.rglob("*.md") if found.is_dir() else [found] if found.suffix == ".md" else []
+            )
+            waiting += [
+                p.relative_to(HOME).as_posix()
+                for p in pages
+                if p.is_relative_to(HOME) and p.exists()
+            ]
     assert set(PAGES) - reached == set()
 
 

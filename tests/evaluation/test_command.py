@@ -1,4 +1,5 @@
-"""`faultline eval`: figures as JSON or for a person; exit 2 and one line for what cannot be used."""
+"""`faultline eval`: figures as JSON or for a person; exit 2 and one line for what cannot be
+used."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def eval_(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def cases(tmp_path: Path) -> Path:
-    labelled_case(tmp_path / "shop-1", subject="checkout", change="none", decoys=["4f2a9c1"], fault="slow")
+    labelled_case(
+        tmp_path / "shop-1", subject="checkout", change="none", decoys=["4f2a9c1"], fault="slow"
+    )
     labelled_case(tmp_path / "shop-2", subject="cart", fault="[red]\x1b[31mloud")
     labelled_case(tmp_path / "shop-3")
     return tmp_path
@@ -36,7 +39,9 @@ def test_json_holds_the_figures_of_each_system(cases: Path) -> None:
     assert len(printed["cases"]) == 3
 
 
-def test_a_person_reads_what_was_answered_what_is_true_and_why(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_reads_what_was_answered_what_is_true_and_why(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_eval(cases, json_=False, without="", workers=1)
     out = capsys.readouterr().out
     assert "checkout p99_latency_ms rose" in out

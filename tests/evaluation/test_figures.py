@@ -11,7 +11,11 @@ from evaluation.labels import Label
 
 
 def located(
-    rank: int | None, system: str = "shop", fault: str = "cpu", confidence: float = 0.5, cpu_s: float = 0.1
+    rank: int | None,
+    system: str = "shop",
+    fault: str = "cpu",
+    confidence: float = 0.5,
+    cpu_s: float = 0.1,
 ) -> Grade:
     return Grade(
         f"{system}-1",
@@ -58,16 +62,22 @@ def test_changes_and_decoys_are_counted_where_a_culprit_is_known() -> None:
         label = Label(subject="cart", change="c1")
         return Grade("s-1", "s", label=label, change_rank=rank, decoys=decoys, decoy_first=first)
 
-    found = figures([changed(1), changed(3, ("d1", "d2"), True), changed(None, ("d1",)), located(1)])
+    found = figures(
+        [changed(1), changed(3, ("d1", "d2"), True), changed(None, ("d1",)), located(1)]
+    )
     assert found.change_n == 3
     assert (found.change1, found.change3) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert (found.decoys, found.decoys3) == (1, 2)
 
 
 def test_a_confidence_that_holds_has_no_calibration_error() -> None:
-    assert calibration_error([(0.75, True), (0.75, True), (0.75, True), (0.75, False)]) == pytest.approx(0.0)
+    assert calibration_error(
+        [(0.75, True), (0.75, True), (0.75, True), (0.75, False)]
+    ) == pytest.approx(0.0)
     assert calibration_error([(0.95, False), (0.95, False)]) == pytest.approx(0.95)
-    assert calibration_error([(0.15, False), (0.95, True)]) == pytest.approx(0.5 * 0.15 + 0.5 * 0.05)
+    assert calibration_error([(0.15, False), (0.95, True)]) == pytest.approx(
+        0.5 * 0.15 + 0.5 * 0.05
+    )
     assert calibration_error([]) is None
 
 
@@ -87,7 +97,10 @@ def test_the_error_that_chance_alone_gives_shrinks_with_the_number_of_answers() 
 
 def test_grades_are_grouped_by_name_in_order() -> None:
     grades = [located(1, "web", "net"), located(1, "cart", "cpu"), located(1, "web", "cpu")]
-    assert [(name, len(group)) for name, group in by_system(grades).items()] == [("cart", 1), ("web", 2)]
+    assert [(name, len(group)) for name, group in by_system(grades).items()] == [
+        ("cart", 1),
+        ("web", 2),
+    ]
     assert list(by_fault(grades)) == ["cpu", "net"]
 
 

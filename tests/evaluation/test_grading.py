@@ -28,9 +28,19 @@ def diagnosis(
         for n, subject in enumerate(subjects, start=1)
     )
     finding = Finding(
-        id="F1", kind="metric_shift", subject=found_about, strength=0.5, sentence=f"{found_about} is slow."
+        id="F1",
+        kind="metric_shift",
+        subject=found_about,
+        strength=0.5,
+        sentence=f"{found_about} is slow.",
     )
-    return Diagnosis(verdict=verdict, confidence=0.7, causes=causes, findings=(finding,), impact=Impact(sentence="-"))
+    return Diagnosis(
+        verdict=verdict,
+        confidence=0.7,
+        causes=causes,
+        findings=(finding,),
+        impact=Impact(sentence="-"),
+    )
 
 
 def graded(label: Label, answer: Diagnosis) -> Grade:
@@ -52,7 +62,9 @@ def test_a_right_first_cause_is_a_right_answer_and_needs_no_excuse() -> None:
 
 def test_a_truth_among_no_cause_is_told_by_its_findings() -> None:
     assert graded(Label(subject="cart"), diagnosis(["web"])).truth_why == "cart is slow."
-    assert graded(Label(subject="pay"), diagnosis(["web"])).truth_why == "nothing was found about it"
+    assert (
+        graded(Label(subject="pay"), diagnosis(["web"])).truth_why == "nothing was found about it"
+    )
 
 
 def test_saying_that_nothing_is_wrong_is_a_wrong_answer_where_something_is() -> None:
@@ -73,7 +85,12 @@ def test_the_culprit_change_is_looked_for_in_the_first_three_causes() -> None:
     found = graded(label, diagnosis(["a", "b", "cart", "d"], ["c1", "c2", "c3", "c4"]))
     assert (found.change_rank, found.change_hit(1), found.change_hit(3)) == (3, False, True)
     assert (found.decoy_first, found.decoys) == (True, ("c1", "c2"))
-    assert graded(Label(change="c4"), diagnosis(["a", "b", "cart", "d"], ["c1", "c2", "c3", "c4"])).change_rank is None
+    assert (
+        graded(
+            Label(change="c4"), diagnosis(["a", "b", "cart", "d"], ["c1", "c2", "c3", "c4"])
+        ).change_rank
+        is None
+    )
 
 
 def test_no_change_is_decided_by_the_first_cause_alone() -> None:

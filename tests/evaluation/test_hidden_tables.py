@@ -31,7 +31,8 @@ def test_a_hidden_table_is_empty_and_the_others_are_there(tmp_path: Path) -> Non
 def test_evidence_of_a_hidden_table_is_hidden_too(tmp_path: Path) -> None:
     folder = write_small_case(tmp_path / "shop-1")
     items = [
-        {"id": f"E{n}", "kind": kind, "source": "s", "query": "q"} for n, kind in enumerate(("metrics", "changes"))
+        {"id": f"E{n}", "kind": kind, "source": "s", "query": "q"}
+        for n, kind in enumerate(("metrics", "changes"))
     ]
     gap = {"id": "G1", "kind": "logs", "source": "s", "query": "q", "reason": "late"}
     (folder / "evidence.json").write_text(json.dumps([*items, gap]))
@@ -42,7 +43,9 @@ def test_evidence_of_a_hidden_table_is_hidden_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 1}'])
-def test_evidence_that_cannot_be_read_stays_for_the_analysis_to_tell(tmp_path: Path, text: str) -> None:
+def test_evidence_that_cannot_be_read_stays_for_the_analysis_to_tell(
+    tmp_path: Path, text: str
+) -> None:
     folder = write_small_case(tmp_path / "shop-1")
     (folder / "evidence.json").write_text(text)
     with without_tables(folder, ["logs"]) as view:

@@ -33,7 +33,9 @@ def test_the_system_is_the_name_up_to_its_number(name: str, system: str) -> None
 
 
 def test_a_label_without_a_subject_is_no_error(tmp_path: Path) -> None:
-    label = read_label(labelled(tmp_path, '{"subject": null, "verdict": "no_active_incident", "origin": "x"}'))
+    label = read_label(
+        labelled(tmp_path, '{"subject": null, "verdict": "no_active_incident", "origin": "x"}')
+    )
     assert label is not None
     assert label.gradable
     assert label.subject is None
@@ -50,7 +52,15 @@ def test_no_label_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"verdict": "all good"}', '{"subject": 4}', json.dumps({"decoys": "abc"}), "[" * 100_000]
+    "text",
+    [
+        "{",
+        "[]",
+        '{"verdict": "all good"}',
+        '{"subject": 4}',
+        json.dumps({"decoys": "abc"}),
+        "[" * 100_000,
+    ],
 )
 def test_a_broken_label_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(EvidenceError, match=r"label\.json"):

@@ -10,9 +10,21 @@ from analysis.errors import EvidenceError
 from analysis.vocabulary import Verdict
 from evaluation.grading import Grade
 from evaluation.labels import Label
-from evaluation.page_tables import ablation, carried_over, confidence, failures, faults, fill, systems, verdicts
+from evaluation.page_tables import (
+    ablation,
+    carried_over,
+    confidence,
+    failures,
+    faults,
+    fill,
+    systems,
+    verdicts,
+)
 
-PAGE = "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults -->\n<!-- end -->\n"
+PAGE = (
+    "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults "
+    "-->\n<!-- end -->\n"
+)
 RIGHT = Grade(
     "shop-1",
     "shop",
@@ -68,7 +80,9 @@ def test_every_table_has_as_many_cells_as_headings() -> None:
 
 
 def test_figures_are_those_of_the_grades() -> None:
-    assert "| shop | 2 | 0.50 | 1.00 | 1.00 | 0.80 | 0.50 | 0.50 | 1 of 2 |" in systems([RIGHT, WRONG])
+    assert "| shop | 2 | 0.50 | 1.00 | 1.00 | 0.80 | 0.50 | 0.50 | 1 of 2 |" in systems(
+        [RIGHT, WRONG]
+    )
     assert "| shop, cpu | 2 | 0.50 | 1.00 |" in faults([RIGHT, WRONG])
     assert "| 0.8-0.9 | 2 | 0.80 | 0.50 |" in confidence([RIGHT, WRONG])
     assert "| without logs | 0.00 · 0.60 | 0.00 |" in ablation([RIGHT, WRONG], {"logs": [WRONG]})

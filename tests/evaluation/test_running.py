@@ -38,7 +38,9 @@ def cases(tmp_path: Path) -> Path:
     labelled_case(tmp_path / "shop-2", subject="cart", fault="slow")
     labelled_case(tmp_path / "shop-3")
     labelled_case(tmp_path / "shop-4", verdict="no_active_incident")
-    (labelled_case(tmp_path / "shop-5", subject="cart") / "metrics.csv").write_text("time,service\n")
+    (labelled_case(tmp_path / "shop-5", subject="cart") / "metrics.csv").write_text(
+        "time,service\n"
+    )
     (labelled_case(tmp_path / "shop-6", subject="cart") / "label.json").write_text("{")
     labelled_case(tmp_path / "shop-7", origin="somewhere")
     (tmp_path / "shop-8").mkdir()
@@ -59,7 +61,11 @@ def without_times(grades: Sequence[Grade]) -> str:
 def test_every_case_is_graded_or_told_why_not(cases: Path) -> None:
     found = {g.case: g for g in evaluate(cases, workers=1)}
     assert list(found) == [f"shop-{n}" for n in range(1, 9)]
-    assert (found["shop-1"].rank, found["shop-1"].change_rank, found["shop-1"].problem) == (1, 1, None)
+    assert (found["shop-1"].rank, found["shop-1"].change_rank, found["shop-1"].problem) == (
+        1,
+        1,
+        None,
+    )
     assert found["shop-2"].right is False
     assert "not graded" in (found["shop-3"].problem or "")
     assert found["shop-4"].verdict_right is False

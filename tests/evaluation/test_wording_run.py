@@ -21,8 +21,12 @@ CALLS = topology_of([("web", "cart"), ("cart", "db"), ("web", "ads")])
 CULPRIT = Label(subject="cart", change="4f2a9c17d0")
 
 
-def graded(headline: str, label: Label, *claims: str, verdict: Verdict = Verdict.CAUSE_FOUND) -> int | None:
-    report = Report(headline=headline, claims=tuple(Claim(text=c, findings=("F1",)) for c in claims))
+def graded(
+    headline: str, label: Label, *claims: str, verdict: Verdict = Verdict.CAUSE_FOUND
+) -> int | None:
+    report = Report(
+        headline=headline, claims=tuple(Claim(text=c, findings=("F1",)) for c in claims)
+    )
     return points(report, label, verdict, CALLS)
 
 
@@ -41,7 +45,9 @@ def graded(headline: str, label: Label, *claims: str, verdict: Verdict = Verdict
         ("anything", Label(), None),
     ],
 )
-def test_points_say_how_far_the_headline_leads(headline: str, label: Label, expected: int | None) -> None:
+def test_points_say_how_far_the_headline_leads(
+    headline: str, label: Label, expected: int | None
+) -> None:
     assert graded(headline, label) == expected
 
 
@@ -64,11 +70,20 @@ def cases(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_cost_seconds_points_and_sentences_are_told(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = {"headline": "", "claims": [{"text": "checkout is certainly slow.", "findings": ["F1"]}], "next_steps": []}
+def test_cost_seconds_points_and_sentences_are_told(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {
+        "headline": "",
+        "claims": [{"text": "checkout is certainly slow.", "findings": ["F1"]}],
+        "next_steps": [],
+    }
     with serving(says(answer)) as server:
         model = ModelSettings(
-            name="local-model", base_url=server.url, price_per_million_input=2.0, price_per_million_output=8.0
+            name="local-model",
+            base_url=server.url,
+            price_per_million_input=2.0,
+            price_per_million_output=8.0,
         )
         run_wording(cases, model, json_=True)
         printed = json.loads(capsys.readouterr().out)
@@ -88,9 +103,13 @@ def test_cost_seconds_points_and_sentences_are_told(cases: Path, capsys: pytest.
     assert "how sure it is, code decides" in out
 
 
-def test_a_server_that_fails_leaves_the_built_in_words(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_fails_leaves_the_built_in_words(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(fails(400)) as server:
-        run_wording(cases / "shop-1", ModelSettings(name="local-model", base_url=server.url), json_=True)
+        run_wording(
+            cases / "shop-1", ModelSettings(name="local-model", base_url=server.url), json_=True
+        )
     printed = json.loads(capsys.readouterr().out)
     assert (printed["by_model"], printed["points"]) == (0, 100.0)
 

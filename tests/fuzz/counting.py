@@ -1,7 +1,7 @@
 """Runs a target on many inputs and counts: how many, how they were answered, and what must not be.
 
-A crash is an exception that is none of ours, an answer of 5xx, an input that takes longer than `HANG_S` of processor
-time, or one for which the process grows by more than `MEMORY_BYTES`.
+A crash is an exception that is none of ours, an answer of 5xx, an input that takes longer than
+`HANG_S` of processor time, or one for which the process grows by more than `MEMORY_BYTES`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class ServerFault(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What is tried. `open` prepares it in a scratch folder; `share` is its weight among the inputs."""
+    """What is tried. `open` prepares it in a scratch folder; `share` is its weight among the
+    inputs."""
 
     name: str
     share: float
@@ -67,7 +68,8 @@ class Tally:
 
 
 def tried(target: Target, inputs: int, seed: int, scratch: Path) -> Tally:
-    """The tally of so many inputs; each has a seed of its own, so that it can be made again alone."""
+    """The tally of so many inputs; each has a seed of its own, so that it can be made again
+    alone."""
     tally = Tally(target.name)
     with target.open(scratch) as one:
         for number in range(inputs):
@@ -86,7 +88,8 @@ def _try_one(one: Try, name: str, tally: Tally) -> None:
         tally.answers[answer] += 1
     except FaultlineError:
         tally.answers["refused"] += 1
-    except (Exception, RecursionError, MemoryError) as error:  # noqa: BLE001  that is what is counted
+    # That is what is counted.
+    except (Exception, RecursionError, MemoryError) as error:  # noqa: BLE001
         places = traceback.extract_tb(error.__traceback__)[-3:]
         where = " < ".join(f"{p.filename.rsplit('/', 1)[-1]}:{p.lineno}" for p in reversed(places))
         tally.failed(name, f"{type(error).__name__}: {str(error)[:160]} at {where}")

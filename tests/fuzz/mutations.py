@@ -1,4 +1,5 @@
-"""Bad input made of good input: bytes that were damaged, and JSON of which a part is something else."""
+"""Bad input made of good input: bytes that were damaged, and JSON of which a part is something
+else."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ _TOKENS = (
 
 
 def damaged(rng: random.Random, seed: bytes) -> bytes:
-    """Up to eight damages: bytes changed, dropped, doubled, cut off, moved, or replaced by telling ones."""
+    """Up to eight damages: bytes changed, dropped, doubled, cut off, moved, or replaced by telling
+    ones."""
     data = bytearray(seed)
     for _ in range(rng.randint(1, 8)):
         at = rng.randrange(len(data) + 1)
@@ -132,7 +134,8 @@ def hostile(rng: random.Random) -> Any:
     """One hostile value."""
     if rng.random() < 0.2:
         return "".join(
-            chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(rng.randrange(40))
+            chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000))))
+            for _ in range(rng.randrange(40))
         )
     return copy.deepcopy(rng.choice(HOSTILE_VALUES))
 
@@ -141,7 +144,9 @@ def as_body(rng: random.Random, value: Any) -> bytes:
     """JSON as bytes, now and then in an odd encoding, then perhaps damaged."""
     body = json.dumps(value).encode()
     if rng.random() < 0.05:
-        body = json.dumps(value, ensure_ascii=False).encode(rng.choice(("utf-16", "utf-8-sig", "latin-1")), "replace")
+        body = json.dumps(value, ensure_ascii=False).encode(
+            rng.choice(("utf-16", "utf-8-sig", "latin-1")), "replace"
+        )
     return damaged(rng, body) if rng.random() < 0.4 else body
 
 
@@ -150,7 +155,13 @@ def _places(root: Any) -> Sequence[tuple[Any, Any]]:
     waiting = [root]
     while waiting and len(found) < 3_000:
         node = waiting.pop()
-        keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        keys = (
+            list(node)
+            if isinstance(node, dict)
+            else range(len(node))
+            if isinstance(node, list)
+            else ()
+        )
         for key in keys:
             found.append((node, key))
             if isinstance(node[key], (dict, list)):

@@ -1,7 +1,8 @@
-"""Every address of docs/openapi.yaml, asked with hostile parts: by somebody who may, and by a stranger.
+"""Every address of docs/openapi.yaml, asked with hostile parts: by somebody who may, and by a
+stranger.
 
-An answer of 5xx is a crash, and so is a status that the document does not know; a stranger who gets a page is a wrong
-accept, and so is a hostile text that a page holds as live mark-up.
+An answer of 5xx is a crash, and so is a status that the document does not know; a stranger who gets
+a page is a wrong accept, and so is a hostile text that a page holds as live mark-up.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def operations() -> list[tuple[str, str, dict[str, Any], list[dict[str, Any]]]]:
 
 def targets() -> list[Target]:
     """Somebody with the token, and somebody without."""
-    return [Target("pages", 1.0, partial(_asking, True)), Target("pages, by a stranger", 0.6, partial(_asking, False))]
+    return [
+        Target("pages", 1.0, partial(_asking, True)),
+        Target("pages, by a stranger", 0.6, partial(_asking, False)),
+    ]
 
 
 @contextlib.contextmanager
@@ -80,15 +84,21 @@ def site(scratch: Path) -> Iterator[tuple[Starlette, str]]:
         yield Starlette(routes=page_routes(settings, store, case_path)), known
     finally:
         engine.dispose()
-        for child in multiprocessing.active_children():  # of a page that works in one: this process waits for it
+        for child in (
+            multiprocessing.active_children()
+        ):  # of a page that works in one: this process waits for it
             child.kill()
 
 
 @contextlib.contextmanager
 def _asking(known_visitor: bool, scratch: Path) -> Iterator[Try]:
-    asked = [one for one in operations() if set(one[2]["tags"]) & set(PAGES) and "/login/" not in one[0]]
+    asked = [
+        one for one in operations() if set(one[2]["tags"]) & set(PAGES) and "/login/" not in one[0]
+    ]
     with site(scratch) as (app, known), asyncio.Runner() as runner:
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://bot.example")
+        client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="https://bot.example"
+        )
 
         def one(rng: random.Random) -> Answer:
             path, method, operation, parameters = rng.choice(asked)
@@ -117,40 +127,78 @@ def _request(
         usual = {"id": known, "finding_id": "F1", "file": "postmortem.md"}[name]
         value = usual if rng.random() < 0.6 else _text(rng)
         path = path.replace("{" + name + "}", quote(value[:400], safe=rng.choice(("", "/.."))), 1)
-    query = {one["name"]: _text(rng)[:2_000] for one in parameters if one["in"] == "query" and rng.random() < 0.7}
+    query = {
+        one["name"]: _text(rng)[:2_000]
+        for one in parameters
+        if one["in"] == "query" and rng.random() < 0.7
+    }
     if rng.random() < 0.2:
         query[_text(rng)[:50]] = _text(rng)
     headers = {"accept": rng.choice(("text/html", "application/json", "*/*"))}
-    headers[rng.choice(("last-event-id", "if-none-match", "range", "x-forwarded-for", "cookie", "origin", "host"))] = (
-        _header(rng)
-    )
+    headers[
+        rng.choice(
+            (
+                "last-event-id",
+                "if-none-match",
+                "range",
+                "x-forwarded-for",
+                "cookie",
+                "origin",
+                "host",
+            )
+        )
+    ] = _header(rng)
     if known_visitor:
         headers["authorization"] = f"Bearer {TOKEN}"
     elif rng.random() < 0.5:
-        headers["authorization"] = rng.choice(("Bearer ", "Basic Og==", f"Bearer {TOKEN[:-1]}", _header(rng)))
+        headers["authorization"] = rng.choice(
+            ("Bearer ", "Basic Og==", f"Bearer {TOKEN[:-1]}", _header(rng))
+        )
     body = b""
     if method == "post":
-        names = ("right", "cause", "who", "csrf", "token", "start", "end", "services", "question", "logout_token")
+        names = (
+            "right",
+            "cause",
+            "who",
+            "csrf",
+            "token",
+            "start",
+            "end",
+            "services",
+            "question",
+            "logout_token",
+        )
         body = urlencode({rng.choice(names): _text(rng)[:3_000] for _ in range(4)}).encode()
         body = damaged(rng, body) if rng.random() < 0.3 else body
         headers["content-type"] = rng.choice(
-            ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json", "")
+            (
+                "application/x-www-form-urlencoded",
+                "multipart/form-data; boundary=x",
+                "application/json",
+                "",
+            )
         )
     sent = "HEAD" if method == "get" and rng.random() < 0.1 else method.upper()
     address = f"https://bot.example{path}" + (f"?{urlencode(query)}" if query else "")
     return client.build_request(sent, address, headers=headers, content=body)
 
 
-def _judged(answer: httpx.Response, path: str, operation: dict[str, Any], known_visitor: bool) -> Answer:
+def _judged(
+    answer: httpx.Response, path: str, operation: dict[str, Any], known_visitor: bool
+) -> Answer:
     if answer.status_code >= 500:
         raise ServerFault(f"{path} answered {answer.status_code}")
     if str(answer.status_code) not in {*operation["responses"], "404", "405", "307"}:
-        raise ServerFault(f"{path} answered {answer.status_code}, which docs/openapi.yaml does not know")
+        raise ServerFault(
+            f"{path} answered {answer.status_code}, which docs/openapi.yaml does not know"
+        )
     if "html" in answer.headers.get("content-type", "") and LIVE.search(answer.text):
         return "wrong accept"
     if any("\n" in value or "\r" in value for value in answer.headers.values()):
         return "wrong accept"
-    taken = answer.status_code < 300 or answer.headers.get("location", "/login").split("?")[0] not in ("/login", "/")
+    taken = answer.status_code < 300 or answer.headers.get("location", "/login").split("?")[
+        0
+    ] not in ("/login", "/")
     if not known_visitor and taken and path not in OPEN:
         return "wrong accept"
     return "accepted" if answer.status_code < 300 else "refused"
@@ -168,9 +216,13 @@ def _followed(whole: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
 
 def _text(rng: random.Random) -> str:
     value = hostile(rng)
-    return (value if isinstance(value, str) else str(value)[:200]).encode("utf-8", "replace").decode()
+    return (
+        (value if isinstance(value, str) else str(value)[:200]).encode("utf-8", "replace").decode()
+    )
 
 
 def _header(rng: random.Random) -> str:
-    given = rng.choice((*HOSTILE_TEXT, "bytes=0-", "bytes=5-2,9-", "-1", "https://evil.example", "null"))
+    given = rng.choice(
+        (*HOSTILE_TEXT, "bytes=0-", "bytes=5-2,9-", "-1", "https://evil.example", "null")
+    )
     return "".join(c for c in given[:500] if c.isascii() and c.isprintable())

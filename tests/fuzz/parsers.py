@@ -1,4 +1,5 @@
-"""Everything that reads files of others: traces, dumps, telemetry, logs, cases, runbooks, settings, archives."""
+"""Everything that reads files of others: traces, dumps, telemetry, logs, cases, runbooks, settings,
+archives."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ LOG = """[rank0]: Traceback (most recent call last):
 [rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
 [rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)
 2026-11-21 10:00:00,123 INFO step 12 loss 3.14 id 5f2c-9a 10.0.0.7:8080
-"""
+"""  # noqa: E501
 TOML = b"""[server]
 port = 8080
 public_url = "https://f.example"
@@ -94,9 +95,16 @@ def targets() -> list[Target]:
         ("wandb run", 0.6, _runs, lambda path: list(history_rows(path))),
         ("job folder", 0.4, _job, lambda path: told_by_files(sort_job_files([path]))),
         ("archive", 1.0, _archives, _unpack),
-        ("settings", 0.6, lambda _: [("faultline.toml", TOML)], lambda path: load_settings(path, {})),
+        (
+            "settings",
+            0.6,
+            lambda _: [("faultline.toml", TOML)],
+            lambda path: load_settings(path, {}),
+        ),
     ]
-    found = [Target(name, share, partial(_files, seeds, read)) for name, share, seeds, read in files]
+    found = [
+        Target(name, share, partial(_files, seeds, read)) for name, share, seeds, read in files
+    ]
     texts: list[tuple[str, float, str, Callable[[str], object]]] = [
         ("runbook", 1.0, RUNBOOK, _runbook),
         ("stack dump", 0.6, STACKS, parse_stacks),
@@ -129,14 +137,21 @@ def _bad(rng: random.Random, name: str, content: bytes) -> bytes:
     """A damaged file; JSON and pickles are half of the time whole, and say something else."""
     if rng.random() < 0.5:
         with contextlib.suppress(
-            ValueError, pickle.UnpicklingError, OverflowError, TypeError, RecursionError, struct.error
+            ValueError,
+            pickle.UnpicklingError,
+            OverflowError,
+            TypeError,
+            RecursionError,
+            struct.error,
         ):
             if name.endswith(".json"):
                 return json.dumps(changed(rng, json.loads(content))).encode()
             if name.endswith(".gz"):
                 return gzip.compress(damaged(rng, gzip.decompress(content)))
             if content[:1] == b"\x80":  # our own pickle
-                return pickle.dumps(changed(rng, pickle.loads(content)), protocol=rng.choice((2, 4)))
+                return pickle.dumps(
+                    changed(rng, pickle.loads(content)), protocol=rng.choice((2, 4))
+                )
     return damaged(rng, content)
 
 
@@ -155,12 +170,23 @@ def _texts(seed: str, read: Callable[[str], object], _scratch: Path) -> Iterator
 
 @contextlib.contextmanager
 def _cases(scratch: Path) -> Iterator[Try]:
-    """A case of which one file is damaged, or one field of one table hostile; now and then it is diagnosed too."""
+    """A case of which one file is damaged, or one field of one table hostile; now and then it is
+    diagnosed too."""
     good = scratch / "good"
     good.mkdir(parents=True, exist_ok=True)
     incident(good, lambda field: "weekly numbers")
     names = sorted(p.name for p in good.iterdir() if p.is_file())
-    tables = ("metrics", "logs", "spans", "changes", "topology", "monitors", "earlier", "runbooks", "observations")
+    tables = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+        "earlier",
+        "runbooks",
+        "observations",
+    )
 
     def one(rng: random.Random) -> Answer:
         bad = scratch / "bad"
@@ -172,8 +198,12 @@ def _cases(scratch: Path) -> Iterator[Try]:
             if rng.random() < 0.2:
                 table = rng.choice(tables[:6])
                 (bad / f"{table}.parquet").unlink(missing_ok=True)
-                row = json.dumps({"time": hostile(rng), "service": hostile(rng), "value": hostile(rng)})
-                (bad / f"{table}.{rng.choice(('jsonl', 'csv'))}").write_text(row * 3, errors="replace")
+                row = json.dumps(
+                    {"time": hostile(rng), "service": hostile(rng), "value": hostile(rng)}
+                )
+                (bad / f"{table}.{rng.choice(('jsonl', 'csv'))}").write_text(
+                    row * 3, errors="replace"
+                )
             case = read_case(bad)
             for table in tables:
                 getattr(case, table)
@@ -196,7 +226,9 @@ def _unpack(path: Path) -> None:
     scratch = Scratch(path.parent / "out", 64 << 20)
     try:
         for _, copy in unpacked(path, scratch):
-            assert copy.resolve().is_relative_to(scratch.folder.resolve()), "a member left the folder"
+            assert copy.resolve().is_relative_to(scratch.folder.resolve()), (
+                "a member left the folder"
+            )
     finally:
         shutil.rmtree(scratch.folder, ignore_errors=True)
 
@@ -244,7 +276,12 @@ def _archives(_: Path) -> Seeds:
         for name in ("rank0_trace.json", "../../evil", "/etc/passwd", "a/b/c"):
             out.writestr(name, SEED)
     seeds: list[tuple[str, bytes]] = [("a.zip", zipped.getvalue())]
-    for mode, name in (("w", "a.tar"), ("w:gz", "a.tar.gz"), ("w:xz", "a.tar.xz"), ("w:bz2", "a.tar.bz2")):
+    for mode, name in (
+        ("w", "a.tar"),
+        ("w:gz", "a.tar.gz"),
+        ("w:xz", "a.tar.xz"),
+        ("w:bz2", "a.tar.bz2"),
+    ):
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode=mode) as tar:  # type: ignore[call-overload]
             for member in ("rank0_trace.json", "../../evil"):

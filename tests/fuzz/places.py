@@ -18,7 +18,14 @@ from bot.answer.targets.slack_message import final_message, first_message
 from bot.answer.writer.markdown import to_markdown
 from bot.runtime.logs import JsonLines, TextLines
 from loopback.block_kit_rules import broken_rules
-from tests.bot.answer.targets.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
+from tests.bot.answer.targets.answers import (
+    PAGE,
+    a_diagnosis,
+    a_gap,
+    a_report,
+    an_investigation,
+    some_evidence,
+)
 from tests.fuzz.counting import Answer, Target, Try
 from tests.fuzz.mutations import hostile
 from tests.hostile.rendering import _foreign_addresses, _hidden, _in_markdown, _in_slack
@@ -67,7 +74,13 @@ def _log_lines(_scratch: Path) -> Iterator[Try]:
 
     def one(rng: random.Random) -> Answer:
         record = logging.LogRecord(
-            "faultline.intake", logging.WARNING, "x.py", 1, "%s refused: %s", (_text(rng), _text(rng)), None
+            "faultline.intake",
+            logging.WARNING,
+            "x.py",
+            1,
+            "%s refused: %s",
+            (_text(rng), _text(rng)),
+            None,
         )
         if rng.random() < 0.2:
             record.msg, record.args = _text(rng), rng.choice(((), (hostile(rng),)))

@@ -1,4 +1,5 @@
-"""docs/openapi.yaml lists the application's addresses, all of them and no others, and its answers are as it says."""
+"""docs/openapi.yaml lists the application's addresses, all of them and no others, and its answers
+are as it says."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def routes_of(folder: Path) -> set[tuple[str, str]]:
         {
             "store": {"directory": str(folder)},
             "server": {"access_token": "x" * 20, "public_url": "https://bot.example"},
-            "login": {"issuer": "https://issuer.example", "client_id": "bot", "default_role": "viewer"},
+            "login": {
+                "issuer": "https://issuer.example",
+                "client_id": "bot",
+                "default_role": "viewer",
+            },
         }
     )
     store = open_store(settings)
@@ -50,7 +55,9 @@ def test_each_operation_has_a_name_of_its_own_a_summary_and_its_path_parameters(
     for path, _, operation, parameters in operations():
         assert operation["summary"]
         told = {one["name"] for one in parameters if one["in"] == "path"}
-        assert told == {part[1:].split("}")[0] for part in path.split("/") if part.startswith("{")}, path
+        assert told == {
+            part[1:].split("}")[0] for part in path.split("/") if part.startswith("{")
+        }, path
 
 
 def test_references_lead_somewhere() -> None:

@@ -1,4 +1,5 @@
-"""A slice of the security report: bad input of every kind, and nothing crashes or is taken that must not be."""
+"""A slice of the security report: bad input of every kind, and nothing crashes or is taken that
+must not be."""
 
 from __future__ import annotations
 

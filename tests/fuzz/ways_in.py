@@ -1,6 +1,8 @@
-"""Everything that strangers can send: each webhook, Slack's events and forms, signed wrongly and rightly.
+"""Everything that strangers can send: each webhook, Slack's events and forms, signed wrongly and
+rightly.
 
-An input with a wrong signature that is taken is a wrong accept; a signed and broken one must be answered below 500.
+An input with a wrong signature that is taken is a wrong accept; a signed and broken one must be
+answered below 500.
 """
 
 from __future__ import annotations
@@ -96,7 +98,12 @@ def ways() -> list[Way]:
         "channel": {"id": "C1"},
         "message": {"ts": "1763690000.000100"},
         "actions": [
-            {"type": "button", "action_id": "faultline_right", "block_id": "b", "value": "20261121-100000-abcdef"}
+            {
+                "type": "button",
+                "action_id": "faultline_right",
+                "block_id": "b",
+                "value": "20261121-100000-abcdef",
+            }
         ],
     }
     sent = {
@@ -130,7 +137,13 @@ def ways() -> list[Way]:
             (issue_webhook(), *_shared("sentry")),
             partial(_hmac, "", "sentry-hook-signature"),
         ),
-        Way("datadog", "/webhooks/datadog", (datadog_event(), *_shared("datadog")), _token, signs_body=False),
+        Way(
+            "datadog",
+            "/webhooks/datadog",
+            (datadog_event(), *_shared("datadog")),
+            _token,
+            signs_body=False,
+        ),
         Way(
             "alertmanager",
             "/webhooks/alertmanager",
@@ -184,7 +197,9 @@ class Bot:
     async def _routes(self, settings: Settings) -> list[BaseRoute]:
         """Inside the loop, which Slack's client binds itself to."""
         face = SlackFace(settings, Store(self._engine), _no_case, all_checks)
-        return intake_routes(settings, self._accept, fetch_sns=self._certificate, slack_listeners=[face.register])
+        return intake_routes(
+            settings, self._accept, fetch_sns=self._certificate, slack_listeners=[face.register]
+        )
 
     async def _accept(self, arrival: Arrival) -> Accepted:
         arrival.alert.model_dump_json()
@@ -241,7 +256,11 @@ def _try_way(way: Way, bot: Bot, rng: random.Random) -> Answer:
     if way.form:
         body = urlencode({"payload": body.decode("latin-1")}).encode()
         body = damaged(rng, body) if rng.random() < 0.2 else body
-    headers = {"content-type": rng.choice(("application/json", "application/x-www-form-urlencoded", "text/plain"))}
+    headers = {
+        "content-type": rng.choice(
+            ("application/json", "application/x-www-form-urlencoded", "text/plain")
+        )
+    }
     if rng.random() < 0.5:  # genuine, and broken
         status, taken = bot.post(way.path, body, headers | way.sign(body))
         if status == 401:
@@ -261,7 +280,9 @@ def _wrong(rng: random.Random, way: Way, body: bytes) -> dict[str, str]:
     if kind == 1 and way.signs_body:
         return way.sign(body + b" ")
     if kind == 2 and "x-slack-request-timestamp" in proof:
-        return proof | {"x-slack-request-timestamp": str(int(time.time()) + rng.choice((-400, 400, 10**9)))}
+        return proof | {
+            "x-slack-request-timestamp": str(int(time.time()) + rng.choice((-400, 400, 10**9)))
+        }
     name = rng.choice([n for n in proof if n != "x-slack-request-timestamp"])
     if kind == 3:
         text = rng.choice(HOSTILE_TEXT).encode("ascii", "ignore").decode()
@@ -275,7 +296,9 @@ def _wrong(rng: random.Random, way: Way, body: bytes) -> dict[str, str]:
 
 
 def _try_sns(bot: Bot, rng: random.Random) -> Answer:
-    good = sns_sender.envelope(changed(rng, sns_sender.alarm()) if rng.random() < 0.7 else sns_sender.alarm())
+    good = sns_sender.envelope(
+        changed(rng, sns_sender.alarm()) if rng.random() < 0.7 else sns_sender.alarm()
+    )
     if rng.random() < 0.5:
         body = sns_sender.signed(good)
         status, taken = bot.post("/webhooks/sns", body, {})
@@ -294,11 +317,15 @@ def _try_sns(bot: Bot, rng: random.Random) -> Answer:
 
 
 def _unsigned(name: str) -> bool:
-    """Fields that SNS does not sign: another certificate's address is refused, or leads to the same key."""
+    """Fields that SNS does not sign: another certificate's address is refused, or leads to the same
+    key."""
     return name in ("SigningCertURL", "UnsubscribeURL")
 
 
 def targets() -> list[Target]:
     """One for each way in."""
-    found = [Target(f"webhook {way.name}", 1.0, partial(_opened, partial(_try_way, way))) for way in ways()]
+    found = [
+        Target(f"webhook {way.name}", 1.0, partial(_opened, partial(_try_way, way)))
+        for way in ways()
+    ]
     return [*found, Target("webhook sns", 0.5, partial(_opened, _try_sns))]

@@ -1,4 +1,5 @@
-"""One incident, a bad deploy of `api` felt at `web`, with a place for foreign text in every field that can hold any."""
+"""One incident, a bad deploy of `api` felt at `web`, with a place for foreign text in every field
+that can hold any."""
 
 from __future__ import annotations
 
@@ -75,7 +76,12 @@ def incident(folder: Path, text_of: Text) -> Case:
             "severity": text_of("alert.severity"),
             "summary": text_of("alert.summary"),
             "labels": {"team": text_of("alert.labels"), "note": text_of("alert.labels")},
-            "links": [{"title": text_of("alert.links"), "url": "https://shop.example/" + text_of("alert.links")}],
+            "links": [
+                {
+                    "title": text_of("alert.links"),
+                    "url": "https://shop.example/" + text_of("alert.links"),
+                }
+            ],
         },
         scope={"services": ["web", "api"]},
         evidence=_evidence(text_of),
@@ -85,7 +91,10 @@ def incident(folder: Path, text_of: Text) -> Case:
         changes=_changes(text_of),
         topology=[
             {"caller": "web", "callee": "api"},
-            {"caller": f"cron {text_of('topology.caller')}", "callee": f"store {text_of('topology.callee')}"},
+            {
+                "caller": f"cron {text_of('topology.caller')}",
+                "callee": f"store {text_of('topology.callee')}",
+            },
         ],
         monitors=[
             {
@@ -107,7 +116,13 @@ def _evidence(text_of: Text) -> list[dict[str, Any]]:
     asked = {"kind": "spans", "source": "vendor", "query": text_of("gaps.query")}
     said = {f"2026-03-01T12:01:00Z {text_of('thread.author')}": text_of("thread.message")}
     others = [
-        {"id": "E9", "kind": "alert", "source": "slack", "query": "conversations.replies", "details": said},
+        {
+            "id": "E9",
+            "kind": "alert",
+            "source": "slack",
+            "query": "conversations.replies",
+            "details": said,
+        },
         {"id": "G1", **asked, "reason": text_of("gaps.reason")},
     ]
     return others + [
@@ -126,7 +141,12 @@ def _evidence(text_of: Text) -> list[dict[str, Any]]:
 
 def _earlier(text_of: Text) -> dict[str, Any]:
     """An earlier investigation of the same alert, which people judged."""
-    cause = {"subject": "api", "kind": "bad_deploy", "troubles": ["latency"], "summary": text_of("earlier.cause")}
+    cause = {
+        "subject": "api",
+        "kind": "bad_deploy",
+        "troubles": ["latency"],
+        "summary": text_of("earlier.cause"),
+    }
     about = {
         "id": "20260201-120000-abcdef",
         "at": at(-40_000),
@@ -139,11 +159,16 @@ def _earlier(text_of: Text) -> dict[str, Any]:
         "judged": {"right": False, "cause": text_of("earlier.judged cause")},
     }
     seen = [{"days": 30, "times": 1}]
-    return {"asked_at": at(1), "seen": seen, "recalled": [{"why": "same_alert", "investigation": about}]}
+    return {
+        "asked_at": at(1),
+        "seen": seen,
+        "recalled": [{"why": "same_alert", "investigation": about}],
+    }
 
 
 def _runbook(text_of: Text) -> dict[str, Any]:
-    """A runbook that applies; its links are those that the settings allow, as they are when it is read."""
+    """A runbook that applies; its links are those that the settings allow, as they are when it is
+    read."""
     return {
         "name": text_of("runbooks.name"),
         "path": "web.md",
@@ -158,8 +183,13 @@ def _runbook(text_of: Text) -> dict[str, Any]:
 
 
 def _metrics(text_of: Text) -> list[dict[str, Any]]:
-    labels = {"labels": json.dumps({"note": text_of("metrics.labels")}), "unit": text_of("metrics.unit")}
-    rows = series("web", "latency_p99_ms", 200, 2100, onset=-2) + series("api", "latency_p99_ms", 100, 1900, onset=-3)
+    labels = {
+        "labels": json.dumps({"note": text_of("metrics.labels")}),
+        "unit": text_of("metrics.unit"),
+    }
+    rows = series("web", "latency_p99_ms", 200, 2100, onset=-2) + series(
+        "api", "latency_p99_ms", 100, 1900, onset=-3
+    )
     rows += series("api", "error_ratio", 0.01, 0.2, onset=-3)
     rows += series(f"cron {text_of('metrics.service')}", "latency_p99_ms", 50, 50)
     rows += series("cron", f"queue {text_of('metrics.signal')}", 7, 7)
@@ -188,8 +218,21 @@ def _spans(text_of: Text) -> list[dict[str, Any]]:
             ("cron", f"job {text_of('spans.operation')}", "ok"),
             ("cron", "purge", text_of("spans.status")),
         ):
-            span = {"trace_id": f"x{n}{service}{operation}", "span_id": "a", "parent_id": None, "start": at(minute)}
-            rows.append({**span, "service": service, "operation": operation, "duration_us": 900, "status": status})
+            span = {
+                "trace_id": f"x{n}{service}{operation}",
+                "span_id": "a",
+                "parent_id": None,
+                "start": at(minute),
+            }
+            rows.append(
+                {
+                    **span,
+                    "service": service,
+                    "operation": operation,
+                    "duration_us": 900,
+                    "status": status,
+                }
+            )
     return rows
 
 

@@ -1,4 +1,5 @@
-"""What each place that shows an answer would do with it: links, calls of people, mark-up, hidden characters."""
+"""What each place that shows an answer would do with it: links, calls of people, mark-up, hidden
+characters."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from tests.bot.answer.targets.answers import PAGE, an_investigation
 
 OURS = ("https://faultline.example.com/", "https://shop.example/")
 _ADDRESS = re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'|)\]]*", re.IGNORECASE)
-_HIDDEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e0fff]")
+_HIDDEN = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e0fff]"
+)
 
 
 def faults(replayed: Replayed, report: Report) -> list[str]:
@@ -44,7 +47,9 @@ def _in_slack(message: SlackMessage) -> Iterator[str]:
     for element in _elements([*message.blocks]):
         kind, text = element.get("type"), element.get("text")
         if kind == "mrkdwn" and isinstance(text, str):
-            yield from (f"{tag!r}" for tag in re.findall(r"<[^>]*>?", text) if not tag[1:].startswith(OURS))
+            yield from (
+                f"{tag!r}" for tag in re.findall(r"<[^>]*>?", text) if not tag[1:].startswith(OURS)
+            )
             yield from _foreign_addresses(re.sub(r"<[^>]*>", " ", text))
         if kind in ("user", "usergroup", "channel", "broadcast", "team"):
             yield f"calls {element}"
@@ -70,7 +75,11 @@ def _in_markdown(text: str) -> Iterator[str]:
     for target in re.findall(r"(?<!\\)\]\(([^)]*)\)", text):
         if not target.startswith(("#", *OURS)):
             yield f"links {target}"
-    yield from (tag for tag in re.findall(r"(?<!\\)<[^>]*>", text) if not re.fullmatch(r'<a id="f\d+">|</a>', tag))
+    yield from (
+        tag
+        for tag in re.findall(r"(?<!\\)<[^>]*>", text)
+        if not re.fullmatch(r'<a id="f\d+">|</a>', tag)
+    )
     yield from _foreign_addresses(re.sub(r"\]\([^)]*\)", " ", text))
     yield from (found for found in re.findall(r"(?<!\\)`[^\n]*|(?<!\\)!\[", text))
 
@@ -94,8 +103,11 @@ def _hidden(text: str) -> Iterator[str]:
 def decided(diagnosis: Diagnosis) -> str:
     """All that code decided, without the words: what no text may change."""
     causes = [
-        (c.rank, c.subject, c.kind, c.change, c.confidence, c.findings, c.contradicting) for c in diagnosis.causes
+        (c.rank, c.subject, c.kind, c.change, c.confidence, c.findings, c.contradicting)
+        for c in diagnosis.causes
     ]
     impact = (diagnosis.impact.since, diagnosis.impact.services, diagnosis.impact.findings)
     found = [(f.id, f.kind, f.onset, f.numbers) for f in diagnosis.findings]
-    return json.dumps([diagnosis.verdict, diagnosis.confidence, causes, impact, found], default=str, indent=1)
+    return json.dumps(
+        [diagnosis.verdict, diagnosis.confidence, causes, impact, found], default=str, indent=1
+    )

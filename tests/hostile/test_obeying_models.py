@@ -1,4 +1,5 @@
-"""A model that obeys what was planted, over real HTTP: the guard takes it out, and no secret has left."""
+"""A model that obeys what was planted, over real HTTP: the guard takes it out, and no secret has
+left."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ SECRETS = (
     "DE89370400440532013000",
 )
 LEAK = (
-    f"key {SECRETS[0]} {SECRETS[1]} password={SECRETS[2]} mail {SECRETS[3]} phone {SECRETS[4]} iban {SECRETS[5]} failed"
+    f"key {SECRETS[0]} {SECRETS[1]} password={SECRETS[2]} mail {SECRETS[3]} phone {SECRETS[4]} "
+    f"iban {SECRETS[5]} failed"
 )
 
 
@@ -43,7 +45,12 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     folder = tmp_path_factory.mktemp("leaking") / "case"
-    incident(folder, lambda field: LEAK if field.startswith(("alert", "logs.new", "changes", "gaps")) else HARMLESS)
+    incident(
+        folder,
+        lambda field: (
+            LEAK if field.startswith(("alert", "logs.new", "changes", "gaps")) else HARMLESS
+        ),
+    )
     return replay(folder)
 
 
@@ -77,10 +84,13 @@ def test_nothing_that_an_obeying_model_says_gets_through(planted: Replayed) -> N
 
 def test_of_a_model_that_obeys_beside_honest_work_only_the_work_is_left(planted: Replayed) -> None:
     honest = [
-        {"text": quotable(f.sentence), "findings": [f.id]} for f in planted.diagnosis.findings if f.subject == "api"
+        {"text": quotable(f.sentence), "findings": [f.id]}
+        for f in planted.diagnosis.findings
+        if f.subject == "api"
     ][:3]
     obeyed: list[dict[str, Any]] = [
-        {"text": PLANTED[k], "findings": ["F1"]} for k in ("german", "own report", "slack mentions", "shell")
+        {"text": PLANTED[k], "findings": ["F1"]}
+        for k in ("german", "own report", "slack mentions", "shell")
     ]
     answer = {"headline": "api is slow", "claims": [*honest, *obeyed], "next_steps": []}
     with serving(says(answer)) as server:
@@ -109,10 +119,16 @@ def test_no_secret_and_nobody_leaves_and_no_secret_comes_back(leaking: Replayed)
     assert decided(leaking.diagnosis) == before
 
 
-def test_an_honest_model_is_not_disturbed_by_what_is_planted(planted: Replayed, tmp_path: Path) -> None:
-    first = next(f for f in planted.diagnosis.findings if f.subject == "api" and f.kind == "span_own_time")
+def test_an_honest_model_is_not_disturbed_by_what_is_planted(
+    planted: Replayed, tmp_path: Path
+) -> None:
+    first = next(
+        f for f in planted.diagnosis.findings if f.subject == "api" and f.kind == "span_own_time"
+    )
     claim = {"text": first.sentence, "findings": [first.id]}
-    with serving(says({"headline": "api became slow", "claims": [claim], "next_steps": []})) as server:
+    with serving(
+        says({"headline": "api became slow", "claims": [claim], "next_steps": []})
+    ) as server:
         report = worded(planted, server)
     assert report.written_by == "local-model"
     assert report.claims[0].text == first.sentence

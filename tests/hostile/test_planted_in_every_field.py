@@ -1,4 +1,5 @@
-"""Planted instructions, of every kind in every field, change nothing that code decided and do nothing where shown."""
+"""Planted instructions, of every kind in every field, change nothing that code decided and do
+nothing where shown."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def test_the_incident_itself_is_understood(harmless: Replayed) -> None:
 
 
 def test_every_field_is_read(tmp_path: Path) -> None:
-    """What is planted in a field stands in the case as it is analysed: no field is tried in vain."""
+    """What is planted in a field stands in the case as it is analysed: no field is tried in
+    vain."""
     marks = {field: f"mark{n:03d}mark" for n, field in enumerate(FIELDS)}
     case = incident(tmp_path / "case", lambda field: marks[field])
     tables = [getattr(case, name).write_json() for name in SCHEMAS]
@@ -51,10 +53,13 @@ def test_there_are_enough_kinds_and_fields() -> None:
 
 
 @pytest.mark.parametrize("turn", range(len(KINDS)))
-def test_every_kind_in_every_field_changes_nothing(turn: int, harmless: Replayed, tmp_path: Path) -> None:
+def test_every_kind_in_every_field_changes_nothing(
+    turn: int, harmless: Replayed, tmp_path: Path
+) -> None:
     """In each turn every field holds another kind; over all turns each field has held each kind."""
     planted = investigated(
-        tmp_path / "case", {f: PLANTED[KINDS[(n + turn) % len(KINDS)]] for n, f in enumerate(FIELDS)}
+        tmp_path / "case",
+        {f: PLANTED[KINDS[(n + turn) % len(KINDS)]] for n, f in enumerate(FIELDS)},
     )
     assert decided(planted.diagnosis) == decided(harmless.diagnosis)
     assert faults(planted, planted.report) == []

@@ -25,42 +25,56 @@ ROOT = Path(__file__).parents[2]
 CALLERS = [*sorted((ROOT / "connectors").rglob("*.py")), *sorted((ROOT / "bot").rglob("*.py"))]
 LIST = ROOT / "connectors/aws/operations.py"
 ONLY_WHEN_IT_FAILS = {"AbortMultipartUpload", "DeleteObject", "HeadObject"}
-"""Asked of S3 when an upload breaks off, when a bucket cannot delete many at once, when a file was moved before."""
+"""Asked of S3 when an upload breaks off, when a bucket cannot delete many at once, when a file was
+moved before."""
 
 
 def names_in(file: Path) -> set[str]:
     """Texts and names of attributes in a file: how an operation is named where it is called."""
     tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     return {n.value for n in tree if isinstance(n, ast.Constant) and isinstance(n.value, str)} | {
-        n.attr for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(n, ast.Attribute)
+        n.attr
+        for n in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(n, ast.Attribute)
     }
 
 
 def test_files_are_written_from_the_list() -> None:
     for file, content in policy_files().items():
         assert file.read_text() == content, f"{file.name}: python -m connectors.aws.policy_files"
-    assert settings_secrets.FILE.read_text() == settings_secrets.content(), "python -m infra.checks.settings_secrets"
+    assert settings_secrets.FILE.read_text() == settings_secrets.content(), (
+        "python -m infra.checks.settings_secrets"
+    )
 
 
 def test_every_listed_operation_is_called_somewhere() -> None:
     named = set().union(*(names_in(file) for file in CALLERS if file != LIST))
     for service, operation in ACTIONS:
-        assert {operation, xform_name(operation)} & named, f"{service} {operation} is allowed and never called"
+        assert {operation, xform_name(operation)} & named, (
+            f"{service} {operation} is allowed and never called"
+        )
 
 
 def test_the_policy_allows_the_listed_actions_and_no_others() -> None:
-    (policy,) = [content for file, content in policy_files().items() if file.name == "connector-policy.json"]
+    (policy,) = [
+        content for file, content in policy_files().items() if file.name == "connector-policy.json"
+    ]
     allowed: set[str] = set()
     for statement in json.loads(policy)["Statement"]:
         actions = statement["Action"]
         allowed |= {actions} if isinstance(actions, str) else set(actions)
-    assert allowed == {action for (service, _), action in ACTIONS.items() if service not in ("s3", "sts")}
+    assert allowed == {
+        action for (service, _), action in ACTIONS.items() if service not in ("s3", "sts")
+    }
     assert not any("*" in action for action in allowed)
 
 
 def operation_of(environ: dict[str, Any]) -> str:
     """The S3 operation that a request is (Amazon S3 API reference, the request syntax of each)."""
-    method, asked = environ["REQUEST_METHOD"], set(parse_qs(environ["QUERY_STRING"], keep_blank_values=True))
+    method, asked = (
+        environ["REQUEST_METHOD"],
+        set(parse_qs(environ["QUERY_STRING"], keep_blank_values=True)),
+    )
     if method == "POST":
         return (
             "DeleteObjects"
@@ -74,7 +88,13 @@ def operation_of(environ: dict[str, Any]) -> str:
         return "UploadPart" if "partNumber" in asked else "CopyObject" if copied else "PutObject"
     if method == "DELETE":
         return "AbortMultipartUpload" if "uploadId" in asked else "DeleteObject"
-    return "ListObjectsV2" if "list-type" in asked else "HeadObject" if method == "HEAD" else "GetObject"
+    return (
+        "ListObjectsV2"
+        if "list-type" in asked
+        else "HeadObject"
+        if method == "HEAD"
+        else "GetObject"
+    )
 
 
 @pytest.fixture
@@ -90,14 +110,20 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
     server = make_server("127.0.0.1", 0, noting, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    for key, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "us-east-1")):
+    for key, value in (
+        ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+        ("DEFAULT_REGION", "us-east-1"),
+    ):
         monkeypatch.setenv(f"AWS_{key}", value)
     yield f"http://127.0.0.1:{server.server_port}", asked
     server.shutdown()
     thread.join()
 
 
-def test_the_case_store_asks_what_its_policy_allows(s3: tuple[str, list[str]], tmp_path: Path) -> None:
+def test_the_case_store_asks_what_its_policy_allows(
+    s3: tuple[str, list[str]], tmp_path: Path
+) -> None:
     url, asked = s3
     boto3.client("s3", endpoint_url=url).create_bucket(Bucket="cases")
     asked.clear()
@@ -121,4 +147,6 @@ def test_traces_are_read_and_cases_alone_are_written() -> None:
     split = json.loads(storage_actions())
     assert split["traces"] == {"objects": ["s3:GetObject"], "bucket": ["s3:ListBucket"]}
     assert "s3:PutObject" in split["cases"]["objects"]
-    assert not any("*" in action for part in split.values() for actions in part.values() for action in actions)
+    assert not any(
+        "*" in action for part in split.values() for actions in part.values() for action in actions
+    )

@@ -1,4 +1,5 @@
-"""checkov finds nothing in the modules but what is explained, and finds the defects that are its to find."""
+"""checkov finds nothing in the modules but what is explained, and finds the defects that are its to
+find."""
 
 from __future__ import annotations
 

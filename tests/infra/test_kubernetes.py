@@ -1,4 +1,5 @@
-"""infra/kubernetes: the API server would take it, "restricted" would admit it, and the checks that say so can fail."""
+"""infra/kubernetes: the API server would take it, "restricted" would admit it, and the checks that
+say so can fail."""
 
 from __future__ import annotations
 

@@ -20,7 +20,11 @@ def test_the_tables_are_current() -> None:
 
 
 def test_the_addresses_are_those_that_the_bot_listens_at() -> None:
-    paths = dict(re.findall(r'^    (\w+)\s+= "(/\S+)"$', (TERRAFORM_ROOM / "main.tf").read_text(), re.MULTILINE))
+    paths = dict(
+        re.findall(
+            r'^    (\w+)\s+= "(/\S+)"$', (TERRAFORM_ROOM / "main.tf").read_text(), re.MULTILINE
+        )
+    )
     assert paths == {
         "pagerduty": routes.PAGERDUTY,
         "alertmanager": routes.ALERTMANAGER,

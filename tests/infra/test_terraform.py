@@ -1,4 +1,5 @@
-"""infra/terraform: it is formatted, valid, holds what it promises, and the checks that say so can fail."""
+"""infra/terraform: it is formatted, valid, holds what it promises, and the checks that say so can
+fail."""
 
 from __future__ import annotations
 
@@ -39,8 +40,12 @@ def test_planted_defects_are_found(terraform: Terraform, check: str) -> None:
 
 
 @pytest.mark.parametrize("planted", [d for d in TERRAFORM if d.alone], ids=lambda d: d.name)
-def test_a_defect_that_hides_others_is_found_by_itself(terraform: Terraform, planted: Defect) -> None:
-    assert found_in_terraform(terraform, [planted], planted.name.replace(" ", "-")) == {planted.name: True}
+def test_a_defect_that_hides_others_is_found_by_itself(
+    terraform: Terraform, planted: Defect
+) -> None:
+    assert found_in_terraform(terraform, [planted], planted.name.replace(" ", "-")) == {
+        planted.name: True
+    }
 
 
 def test_every_planted_defect_changes_a_text_that_is_there() -> None:

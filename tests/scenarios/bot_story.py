@@ -31,7 +31,9 @@ class Story:
     pagerduty: LoopbackPagerDuty
     store: Store
 
-    def page_out(self, incident: str, title: str = "checkout p99 latency above 800 ms") -> httpx.Response:
+    def page_out(
+        self, incident: str, title: str = "checkout p99 latency above 800 ms"
+    ) -> httpx.Response:
         """An incident opens in PagerDuty, and its webhook reaches the bot."""
         self.pagerduty.open_incident(incident, title, "checkout")
         return self.send(incident, title)
@@ -39,13 +41,19 @@ class Story:
     def send(self, incident: str, title: str, *, delivery: str | None = None) -> httpx.Response:
         """The webhook alone; tried again as PagerDuty does while the bot is away."""
         event = incident_event(
-            incident=incident, title=title, service="checkout", at=datetime.now(UTC), base="https://acme.pagerduty.com"
+            incident=incident,
+            title=title,
+            service="checkout",
+            at=datetime.now(UTC),
+            base="https://acme.pagerduty.com",
         )
         body, headers = signed_webhook(SECRET, event, delivery=delivery or incident)
         deadline = time.monotonic() + 60
         while True:
             try:
-                answer = httpx.post(f"{self.bot.url}/webhooks/pagerduty", content=body, headers=headers, timeout=10)
+                answer = httpx.post(
+                    f"{self.bot.url}/webhooks/pagerduty", content=body, headers=headers, timeout=10
+                )
                 if answer.status_code < 500:
                     return answer
             except httpx.TransportError:
@@ -57,7 +65,9 @@ class Story:
         """Slack messages of the bot that hold a final answer."""
         return [m for m in self.slack.posts if len(m.versions) > 1 or "Investigating" not in m.text]
 
-    def wait_for(self, condition: Callable[[], bool], *, within_s: float = 180.0, what: str = "condition") -> None:
+    def wait_for(
+        self, condition: Callable[[], bool], *, within_s: float = 180.0, what: str = "condition"
+    ) -> None:
         """Wait until it holds."""
         deadline = time.monotonic() + within_s
         while not condition():
@@ -76,7 +86,8 @@ def bot_story(
     before: Sequence[SlackedMessage] = (),
     **environ: str,
 ) -> Iterator[Story]:
-    """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack already."""
+    """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
+    already."""
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack.messages.extend(before)
     pagerduty = LoopbackPagerDuty()
@@ -93,7 +104,8 @@ def bot_story(
         "FAULTLINE_SLACK__API_URL": f"{slack_url}/api",
         "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
-        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.5",  # looking for work costs, and many stories run side by side
+        # Looking for work costs, and many stories run side by side.
+        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.5",
         "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,
@@ -102,7 +114,11 @@ def bot_story(
         settings["FAULTLINE_STORE__DATABASE"] = database_url
     bot = BotProcess(directory, settings, serve=serve, log=log)
     bot.start()
-    url = database_url if database_url.startswith("postgresql") else f"sqlite:///{directory}/state/faultline.sqlite"
+    url = (
+        database_url
+        if database_url.startswith("postgresql")
+        else f"sqlite:///{directory}/state/faultline.sqlite"
+    )
     engine = connect(url)
     try:
         yield Story(bot, slack, pagerduty, Store(engine))

@@ -1,5 +1,5 @@
-"""A real rule of a real Prometheus fires into a real Alertmanager, whose notification starts an investigation; when the
-rule is calm again, the investigation hears of that, too."""
+"""A real rule of a real Prometheus fires into a real Alertmanager, whose notification starts an
+investigation; when the rule is calm again, the investigation hears of that, too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Service:
 
     @contextmanager
     def running(self) -> Iterator[Service]:
-        thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         thread.start()
         yield self
         self._http.shutdown()
@@ -86,9 +88,15 @@ def running_prometheus(folder: Path, target: str, alertmanager: str) -> Iterator
         PROMETHEUS.format(alertmanager=alertmanager.removeprefix("http://"), target=target)
     )
     port = free_port()
-    command = [str(binary), "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
+    command = [
+        str(binary),
+        "--config.file=prometheus.yml",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
     with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--storage.tsdb.path=prometheus"], cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, "--storage.tsdb.path=prometheus"], cwd=folder, stdout=log, stderr=log
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -112,7 +120,9 @@ def investigations(store: Store) -> list[str]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_rule_that_fires_starts_an_investigation_and_ends_it_when_it_is_calm(store: Store, tmp_path: Path) -> None:
+def test_a_rule_that_fires_starts_an_investigation_and_ends_it_when_it_is_calm(
+    store: Store, tmp_path: Path
+) -> None:
     settings = Settings(
         alertmanager=AlertmanagerSettings(webhook_tokens=(SecretStr(TOKEN),)),
         services={"checkout": ServiceSettings(aliases=("basket",))},
@@ -129,11 +139,22 @@ def test_a_rule_that_fires_starts_an_investigation_and_ends_it_when_it_is_calm(s
         found = store.get(investigation_id)
         assert found is not None
         alert = found.alert
-        assert (alert.source, alert.title, alert.service) == ("alertmanager", "CheckoutErrors", "checkout")
-        assert (alert.severity, alert.summary, alert.status) == ("page", "0.4 of requests fail", "firing")
+        assert (alert.source, alert.title, alert.service) == (
+            "alertmanager",
+            "CheckoutErrors",
+            "checkout",
+        )
+        assert (alert.severity, alert.summary, alert.status) == (
+            "page",
+            "0.4 of requests fail",
+            "firing",
+        )
         assert {link.title for link in alert.links} >= {"Alert rule", "Runbook", "Alertmanager"}
         active = httpx.get(f"{prometheus}/api/v1/alerts", timeout=30).json()["data"]["alerts"]
         assert [one["labels"]["alertname"] for one in active] == ["CheckoutErrors"]
         service.ratio = 0.0
-        wait_for(lambda: bool((now := store.get(investigation_id)) and now.resolved_at), "end of the alert")
+        wait_for(
+            lambda: bool((now := store.get(investigation_id)) and now.resolved_at),
+            "end of the alert",
+        )
         assert investigations(store) == [investigation_id]

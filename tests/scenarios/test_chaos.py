@@ -1,4 +1,5 @@
-"""Everything breaks for a while: `benchmarks/chaos.py` in small, and single stories that it told."""
+"""Everything breaks for a while: `benchmarks/chaos.py` in small, and single stories that it
+told."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ RESTED_S = 5.0
 @pytest.mark.kills
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_doubled_or_stuck(tmp_path: Path) -> None:
-    plan = Plan("postgresql", seed=7, alerts=6, kills=6, minutes=0.25, settle_s=WITHIN_S, quiet_s=11.0)
+    plan = Plan(
+        "postgresql", seed=7, alerts=6, kills=6, minutes=0.25, settle_s=WITHIN_S, quiet_s=11.0
+    )
     ran = run_turmoil(plan, tmp_path)
     assert ran.fine, "\n".join(ran_lines(ran))
     assert ran.books.answered + ran.books.explained > 0
@@ -50,7 +53,8 @@ def test_a_clock_that_is_set_back_holds_no_answer_back(tmp_path: Path) -> None:
 
 
 def rests_in(world: World) -> bool:
-    """Whether the answer of the one investigation waits for Slack for so long that it is seen to."""
+    """Whether the answer of the one investigation waits for Slack for so long that it is seen
+    to."""
     told = [line for one in everything(world.store) for line in world.store.progress(one.id)]
     tried = [line.at for line in told if line.stage == "reply slack"]
     return bool(tried) and (datetime.now(UTC) - tried[0]).total_seconds() > RESTED_S

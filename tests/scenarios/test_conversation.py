@@ -1,4 +1,5 @@
-"""People ask in the thread of an answer, over real HTTP, and are answered once each, in their order."""
+"""People ask in the thread of an answer, over real HTTP, and are answered once each, in their
+order."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def thread(story: Story) -> str:
     return next(m.ts for m in story.slack.posts if _key(m) == key)
 
 
-def write(story: Story, text: str, thread: str, *, mention: bool = False, user: str = "U0ENGINEER") -> dict[str, Any]:
+def write(
+    story: Story, text: str, thread: str, *, mention: bool = False, user: str = "U0ENGINEER"
+) -> dict[str, Any]:
     """Somebody writes in the thread; the event as Slack sends it."""
     said = f"<@{BOT_USER}> {text}" if mention else text
     ts = story.slack.say(CHANNEL, said, thread_ts=thread, user=user)
@@ -74,7 +77,9 @@ def send(story: Story, event: dict[str, Any]) -> None:
     deadline = time.monotonic() + 60
     while True:
         stamp = str(int(time.time()))
-        digest = hmac.new(b"slack-secret", f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+        digest = hmac.new(
+            b"slack-secret", f"v0:{stamp}:".encode() + body, hashlib.sha256
+        ).hexdigest()
         headers = {
             "content-type": "application/json",
             "x-slack-request-timestamp": stamp,
@@ -82,7 +87,9 @@ def send(story: Story, event: dict[str, Any]) -> None:
         }
         try:
             if (
-                httpx.post(f"{story.bot.url}/slack/events", content=body, headers=headers, timeout=10).status_code
+                httpx.post(
+                    f"{story.bot.url}/slack/events", content=body, headers=headers, timeout=10
+                ).status_code
                 == 200
             ):
                 return
@@ -102,7 +109,9 @@ def answer_to(story: Story, event: dict[str, Any]) -> SlackedMessage:
     return answers_to(story, event)[0]
 
 
-def test_questions_in_the_thread_are_answered_without_a_mention_once_and_in_order(story: Story, thread: str) -> None:
+def test_questions_in_the_thread_are_answered_without_a_mention_once_and_in_order(
+    story: Story, thread: str
+) -> None:
     first = write(story, "what changed?", thread)
     second = write(story, "is it still going on?", thread)
     chatter = write(story, "I'll take a look", thread)
@@ -137,7 +146,9 @@ def test_silence_is_kept_until_somebody_mentions_us(story: Story, thread: str) -
     assert answer_to(story, write(story, "who is affected?", thread))
 
 
-def test_what_the_case_does_not_hold_is_looked_up_in_the_same_thread(story: Story, thread: str) -> None:
+def test_what_the_case_does_not_hold_is_looked_up_in_the_same_thread(
+    story: Story, thread: str
+) -> None:
     before = story.store.count()
     asked = write(story, "what about the last 6 hours?", thread)
     said = answer_to(story, asked)
@@ -148,7 +159,9 @@ def test_what_the_case_does_not_hold_is_looked_up_in_the_same_thread(story: Stor
     assert further.reply_to.slack_thread == thread
     assert further.id in json.dumps(said.blocks)
     story.wait_for(lambda: _status(story, further.id) == "done", what="its answer")
-    story.wait_for(lambda: any(_key(m) == f"{further.id}:slack" for m in story.answers()), what="its message")
+    story.wait_for(
+        lambda: any(_key(m) == f"{further.id}:slack" for m in story.answers()), what="its message"
+    )
     message = next(m for m in story.slack.posts if _key(m) == f"{further.id}:slack")
     assert message.thread_ts == thread
     assert story.store.count() == before + 1
@@ -159,7 +172,11 @@ def test_a_question_survives_its_worker_and_is_answered_once(story: Story, threa
 
     def end_it(call: str, moment: str) -> None:
         worker = story.bot.worker_pid()
-        if (call, moment) == ("chat.postMessage", "after") and worker is not None and not killed.is_set():
+        if (
+            (call, moment) == ("chat.postMessage", "after")
+            and worker is not None
+            and not killed.is_set()
+        ):
             os.kill(worker, signal.SIGKILL)
             killed.set()
 
@@ -190,7 +207,13 @@ def test_the_assistants_pane_is_a_conversation_too(story: Story) -> None:
     asked = []
     for text in ("status", "investigate checkout errors"):
         ts = story.slack.say(pane, text, thread_ts=began, user="U0ENGINEER")
-        event = {"type": "message", "channel_type": "im", "channel": pane, "user": "U0ENGINEER", "text": text}
+        event = {
+            "type": "message",
+            "channel_type": "im",
+            "channel": pane,
+            "user": "U0ENGINEER",
+            "text": text,
+        }
         asked.append({**event, "ts": ts, "thread_ts": began, "event_ts": ts})
         send(story, asked[-1])
     assert "running" in answer_to(story, asked[0]).text

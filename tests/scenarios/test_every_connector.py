@@ -1,4 +1,5 @@
-"""An alert of any kind leads to evidence from every connector; one that refuses is a gap in the report, no more."""
+"""An alert of any kind leads to evidence from every connector; one that refuses is a gap in the
+report, no more."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ from tests.scenarios.test_first_light import slack_event
 pytestmark = pytest.mark.timeout(600)
 
 ASKED = [name for name in CONNECTORS if name not in ("recorded", "pagerduty", "slack")]
-"""The recorded case takes the place of live sources; PagerDuty is asked about its own incidents only, and Slack is
-where the bot of these stories answers."""
+"""The recorded case takes the place of live sources; PagerDuty is asked about its own incidents
+only, and Slack is where the bot of these stories answers."""
 OF_JOBS = {"traces", "wandb"}
 """Asked only where an alert names a training job."""
 JOB = "llm-1"
@@ -50,15 +51,22 @@ Gaps = dict[str, str]
 class Connected:
     """A bot whose connectors all speak to stand-ins."""
 
-    def __init__(self, story: Story, servers: dict[str, LocalServer], secrets: set[str], log: Path) -> None:
+    def __init__(
+        self, story: Story, servers: dict[str, LocalServer], secrets: set[str], log: Path
+    ) -> None:
         self.story = story
         self.servers = servers
         self.secrets = secrets
         self.log = log
 
     def evidence(self, investigation: str) -> tuple[set[str], Gaps]:
-        """Sources that brought an item, and sources with a gap, each with its first reason; once there is an answer."""
-        self.story.wait_for(lambda: self._status(investigation) in ("done", "failed"), within_s=240, what="an answer")
+        """Sources that brought an item, and sources with a gap, each with its first reason; once
+        there is an answer."""
+        self.story.wait_for(
+            lambda: self._status(investigation) in ("done", "failed"),
+            within_s=240,
+            what="an answer",
+        )
         assert self._status(investigation) == "done"
         url = f"{self.story.bot.url}/investigations/{investigation}/case.zip"
         listed = json.loads(_in_zip(httpx.get(url, timeout=30).content, "evidence.json"))
@@ -76,7 +84,11 @@ class Connected:
 
     def post(self, source: str, body: bytes, headers: dict[str, str]) -> str:
         """Send a webhook; the investigation's id."""
-        return _taken(httpx.post(f"{self.story.bot.url}/webhooks/{source}", content=body, headers=headers, timeout=30))
+        return _taken(
+            httpx.post(
+                f"{self.story.bot.url}/webhooks/{source}", content=body, headers=headers, timeout=30
+            )
+        )
 
     def _status(self, investigation: str) -> str:
         found = self.story.store.get(investigation)
@@ -107,14 +119,20 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
             "AWS_SECRET_ACCESS_KEY": "aws-secret-5f2c19",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        environ |= {"FAULTLINE_RECORDED__CASE": "", "FAULTLINE_CONFIG": str(_write(directory, tables, environ))}
+        environ |= {
+            "FAULTLINE_RECORDED__CASE": "",
+            "FAULTLINE_CONFIG": str(_write(directory, tables, environ)),
+        }
         environ |= {
             "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": "am-token",
             "FAULTLINE_DATADOG__WEBHOOK_TOKENS": "dd-token",
         }
         environ |= {"FAULTLINE_SENTRY__WEBHOOK_SECRETS": "sentry-secret"}
         secrets = {value for name, value in environ.items() if _names_a_secret(name)}
-        environ |= {"FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL, "FAULTLINE_ALERTS__OLDEST_DAYS": "36500"}
+        environ |= {
+            "FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL,
+            "FAULTLINE_ALERTS__OLDEST_DAYS": "36500",
+        }
         environ |= {"FAULTLINE_TELEMETRY__LOG_LEVEL": "debug"}
         log = directory / "bot.log"
         story = stack.enter_context(bot_story(directory, directory, "sqlite", log=log, **environ))
@@ -142,7 +160,9 @@ def _write(directory: Path, tables: dict[str, dict[str, Any]], environ: dict[str
             elif is_secret(section, key):  # type: ignore[arg-type]
                 own = value if isinstance(value, str) else ",".join(value)
                 plain = len(set(own)) == 1  # it might stand anywhere
-                environ[secret_variable(table, key)] = ("5f2c19d7e0b3" * 4)[: max(12, len(own))] if plain else own
+                environ[secret_variable(table, key)] = (
+                    ("5f2c19d7e0b3" * 4)[: max(12, len(own))] if plain else own
+                )
         if table not in NAMED_TABLES:
             lines.append(f"[{table}]")
             lines += [f"{k} = {_toml(v)}" for k, v in values.items() if not is_secret(section, k)]  # type: ignore[arg-type]
@@ -161,28 +181,47 @@ def _toml(value: Any) -> str:
 
 def _alertmanager(connected: Connected, name: str) -> str:
     labels = {"alertname": name, "service": "checkout", "job_name": JOB, "severity": "critical"}
-    alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": ALERT_AT.isoformat()}
+    alert = {
+        "status": "firing",
+        "labels": labels,
+        "annotations": {},
+        "startsAt": ALERT_AT.isoformat(),
+    }
     body = {"version": "4", "groupKey": name, "status": "firing", "alerts": [alert]}
-    return connected.post("alertmanager", json.dumps(body).encode(), {"authorization": "Bearer am-token"})
+    return connected.post(
+        "alertmanager", json.dumps(body).encode(), {"authorization": "Bearer am-token"}
+    )
 
 
 def _pagerduty(connected: Connected, name: str) -> str:
     connected.story.pagerduty.open_incident(name, "checkout fails", "checkout")
     base = "https://acme.pagerduty.com"
-    event = incident_event(incident=name, title="checkout fails", service="checkout", at=ALERT_AT, base=base)
+    event = incident_event(
+        incident=name, title="checkout fails", service="checkout", at=ALERT_AT, base=base
+    )
     return connected.post("pagerduty", *signed_webhook(SECRET, event, delivery=name))
 
 
 def _datadog(connected: Connected, name: str) -> str:
-    body = datadog_event(date=str(round(ALERT_AT.timestamp() * 1000)), service="checkout", tags="service:checkout")
-    return connected.post("datadog", json.dumps(body).encode(), {"authorization": "Bearer dd-token"})
+    body = datadog_event(
+        date=str(round(ALERT_AT.timestamp() * 1000)), service="checkout", tags="service:checkout"
+    )
+    return connected.post(
+        "datadog", json.dumps(body).encode(), {"authorization": "Bearer dd-token"}
+    )
 
 
 def _sentry(connected: Connected, name: str) -> str:
     seen = ALERT_AT.isoformat()
-    body = json.dumps(issue_webhook(firstSeen=seen, lastSeen=seen, project={"slug": "checkout"})).encode()
+    body = json.dumps(
+        issue_webhook(firstSeen=seen, lastSeen=seen, project={"slug": "checkout"})
+    ).encode()
     signature = hmac.new(b"sentry-secret", body, hashlib.sha256).hexdigest()
-    headers = {"sentry-hook-resource": "issue", "sentry-hook-timestamp": str(int(time.time())), "request-id": name}
+    headers = {
+        "sentry-hook-resource": "issue",
+        "sentry-hook-timestamp": str(int(time.time())),
+        "request-id": name,
+    }
     return connected.post("sentry", body, headers | {"sentry-hook-signature": signature})
 
 
@@ -190,9 +229,14 @@ def _sns(connected: Connected, name: str) -> str:
     """Through our routes in this process, for the bot's own would ask AWS for the certificate."""
     at = ALERT_AT.strftime("%Y-%m-%dT%H:%M:%S.000+0000")
     body = signed(envelope(alarm(StateChangeTime=at), MessageId=name))
-    settings = Settings.model_validate({"aws": {"sns_topics": [TOPIC]}, "services": {"checkout": {}}})
+    settings = Settings.model_validate(
+        {"aws": {"sns_topics": [TOPIC]}, "services": {"checkout": {}}}
+    )
     store = connected.story.store
-    with LocalServer() as aws, serving(settings, store_accept(store), fetch_sns=SnsSender(aws).fetch) as base:
+    with (
+        LocalServer() as aws,
+        serving(settings, store_accept(store), fetch_sns=SnsSender(aws).fetch) as base,
+    ):
         return _taken(httpx.post(f"{base}/webhooks/sns", content=body, timeout=30))
 
 
@@ -208,10 +252,19 @@ def _slack(connected: Connected, name: str) -> str:
         "ts": f"{ALERT_AT.timestamp():.6f}",
         "bot_id": "B0DATADOG",
         "text": "Triggered: checkout errors",
-        "attachments": [{"title": "Triggered: checkout errors", "title_link": link, "text": "", "color": "danger"}],
+        "attachments": [
+            {
+                "title": "Triggered: checkout errors",
+                "title_link": link,
+                "text": "",
+                "color": "danger",
+            }
+        ],
     }
     assert slack_event(story, event, name).status_code == 200
-    story.wait_for(lambda: {i.id for i in story.store.latest(100)} > known, what="the investigation")
+    story.wait_for(
+        lambda: {i.id for i in story.store.latest(100)} > known, what="the investigation"
+    )
     return next(i.id for i in story.store.latest(100) if i.id not in known)
 
 
@@ -230,15 +283,19 @@ TRIGGERS: dict[str, Callable[[Connected, str], str]] = {
 }
 
 
-def _evidence(connected: Connected, alert: Callable[[Connected, str], str], name: str) -> tuple[str, set[str], Gaps]:
-    """The investigation, the sources that brought an item, and the gaps. Where a slow machine kept a connector from
-    answering in time, which is no property of its, another alert asks again."""
+def _evidence(
+    connected: Connected, alert: Callable[[Connected, str], str], name: str
+) -> tuple[str, set[str], Gaps]:
+    """The investigation, the sources that brought an item, and the gaps. Where a slow machine kept
+    a connector from answering in time, which is no property of its, another alert asks again."""
     items: set[str] = set()
     for tried in range(ASKED_AGAIN + 1):
         investigation = alert(connected, f"{name}-{tried}")
         brought, gaps = connected.evidence(investigation)
         items |= brought
-        if not any("time limit" in reason or "no answer within" in reason for reason in gaps.values()):
+        if not any(
+            "time limit" in reason or "no answer within" in reason for reason in gaps.values()
+        ):
             break
     return investigation, items, gaps
 
@@ -250,14 +307,18 @@ def test_an_alert_brings_evidence_from_every_connector(connected: Connected, tri
     assert expected - items == set(), gaps
 
 
-@pytest.mark.parametrize("broken", [ASKED[n::REFUSING_SETS] for n in range(REFUSING_SETS)], ids=" ".join)
+@pytest.mark.parametrize(
+    "broken", [ASKED[n::REFUSING_SETS] for n in range(REFUSING_SETS)], ids=" ".join
+)
 def test_connectors_that_refuse_are_gaps_in_the_report_and_the_others_stand(
     connected: Connected, broken: list[str]
 ) -> None:
     for name in broken:
         connected.servers[name].refusal = Reply(status=403)
     try:
-        investigation, items, gaps = _evidence(connected, _alertmanager, f"Without-{'-'.join(broken)}")
+        investigation, items, gaps = _evidence(
+            connected, _alertmanager, f"Without-{'-'.join(broken)}"
+        )
     finally:
         for name in broken:
             connected.servers[name].refusal = None
@@ -275,7 +336,14 @@ def test_no_secret_stands_in_the_log_or_in_what_is_kept(connected: Connected) ->
     assert "step collect" in log
     assert len(connected.secrets) > len(ASKED) - 5, "most connectors have one"
     assert [secret for secret in connected.secrets if secret in log] == []
-    state = [path for path in connected.log.parent.rglob("*") if path.is_file() and "state" in path.parts]
+    state = [
+        path for path in connected.log.parent.rglob("*") if path.is_file() and "state" in path.parts
+    ]
     assert len(state) > 20
-    kept = [(s, path.name) for path in state for s in connected.secrets if s.encode() in path.read_bytes()]
+    kept = [
+        (s, path.name)
+        for path in state
+        for s in connected.secrets
+        if s.encode() in path.read_bytes()
+    ]
     assert kept == []

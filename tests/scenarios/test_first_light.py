@@ -27,7 +27,9 @@ ALERTS_CHANNEL = "C0ALERTS"
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
     """One bot for the stories of this file, on each database."""
     directory = tmp_path_factory.mktemp("story")
     case = write_small_case(directory / "case")
@@ -59,7 +61,9 @@ def slack_event(story: Story, event: dict[str, Any], event_id: str) -> httpx.Res
         }
     ).encode()
     stamp = str(int(time.time()))
-    signature = hmac.new(b"slack-secret", b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+    signature = hmac.new(
+        b"slack-secret", b"v0:" + stamp.encode() + b":" + body, hashlib.sha256
+    ).hexdigest()
     headers = {
         "content-type": "application/json",
         "x-slack-request-timestamp": stamp,
@@ -72,7 +76,11 @@ def answer_in(story: Story, channel: str, thread: str | None) -> str:
     """Wait for the answer in that place; its text."""
 
     def there() -> list[str]:
-        found = [m for m in story.answers() if m.channel == channel and m.thread_ts == thread and len(m.versions) > 2]
+        found = [
+            m
+            for m in story.answers()
+            if m.channel == channel and m.thread_ts == thread and len(m.versions) > 2
+        ]
         return [m.text for m in found]
 
     story.wait_for(lambda: bool(there()), what=f"an answer in {channel} {thread}")
@@ -88,23 +96,36 @@ def test_a_pagerduty_alert_is_answered_in_slack_and_in_the_incident(story: Story
     assert "checkout" in note
     assert f"/investigations/{investigation}" in note
     story.wait_for(lambda: any(f.content for f in story.slack.files.values()), what="a chart")
-    message = next(m for m in story.slack.posts if m.metadata["event_payload"]["key"] == f"{investigation}:slack")  # type: ignore[index]
-    story.wait_for(lambda: any(b["type"] == "image" for b in message.blocks), what="the chart in the message")
+    message = next(
+        m
+        for m in story.slack.posts
+        if m.metadata["event_payload"]["key"] == f"{investigation}:slack"
+    )  # type: ignore[index]
+    story.wait_for(
+        lambda: any(b["type"] == "image" for b in message.blocks), what="the chart in the message"
+    )
     assert message.channel == CHANNEL
     assert "checkout" in json.dumps(message.blocks)
     assert "4f2a9c1" in json.dumps(message.blocks) + note, "the deploy before the onset is named"
 
 
-def test_the_investigation_is_a_folder_that_replays_byte_for_byte(story: Story, tmp_path: Path) -> None:
+def test_the_investigation_is_a_folder_that_replays_byte_for_byte(
+    story: Story, tmp_path: Path
+) -> None:
     investigation = story.page_out("P2").json()["investigation_id"]
     story.wait_for(lambda: bool(story.pagerduty.incidents["P2"].notes), what="a note")
     archive = httpx.get(f"{story.bot.url}/investigations/{investigation}/case.zip", timeout=10)
     with zipfile.ZipFile(io.BytesIO(archive.content)) as zipped:
         zipped.extractall(tmp_path)
     folder = next(tmp_path.rglob("alert.json")).parent
-    assert {"alert.json", "scope.json", "evidence.json", "findings.json", "report.json", "report.md"} <= {
-        p.name for p in folder.iterdir()
-    }
+    assert {
+        "alert.json",
+        "scope.json",
+        "evidence.json",
+        "findings.json",
+        "report.json",
+        "report.md",
+    } <= {p.name for p in folder.iterdir()}
     assert json_bytes(diagnose(read_case(folder))) == (folder / "findings.json").read_bytes()
 
 
@@ -115,7 +136,9 @@ def test_a_source_that_is_away_is_named_as_a_gap(story: Story) -> None:
     assert page.status_code == 200
     assert "prometheus" in page.text
     entries = json.loads(_case_file(story, investigation, "evidence.json"))
-    assert [e["source"] for e in entries if "reason" in e and e["kind"] == "metrics"] == ["prometheus"]
+    assert [e["source"] for e in entries if "reason" in e and e["kind"] == "metrics"] == [
+        "prometheus"
+    ]
 
 
 def test_the_same_webhook_twice_is_answered_once(story: Story) -> None:
@@ -130,7 +153,10 @@ def test_the_same_webhook_twice_is_answered_once(story: Story) -> None:
 def test_a_tampered_webhook_starts_nothing(story: Story) -> None:
     before = story.store.count()
     answer = httpx.post(
-        f"{story.bot.url}/webhooks/pagerduty", content=b"{}", headers={"x-pagerduty-signature": "v1=00"}, timeout=10
+        f"{story.bot.url}/webhooks/pagerduty",
+        content=b"{}",
+        headers={"x-pagerduty-signature": "v1=00"},
+        timeout=10,
     )
     assert answer.status_code == 401
     assert story.store.count() == before
@@ -168,7 +194,8 @@ def test_an_alert_message_in_a_watched_channel_is_answered_in_its_thread(story: 
             {
                 "title": "[FIRING:1] HighErrorRate checkout (local critical payments)",
                 "title_link": "http://alertmanager.example/#/alerts?receiver=bot",
-                "fallback": "[FIRING:1] HighErrorRate checkout | http://alertmanager.example/#/alerts?receiver=bot",
+                "fallback": "[FIRING:1] HighErrorRate checkout | "
+                "http://alertmanager.example/#/alerts?receiver=bot",
                 "color": "danger",
             }
         ],
@@ -201,7 +228,9 @@ def test_an_alertmanager_notification_is_answered(story: Story) -> None:
     }
     url = f"{story.bot.url}/webhooks/alertmanager"
     assert httpx.post(url, json=notification, timeout=10).status_code == 401
-    taken = httpx.post(url, json=notification, headers={"authorization": "Bearer am-token"}, timeout=10)
+    taken = httpx.post(
+        url, json=notification, headers={"authorization": "Bearer am-token"}, timeout=10
+    )
     assert taken.status_code == 202
     investigation = taken.json()["investigation_id"]
     story.wait_for(lambda: _status(story, investigation) == "done", what="an answer")
@@ -210,10 +239,14 @@ def test_an_alertmanager_notification_is_answered(story: Story) -> None:
 def test_slack_being_down_delays_no_other_answer_and_loses_none(story: Story) -> None:
     story.slack.traffic.fail_next(3, 503)
     investigation = story.page_out("P5").json()["investigation_id"]
-    story.wait_for(lambda: bool(story.pagerduty.incidents["P5"].notes), within_s=20, what="the note at once")
+    story.wait_for(
+        lambda: bool(story.pagerduty.incidents["P5"].notes), within_s=20, what="the note at once"
+    )
     key = f"{investigation}:slack"
     story.wait_for(
-        lambda: [(m.metadata or {})["event_payload"]["key"] for m in story.answers()].count(key) == 1,
+        lambda: (
+            [(m.metadata or {})["event_payload"]["key"] for m in story.answers()].count(key) == 1
+        ),
         what="the answer in Slack, later",
     )
 

@@ -1,4 +1,5 @@
-"""An investigation that a worker of an earlier version left half done is finished by this one, and posted once."""
+"""An investigation that a worker of an earlier version left half done is finished by this one, and
+posted once."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def first_message(state: Path) -> SlackedMessage:
 def test_what_an_earlier_version_began_this_one_finishes(tmp_path: Path) -> None:
     restore(tmp_path / "state")
     posted = first_message(tmp_path / "state")
-    with bot_story(tmp_path, write_small_case(tmp_path / "case"), "sqlite", before=[posted]) as story:
+    with bot_story(
+        tmp_path, write_small_case(tmp_path / "case"), "sqlite", before=[posted]
+    ) as story:
         (one,) = story.store.latest()
         story.pagerduty.open_incident("P0001", one.alert.title, "checkout")
         story.wait_for(lambda: story.store.count("done") == 1, what="finished")

@@ -1,4 +1,5 @@
-"""A real training job of four ranks hangs, an alert fires, and the answer in Slack names the rank and the line.
+"""A real training job of four ranks hangs, an alert fires, and the answer in Slack names the rank
+and the line.
 
 Needs PyTorch for the job: see tests/torch_python.py.
 """
@@ -55,7 +56,8 @@ for rank in range(int(os.environ["WORLD_SIZE"])):
 for process in ranks:
     os.waitpid(process, 0)
 """.replace("CULPRIT", str(CULPRIT))
-"""Its ranks are forked, so that PyTorch is loaded once; and with it what it loads to tell its first stack."""
+"""Its ranks are forked, so that PyTorch is loaded once; and with it what it loads to tell its first
+stack."""
 LINE = 1 + next(n for n, text in enumerate(JOB.splitlines()) if "time.sleep(600)" in text)
 
 
@@ -69,7 +71,12 @@ def _hanging_job(folder: Path, debug_port: int) -> Iterator[None]:
     with (folder / "job.log").open("wb") as log:
         environment = dict(os.environ) | given
         job = subprocess.Popen(
-            [python, "train.py"], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            [python, "train.py"],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             _wait_until_it_hangs(folder, debug_port)
@@ -82,7 +89,9 @@ def _hanging_job(folder: Path, debug_port: int) -> Iterator[None]:
 
 def _wait_until_it_hangs(folder: Path, debug_port: int) -> None:
     ends = time.monotonic() + 120
-    while not ((folder / "hangs").exists() and (folder / "hangs").read_text() and _serves(debug_port)):
+    while not (
+        (folder / "hangs").exists() and (folder / "hangs").read_text() and _serves(debug_port)
+    ):
         said = (folder / "job.log").read_text()
         if "No module named" in said:
             pytest.skip("PyTorch's debug server lacks a package of its own (jinja2, tabulate)")
@@ -100,7 +109,10 @@ def _wait_until_it_stands(folder: Path) -> None:
 
 def _serves(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/wait_counters", timeout=20).text.count("<h2>") >= RANKS
+        return (
+            httpx.get(f"http://127.0.0.1:{port}/wait_counters", timeout=20).text.count("<h2>")
+            >= RANKS
+        )
     except httpx.TransportError:
         return False
 
@@ -148,14 +160,20 @@ def _alert(story: Story, name: str) -> str:
         "truncatedAlerts": 0,
     }
     headers = {"authorization": "Bearer am-token"}
-    taken = httpx.post(f"{story.bot.url}/webhooks/alertmanager", json=notification, headers=headers, timeout=10)
+    taken = httpx.post(
+        f"{story.bot.url}/webhooks/alertmanager", json=notification, headers=headers, timeout=10
+    )
     assert taken.status_code == 202
     return str(taken.json()["investigation_id"])
 
 
 def _answer(story: Story, investigation: str) -> str:
     def texts() -> list[str]:
-        return [m.text for m in story.answers() if m.channel == CHANNEL and investigation in str(m.versions)]
+        return [
+            m.text
+            for m in story.answers()
+            if m.channel == CHANNEL and investigation in str(m.versions)
+        ]
 
     def ended() -> bool:
         found = story.store.get(investigation)
@@ -166,7 +184,9 @@ def _answer(story: Story, investigation: str) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_the_answer_names_the_rank_and_the_line_that_a_hanging_job_stands_in(tmp_path: Path) -> None:
+def test_the_answer_names_the_rank_and_the_line_that_a_hanging_job_stands_in(
+    tmp_path: Path,
+) -> None:
     debug_port = free_port()
     with _hanging_job(tmp_path, debug_port):
         given = {

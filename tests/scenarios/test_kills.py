@@ -16,8 +16,9 @@ from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "8"))
-"""Half of them at calls, before or after they took effect, the others at any moment. With the variable as many as it
-says, 28 and more for every call, and on both engines: by default PostgreSQL has its kills in test_chaos.py."""
+"""Half of them at calls, before or after they took effect, the others at any moment. With the
+variable as many as it says, 28 and more for every call, and on both engines: by default PostgreSQL
+has its kills in test_chaos.py."""
 ENGINES = ["sqlite", "postgresql"] if "FAULTLINE_KILLS" in os.environ else ["sqlite"]
 SETTLE_S = 240.0
 
@@ -51,7 +52,10 @@ class Trap:
         self._armed: tuple[str, str, Moment] | None = None
         self.sprung = threading.Event()
         self.kills: Counter[str] = Counter()
-        for vendor, traffic in (("slack", story.slack.traffic), ("pagerduty", story.pagerduty.traffic)):
+        for vendor, traffic in (
+            ("slack", story.slack.traffic),
+            ("pagerduty", story.pagerduty.traffic),
+        ):
             self._watch(vendor, traffic)
 
     def arm(self, point: tuple[str, str, Moment]) -> None:
@@ -100,7 +104,9 @@ def test_no_alert_is_lost_and_none_is_answered_twice(tmp_path: Path, database_ur
         per_alert = Counter((m.metadata or {})["event_payload"]["key"] for m in story.slack.posts)
         assert len(per_alert) == len(incidents)
         assert set(per_alert.values()) == {1}
-        assert {i: len(story.pagerduty.incidents[i].notes) for i in incidents} == dict.fromkeys(incidents, 1)
+        assert {i: len(story.pagerduty.incidents[i].notes) for i in incidents} == dict.fromkeys(
+            incidents, 1
+        )
         assert story.store.count() == len(incidents)
         assert story.store.count("done") == len(incidents)
 

@@ -1,4 +1,5 @@
-"""The same alert twice, over real HTTP: the second answer names the first, says whether it holds, and replays."""
+"""The same alert twice, over real HTTP: the second answer names the first, says whether it holds,
+and replays."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
     """One bot, on each database."""
     directory = tmp_path_factory.mktemp("story")
     case = write_small_case(directory / "case")
@@ -39,11 +42,16 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def investigated(story: Story, incident: str) -> str:
-    """The id of the investigation of a new incident with the same title, once it is answered everywhere."""
+    """The id of the investigation of a new incident with the same title, once it is answered
+    everywhere."""
     name: str = story.page_out(incident, TITLE).json()["investigation_id"]
-    story.wait_for(lambda: bool(story.pagerduty.incidents[incident].notes), within_s=WITHIN_S, what="a note")
     story.wait_for(
-        lambda: any(_key(m) == f"{name}:slack" for m in story.answers()), within_s=WITHIN_S, what="an answer in Slack"
+        lambda: bool(story.pagerduty.incidents[incident].notes), within_s=WITHIN_S, what="a note"
+    )
+    story.wait_for(
+        lambda: any(_key(m) == f"{name}:slack" for m in story.answers()),
+        within_s=WITHIN_S,
+        what="an answer in Slack",
     )
     return name
 
@@ -60,7 +68,9 @@ def downloaded(story: Story, investigation: str, into: Path) -> Path:
 
 
 @pytest.mark.timeout(900)
-def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(story: Story, tmp_path: Path) -> None:
+def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(
+    story: Story, tmp_path: Path
+) -> None:
     first, second = investigated(story, "P1"), investigated(story, "P2")
     assert first != second
     before, after = (downloaded(story, name, tmp_path) for name in (first, second))
@@ -91,10 +101,17 @@ def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(stor
 
 
 @pytest.mark.timeout(900)
-def test_an_answer_that_people_marked_wrong_is_told_as_such_the_next_time(story: Story, tmp_path: Path) -> None:
+def test_an_answer_that_people_marked_wrong_is_told_as_such_the_next_time(
+    story: Story, tmp_path: Path
+) -> None:
     wrong = investigated(story, "P3")
     with httpx.Client(base_url=story.bot.url, timeout=30) as browser:
-        form = {**form_of(browser, f"/investigations/{wrong}"), "right": "no", "cause": "a lost cache", "who": "ann"}
+        form = {
+            **form_of(browser, f"/investigations/{wrong}"),
+            "right": "no",
+            "cause": "a lost cache",
+            "who": "ann",
+        }
         assert browser.post(f"/investigations/{wrong}/judgement", data=form).status_code == 303
     folder = downloaded(story, investigated(story, "P4"), tmp_path)
     told = next(f for f in read_diagnosis(folder).findings if f.kind == KIND)

@@ -1,4 +1,5 @@
-"""An alert with a model at hand: the answer by code first, then the model asks for more, then the final edit."""
+"""An alert with a model at hand: the answer by code first, then the model asks for more, then the
+final edit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from loopback.server import serve_in_thread
-from tests.bot.answer.writer.openai_server import OpenAIServer, calls, fails, says, says_text, serving
+from tests.bot.answer.writer.openai_server import (
+    OpenAIServer,
+    calls,
+    fails,
+    says,
+    says_text,
+    serving,
+)
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import STARTED, write_small_case
 
@@ -31,19 +39,27 @@ def prometheus() -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
 
     async def ranged(request: Request) -> Response:
-        given = {**request.query_params, **(dict(await request.form()) if request.method == "POST" else {})}
+        given = {
+            **request.query_params,
+            **(dict(await request.form()) if request.method == "POST" else {}),
+        }
         query = str(given.get("query", ""))
         asked.append(query)
         series: list[dict[str, Any]] = []
         if QUEUE in query and "cart" in query:
             rows = [
-                [(STARTED + timedelta(seconds=s)).timestamp(), str(405 + s % 3 if s >= -240 else 5 + s % 3)]
+                [
+                    (STARTED + timedelta(seconds=s)).timestamp(),
+                    str(405 + s % 3 if s >= -240 else 5 + s % 3),
+                ]
                 for s in range(-3600, 360, 15)
             ]
             first, last = float(str(given["start"])), float(str(given["end"]))
             inside = [row for row in rows if first <= float(str(row[0])) <= last]
             series = [{"metric": {"service": "cart"}, "values": inside}] if inside else []
-        return JSONResponse({"status": "success", "data": {"resultType": "matrix", "result": series}})
+        return JSONResponse(
+            {"status": "success", "data": {"resultType": "matrix", "result": series}}
+        )
 
     async def listed(request: Request) -> Response:
         names = [QUEUE] if request.url.path.endswith("values") else ["service"]
@@ -70,7 +86,8 @@ def prometheus() -> Iterator[tuple[str, list[str]]]:
 def story_with(server: OpenAIServer, directory: Path, metrics: str) -> Iterator[Story]:
     case = write_small_case(directory / "case")
     (directory / "queries.toml").write_text(
-        f'[prometheus]\nurl = "{metrics}"\n[prometheus.queries]\n{QUEUE} = \'{QUEUE}{{service=~"{{service}}"}}\'\n'
+        f'[prometheus]\nurl = "{metrics}"\n[prometheus.queries]\n{QUEUE} = '
+        f"'{QUEUE}{{service=~\"{{service}}\"}}'\n"
     )
     environ = {
         "FAULTLINE_CONFIG": str(directory / "queries.toml"),
@@ -95,7 +112,9 @@ def data_of(body: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edited(tmp_path: Path) -> None:
+def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edited(
+    tmp_path: Path,
+) -> None:
     shown = threading.Event()
 
     def model(body: dict[str, Any]) -> Response:
@@ -114,22 +133,37 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
             {
                 "headline": "checkout p99_latency_ms is up after deploy 4f2a9c1",
                 "claims": [
-                    {"text": "checkout p99_latency_ms rose after deploy 4f2a9c1.", "findings": cause["findings"]},
+                    {
+                        "text": "checkout p99_latency_ms rose after deploy 4f2a9c1.",
+                        "findings": cause["findings"],
+                    },
                     {"text": f"cart {QUEUE} rose as well.", "findings": [queue]},
                 ],
-                "next_steps": [{"text": "Roll back 4f2a9c1 of checkout.", "findings": cause["findings"]}],
+                "next_steps": [
+                    {"text": "Roll back 4f2a9c1 of checkout.", "findings": cause["findings"]}
+                ],
             }
         )(body)
 
-    with prometheus() as (metrics, asked), serving(model) as server, story_with(server, tmp_path, metrics) as story:
+    with (
+        prometheus() as (metrics, asked),
+        serving(model) as server,
+        story_with(server, tmp_path, metrics) as story,
+    ):
         investigation = story.page_out("P1").json()["investigation_id"]
 
         def texts() -> list[str]:
             key = f"{investigation}:slack"
-            found = [m for m in story.slack.posts if (m.metadata or {}).get("event_payload", {}).get("key") == key]
+            found = [
+                m
+                for m in story.slack.posts
+                if (m.metadata or {}).get("event_payload", {}).get("key") == key
+            ]
             return [json.dumps(version) for m in found for version in m.versions]
 
-        story.wait_for(lambda: any("still investigating" in t for t in texts()), what="the answer by code")
+        story.wait_for(
+            lambda: any("still investigating" in t for t in texts()), what="the answer by code"
+        )
         assert story.pagerduty.incidents["P1"].notes == [], "the note waits for the final answer"
         assert not any(QUEUE in query and "cart" in query for query in asked)
         shown.set()
@@ -138,7 +172,10 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
         assert "local-model: 3 rounds, 1 tool call" in texts()[-1]
         assert "$0.29" in texts()[-1], "3 rounds of 900 tokens, and their answers at the same price"
         assert "still investigating" not in texts()[-1]
-        assert sum(1 for m in story.slack.posts if f"{investigation}:slack" in json.dumps(m.metadata)) == 1
+        assert (
+            sum(1 for m in story.slack.posts if f"{investigation}:slack" in json.dumps(m.metadata))
+            == 1
+        )
         notes = story.pagerduty.incidents["P1"].notes
         assert len(notes) == 1
         assert "Model: local-model: 3 rounds" in notes[0].content
@@ -146,11 +183,19 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
         folder = next((tmp_path / "state").rglob(f"{investigation}/report.json")).parent
         assert (folder / "model/transcript.jsonl").exists()
         evidence = json.loads((folder / "evidence.json").read_bytes())
-        assert any(QUEUE in e["query"] and e["source"] == "prometheus" for e in evidence if "reason" not in e)
+        assert any(
+            QUEUE in e["query"] and e["source"] == "prometheus"
+            for e in evidence
+            if "reason" not in e
+        )
 
 
 def test_a_model_that_is_away_costs_nothing_but_its_words(tmp_path: Path) -> None:
-    with prometheus() as (metrics, _), serving(fails(503)) as server, story_with(server, tmp_path, metrics) as story:
+    with (
+        prometheus() as (metrics, _),
+        serving(fails(503)) as server,
+        story_with(server, tmp_path, metrics) as story,
+    ):
         story.page_out("P2")
         story.wait_for(lambda: bool(story.pagerduty.incidents["P2"].notes), what="a note")
         note = story.pagerduty.incidents["P2"].notes[0].content

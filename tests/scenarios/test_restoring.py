@@ -1,4 +1,5 @@
-"""A running bot is backed up, goes on, is lost and restored: nothing is told twice, and what is wrong has a name."""
+"""A running bot is backed up, goes on, is lost and restored: nothing is told twice, and what is
+wrong has a name."""
 
 from __future__ import annotations
 
@@ -48,13 +49,18 @@ def named(bot: BotProcess, about: str) -> str:
 def faultline(bot: BotProcess, directory: Path, *arguments: str) -> str:
     """A command beside the running bot."""
     command = [sys.executable, "-m", "bot.cli.main", *arguments]
-    ran = subprocess.run(command, env=environ(bot), cwd=directory, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, env=environ(bot), cwd=directory, capture_output=True, text=True, check=True
+    )
     return ran.stdout
 
 
 def answered(story: Story, count: int) -> bool:
     """So many answers are in Slack, and as many notes in PagerDuty."""
-    return len(story.answers()) >= count and sum(len(i.notes) for i in story.pagerduty.incidents.values()) >= count
+    return (
+        len(story.answers()) >= count
+        and sum(len(i.notes) for i in story.pagerduty.incidents.values()) >= count
+    )
 
 
 def exactly_one_each(story: Story, incidents: list[str]) -> None:
@@ -62,7 +68,9 @@ def exactly_one_each(story: Story, incidents: list[str]) -> None:
     keys = Counter((m.metadata or {})["event_payload"]["key"] for m in story.slack.posts)
     assert set(keys.values()) == {1}
     assert len(keys) == len(incidents)
-    assert {i: len(story.pagerduty.incidents[i].notes) for i in incidents} == dict.fromkeys(incidents, 1)
+    assert {i: len(story.pagerduty.incidents[i].notes) for i in incidents} == dict.fromkeys(
+        incidents, 1
+    )
 
 
 @contextmanager
@@ -76,7 +84,9 @@ def _slack_down(story: Story) -> Iterator[None]:
 
 
 @pytest.mark.timeout(600)
-def test_backed_up_in_the_midst_then_gone_on_then_restored_every_alert_has_one_message(tmp_path: Path) -> None:
+def test_backed_up_in_the_midst_then_gone_on_then_restored_every_alert_has_one_message(
+    tmp_path: Path,
+) -> None:
     case = write_small_case(tmp_path / "case")
     with bot_story(tmp_path, case, f"sqlite:///{tmp_path}/state/faultline.sqlite") as story:
         assert story.page_out("P1", "one").status_code == 202
@@ -102,17 +112,30 @@ def test_backed_up_in_the_midst_then_gone_on_then_restored_every_alert_has_one_m
 
 
 @pytest.mark.timeout(600)
-def test_postgresql_restored_from_pg_dump_goes_on_and_tells_nothing_twice(tmp_path: Path, postgres_url: str) -> None:
+def test_postgresql_restored_from_pg_dump_goes_on_and_tells_nothing_twice(
+    tmp_path: Path, postgres_url: str
+) -> None:
     case = write_small_case(tmp_path / "case")
     with bot_story(tmp_path, case, postgres_url) as story:
         with _slack_down(story):
             assert story.page_out("P1", "one").status_code == 202
             story.wait_for(lambda: story.store.count("done") == 1, what="the investigation")
-            _postgres("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", f"--dbname={postgres_url}")
+            _postgres(
+                "pg_dump",
+                "--format=custom",
+                f"--file={tmp_path / 'dump'}",
+                f"--dbname={postgres_url}",
+            )
         story.wait_for(lambda: answered(story, 1), what="the answer, told after the dump")
         story.bot.stop()
         story.store.engine.dispose()
-        _postgres("pg_restore", "--clean", "--if-exists", f"--dbname={postgres_url}", str(tmp_path / "dump"))
+        _postgres(
+            "pg_restore",
+            "--clean",
+            "--if-exists",
+            f"--dbname={postgres_url}",
+            str(tmp_path / "dump"),
+        )
         assert "1 answer to be told" in begin_again(load_settings(None, environ(story.bot)))
         edits = _edits(story)
         story.bot.start()
@@ -120,7 +143,10 @@ def test_postgresql_restored_from_pg_dump_goes_on_and_tells_nothing_twice(tmp_pa
         exactly_one_each(story, ["P1"])
         name = story.store.latest(1)[0].id
         with looking(load_settings(None, environ(story.bot))) as look:
-            assert [f.about for f in story_of(look, name) if f.about in ("accepted", "ended")] == ["accepted", "ended"]
+            assert [f.about for f in story_of(look, name) if f.about in ("accepted", "ended")] == [
+                "accepted",
+                "ended",
+            ]
 
 
 def _edits(story: Story) -> int:
@@ -133,4 +159,10 @@ def _postgres(program: str, *arguments: str) -> None:
     assert found.origin is not None
     installed = Path(found.origin).parent.glob(f"pginstall*/bin/{program}")
     newest = max(installed, key=lambda path: path.stat().st_size)
-    subprocess.run([str(newest), *arguments], check=True, capture_output=True, timeout=120, env=dict(os.environ))
+    subprocess.run(
+        [str(newest), *arguments],
+        check=True,
+        capture_output=True,
+        timeout=120,
+        env=dict(os.environ),
+    )

@@ -1,4 +1,5 @@
-"""An alert with a runbook, over real HTTP: each reply tells what it says, the answer stays the same, exports repeat."""
+"""An alert with a runbook, over real HTTP: each reply tells what it says, the answer stays the
+same, exports repeat."""
 
 from __future__ import annotations
 
@@ -38,9 +39,15 @@ SAYS = "Runbook Checkout latency says: Ask payments on-call before rolling back"
 def answered(story: Story) -> str:
     """The id of the one investigation, once it is answered everywhere."""
     investigation: str = story.page_out("P1").json()["investigation_id"]
-    story.wait_for(lambda: bool(story.pagerduty.incidents["P1"].notes), within_s=WITHIN_S, what="a note")
+    story.wait_for(
+        lambda: bool(story.pagerduty.incidents["P1"].notes), within_s=WITHIN_S, what="a note"
+    )
     story.wait_for(lambda: bool(story.answers()), within_s=WITHIN_S, what="an answer in Slack")
-    story.wait_for(lambda: SAYS in json.dumps(story.answers()[0].blocks), within_s=WITHIN_S, what="the runbook's words")
+    story.wait_for(
+        lambda: SAYS in json.dumps(story.answers()[0].blocks),
+        within_s=WITHIN_S,
+        what="the runbook's words",
+    )
     return investigation
 
 
@@ -59,7 +66,10 @@ def test_a_matching_runbook_is_told_everywhere_and_decides_nothing(tmp_path: Pat
         investigation = answered(story)
         address = f"{story.bot.url}/investigations/{investigation}"
         page = httpx.get(address, timeout=60).text
-        files = {f.file: [httpx.get(f"{address}/export/{f.file}", timeout=60) for _ in "ab"] for f in FORMATS.values()}
+        files = {
+            f.file: [httpx.get(f"{address}/export/{f.file}", timeout=60) for _ in "ab"]
+            for f in FORMATS.values()
+        }
         archive = httpx.get(f"{address}/case.zip", timeout=60)
         (note,) = story.pagerduty.incidents["P1"].notes
         blocks = json.dumps(story.answers()[0].blocks)
@@ -74,7 +84,12 @@ def test_a_matching_runbook_is_told_everywhere_and_decides_nothing(tmp_path: Pat
     said = read_case(kept).runbooks
     assert [one.name for one in said.runbooks] == ["Checkout latency"]
     assert len(said.troubles) == 1
-    assert {line.kind for line in read_report(kept).guidance} == {"expected", "owner", "next_step", "link"}
+    assert {line.kind for line in read_report(kept).guidance} == {
+        "expected",
+        "owner",
+        "next_step",
+        "link",
+    }
 
     without = diagnose(read_case(case))
     assert read_diagnosis(kept).verdict == without.verdict

@@ -1,4 +1,5 @@
-"""An alert, its answer, and what people do with it in Slack: the real bot, the real Bolt, real HTTP, signed clicks."""
+"""An alert, its answer, and what people do with it in Slack: the real bot, the real Bolt, real
+HTTP, signed clicks."""
 
 from __future__ import annotations
 
@@ -31,9 +32,18 @@ def answered(story: Story, investigation: str) -> SlackedMessage:
     """The message that holds the answer of this investigation, buttons and all."""
 
     def found() -> SlackedMessage | None:
-        return next((m for m in story.answers() if investigation in actions_of(m).get("faultline_evidence", [])), None)
+        return next(
+            (
+                m
+                for m in story.answers()
+                if investigation in actions_of(m).get("faultline_evidence", [])
+            ),
+            None,
+        )
 
-    story.wait_for(lambda: found() is not None, within_s=WITHIN_S, what=f"an answer of {investigation}")
+    story.wait_for(
+        lambda: found() is not None, within_s=WITHIN_S, what=f"an answer of {investigation}"
+    )
     message = found()
     assert message is not None
     return message
@@ -42,13 +52,17 @@ def answered(story: Story, investigation: str) -> SlackedMessage:
 def modal(story: Story, person: Person, title: str) -> SlackView:
     """The modal that the person has just opened."""
     views = story.slack.seen.views.values
-    story.wait_for(lambda: any(v.view["title"]["text"] == title and not v.closed for v in views()), what=title)
+    story.wait_for(
+        lambda: any(v.view["title"]["text"] == title and not v.closed for v in views()), what=title
+    )
     return [v for v in views() if v.user == person.id and v.view["title"]["text"] == title][-1]
 
 
 def said(shown: SlackedMessage | SlackView) -> str:
     """Everything it shows."""
-    return json.dumps(shown.blocks if isinstance(shown, SlackedMessage) else shown.view, ensure_ascii=False)
+    return json.dumps(
+        shown.blocks if isinstance(shown, SlackedMessage) else shown.view, ensure_ascii=False
+    )
 
 
 @pytest.mark.timeout(900)

@@ -1,4 +1,5 @@
-"""An alert storm over real HTTP: one investigation, and one message that counts all of its alerts."""
+"""An alert storm over real HTTP: one investigation, and one message that counts all of its
+alerts."""
 
 from __future__ import annotations
 
@@ -48,12 +49,19 @@ def send(story: Story, number: int) -> None:
         "groupKey": f"g{number}",
         "alerts": [one],
     }
-    body |= {"groupLabels": {}, "commonLabels": labels, "commonAnnotations": {}, "externalURL": "http://am.example"}
+    body |= {
+        "groupLabels": {},
+        "commonLabels": labels,
+        "commonAnnotations": {},
+        "externalURL": "http://am.example",
+    }
     deadline = time.monotonic() + 120
     while True:
         try:
             headers = {"authorization": "Bearer am-token"}
-            answer = httpx.post(f"{story.bot.url}/webhooks/alertmanager", json=body, headers=headers, timeout=20)
+            answer = httpx.post(
+                f"{story.bot.url}/webhooks/alertmanager", json=body, headers=headers, timeout=20
+            )
             if answer.status_code == 202:
                 return
         except httpx.TransportError:
@@ -64,7 +72,9 @@ def send(story: Story, number: int) -> None:
 def counted(story: Story) -> int:
     """How many alerts the one message speaks of."""
     texts = [json.dumps(m.blocks) for m in story.slack.posts]
-    return max((n for n in range(1, ALERTS + 1) for t in texts if f"{n} more alert" in t), default=0)
+    return max(
+        (n for n in range(1, ALERTS + 1) for t in texts if f"{n} more alert" in t), default=0
+    )
 
 
 def test_fifty_alerts_of_one_incident_are_one_investigation_and_one_message(tmp_path: Path) -> None:
@@ -82,10 +92,16 @@ def test_fifty_alerts_of_one_incident_are_one_investigation_and_one_message(tmp_
         list(senders.map(lambda n: send(story, n), range(3, 30)))
         story.wait_for(lambda: bool(story.answers()), what="the answer", within_s=PATIENCE_S)
         list(senders.map(lambda n: send(story, n), range(30, ALERTS)))
-        story.wait_for(lambda: counted(story) == ALERTS - 1, what="a message that counts all", within_s=PATIENCE_S)
+        story.wait_for(
+            lambda: counted(story) == ALERTS - 1,
+            what="a message that counts all",
+            within_s=PATIENCE_S,
+        )
         [investigation] = story.store.latest()
         joined = {one.alert.title for one in investigation.related}
         assert joined | {investigation.alert.title} == {f"Symptom{n}" for n in range(ALERTS)}
-        assert {one.why.partition(",")[0] for one in investigation.related} >= {"both are about payments"}
+        assert {one.why.partition(",")[0] for one in investigation.related} >= {
+            "both are about payments"
+        }
         story.wait_for(lambda: story.store.count("done") == 1, what="the end")
         assert len(story.slack.posts) == 1, "one message, edited"

@@ -1,4 +1,5 @@
-"""Workers are replaced one after the other while investigations run: nothing is lost, nothing is doubled."""
+"""Workers are replaced one after the other while investigations run: nothing is lost, nothing is
+doubled."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def stop(process: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.parametrize("grace", ["0", "20"])
-def test_workers_are_replaced_in_the_midst_of_investigations(tmp_path: Path, postgres_url: str, grace: str) -> None:
+def test_workers_are_replaced_in_the_midst_of_investigations(
+    tmp_path: Path, postgres_url: str, grace: str
+) -> None:
     case = write_small_case(tmp_path / "case")
     settings = {"FAULTLINE_WORKER__GRACE_S": grace, "FAULTLINE_WORKER__CONCURRENCY": "2"}
     with bot_story(tmp_path, case, postgres_url, serve=("--no-worker",), **settings) as story:
@@ -50,9 +53,13 @@ def test_workers_are_replaced_in_the_midst_of_investigations(tmp_path: Path, pos
             story.wait_for(lambda: story.store.count("running") >= 4, what="investigations run")
             assert stop(first) == 0
             with worker(story, tmp_path):
-                story.wait_for(lambda: story.store.count("done") >= ALERTS // 2, what="half of them answered")
+                story.wait_for(
+                    lambda: story.store.count("done") >= ALERTS // 2, what="half of them answered"
+                )
                 assert stop(second) == 0
-                story.wait_for(lambda: answered(story) == ALERTS, what="all answered in both places")
+                story.wait_for(
+                    lambda: answered(story) == ALERTS, what="all answered in both places"
+                )
         keys = Counter((m.metadata or {})["event_payload"]["key"] for m in story.slack.posts)
         assert (len(keys), set(keys.values())) == (ALERTS, {1})
         assert {len(story.pagerduty.incidents[i].notes) for i in incidents} == {1}

@@ -20,7 +20,9 @@ def trace_process(*arguments: object, columns: int = 100) -> subprocess.Complete
     """`faultline trace ...`, piped, in a process of its own."""
     command = [sys.executable, "-m", "bot.cli.main", "trace", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": str(columns), "PYTHONWARNINGS": "error"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=110, check=False, env=environment
+    )
 
 
 def trace(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
@@ -59,7 +61,9 @@ def _no_log_handlers() -> Iterator[None]:
         root.setLevel(level)
 
 
-def write_job(folder: Path, late_us: dict[tuple[int, int], float] | None = None, ranks: int = 4) -> Path:
+def write_job(
+    folder: Path, late_us: dict[tuple[int, int], float] | None = None, ranks: int = 4
+) -> Path:
     """A job whose times are known; `late_us[rank, step]` is time for which all wait."""
     for rank, events in enumerate(job(ranks=ranks, late_us=late_us)):
         write_trace(folder / f"rank{rank}.pt.trace.json.gz", document(events, rank, ranks))

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 PROCESS = (1 << 48) | (77 << 24)
-OUTPUT = 'for word in "$@"; do case "$word" in --output=*) output="${word#--output=}";; esac; done\n'
+OUTPUT = (
+    'for word in "$@"; do case "$word" in --output=*) output="${word#--output=}";; esac; done\n'
+)
 
 
 def small_export(path: Path) -> Path:
@@ -25,14 +27,15 @@ def small_export(path: Path) -> Path:
             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
               correlationId INTEGER, globalPid INTEGER, demangledName INTEGER);
             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (200, 900, 0, 7, 5, {PROCESS}, 2);
-            """
+            """  # noqa: E501
         )
     connection.close()
     return path
 
 
 def nsys_that(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put an `nsys` on PATH that runs this shell script; `$output` is where the export goes. Gives its folder."""
+    """Put an `nsys` on PATH that runs this shell script; `$output` is where the export goes. Gives
+    its folder."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "nsys").write_text("#!/bin/sh\n" + OUTPUT + script)

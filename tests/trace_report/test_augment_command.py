@@ -14,15 +14,22 @@ from tests.trace_report.command import trace, write_job
 
 def on_a_device(folder: Path) -> Path:
     """A step with two launches and their kernels."""
-    events = [event("ProfilerStep#0", 0.0, 100.0, cat="user_annotation"), event("aten::mm", 1.0, 50.0)]
+    events = [
+        event("ProfilerStep#0", 0.0, 100.0, cat="user_annotation"),
+        event("aten::mm", 1.0, 50.0),
+    ]
     for number, at in enumerate((5.0, 10.0), start=1):
         events.append(event("cudaLaunchKernel", at, 2.0, cat="cuda_runtime", correlation=number))
-        kernel = event("gemm", 20.0 * number, 15.0, cat="kernel", tid=7, stream=7, correlation=number, device=0)
+        kernel = event(
+            "gemm", 20.0 * number, 15.0, cat="kernel", tid=7, stream=7, correlation=number, device=0
+        )
         events.append(kernel)
     return write_trace(folder / "rank0.json", document(events, 0, 1))
 
 
-@pytest.mark.parametrize(("option", "added"), [("--counters", '"ph": "C"'), ("--overlay", '"critical": 1')])
+@pytest.mark.parametrize(
+    ("option", "added"), [("--counters", '"ph": "C"'), ("--overlay", '"critical": 1')]
+)
 def test_the_trace_is_written_with_more_in_it(tmp_path: Path, option: str, added: str) -> None:
     target = tmp_path / "more.json.gz"
     done = trace(on_a_device(tmp_path), option, target)

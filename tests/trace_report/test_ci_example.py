@@ -1,4 +1,5 @@
-"""The example workflow of docs/ci-regression-gate.md: its own shell is run on small traces, as a runner runs it."""
+"""The example workflow of docs/ci-regression-gate.md: its own shell is run on small traces, as a
+runner runs it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
-def run_step(workflow: dict[Any, Any], name: str, workspace: Path) -> tuple[subprocess.CompletedProcess[str], str]:
+def run_step(
+    workflow: dict[Any, Any], name: str, workspace: Path
+) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run a step's shell in the workspace; what it did, and the job's summary."""
     (step,) = (step for step in steps(workflow) if step.get("name") == name)
     summary = workspace / "summary.md"
@@ -53,7 +56,13 @@ def run_step(workflow: dict[Any, Any], name: str, workspace: Path) -> tuple[subp
     }
     command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
     done = subprocess.run(
-        command, cwd=workspace, env=environment, capture_output=True, text=True, timeout=110, check=False
+        command,
+        cwd=workspace,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     return done, summary.read_text()
 
@@ -65,7 +74,9 @@ def test_a_job_that_did_not_get_slower_passes(workflow: dict[Any, Any], workspac
     assert "Base: 3 runs, 2 ranks, 48 steps." in summary
 
 
-def test_a_slower_job_fails_with_what_grew_in_the_summary(workflow: dict[Any, Any], workspace: Path) -> None:
+def test_a_slower_job_fails_with_what_grew_in_the_summary(
+    workflow: dict[Any, Any], workspace: Path
+) -> None:
     for run in (1, 2, 3):
         write_job(workspace / "profile" / "new" / f"run{run}", SLOWER, ranks=2)
     done, summary = run_step(workflow, "Compare", workspace)
@@ -75,14 +86,19 @@ def test_a_slower_job_fails_with_what_grew_in_the_summary(workflow: dict[Any, An
 
 
 @pytest.mark.parametrize("there", ["absent", "empty"])
-def test_a_missing_baseline_fails_and_says_so(there: str, workflow: dict[Any, Any], workspace: Path) -> None:
+def test_a_missing_baseline_fails_and_says_so(
+    there: str, workflow: dict[Any, Any], workspace: Path
+) -> None:
     shutil.rmtree(workspace / "profile" / "base")
     if there == "empty":
         (workspace / "profile" / "base").mkdir()
     done, summary = run_step(workflow, "Compare", workspace)
     assert done.returncode == 2
     why = "no such file" if there == "absent" else "holds no files"
-    assert f"::error title=Not compared::No step time to compare with: faultline: profile/base: {why}" in done.stdout
+    assert (
+        f"::error title=Not compared::No step time to compare with: faultline: profile/base: {why}"
+        in done.stdout
+    )
     assert summary.startswith("### Not compared\n")
     assert why in summary
 
@@ -96,19 +112,29 @@ def test_the_page_is_written_among_what_is_kept(workflow: dict[Any, Any], worksp
 
 def test_every_faultline_command_of_the_workflow_is_run_here(workflow: dict[Any, Any]) -> None:
     named = [
-        step["name"] for step in steps(workflow) if re.search(r"^\s*faultline ", step.get("run", ""), re.MULTILINE)
+        step["name"]
+        for step in steps(workflow)
+        if re.search(r"^\s*faultline ", step.get("run", ""), re.MULTILINE)
     ]
     assert named == ["Compare", "Report page"]
 
 
-def test_it_reads_only_pins_its_actions_and_gives_nothing_to_forks(workflow: dict[Any, Any]) -> None:
+def test_it_reads_only_pins_its_actions_and_gives_nothing_to_forks(
+    workflow: dict[Any, Any],
+) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert list(workflow[True]) == ["pull_request", "push"]  # YAML 1.1 reads `on` as true
     assert all("permissions" not in job for job in workflow["jobs"].values())
-    assert all("head.repo.full_name == github.repository" in job["if"] for job in workflow["jobs"].values())
+    assert all(
+        "head.repo.full_name == github.repository" in job["if"] for job in workflow["jobs"].values()
+    )
     for step in steps(workflow):
-        assert re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
-        assert "${{" not in step.get("run", ""), "an expression inside of a script can be made to run as code"
+        assert re.fullmatch(
+            r"actions/[a-z/-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40)
+        )
+        assert "${{" not in step.get("run", ""), (
+            "an expression inside of a script can be made to run as code"
+        )
         if "checkout" in step.get("uses", ""):
             assert step["with"]["persist-credentials"] is False
     assert "secrets" not in WORKFLOW.read_text()

@@ -56,7 +56,10 @@ def test_json_says_whether_it_fails_and_why(base: Path, slower: Path) -> None:
 def test_a_job_without_traces_is_one_line_and_exit_code_2(base: Path, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "readme.txt").write_text("nothing here")
-    for there, said in ((tmp_path / "absent", "no such file"), (tmp_path / "notes", "holds no trace")):
+    for there, said in (
+        (tmp_path / "absent", "no such file"),
+        (tmp_path / "notes", "holds no trace"),
+    ):
         done = trace("diff", base, there)
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
@@ -74,7 +77,10 @@ def test_what_is_no_percentage_is_one_line_and_exit_code_2(base: Path, limit: st
 def test_names_are_text_and_nothing_else(base: Path, tmp_path: Path) -> None:
     evil = "[red]x[/red]\x1b[31m\n\u202e"
     late = {(0, step): 9_000.0 for step in range(8)}
-    write_trace(tmp_path / "evil" / "rank0.json", document(job(ranks=1, late_us=late, late_in=evil)[0], 0, 1))
+    write_trace(
+        tmp_path / "evil" / "rank0.json",
+        document(job(ranks=1, late_us=late, late_in=evil)[0], 0, 1),
+    )
     done = trace("diff", base, tmp_path / "evil")
     assert done.returncode == 0, done.stderr
     assert "[red]x[/red]" in done.stdout
@@ -95,7 +101,12 @@ def test_runs_that_differ_are_noise_and_a_growth_beyond_it_fails(tmp_path: Path)
     assert trace("diff", base, same, "--repeats", "--fail-over", "5%").returncode == 0
     done = trace("diff", base, slower, "--repeats", "--fail-over", "5%", "--json")
     found = json.loads(done.stdout)
-    assert (done.returncode, found["base"]["runs"], found["base"]["ranks"], found["base"]["samples"]) == (1, 3, 1, 24)
+    assert (
+        done.returncode,
+        found["base"]["runs"],
+        found["base"]["ranks"],
+        found["base"]["samples"],
+    ) == (1, 3, 1, 24)
 
 
 def test_without_folders_the_captures_of_a_rank_are_its_runs(tmp_path: Path) -> None:
@@ -107,18 +118,26 @@ def test_without_folders_the_captures_of_a_rank_are_its_runs(tmp_path: Path) -> 
     done = trace("diff", tmp_path / "base", tmp_path / "base", "--json")
     assert json.loads(done.stdout)["base"]["runs"] == 1
     done = trace("diff", tmp_path / "base", tmp_path / "base", "--json", "--repeats")
-    assert (json.loads(done.stdout)["base"]["runs"], json.loads(done.stdout)["base"]["samples"]) == (3, 24)
+    assert (
+        json.loads(done.stdout)["base"]["runs"],
+        json.loads(done.stdout)["base"]["samples"],
+    ) == (3, 24)
 
 
 def test_markdown_says_what_grew_and_names_are_inert_in_it(base: Path, tmp_path: Path) -> None:
     late = {(0, step): 9_000.0 for step in range(8)}
     evil = "a|b`@all\n![x][y]"
-    new = write_trace(tmp_path / "evil" / "rank0.json", document(job(ranks=1, late_us=late, late_in=evil)[0], 0, 1))
+    new = write_trace(
+        tmp_path / "evil" / "rank0.json",
+        document(job(ranks=1, late_us=late, late_in=evil)[0], 0, 1),
+    )
     summary = tmp_path / "summary.md"
     assert trace("diff", base, new, "--fail-over", "5%", "--markdown", summary).returncode == 1
     lines = summary.read_text().splitlines()
     assert lines[0].startswith("### Step time grew by ")
-    assert any(line.startswith("| step time, ms |") and line.endswith("| **grew** |") for line in lines)
+    assert any(
+        line.startswith("| step time, ms |") and line.endswith("| **grew** |") for line in lines
+    )
     row = next(line for line in lines if "@all" in line and line.startswith("|"))
     assert row.count("|") == 6
     assert row.endswith("`a¦b'@all\N{REPLACEMENT CHARACTER}![x][y]` |")

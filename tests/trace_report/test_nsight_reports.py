@@ -1,4 +1,5 @@
-"""Reports of Nsight Systems are exported by `nsys`, bounded and alone; without it one line says what to type."""
+"""Reports of Nsight Systems are exported by `nsys`, bounded and alone; without it one line says
+what to type."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def scratch(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_report_is_read_like_its_export(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_read_like_its_export(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nsys_that(tmp_path, f'cp {small_export(tmp_path / "real.sqlite")} "$output"', monkeypatch)
     done = trace(report.parent, "--json")
     assert done.returncode == 0, done.stderr
@@ -51,7 +54,9 @@ def test_a_real_export_comes_through(
     shared: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = tmp_path / "real.sqlite"
-    real.write_bytes(gzip.decompress((shared / "traces/nsys_sqlite/h100_2gpu_1s.sqlite.gz").read_bytes()))
+    real.write_bytes(
+        gzip.decompress((shared / "traces/nsys_sqlite/h100_2gpu_1s.sqlite.gz").read_bytes())
+    )
     nsys_that(tmp_path, f'cp {real} "$output"', monkeypatch)
     with opened([str(report)]) as sources:
         (file,) = sources.files
@@ -60,16 +65,23 @@ def test_a_real_export_comes_through(
     assert not file.path.exists()
 
 
-def test_without_nsys_one_line_says_what_to_type(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nsys_one_line_says_what_to_type(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_nsys(monkeypatch, tmp_path)
     done = trace(report)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    typed = f"nsys export --type=sqlite --force-overwrite=true --output={report.with_suffix('.sqlite')} {report}"
+    typed = (
+        f"nsys export --type=sqlite --force-overwrite=true "
+        f"--output={report.with_suffix('.sqlite')} {report}"
+    )
     assert typed in done.stderr
 
 
-def test_the_command_stays_whole_however_long_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_stays_whole_however_long_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deep = tmp_path / ("a" * 120) / ("b" * 120) / "run.nsys-rep"
     deep.parent.mkdir(parents=True)
     deep.write_bytes(b"\0report")
@@ -99,7 +111,11 @@ def test_the_options_are_nvidias_and_nothing_of_the_environment_is_handed_on(
     told = tmp_path / "told"
     real = small_export(tmp_path / "real.sqlite")
     monkeypatch.setenv("PAGERDUTY_TOKEN", "secret")
-    nsys_that(tmp_path, f'printf "%s\\n" "$@" > {told}; env > {told}.env; cp {real} "$output"', monkeypatch)
+    nsys_that(
+        tmp_path,
+        f'printf "%s\\n" "$@" > {told}; env > {told}.env; cp {real} "$output"',
+        monkeypatch,
+    )
     copy = exported(report, scratch, name="run.nsys-rep", most_bytes=ROOM)
     assert told.read_text().splitlines() == [
         "export",
@@ -118,7 +134,11 @@ def test_a_name_is_never_taken_for_an_option_or_a_command(
     odd = tmp_path / "--output=x; touch y.nsys-rep"
     odd.write_bytes(b"\0report")
     real = small_export(tmp_path / "real.sqlite")
-    nsys_that(tmp_path, f'for last; do :; done; echo "$last" > {tmp_path / "last"}; cp {real} "$output"', monkeypatch)
+    nsys_that(
+        tmp_path,
+        f'for last; do :; done; echo "$last" > {tmp_path / "last"}; cp {real} "$output"',
+        monkeypatch,
+    )
     exported(odd, scratch, name=odd.name, most_bytes=ROOM)
     assert (tmp_path / "last").read_text() == f"{odd}\n"
     assert export_command(odd.name) == (
@@ -130,17 +150,27 @@ def test_a_name_is_never_taken_for_an_option_or_a_command(
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo starting >&2; echo 'Unknown \033[31mversion' >&2; exit 3", r"exit status 3 \(Unknown  ?\[31mversion\)"),
+        (
+            "echo starting >&2; echo 'Unknown \033[31mversion' >&2; exit 3",
+            r"exit status 3 \(Unknown  ?\[31mversion\)",
+        ),
         ("exit 0", "wrote no SQLite file"),
         ('head -c 100000 /dev/zero > "$output"', "wrote no SQLite file"),
         ('mkdir "$output"', "wrote no SQLite file"),
     ],
 )
 def test_an_nsys_that_fails_or_writes_garbage_is_one_line_and_leaves_nothing(
-    script: str, said: str, report: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str,
+    said: str,
+    report: Path,
+    scratch: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nsys_that(tmp_path, script, monkeypatch)
-    with pytest.raises(EvidenceError, match=f"{said}; run it where the report was made: nsys export") as caught:
+    with pytest.raises(
+        EvidenceError, match=f"{said}; run it where the report was made: nsys export"
+    ) as caught:
         exported(report, scratch, name="run.nsys-rep", most_bytes=ROOM)
     assert "\x1b" not in str(caught.value)
     assert list(scratch.iterdir()) == []
@@ -149,7 +179,11 @@ def test_an_nsys_that_fails_or_writes_garbage_is_one_line_and_leaves_nothing(
 def test_garbage_that_looks_like_a_database_is_a_problem_of_that_file(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nsys_that(tmp_path, '{ printf "SQLite format 3\\0"; head -c 9000 /dev/urandom; } > "$output"', monkeypatch)
+    nsys_that(
+        tmp_path,
+        '{ printf "SQLite format 3\\0"; head -c 9000 /dev/urandom; } > "$output"',
+        monkeypatch,
+    )
     done = trace(report)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "run.nsys-rep" in done.stderr

@@ -27,7 +27,9 @@ def one_number(pattern: str, text: str) -> float:
     return float(found.replace(",", ""))
 
 
-def test_the_step_is_as_long_in_the_header_the_sentence_the_bar_and_the_table(tmp_path: Path) -> None:
+def test_the_step_is_as_long_in_the_header_the_sentence_the_bar_and_the_table(
+    tmp_path: Path,
+) -> None:
     folder = write_job(tmp_path, UNEVEN)
     printed, told = trace(folder, columns=200).stdout, summary_of(folder)
     header = one_number(r"([\d.,]+) ms a step", printed)
@@ -44,19 +46,32 @@ def test_data_loading_that_kernels_hide_is_not_told_as_time_of_the_step(tmp_path
         at = 10_000.0 * step
         events += [
             event(f"ProfilerStep#{step}", at, 10_000, cat="user_annotation"),
-            event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 6_000, cat="user_annotation"),
+            event(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                at,
+                6_000,
+                cat="user_annotation",
+            ),
             launch(at + 1, 5, step + 1),
             kernel("gemm", at + 1_000, 3_000, correlation=step + 1),
         ]
     write_trace(tmp_path / "rank0.pt.trace.json", document(events, 0, 1))
     told = summary_of(tmp_path)
     (line,) = told["ranks"]
-    assert line["data_ms"] == pytest.approx(told["summary"]["step_ms"]["0"]["data loading"], abs=0.002)
-    assert line["data_ms"] == pytest.approx(told["diagnoses"][0]["evidence"]["numbers"]["data_ms"], abs=0.06)
+    assert line["data_ms"] == pytest.approx(
+        told["summary"]["step_ms"]["0"]["data loading"], abs=0.002
+    )
+    assert line["data_ms"] == pytest.approx(
+        told["diagnoses"][0]["evidence"]["numbers"]["data_ms"], abs=0.06
+    )
 
 
 def test_a_trace_without_steps_is_as_long_in_the_header_as_in_the_sentence(tmp_path: Path) -> None:
-    events = [event("aten::mm", 0, 50_000), launch(10, 5, 1), kernel("gemm", 20_000, 10_000, correlation=1)]
+    events = [
+        event("aten::mm", 0, 50_000),
+        launch(10, 5, 1),
+        kernel("gemm", 20_000, 10_000, correlation=1),
+    ]
     write_trace(tmp_path / "rank0.pt.trace.json", document(events, 0, 1))
     printed = trace(tmp_path, columns=200).stdout
     assert one_number(r"([\d.,]+) ms in all", printed) == 50.0
@@ -67,7 +82,9 @@ def test_a_trace_without_steps_is_as_long_in_the_header_as_in_the_sentence(tmp_p
     assert (found["verdict"], found["statement"][:13]) == ("nothing_wrong", "nothing wrong")
 
 
-def test_the_share_of_a_kernel_is_of_all_kernels_also_of_those_that_are_not_listed(tmp_path: Path) -> None:
+def test_the_share_of_a_kernel_is_of_all_kernels_also_of_those_that_are_not_listed(
+    tmp_path: Path,
+) -> None:
     many = [kernel(f"kernel_{i}", 100.0 * i, 40 if i else 50) for i in range(200)]
     write_trace(tmp_path / "rank0.pt.trace.json", document(many, 0, 1))
     (line,) = [line for line in trace(tmp_path).stdout.splitlines() if line.endswith("  kernel_0")]

@@ -1,4 +1,5 @@
-"""The page of `--html`: it loads nothing, runs only its own code, and takes no text of a trace for markup."""
+"""The page of `--html`: it loads nothing, runs only its own code, and takes no text of a trace for
+markup."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from tests.bot.web.browser import Page, browser_page
 from tests.debian_tools import debian_binary
 from tests.trace_report.command import STRAGGLER, trace, write_job
 
-EVIL = "</script><script>window.broken=1</script><img src=x onerror='window.broken=1'>\"'`{{7*7}} \u2028\ud800 漢字"
+EVIL = (
+    "</script><script>window.broken=1</script><img src=x onerror='window.broken=1'>\"'`{{7*7}} "
+    "\u2028\ud800 漢字"
+)
 OUTSIDE = re.compile(r"""(?:src|href)\s*=\s*["']?([^"'#\s>]+)""")
 
 
@@ -28,7 +32,9 @@ def chromium() -> Path:
         return debian_binary("chromium", "/usr/bin/chromium")
     except pytest.skip.Exception as reason:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"browser tests need chromium on PATH (apt-get install -y chromium): {reason}")
+            pytest.fail(
+                f"browser tests need chromium on PATH (apt-get install -y chromium): {reason}"
+            )
         raise
 
 
@@ -42,7 +48,9 @@ def page_of(folder: Path, *options: object) -> Path:
 def hostile_job(folder: Path) -> Path:
     """Every text that a trace can carry is an attack."""
     folder.mkdir()
-    for rank, events in enumerate(job(ranks=2, late_us={(1, s): 8_000.0 for s in range(8)}, late_in=EVIL)):
+    for rank, events in enumerate(
+        job(ranks=2, late_us={(1, s): 8_000.0 for s in range(8)}, late_in=EVIL)
+    ):
         content = document(events, rank, 2, EVIL)
         content["deviceProperties"] = [{"name": EVIL}]
         write_trace(folder / f"rank{rank} <img src=x onerror=alert(1)>.json", content)
@@ -52,7 +60,15 @@ def hostile_job(folder: Path) -> Path:
 def test_the_page_says_first_what_is_wrong_and_holds_every_section(tmp_path: Path) -> None:
     text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
     assert text.index("straggler") < text.index('id="ranks"')
-    for part in ("rank 2", 'id="ranks"', 'id="communication"', 'id="rank"', 'id="read"', "Critical path", "all_reduce"):
+    for part in (
+        "rank 2",
+        'id="ranks"',
+        'id="communication"',
+        'id="rank"',
+        'id="read"',
+        "Critical path",
+        "all_reduce",
+    ):
         assert part in text
     assert len(text) < 3_000_000
 
@@ -78,13 +94,19 @@ def test_windows_hold_the_events_that_diagnoses_point_to(tmp_path: Path) -> None
     text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
     windows = dict(re.findall(r'id="(window-\d+)">(.*?)</script>', text))
     assert windows
-    cropped = [json.loads(gzip.decompress(base64.b64decode(json.loads(w)))) for w in windows.values()]
+    cropped = [
+        json.loads(gzip.decompress(base64.b64decode(json.loads(w)))) for w in windows.values()
+    ]
     assert all({"traceEvents", "croppedBy"} <= set(window) for window in cropped)
-    assert any("gloo:all_reduce" in {e.get("name") for e in window["traceEvents"]} for window in cropped)
+    assert any(
+        "gloo:all_reduce" in {e.get("name") for e in window["traceEvents"]} for window in cropped
+    )
     assert set(re.findall(r'data-window="(window-\d+)"', text)) == set(windows)
 
 
-def seen(chromium: Path, file: Path, folder: Path, look: str, *, width: int = 1200, dark: bool = False) -> Page:
+def seen(
+    chromium: Path, file: Path, folder: Path, look: str, *, width: int = 1200, dark: bool = False
+) -> Page:
     """Open the page, evaluate `look` until it holds, and give what the browser said."""
 
     async def visit() -> Page:
@@ -96,7 +118,9 @@ def seen(chromium: Path, file: Path, folder: Path, look: str, *, width: int = 12
     return asyncio.run(visit())
 
 
-def test_the_page_runs_without_a_complaint_and_asks_for_nothing(tmp_path: Path, chromium: Path) -> None:
+def test_the_page_runs_without_a_complaint_and_asks_for_nothing(
+    tmp_path: Path, chromium: Path
+) -> None:
     file = page_of(write_job(tmp_path / "job", STRAGGLER))
     page = seen(chromium, file, tmp_path, "document.querySelectorAll('.uplot').length > 0")
     assert page.messages == []
@@ -111,11 +135,16 @@ def test_an_attack_in_a_trace_does_not_run(tmp_path: Path, chromium: Path) -> No
     assert page.requested == [file.as_uri()]
 
 
-WITHOUT_OVERFLOW = "document.documentElement.scrollWidth <= innerWidth && document.querySelectorAll('.uplot').length"
+WITHOUT_OVERFLOW = (
+    "document.documentElement.scrollWidth <= innerWidth && "
+    "document.querySelectorAll('.uplot').length"
+)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (768, False), (1920, True)])
-def test_the_page_fits_small_and_large_screens(tmp_path: Path, chromium: Path, width: int, dark: bool) -> None:
+def test_the_page_fits_small_and_large_screens(
+    tmp_path: Path, chromium: Path, width: int, dark: bool
+) -> None:
     file = page_of(write_job(tmp_path / "job", STRAGGLER))
     assert seen(chromium, file, tmp_path, WITHOUT_OVERFLOW, width=width, dark=dark).messages == []
 
@@ -125,7 +154,7 @@ SORTED = """(() => {
   const heads = [...table.querySelectorAll('th')], at = heads.findIndex((h) => h.textContent === 'blame %');
   heads[at].querySelector('button').click();
   return table.tBodies[0].rows[0].cells[0].textContent === '2' && heads[at].getAttribute('aria-sort') === 'descending';
-})()"""
+})()"""  # noqa: E501
 
 
 def test_a_table_sorts_by_the_column_that_is_clicked(tmp_path: Path, chromium: Path) -> None:
@@ -138,7 +167,7 @@ ANOTHER_RANK = """(() => {
   pick.click();
   const shown = [...document.querySelectorAll('.panel')].filter((p) => !p.hidden).map((p) => p.dataset.rank);
   return pick.getAttribute('aria-pressed') === 'true' && shown.join() === '3';
-})()"""
+})()"""  # noqa: E501
 
 
 def test_another_rank_can_be_looked_at(tmp_path: Path, chromium: Path) -> None:
@@ -163,7 +192,7 @@ HANDSHAKE = """new Promise((done) => {
     done(sent[0].join() === 'open,https://ui.perfetto.dev' && before === 0 && asked && head === '31,139'
       && origin === 'https://ui.perfetto.dev' && message.perfetto.title.startsWith('rank 2'));
   }, 350);
-})"""
+})"""  # noqa: E501
 
 
 def test_a_window_is_handed_to_perfetto_and_to_nobody_else(tmp_path: Path, chromium: Path) -> None:

@@ -22,7 +22,8 @@ REPORTED = {
     "kineto_tb_plugin/resnet50_num_workers_4": (4, None),
 }
 LARGE = (EIGHT_RANKS, "kineto_tb_plugin/resnet50_num_workers_4")
-"""Read by several processes: those of a process of one thread start at once, with all that it has loaded."""
+"""Read by several processes: those of a process of one thread start at once, with all that it has
+loaded."""
 REFUSED = ("jaeger_otlp", "hta/execution_trace/benchmark_simple_add_et.json.gz")
 
 
@@ -31,7 +32,9 @@ def test_a_real_job_is_reported(shared: Path, tmp_path: Path, name: str) -> None
     ranks, rule = REPORTED[name]
     page = tmp_path / "page.html"
     with_page = ("--html", page) if name == EIGHT_RANKS else ()
-    done = (trace_process if name in LARGE else trace)(shared / "traces" / name, "--json", *with_page)
+    done = (trace_process if name in LARGE else trace)(
+        shared / "traces" / name, "--json", *with_page
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found["ranks"]) == ranks
@@ -39,7 +42,9 @@ def test_a_real_job_is_reported(shared: Path, tmp_path: Path, name: str) -> None
     assert serious[:1] == ([rule] if rule else [])
     assert found["dropped"]["analyses"] == []
     if with_page:
-        assert page.stat().st_size < 3_000_000, "the page of eight real ranks is small enough to send"
+        assert page.stat().st_size < 3_000_000, (
+            "the page of eight real ranks is small enough to send"
+        )
         assert "Open in Perfetto" in page.read_text()
 
 

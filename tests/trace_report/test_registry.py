@@ -26,7 +26,11 @@ def test_every_analysis_gives_rows_of_json_values(name: str, tmp_path: Path) -> 
 
 def test_the_documentation_lists_every_analysis_as_the_code_describes_it() -> None:
     listed = dict(
-        re.findall(r"^\| `(\w+)` \| (?:each rank|all ranks|other files) \| (.+) \|$", DOCUMENTATION.read_text(), re.M)
+        re.findall(
+            r"^\| `(\w+)` \| (?:each rank|all ranks|other files) \| (.+) \|$",
+            DOCUMENTATION.read_text(),
+            re.M,
+        )
     )
     assert listed == ANALYSES | ACROSS_RANKS | BESIDE
 

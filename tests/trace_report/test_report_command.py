@@ -65,9 +65,15 @@ def test_json_holds_ranks_summary_analyses_diagnoses_and_what_was_dropped(tmp_pa
     first = found["diagnoses"][0]
     assert set(first) == {"rule", "severity", "subject", "statement", "evidence", "fix", "source"}
     assert set(first["evidence"]) == {"ranks", "steps", "numbers", "events", "details"}
-    assert (first["rule"], first["subject"], first["evidence"]["ranks"]) == ("straggler", "rank 2", [2])
+    assert (first["rule"], first["subject"], first["evidence"]["ranks"]) == (
+        "straggler",
+        "rank 2",
+        [2],
+    )
     assert {e["rank"] for e in first["evidence"]["events"]} == {2}
-    assert {"temporal", "operators", "critical_path", "collectives", "blame"} <= set(found["analyses"])
+    assert {"temporal", "operators", "critical_path", "collectives", "blame"} <= set(
+        found["analyses"]
+    )
     assert all(isinstance(rows, list) for rows in found["analyses"].values())
     assert found["dropped"]["files"] == []
 
@@ -88,9 +94,13 @@ def test_only_the_analyses_and_the_rank_that_are_asked_for_are_given(tmp_path: P
 def test_analyses_of_one_step_count_what_began_in_it(tmp_path: Path) -> None:
     folder = write_job(tmp_path)
     whole = answer(folder, "--analyses", "operators", "--rank", 0)["analyses"]["operators"]
-    step = answer(folder, "--analyses", "operators", "--rank", 0, "--step", 3)["analyses"]["operators"]
+    step = answer(folder, "--analyses", "operators", "--rank", 0, "--step", 3)["analyses"][
+        "operators"
+    ]
     calls = {row["name"]: row["calls"] for row in whole if "name" in row}
-    assert {row["name"]: row["calls"] for row in step if row.get("name") == "aten::mm"} == {"aten::mm": 1}
+    assert {row["name"]: row["calls"] for row in step if row.get("name") == "aten::mm"} == {
+        "aten::mm": 1
+    }
     assert calls["aten::mm"] == 8
 
 
@@ -123,7 +133,9 @@ def test_a_page_is_not_written_over_a_trace(tmp_path: Path) -> None:
 
 def test_kernels_that_took_no_time_have_a_page(tmp_path: Path) -> None:
     kernels = [event("gemm", 5.0, 0.0, cat="kernel", tid=7, stream=7) for _ in range(5)]
-    done = trace(write_trace(tmp_path / "rank0.json", document(kernels)), "--html", tmp_path / "page.html")
+    done = trace(
+        write_trace(tmp_path / "rank0.json", document(kernels)), "--html", tmp_path / "page.html"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "gemm" in (tmp_path / "page.html").read_text()
 
@@ -157,7 +169,9 @@ def test_the_name_of_a_single_unreadable_file_cannot_steer_the_terminal(tmp_path
         ("rank0.json.gz", b"\x1f\x8b\x08\x00 no gzip", "rank0.json.gz"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_and_exit_code_2(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_cannot_be_read_is_one_line_and_exit_code_2(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     done = trace(tmp_path / name)
     assert (done.returncode, done.stdout) == (2, "")
@@ -178,7 +192,10 @@ def test_files_that_cannot_be_read_do_not_keep_the_others_from_it(tmp_path: Path
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert len(found["ranks"]) == 4
-    assert [d["file"] for d in found["dropped"]["files"]] == [str(tmp_path / "absent"), "rank7.pt.trace.json"]
+    assert [d["file"] for d in found["dropped"]["files"]] == [
+        str(tmp_path / "absent"),
+        "rank7.pt.trace.json",
+    ]
     assert len(done.stderr.splitlines()) == 2
 
 
@@ -190,11 +207,16 @@ def test_a_truncated_trace_gives_what_comes_before_and_says_so(tmp_path: Path) -
     assert "gzip data end early" in done.stdout
 
 
-HOSTILE = "[red]x[/red] \x1b[31m\r\n\x07 </script><img src=x onerror=alert(1)> \u202e\ud800 '\" 漢字 " + "y" * 5000
+HOSTILE = (
+    "[red]x[/red] \x1b[31m\r\n\x07 </script><img src=x onerror=alert(1)> \u202e\ud800 '\" 漢字 "
+    + "y" * 5000
+)
 
 
 def test_names_out_of_a_trace_are_text_and_nothing_else(tmp_path: Path) -> None:
-    events = [{**e, "name": HOSTILE if e["name"] == "aten::mm" else e["name"]} for e in job(ranks=1)[0]]
+    events = [
+        {**e, "name": HOSTILE if e["name"] == "aten::mm" else e["name"]} for e in job(ranks=1)[0]
+    ]
     write_trace(tmp_path / "rank0.json", document(events, host=HOSTILE))
     done = trace(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -214,7 +236,9 @@ def test_names_out_of_a_trace_are_text_and_nothing_else(tmp_path: Path) -> None:
         [event("ProfilerStep#0", 0.0, 0.0, cat="user_annotation")],
     ],
 )
-def test_traces_with_next_to_nothing_in_them_are_reported(tmp_path: Path, events: list[dict[str, Any]]) -> None:
+def test_traces_with_next_to_nothing_in_them_are_reported(
+    tmp_path: Path, events: list[dict[str, Any]]
+) -> None:
     write_trace(tmp_path / "rank0.json", document(events, None))
     for options in ([], ["--json"], ["--html", tmp_path / "page.html"]):
         done = trace(tmp_path / "rank0.json", *options)
@@ -253,16 +277,23 @@ def test_an_archive_of_traces_is_a_job(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "job", STRAGGLER)
     archive = shutil.make_archive(str(tmp_path / "traces"), "zip", folder)
     found = answer(archive)
-    assert [r["file"] for r in found["ranks"]] == [f"traces.zip/rank{n}.pt.trace.json.gz" for n in range(4)]
+    assert [r["file"] for r in found["ranks"]] == [
+        f"traces.zip/rank{n}.pt.trace.json.gz" for n in range(4)
+    ]
     assert found["diagnoses"][0]["rule"] == "straggler"
 
 
-def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
     for rank, events in enumerate(job(ranks=2, steps=2_500)):
         write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) > SMALL_BYTES
     main, other = pty.openpty()
-    soon = "from bot import cli; from trace_report import progress; progress.AFTER_S = 0.01; cli.main()"
+    soon = (
+        "from bot import cli; from trace_report import progress; progress.AFTER_S = 0.01; "
+        "cli.main()"
+    )
     command = [sys.executable, "-c", soon, "trace", str(tmp_path), "--json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other) as running:
         os.close(other)

@@ -1,4 +1,5 @@
-"""Files, folders, patterns, archives and S3 prefixes become the same list of files; nothing gets out of the scratch."""
+"""Files, folders, patterns, archives and S3 prefixes become the same list of files; nothing gets
+out of the scratch."""
 
 from __future__ import annotations
 
@@ -83,9 +84,13 @@ def write_tar(path: Path, content: dict[str, bytes], mode: str = "w:gz") -> Path
     return path
 
 
-@pytest.mark.parametrize(("name", "mode"), [("t.zip", ""), ("t.tar", "w"), ("t.tar.gz", "w:gz"), ("t.tar.xz", "w:xz")])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("t.zip", ""), ("t.tar", "w"), ("t.tar.gz", "w:gz"), ("t.tar.xz", "w:xz")]
+)
 def test_an_archive_gives_its_members(tmp_path: Path, name: str, mode: str) -> None:
-    archive = write_tar(tmp_path / name, CONTENT, mode) if mode else write_zip(tmp_path / name, CONTENT)
+    archive = (
+        write_tar(tmp_path / name, CONTENT, mode) if mode else write_zip(tmp_path / name, CONTENT)
+    )
     assert contents(archive) == ({f"{name}/{member}": data for member, data in CONTENT.items()}, [])
 
 
@@ -100,12 +105,21 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_names_of_members_cannot_leave_the_scratch_folder(tmp_path: Path, kind: str) -> None:
-    archive = write_zip(tmp_path / "h.zip", HOSTILE) if kind == "zip" else write_tar(tmp_path / "h.tar", HOSTILE, "w")
+    archive = (
+        write_zip(tmp_path / "h.zip", HOSTILE)
+        if kind == "zip"
+        else write_tar(tmp_path / "h.tar", HOSTILE, "w")
+    )
     with opened([str(archive)]) as sources:
         assert len(sources.files) == len(HOSTILE)
         assert sorted(f.path.read_bytes() for f in sources.files) == sorted(HOSTILE.values())
         assert all("faultline-trace-" in str(f.path.resolve()) for f in sources.files)
-        (scratch,) = {p for f in sources.files for p in f.path.parents if p.name.startswith("faultline-trace-")}
+        (scratch,) = {
+            p
+            for f in sources.files
+            for p in f.path.parents
+            if p.name.startswith("faultline-trace-")
+        }
     assert not scratch.exists()
     assert not list(tmp_path.parent.glob("escaped.json"))
 
@@ -113,7 +127,11 @@ def test_names_of_members_cannot_leave_the_scratch_folder(tmp_path: Path, kind: 
 def test_links_and_devices_in_an_archive_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "links.tar"
     with tarfile.open(path, "w") as out:
-        for name, kind in (("link", tarfile.SYMTYPE), ("hard", tarfile.LNKTYPE), ("pipe", tarfile.FIFOTYPE)):
+        for name, kind in (
+            ("link", tarfile.SYMTYPE),
+            ("hard", tarfile.LNKTYPE),
+            ("pipe", tarfile.FIFOTYPE),
+        ):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/passwd"
             out.addfile(info)
@@ -129,7 +147,11 @@ def test_a_compression_bomb_is_refused_and_the_others_are_read(
 ) -> None:
     monkeypatch.setattr(archives, "BOMB_BYTES", 1 << 20)
     bomb = {"ok.json": b"[]", "bomb.json": bytes(20 << 20)}
-    archive = write_zip(tmp_path / "b.zip", bomb) if kind == "zip" else write_tar(tmp_path / "b.tar.gz", bomb)
+    archive = (
+        write_zip(tmp_path / "b.zip", bomb)
+        if kind == "zip"
+        else write_tar(tmp_path / "b.tar.gz", bomb)
+    )
     found, problems = contents(archive)
     assert list(found.values()) == [b"[]"]
     assert "bomb" in problems[0][1]
@@ -147,10 +169,16 @@ def test_members_of_one_name_cost_no_more_than_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_all_members_together_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_members_together_are_bounded(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archives, "ARCHIVE_BYTES", 1 << 20)
     many = {f"rank{n}.json": bytes(400_000) for n in range(40)}
-    archive = write_zip(tmp_path / "b.zip", many) if kind == "zip" else write_tar(tmp_path / "b.tar.gz", many)
+    archive = (
+        write_zip(tmp_path / "b.zip", many)
+        if kind == "zip"
+        else write_tar(tmp_path / "b.tar.gz", many)
+    )
     monkeypatch.setattr(archives, "ARCHIVE_RATIO", 1)
     found, problems = contents(archive)
     assert (len(found), len(problems)) == (2, 1)
@@ -166,7 +194,9 @@ def test_a_tar_with_an_endless_header_is_refused(tmp_path: Path) -> None:
     assert "a header of" in problems[0][1]
 
 
-def test_members_are_looked_at_up_to_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_are_looked_at_up_to_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
     whole = write_zip(tmp_path / "w.zip", {f"rank{n}.json": b"[]" for n in range(9)}).read_bytes()
     (tmp_path / "w.zip").write_bytes(whole.replace(b"PK\x03\x04", b"PK\x03\x05"))
@@ -206,7 +236,12 @@ def s3() -> Iterator[str]:
 @pytest.fixture
 def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A bucket that holds the files below job/."""
-    values = {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1", "ENDPOINT_URL": s3}
+    values = {
+        "ACCESS_KEY_ID": "test",
+        "SECRET_ACCESS_KEY": "test",
+        "DEFAULT_REGION": "us-east-1",
+        "ENDPOINT_URL": s3,
+    }
     for key, value in values.items():
         monkeypatch.setenv(f"AWS_{key}", value)
     name = f"traces-{abs(hash(str(tmp_path))) % 10**8}"

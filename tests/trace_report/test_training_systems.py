@@ -1,4 +1,5 @@
-"""docs/training-systems.md: its links lead somewhere, it misses no system, and what it says is not read is refused."""
+"""docs/training-systems.md: its links lead somewhere, it misses no system, and what it says is not
+read is refused."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ Flight Recorder, NVRx, NCCL, NCCL tests, MPI, DDP, FSDP, SyncBatchNorm, DataLoad
 TorchTitan, TraceML, torchrun, wandb, Neptune, Jupyter, Streamlit, Rich, pdb, DCGM, nvidia-smi, Prometheus,
 Grafana, NetFlow, eBPF, S3, NFS, Slack, PagerDuty, Datadog, CloudWatch, Sentry, Azure, Struct,
 GitHub Actions, debug server, Slurm
-"""
+"""  # noqa: E501
 NOT_READ = {
     "kernel.ncu-rep": b"NVR\0\1\2\3",
     "trace.pftrace": b"\x0a\x10\x08\x01\x12\x02\x08\x03",
     "events.out.tfevents.1700000000.host": b"\x18\0\0\0\0\0\0\0\xa3\x7fK\x22brain.Event:2",
     "rank0.et": b"\x12\x08\x0a\x05chakra\0",
     "run.parquet": b"PAR1\x15\x04\x15\0PAR1",
-    "nccl-tests.log": b"# nThread 1 nGpus 8\n#  size  count  type  redop\n  8  2  float  sum  -1  41.40  0.00\n",
-    "mpirun.log": b"mpirun detected that one or more processes exited with non-zero status. Exit code: 17\n",
+    "nccl-tests.log": b"# nThread 1 nGpus 8\n#  size  count  type  redop\n  8  2  float  sum  -1  41.40  0.00\n",  # noqa: E501
+    "mpirun.log": b"mpirun detected that one or more processes exited with non-zero status. Exit code: 17\n",  # noqa: E501
     "timeline.html": b"<!doctype html><html><body>memory timeline</body></html>",
 }
 
@@ -48,10 +49,14 @@ def test_links_lead_to_pages_and_headings() -> None:
         page = (PAGE.parent / name).resolve()
         assert page.exists(), link
         if anchor:
-            assert anchor in {slug(h) for h in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)}, link
+            assert anchor in {
+                slug(h) for h in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+            }, link
 
 
-@pytest.mark.parametrize("name", ["prometheus", "datadog", "aws", "azure_monitor", "sentry", "pagerduty", "wandb"])
+@pytest.mark.parametrize(
+    "name", ["prometheus", "datadog", "aws", "azure_monitor", "sentry", "pagerduty", "wandb"]
+)
 def test_what_a_connector_reads_of_a_system_is_linked(name: str) -> None:
     assert name in CONNECTORS
     assert f"connectors/{name}.md" in PAGE.read_text()

@@ -1,4 +1,5 @@
-"""One process per file: one that dies, fails or runs out of memory is named, and the others go on."""
+"""One process per file: one that dies, fails or runs out of memory is named, and the others go
+on."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_every_task_has_a_process_of_its_own() -> None:
 
 
 def test_small_files_are_read_in_this_process() -> None:
-    assert [u.result for u in outcomes("one", "two", big=False)] == [f"{n} in {os.getpid()}" for n in ("one", "two")]
+    assert [u.result for u in outcomes("one", "two", big=False)] == [
+        f"{n} in {os.getpid()}" for n in ("one", "two")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,11 @@ def test_one_that_fails_is_named_and_the_others_go_on(what: str, said: str) -> N
 
 
 def test_what_a_task_does_is_told_while_it_runs() -> None:
-    updates = list(run_tasks(work, [Task("one", "one.json", 10_000_000), Task("two", "two.json", 10_000_000)], 2))
+    updates = list(
+        run_tasks(
+            work, [Task("one", "one.json", 10_000_000), Task("two", "two.json", 10_000_000)], 2
+        )
+    )
     assert sorted(u.number for u in updates if u.doing == "thinking") == [0, 1]
 
 
@@ -76,7 +83,9 @@ def test_ranks_that_need_more_memory_than_there_is_are_read_one_after_the_other(
 
 
 def test_processes_are_gone_when_the_caller_stops_asking(tmp_path: Path) -> None:
-    running = run_tasks(work, [Task("one", "one.json", 10_000_000), Task("two", "two.json", 10_000_000)], 2)
+    running = run_tasks(
+        work, [Task("one", "one.json", 10_000_000), Task("two", "two.json", 10_000_000)], 2
+    )
     next(running)
     running.close()  # type: ignore[attr-defined]
     import multiprocessing

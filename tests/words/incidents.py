@@ -1,4 +1,5 @@
-"""Incidents to word: diagnoses in the very sentences that the analyzers write, one of each kind of outcome."""
+"""Incidents to word: diagnoses in the very sentences that the analyzers write, one of each kind of
+outcome."""
 
 from __future__ import annotations
 
@@ -13,13 +14,22 @@ NIGHT = datetime(2026, 9, 7, 5, 34, 36, tzinfo=UTC)
 DEPLOYED = "7dacc6c8a3c3fe7053afd5d8518ffef1f9843baa"
 
 
-def _finding(id: str, subject: str, sentence: str, *, onset: datetime | None, **fields: Any) -> Finding:
+def _finding(
+    id: str, subject: str, sentence: str, *, onset: datetime | None, **fields: Any
+) -> Finding:
     given = {"kind": "metric_shift", "strength": 0.9, "evidence": ("E1",), **fields}
     return Finding(id=id, subject=subject, sentence=sentence, onset=onset, **given)
 
 
 def _shift(
-    id: str, subject: str, signal: str, before: float, after: float, said: str, onset: datetime, **numbers: float
+    id: str,
+    subject: str,
+    signal: str,
+    before: float,
+    after: float,
+    said: str,
+    onset: datetime,
+    **numbers: float,
 ) -> Finding:
     verb = "rose" if after > before else "fell"
     return _finding(
@@ -43,10 +53,12 @@ TOKENS = Diagnosis(
             change=DEPLOYED,
             confidence=0.83,
             onset=MORNING,
-            summary="gatewayservice logs that a token or credential has expired: 29 lines, none in the baseline: "
+            summary="gatewayservice logs that a token or credential has expired: 29 lines, none "
+            "in the baseline: "
             '"jwt validation failed: token is expired". Deploy 7dacc6c8a3c3 of gatewayservice, '
             '"refactor(auth): simplify expiry validation", came 7 min before the onset.',
-            next_step=f"Roll back {DEPLOYED} of gatewayservice, or turn it off, and watch whether the signal returns.",
+            next_step=f"Roll back {DEPLOYED} of gatewayservice, or turn it off, and watch whether "
+            f"the signal returns.",
             findings=("F2", "F1", "F3"),
         ),
         Cause(
@@ -56,17 +68,21 @@ TOKENS = Diagnosis(
             confidence=0.05,
             summary="orderservice fails, and gatewayservice may explain it: "
             "orderservice http_401_ratio rose from 0.0045 to 0.4905 (109x).",
-            next_step="Read the errors that orderservice answers with since the onset, and its own log.",
+            next_step="Read the errors that orderservice answers with since the onset, and its "
+            "own log.",
             findings=("F5",),
             contradicting=("F7",),
         ),
     ),
     findings=(
-        _shift("F1", "gatewayservice", "http_401_ratio", 0.0047, 0.6105, "130x", MORNING, ratio=130.0),
+        _shift(
+            "F1", "gatewayservice", "http_401_ratio", 0.0047, 0.6105, "130x", MORNING, ratio=130.0
+        ),
         _finding(
             "F2",
             "gatewayservice",
-            "gatewayservice logs that a token or credential has expired: 29 lines, none in the baseline: "
+            "gatewayservice logs that a token or credential has expired: 29 lines, none in the "
+            "baseline: "
             '"jwt validation failed: token is expired".',
             onset=MORNING,
             kind="failure_signature",
@@ -88,7 +104,8 @@ TOKENS = Diagnosis(
         _finding(
             "F4",
             "gatewayservice",
-            "Flag strict_audience_check of gatewayservice came 2 min before the onset; 7dacc6c8a3c3 fits better.",
+            "Flag strict_audience_check of gatewayservice came 2 min before the onset; "
+            "7dacc6c8a3c3 fits better.",
             onset=MORNING - timedelta(minutes=2),
             kind="change_ruled_out",
             signal="flag",
@@ -96,7 +113,14 @@ TOKENS = Diagnosis(
             details={"change": "strict_audience_check"},
         ),
         _shift(
-            "F5", "orderservice", "http_401_ratio", 0.0045, 0.4905, "109x", MORNING + timedelta(minutes=2), ratio=109.0
+            "F5",
+            "orderservice",
+            "http_401_ratio",
+            0.0045,
+            0.4905,
+            "109x",
+            MORNING + timedelta(minutes=2),
+            ratio=109.0,
         ),
         _finding(
             "F6",
@@ -107,10 +131,20 @@ TOKENS = Diagnosis(
             signal="errors",
             numbers={"percent": 100.0, "baseline_percent": 0.0},
         ),
-        _shift("F7", "users-db", "cpu_percent", 61, 44, "-27.9 %", MORNING + timedelta(minutes=3), percent=-27.9),
+        _shift(
+            "F7",
+            "users-db",
+            "cpu_percent",
+            61,
+            44,
+            "-27.9 %",
+            MORNING + timedelta(minutes=3),
+            percent=-27.9,
+        ),
     ),
     impact=Impact(
-        sentence="gatewayservice http_401_ratio rose from 0.0047 to 0.6105 (130x); about 782000 requests failed since "
+        sentence="gatewayservice http_401_ratio rose from 0.0047 to 0.6105 (130x); about 782000 "
+        "requests failed since "
         "the onset (55 %); 2 other services show symptoms (frontend, orderservice).",
         since=MORNING,
         services=("gatewayservice", "orderservice", "frontend"),
@@ -144,10 +178,13 @@ SLOW_RANK = Diagnosis(
             change="cfg-4127",
             confidence=0.95,
             onset=NIGHT,
-            summary="rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step for it; its data "
-            "loading takes 86 ms where the others take 1.3 ms (65x). Config cfg-4127 of pretrain-ranker, "
+            summary="rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step "
+            "for it; its data "
+            "loading takes 86 ms where the others take 1.3 ms (65x). Config cfg-4127 of "
+            "pretrain-ranker, "
             '"Move shard-2 to the object store", came 3 s before the onset.',
-            next_step="Roll back cfg-4127 of pretrain-ranker, or turn it off, and watch whether the signal returns.",
+            next_step="Roll back cfg-4127 of pretrain-ranker, or turn it off, and watch whether "
+            "the signal returns.",
             findings=("F2", "F1", "F3"),
         ),
     ),
@@ -165,7 +202,8 @@ SLOW_RANK = Diagnosis(
         _finding(
             "F2",
             "rank 2",
-            "rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step for it; its data loading "
+            "rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step for it; "
+            "its data loading "
             "takes 86 ms where the others take 1.3 ms (65x).",
             onset=None,
             kind="straggler",
@@ -184,7 +222,8 @@ SLOW_RANK = Diagnosis(
         _finding(
             "F3",
             "pretrain-ranker",
-            'Config cfg-4127 of pretrain-ranker, "Move shard-2 to the object store", came 3 s before the onset.',
+            'Config cfg-4127 of pretrain-ranker, "Move shard-2 to the object store", came 3 s '
+            "before the onset.",
             onset=NIGHT - timedelta(seconds=3),
             kind="change_near",
             signal="config",
@@ -192,10 +231,13 @@ SLOW_RANK = Diagnosis(
             details={"change": "cfg-4127", "title": "Move shard-2 to the object store"},
         ),
         _shift("F4", "pretrain-ranker", "step_time_ms", 34.79, 104.5, "3x", NIGHT, ratio=3.0),
-        _shift("F5", "pretrain-ranker/rank 1", "backward_ms", 32.34, 102.1, "3.16x", NIGHT, ratio=3.16),
+        _shift(
+            "F5", "pretrain-ranker/rank 1", "backward_ms", 32.34, 102.1, "3.16x", NIGHT, ratio=3.16
+        ),
     ),
     impact=Impact(
-        sentence="pretrain-ranker step_time_ms rose from 34.79 to 104.5 (3x); about 67 % of the training's speed is "
+        sentence="pretrain-ranker step_time_ms rose from 34.79 to 104.5 (3x); about 67 % of the "
+        "training's speed is "
         "lost, 2.67 of 4 rank-hours every hour.",
         since=NIGHT,
         services=("pretrain-ranker",),
@@ -226,7 +268,8 @@ QUIET = Diagnosis(
         _finding(
             "F1",
             "pretrain-ranker",
-            "pretrain-ranker step_time_ms was above the alert's threshold of 26 ms in 76 % of the baseline: "
+            "pretrain-ranker step_time_ms was above the alert's threshold of 26 ms in 76 % of the "
+            "baseline: "
             "the threshold lies in its normal range.",
             onset=None,
             kind="threshold_in_normal_range",
@@ -236,11 +279,18 @@ QUIET = Diagnosis(
         _finding(
             "F2",
             "pretrain-ranker",
-            "nothing wrong: 8 steps of 33 ms on 4 ranks; no rank holds up the others persistently, the most is rank 2 "
+            "nothing wrong: 8 steps of 33 ms on 4 ranks; no rank holds up the others "
+            "persistently, the most is rank 2 "
             "with 25 % of the time, in 1 step",
             onset=None,
             kind="training_healthy",
-            numbers={"step_ms": 33.0, "steps": 8.0, "ranks": 4.0, "rank": 2.0, "blame_percent": 25.0},
+            numbers={
+                "step_ms": 33.0,
+                "steps": 8.0,
+                "ranks": 4.0,
+                "rank": 2.0,
+                "blame_percent": 25.0,
+            },
         ),
     ),
     impact=Impact(sentence="No effect on a user-facing signal was found.", findings=("F1",)),

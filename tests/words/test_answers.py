@@ -1,4 +1,5 @@
-"""Recorded answers of language models, replayed over HTTP: what is left of each, and why the rest went."""
+"""Recorded answers of language models, replayed over HTTP: what is left of each, and why the rest
+went."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import says_text, serving
 from tests.words.incidents import INCIDENTS
 
-ANSWERS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("answers.toml").read_text(encoding="utf-8"))[
-    "answer"
-]
+ANSWERS: list[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("answers.toml").read_text(encoding="utf-8")
+)["answer"]
 KINDS = (
     "good",
     "overconfident",
@@ -40,7 +41,9 @@ def text_of(answer: dict[str, Any]) -> str:
         return str(answer["text"])
     claim = {"text": again["text"], "findings": again["findings"]}
     long = {**claim, "text": " ".join([again["text"]] * again["long"])}
-    return json.dumps({"headline": long["text"], "claims": [long, *[claim] * again["times"]], "next_steps": []})
+    return json.dumps(
+        {"headline": long["text"], "claims": [long, *[claim] * again["times"]], "next_steps": []}
+    )
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a['about']}: {a['kind']}")
@@ -50,7 +53,9 @@ def test_of_an_answer_only_what_the_findings_support_is_left(answer: dict[str, A
     with serving(says_text(text_of(answer), cut=answer.get("cut", False))) as server:
         model = ModelSettings(name="local-model", base_url=server.url, investigates=False)
         report = asyncio.run(write_report(diagnosis, alert, (), model))
-    assert report.written_by == ("local-model" if answer["writer"] == "model" else "built-in"), report.dropped
+    assert report.written_by == ("local-model" if answer["writer"] == "model" else "built-in"), (
+        report.dropped
+    )
     own = [c for c in report.claims if c not in built_in.claims]
     assert len(own) == answer["claims"], report.dropped
     assert (report.headline == built_in.headline) == (answer["headline"] == "built-in")

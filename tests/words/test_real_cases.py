@@ -1,4 +1,5 @@
-"""On recorded incidents: what their findings say, said plainly, stays; the same with one thing wrong goes."""
+"""On recorded incidents: what their findings say, said plainly, stays; the same with one thing
+wrong goes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def honest(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         before, after = f.numbers["baseline"], f.numbers["incident"]
         verb = "rose" if after > before else "fell"
         yield f"{f.subject} {f.signal} {verb} from {number(before)} to {number(after)}.", f.id
-        yield f"The {f.signal} of {f.subject} is now {number(after)}, its baseline is {number(before)}.", f.id
+        yield (
+            f"The {f.signal} of {f.subject} is now {number(after)}, its baseline is "
+            f"{number(before)}.",
+            f.id,
+        )
         if f.onset:
             yield f"{f.subject} shows the first symptom at {f.onset:%H:%M:%S} UTC.", f.id
         if "ratio" in f.numbers:
@@ -46,18 +51,32 @@ def corrupted(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         yield f"{f.subject} {f.signal} {verb}, all is fine.", f.id
         yield f"Restart {f.subject}.", f.id
         yield f"{f.subject} {f.signal} {verb} to {number(after)}.", "F9999"
-        if cause and f.id not in cause.findings and f.subject not in cause.summary and cause.subject != f.subject:
+        if (
+            cause
+            and f.id not in cause.findings
+            and f.subject not in cause.summary
+            and cause.subject != f.subject
+        ):
             yield f"{cause.subject} fails because of {f.subject}.", f"{f.id} {cause.findings[0]}"
 
 
 def _shifts(diagnosis: Diagnosis) -> list[Finding]:
-    found = [f for f in diagnosis.findings if f.kind == "metric_shift" and f.signal and f.numbers["baseline"]]
+    found = [
+        f
+        for f in diagnosis.findings
+        if f.kind == "metric_shift" and f.signal and f.numbers["baseline"]
+    ]
     return found[:MAX_FINDINGS]
 
 
-def faults(diagnosis: Diagnosis, alert: Alert, sentences: Iterator[tuple[str, str]]) -> dict[str, str | None]:
+def faults(
+    diagnosis: Diagnosis, alert: Alert, sentences: Iterator[tuple[str, str]]
+) -> dict[str, str | None]:
     guard = Guard(diagnosis, alert)
-    return {text: guard.fault_of_claim(Claim(text=text, findings=tuple(ids.split()))) for text, ids in sentences}
+    return {
+        text: guard.fault_of_claim(Claim(text=text, findings=tuple(ids.split())))
+        for text, ids in sentences
+    }
 
 
 def check(diagnosis: Diagnosis, alert: Alert) -> None:

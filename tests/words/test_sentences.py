@@ -15,7 +15,9 @@ SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(e
 
 
 def _sentences(kind: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(about, text, tuple(ids)) for about, sets in SENTENCES.items() for text, *ids in sets[kind]]
+    return [
+        (about, text, tuple(ids)) for about, sets in SENTENCES.items() for text, *ids in sets[kind]
+    ]
 
 
 GOOD, BAD = _sentences("good"), _sentences("bad")
@@ -32,7 +34,9 @@ def test_an_honest_sentence_stays(about: str, text: str, ids: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(("about", "text", "ids"), BAD)
-def test_a_sentence_that_the_findings_do_not_support_goes(about: str, text: str, ids: tuple[str, ...]) -> None:
+def test_a_sentence_that_the_findings_do_not_support_goes(
+    about: str, text: str, ids: tuple[str, ...]
+) -> None:
     assert fault(about, text, ids)
 
 

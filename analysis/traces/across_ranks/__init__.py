@@ -1,1 +1,2 @@
-"""Analyses that compare ranks: they take one small summary per rank, never the traces themselves."""
+"""Analyses that compare ranks: they take one small summary per rank, never the traces
+themselves."""

@@ -1,15 +1,17 @@
 """Which rank makes the others wait: time-weighted blame over matched collectives.
 
-For each collective the time from the second-last to the last arrival is charged to the last rank. Not charged is time
-in which that rank itself waited: for another group's collective, or for a send or receive (the cause lies further
-up). Nor is time that the others did not feel because they computed: of the ranks that waited the median one counts.
-Charged as well are transfers that the rank computes beside while the others have nothing left to do: had it come in
-time they would be hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
+For each collective the time from the second-last to the last arrival is charged to the last rank.
+Not charged is time in which that rank itself waited: for another group's collective, or for a send
+or receive (the cause lies further up). Nor is time that the others did not feel because they
+computed: of the ranks that waited the median one counts. Charged as well are transfers that the
+rank computes beside while the others have nothing left to do: had it come in time they would be
+hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
 behind a late reduce_scatter).
 
-Where several ranks are late at once none of them is late alone: then each is charged from the arrival of the median.
-Charges are united per rank (two buckets in flight wait once) and divided by wall time. Counting late arrivals instead
-of time names the wrong rank where one long pause meets much small jitter.
+Where several ranks are late at once none of them is late alone: then each is charged from the
+arrival of the median. Charges are united per rank (two buckets in flight wait once) and divided by
+wall time. Counting late arrivals instead of time names the wrong rank where one long pause meets
+much small jitter.
 """
 
 from __future__ import annotations
@@ -22,19 +24,28 @@ import numpy as np
 
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import Spans, difference, intersection, length, nothing_in, union_of
+from analysis.traces.columns.disjoint_intervals import (
+    Spans,
+    difference,
+    intersection,
+    length,
+    nothing_in,
+    union_of,
+)
 from analysis.traces.columns.events import Int64
 from analysis.traces.columns.intervals import clip, union
 from analysis.traces.columns.steps import Steps
 from analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 BLAME_SHARE = 0.20
-"""Share of wall time charged to one rank from which it may be a straggler (TraceML's critical straggler score)."""
+"""Share of wall time charged to one rank from which it may be a straggler (TraceML's critical
+straggler score)."""
 STEP_SHARE = 0.20
 """Share of one step's time from which the step counts as held up by the rank (same source)."""
 PERSISTENCE = 0.50
-"""It is a straggler and no outlier when it holds up more than this share of the steps: stragglers were seen at 5-8 of 8
-steps, healthy jobs and single pauses at 0-4 of 8, on 34 labelled recordings."""
+"""It is a straggler and no outlier when it holds up more than this share of the steps:
+stragglers were seen at 5-8 of 8 steps, healthy jobs and single pauses at 0-4 of 8, on 34
+labelled recordings."""
 MIN_STEPS = 3
 """Fewer steps tell no persistence."""
 FELT_FROM = BLAME_SHARE / 4
@@ -90,7 +101,8 @@ class Blame:
     """The common steps of each rank, in the first rank's time."""
     wall_ns: int
     beyond_median: tuple[RankBlame, ...] = ()
-    """Where no rank alone is late, those that come long after the median rank, charged from its arrival on."""
+    """Where no rank alone is late, those that come long after the median rank, charged from its
+    arrival on."""
 
     @property
     def step_count(self) -> int:
@@ -100,7 +112,11 @@ class Blame:
     @property
     def median_step_ns(self) -> float:
         """Median over ranks and steps; 0 without steps."""
-        return float(np.median(np.concatenate([s.end - s.start for s in self.steps]))) if self.step_count else 0.0
+        return (
+            float(np.median(np.concatenate([s.end - s.start for s in self.steps])))
+            if self.step_count
+            else 0.0
+        )
 
     @property
     def stragglers(self) -> tuple[RankBlame, ...]:
@@ -109,28 +125,46 @@ class Blame:
 
     @property
     def together(self) -> tuple[RankBlame, ...]:
-        """Several ranks, fewer than half, that are late in the same steps: each alone would not be felt."""
+        """Several ranks, fewer than half, that are late in the same steps: each alone would not be
+        felt."""
         found = self._persistent(self.beyond_median)
         return found if 1 < len(found) < len(self.ranks) / 2 else ()
 
     def _persistent(self, charged: Sequence[RankBlame]) -> tuple[RankBlame, ...]:
         if self.step_count < MIN_STEPS:
             return ()
-        held = [b for b in charged if b.share >= BLAME_SHARE and b.steps_blamed > PERSISTENCE * self.step_count]
+        held = [
+            b
+            for b in charged
+            if b.share >= BLAME_SHARE and b.steps_blamed > PERSISTENCE * self.step_count
+        ]
         return tuple(sorted(held, key=lambda b: -b.share))
 
 
-def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common: Sequence[int]) -> Blame:
-    """Charge every matched collective's last arrival; `matched` in the first rank's time, `offset` of each rank's."""
+def blame(
+    ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common: Sequence[int]
+) -> Blame:
+    """Charge every matched collective's last arrival; `matched` in the first rank's time, `offset`
+    of each rank's."""
     numbers = set(common)
-    steps = tuple(_shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True))
+    steps = tuple(
+        _shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True)
+    )
     wall = _wall(steps, matched)
-    hidden = [(s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)]
+    hidden = [
+        (s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)
+    ]
 
     whole = max(wall[1] - wall[0], 1)
 
     def late_of(place: int, own: Sequence[_Charge]) -> list[tuple[MatchedGroup, Spans]]:
-        return _late(own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)) if own else []
+        return (
+            _late(
+                own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)
+            )
+            if own
+            else []
+        )
 
     def charged(place: int, own: Sequence[_Charge], felt_from: float) -> RankBlame:
         parts = late_of(place, own)
@@ -149,15 +183,22 @@ def blame(ranks: Sequence[RankSummary], matched: Matched, offset: Int64, common:
         for place, own in _beyond_median(matched).items()
         if length(union_of(*((c.starts, c.ends) for c in own))) >= BLAME_SHARE * whole
     ]
-    return replace(alone, beyond_median=tuple(charged(place, own, BLAME_SHARE) for place, own in several))
+    return replace(
+        alone, beyond_median=tuple(charged(place, own, BLAME_SHARE) for place, own in several)
+    )
 
 
 def waits_of(
-    place: int, matched: Matched, *, other_than: MatchedGroup | None = None, clocks_agree: bool = True
+    place: int,
+    matched: Matched,
+    *,
+    other_than: MatchedGroup | None = None,
+    clocks_agree: bool = True,
 ) -> Spans:
     """When the rank waited at collectives: from its own arrival to the last one's.
 
-    Where clocks do not agree: until so long before its own end as the collective took on the rank it was shortest on.
+    Where clocks do not agree: until so long before its own end as the collective took on the rank
+    it was shortest on.
     """
     found = []
     for block, column in matched.of(place):
@@ -165,7 +206,11 @@ def waits_of(
             continue
         rows = block.synchronising
         own, end = block.start[rows, column], block.end[rows, column]
-        begun = block.last_arrival[rows] if clocks_agree else end - (block.end - block.start)[rows].min(axis=1)
+        begun = (
+            block.last_arrival[rows]
+            if clocks_agree
+            else end - (block.end - block.start)[rows].min(axis=1)
+        )
         found.append((own, np.minimum(begun, end)))
     return union_of(*found)
 
@@ -199,7 +244,8 @@ def _charges(matched: Matched) -> dict[int, list[_Charge]]:
 
 
 def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
-    """By place: [median, own) arrival of the collectives at which the rank came later than the median rank."""
+    """By place: [median, own) arrival of the collectives at which the rank came later than the
+    median rank."""
     found: dict[int, list[_Charge]] = defaultdict(list)
     for block in matched.groups:
         rows = np.flatnonzero(block.synchronising)
@@ -211,12 +257,17 @@ def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
         for column, place in enumerate(block.places.tolist()):
             late = start[:, column] > middle
             if late.any():
-                found[place].append(_Charge(block, rows[late], middle[late], start[late, column], column))
+                found[place].append(
+                    _Charge(block, rows[late], middle[late], start[late, column], column)
+                )
     return found
 
 
-def _held_up(summary: RankSummary, place: int, offset: int, charges: Sequence[_Charge], matched: Matched) -> Spans:
-    """When the rank was itself kept: by sends and receives, and by groups that it is not late in."""
+def _held_up(
+    summary: RankSummary, place: int, offset: int, charges: Sequence[_Charge], matched: Matched
+) -> Spans:
+    """When the rank was itself kept: by sends and receives, and by groups that it is not late
+    in."""
     calls = summary.collectives
     between_two = calls.named(*POINT_TO_POINT)
     spans = [union(calls.start[between_two] - offset, calls.end[between_two] - offset)]
@@ -237,7 +288,9 @@ def transfers(block: MatchedGroup) -> Spans:
     return union(begun, np.maximum(block.end[rows].min(axis=1), begun))
 
 
-def _late(charges: Sequence[_Charge], hidden: Spans, held: Spans) -> list[tuple[MatchedGroup, Spans]]:
+def _late(
+    charges: Sequence[_Charge], hidden: Spans, held: Spans
+) -> list[tuple[MatchedGroup, Spans]]:
     """By group, when its other ranks waited for this one, without what kept the rank itself."""
     most = _most(charges)
     found = []
@@ -248,11 +301,14 @@ def _late(charges: Sequence[_Charge], hidden: Spans, held: Spans) -> list[tuple[
     return found
 
 
-def _felt(late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]) -> Spans:
-    """What the median of the others of the group waited for the rank, in any group, and did not compute beside.
+def _felt(
+    late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]
+) -> Spans:
+    """What the median of the others of the group waited for the rank, in any group, and did not
+    compute beside.
 
-    One delay is felt at different times in different groups (tensor parallel ranks at once, their data parallel peers
-    at the next gradients): no rank feels it twice.
+    One delay is felt at different times in different groups (tensor parallel ranks at once, their
+    data parallel peers at the next gradients): no rank feels it twice.
     """
     others = most.block.places[most.block.places != place]
     chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
@@ -264,7 +320,9 @@ def _felt(late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge,
     return felt[len(felt) // 2]
 
 
-def _rank_blame(summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, charges: Sequence[_Charge]) -> RankBlame:
+def _rank_blame(
+    summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, charges: Sequence[_Charge]
+) -> RankBlame:
     charged = _per_step(late, steps)
     held = (charged > 0) & (charged >= STEP_SHARE * (steps.end - steps.start))
     whole = length(late)
@@ -282,12 +340,18 @@ def _rank_blame(summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, c
 def _per_step(late: Spans, steps: Steps) -> Int64:
     """What is charged in each step: the whole of each interval belongs to the step it ends in."""
     before = np.concatenate(([0], np.cumsum(late[1] - late[0])))
-    first, last = (np.searchsorted(late[1], moment, side="left") for moment in (steps.start, steps.end))
+    first, last = (
+        np.searchsorted(late[1], moment, side="left") for moment in (steps.start, steps.end)
+    )
     return np.asarray(before[last] - before[first], dtype=np.int64)
 
 
 def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArrival, ...]:
-    found = [(int(e - s), c, r) for c in charges for r, s, e in zip(c.rows, c.starts, c.ends, strict=True)]
+    found = [
+        (int(e - s), c, r)
+        for c in charges
+        for r, s, e in zip(c.rows, c.starts, c.ends, strict=True)
+    ]
     found.sort(key=lambda f: -f[0])
     calls = summary.collectives
     told = []
@@ -314,7 +378,8 @@ def _shifted(steps: Steps, offset: int) -> Steps:
 
 
 def _wall(steps: Sequence[Steps], matched: Matched) -> tuple[int, int]:
-    """From the first step's start to the last one's end over all ranks; without steps, of the collectives."""
+    """From the first step's start to the last one's end over all ranks; without steps, of the
+    collectives."""
     if steps and len(steps[0]):
         return min(int(s.start.min()) for s in steps), max(int(s.end.max()) for s in steps)
     blocks = [b for b in matched.groups if len(b)]

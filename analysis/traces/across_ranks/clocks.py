@@ -1,7 +1,7 @@
 """How far the ranks' clocks are apart: ranks leave a synchronising collective together.
 
-Clocks of one host are one. Where the trace does not name hosts, ranks are taken to share one, unless their times
-contradict it: then each rank has a clock of its own.
+Clocks of one host are one. Where the trace does not name hosts, ranks are taken to share one,
+unless their times contradict it: then each rank has a clock of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.events import Int64
 
 CLOCK_TOLERANCE_NS = 1_000_000
-"""A rank may seem to leave a collective so long before the last one enters (own: gloo's threads are late to say)."""
+"""A rank may seem to leave a collective so long before the last one enters (own: gloo's threads are
+late to say)."""
 MAX_IMPOSSIBLE = 0.2
-"""Share of collectives left before all entered from which clocks or matching are not trusted (own)."""
+"""Share of collectives left before all entered from which clocks or matching are not trusted
+(own)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +68,18 @@ def shifted(matched: Matched, offset: Int64) -> Matched:
 
 
 def clock_offsets(matched: Matched, clocks: Sequence[str]) -> Int64:
-    """How far each clock is ahead of the first one: the median difference of the ends of shared collectives.
+    """How far each clock is ahead of the first one: the median difference of the ends of shared
+    collectives.
 
-    `clocks` names each rank's. Clocks that share no collective with the first are reached through others; those that
-    cannot be reached keep 0.
+    `clocks` names each rank's. Clocks that share no collective with the first are reached through
+    others; those that cannot be reached keep 0.
     """
     names = {name: i for i, name in enumerate(dict.fromkeys(clocks))}
     clock = np.asarray([names[name] for name in clocks], dtype=np.int64)
     known: dict[int, int] = {0: 0}
-    blocks = [b.select(b.synchronising) for b in matched.groups if len(np.unique(clock[b.places])) > 1]
+    blocks = [
+        b.select(b.synchronising) for b in matched.groups if len(np.unique(clock[b.places])) > 1
+    ]
     touching: dict[int, list[MatchedGroup]] = defaultdict(list)
     for block in blocks:
         for own in np.unique(clock[block.places]).tolist():

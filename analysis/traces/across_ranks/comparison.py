@@ -27,7 +27,8 @@ from analysis.traces.across_ranks.wait_transfer import (
 from analysis.wording.phrases import counted
 
 PRESENT = 0.5
-"""With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is blamed (own)."""
+"""With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is
+blamed (own)."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,14 @@ class Comparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether ranks can be blamed: several of them, enough steps, matched collectives, clocks that agree."""
+        """Whether ranks can be blamed: several of them, enough steps, matched collectives, clocks
+        that agree."""
         return self.why_not is None
 
     @property
     def stragglers(self) -> tuple[RankBlame, ...]:
-        """Ranks that hold up the job persistently, worst first; none where ranks cannot be compared."""
+        """Ranks that hold up the job persistently, worst first; none where ranks cannot be
+        compared."""
         return self.blame.stragglers if self.comparable else ()
 
     @cached_property
@@ -142,18 +145,24 @@ def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame
         return WhyNot(said, {"ranks": float(count), "world_size": float(job.world_size)})
     if charged.step_count < MIN_STEPS:
         shared = counted(charged.step_count, "step")
-        said = f"the traces have {shared} in common; {MIN_STEPS} are needed to tell a straggler from an outlier"
+        said = (
+            f"the traces have {shared} in common; {MIN_STEPS} are needed to tell a straggler "
+            f"from an outlier"
+        )
         return WhyNot(said, {"steps": float(charged.step_count), "steps_needed": float(MIN_STEPS)})
     if not len(matched):
         launched = sum(s.collectives.launched_only for s in job.ranks)
         if launched:
             return WhyNot("the traces hold launches of collectives but not the accelerators' work")
-        return WhyNot("no collective of one rank has a counterpart on every other rank in the traces")
+        return WhyNot(
+            "no collective of one rank has a counterpart on every other rank in the traces"
+        )
     if clocks.agree:
         return None
     percent, allowed = round(clocks.impossible * 100, 1), MAX_IMPOSSIBLE * 100
     said = (
-        f"{percent:g} % of the collectives end on one rank before another has entered: the clocks of the traces do not "
+        f"{percent:g} % of the collectives end on one rank before another has entered: the clocks "
+        f"of the traces do not "
         f"agree, or they are not of the same steps ({allowed:g} % is the limit)"
     )
     return WhyNot(said, {"percent": percent, "percent_allowed": allowed})

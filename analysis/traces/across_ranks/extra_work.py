@@ -9,14 +9,16 @@ from statistics import median
 from analysis.traces.across_ranks.step_breakdown import OWN_PARTS, RankSteps
 
 NAMED_SHARE = 0.3
-"""An operation is named when it explains at least so much of the extra time (own: below, it would mislead)."""
+"""An operation is named when it explains at least so much of the extra time (own: below, it would
+mislead)."""
 IDLE_FLOOR_MS = 0.05
 """Below this a ratio to the others' time says nothing and is left out."""
 
 
 @dataclass(frozen=True)
 class ExtraWork:
-    """Milliseconds per step of a rank in one part or operation, against the median of what it is compared with."""
+    """Milliseconds per step of a rank in one part or operation, against the median of what it is
+    compared with."""
 
     name: str
     own_ms: float
@@ -45,7 +47,9 @@ def extra_part(own: RankSteps, others: Sequence[RankSteps]) -> ExtraWork | None:
     return worst if worst.extra_ms > 0 else None
 
 
-def extra_operation(own: dict[str, float], others: Iterable[dict[str, float]], explained_ms: float) -> ExtraWork | None:
+def extra_operation(
+    own: dict[str, float], others: Iterable[dict[str, float]], explained_ms: float
+) -> ExtraWork | None:
     """The operation with the most extra self time, if it explains enough of `explained_ms`.
 
     `own` and each of `others` is ns per step by name (`OperationTimes.per_step`).
@@ -53,6 +57,8 @@ def extra_operation(own: dict[str, float], others: Iterable[dict[str, float]], e
     beside = list(others)
     if not own or not beside:
         return None
-    compared = [ExtraWork(n, ns / 1e6, median(o.get(n, 0.0) for o in beside) / 1e6) for n, ns in own.items()]
+    compared = [
+        ExtraWork(n, ns / 1e6, median(o.get(n, 0.0) for o in beside) / 1e6) for n, ns in own.items()
+    ]
     worst = max(compared, key=lambda work: work.extra_ms)
     return worst if worst.extra_ms > 0 and worst.extra_ms >= NAMED_SHARE * explained_ms else None

@@ -1,7 +1,8 @@
-"""The same kernels on different ranks: a rank on which most of them take longer has a slower device.
+"""The same kernels on different ranks: a rank on which most of them take longer has a slower
+device.
 
-Kernels are the same where name, grid and block agree. Heat, a power limit or a lower clock slow all of a device's
-kernels; other input slows some.
+Kernels are the same where name, grid and block agree. Heat, a power limit or a lower clock slow all
+of a device's kernels; other input slows some.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from analysis.traces.across_ranks.rank_summary import RankSummary
 
 SLOWER = 1.1
-"""Median duration over the median of the other ranks from which a kernel is slower (training-telemetry rule 25)."""
+"""Median duration over the median of the other ranks from which a kernel is slower
+(training-telemetry rule 25)."""
 MIN_COUNT = 5
 """A rank's kernel is compared when it ran at least so often (own: medians of fewer are noise)."""
 MIN_KERNELS = 5
 """Fewer kernels in common say nothing of a device (own)."""
 MOST = 0.5
-"""Share of the compared kernels' time in slower ones from which the device is slow (own, as for stragglers)."""
+"""Share of the compared kernels' time in slower ones from which the device is slow (own, as for
+stragglers)."""
 MANY_RANKS = 16
 """From so many ranks on the median of all stands for that of the others."""
 MAX_NAMED = 5
@@ -68,7 +71,8 @@ class RankSpeed:
 def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
     """One per rank that shares kernels with others. O(ranks x kernels).
 
-    Where several devices are slow all are compared with the rest: a whole host's heat must not count as usual.
+    Where several devices are slow all are compared with the rest: a whole host's heat must not
+    count as usual.
     """
     tables = _tables(ranks)
     found = _compared(ranks, tables, np.ones(len(ranks), dtype=np.bool_))
@@ -77,7 +81,9 @@ def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
     return _compared(ranks, tables, usual) if len(slow) > 1 and usual.any() else found
 
 
-def _compared(ranks: Sequence[RankSummary], tables: _Tables, usual: NDArray[np.bool_]) -> tuple[RankSpeed, ...]:
+def _compared(
+    ranks: Sequence[RankSummary], tables: _Tables, usual: NDArray[np.bool_]
+) -> tuple[RankSpeed, ...]:
     """Every rank against the usual ones."""
     names, median, total = tables
     common = _median(median[:, usual]) if len(ranks) >= MANY_RANKS and len(names) else None
@@ -87,14 +93,21 @@ def _compared(ranks: Sequence[RankSummary], tables: _Tables, usual: NDArray[np.b
         rest = usual & (np.arange(len(ranks)) != place)
         beside = common if common is not None else _median(median[:, rest])
         rows = np.flatnonzero(~np.isnan(own) & (own > 0) & (beside > 0))
-        speed = _speed(summary.rank, [names[r] for r in rows.tolist()], own[rows], beside[rows], total[rows, place])
+        speed = _speed(
+            summary.rank,
+            [names[r] for r in rows.tolist()],
+            own[rows],
+            beside[rows],
+            total[rows, place],
+        )
         if speed is not None:
             found.append(speed)
     return tuple(found)
 
 
 def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> list[dict[str, Any]]:
-    """Durations per kernel and rank, of the kernels with the most time over all ranks; JSON values."""
+    """Durations per kernel and rank, of the kernels with the most time over all ranks; JSON
+    values."""
     total: dict[str, int] = defaultdict(int)
     for summary in ranks:
         for name, ns in zip(summary.kernels.names, summary.kernels.total.tolist(), strict=True):
@@ -117,7 +130,8 @@ def _row(summary: RankSummary, name: str, at: int) -> dict[str, Any]:
 
 
 def _tables(ranks: Sequence[RankSummary]) -> _Tables:
-    """Names, and median and total duration of each on each rank; NaN where the rank runs it too seldom."""
+    """Names, and median and total duration of each on each rank; NaN where the rank runs it too
+    seldom."""
     ids: dict[str, int] = {}
     for summary in ranks:
         for name in summary.kernels.names:
@@ -130,7 +144,11 @@ def _tables(ranks: Sequence[RankSummary]) -> _Tables:
         rows = np.asarray([ids[kernels.names[i]] for i in often.tolist()], dtype=np.int64)
         median[rows, place], total[rows, place] = kernels.median[often], kernels.total[often]
     shared = (~np.isnan(median)).sum(axis=1) >= 2
-    return [n for n, keep in zip(ids, shared.tolist(), strict=True) if keep], median[shared], total[shared]
+    return (
+        [n for n, keep in zip(ids, shared.tolist(), strict=True) if keep],
+        median[shared],
+        total[shared],
+    )
 
 
 def _median(columns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -158,5 +176,9 @@ def _speed(
         kernels=len(names),
         ratio=float(spent.sum() / max(expected.sum(), 1.0)),
         slower_share=float(spent[ratio >= SLOWER].sum() / max(spent.sum(), 1.0)),
-        slowest=tuple(SlowerKernel(names[i], int(own[i]), float(beside[i])) for i in costliest if ratio[i] >= SLOWER),
+        slowest=tuple(
+            SlowerKernel(names[i], int(own[i]), float(beside[i]))
+            for i in costliest
+            if ratio[i] >= SLOWER
+        ),
     )

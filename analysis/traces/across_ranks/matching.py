@@ -1,10 +1,11 @@
 """Which collectives of different ranks are one and the same.
 
-Matched are collectives of one process group with the same operation and sequence number (`Seq`). Where traces give no
-sequence numbers it is the k-th of the same (operation, elements, type) by start: over the whole trace where every
-rank recorded the same steps and as many of them, else within each step. Gloo runs collectives on two threads in an
-order that differs between ranks, so threads are not compared. The elements of an all_to_all differ between ranks and
-are not compared either. Sends and receives between two ranks are left out.
+Matched are collectives of one process group with the same operation and sequence number (`Seq`).
+Where traces give no sequence numbers it is the k-th of the same (operation, elements, type) by
+start: over the whole trace where every rank recorded the same steps and as many of them, else
+within each step. Gloo runs collectives on two threads in an order that differs between ranks, so
+threads are not compared. The elements of an all_to_all differ between ranks and are not compared
+either. Sends and receives between two ranks are left out.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class MatchedGroup:
     @property
     def synchronising(self) -> Bool:
         """Mask of the rows that no rank can leave before every rank has entered."""
-        return np.asarray([o in SYNCHRONISING for o in self.operations], dtype=np.bool_)[self.operation]
+        return np.asarray([o in SYNCHRONISING for o in self.operations], dtype=np.bool_)[
+            self.operation
+        ]
 
     @property
     def last_arrival(self) -> Int64:
@@ -58,7 +61,8 @@ class MatchedGroup:
     def select(self, rows: Bool | Int64) -> MatchedGroup:
         """Only these rows."""
         return MatchedGroup(
-            self.group, self.places, self.operations, self.operation[rows], self.start[rows], self.end[rows],
+            self.group, self.places, self.operations, self.operation[rows], self.start[rows],
+            self.end[rows],
             self.row[rows], self.bytes[rows],
         )  # fmt: skip
 
@@ -69,7 +73,8 @@ class Matched:
 
     groups: tuple[MatchedGroup, ...]
     unmatched: int
-    """Collectives of any rank without a counterpart on every other rank of the group that has a trace."""
+    """Collectives of any rank without a counterpart on every other rank of the group that has a
+    trace."""
     partial_groups: tuple[ProcessGroup, ...]
     """Groups of which some ranks have no trace: their last arrival may be unseen."""
 
@@ -124,7 +129,9 @@ def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
         width = int(members[group].sum())
         if width > 1:
             blocks.append(_block(calls, ranks, own.reshape(-1, width), group))
-    partial = [g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)]
+    partial = [
+        g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)
+    ]
     return Matched(tuple(blocks), len(calls) - sum(b.start.size for b in blocks), tuple(partial))
 
 
@@ -144,7 +151,15 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
         uneven = np.asarray([*(o == UNEVEN for o in calls.operations), False], dtype=np.bool_)
         size = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
         group_of = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
-        columns = (group_of, operation, size, calls.sequence[rows], calls.step[rows], calls.start[rows], rows)
+        columns = (
+            group_of,
+            operation,
+            size,
+            calls.sequence[rows],
+            calls.step[rows],
+            calls.start[rows],
+            rows,
+        )
         parts.append((np.full(len(rows), place, dtype=np.int64), *columns))
     joined = [np.concatenate(c) for c in zip(*parts, strict=True)]
     return _Calls(
@@ -154,7 +169,8 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
 
 
 def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:
-    """What must be equal for two collectives to be the same; -1 for those that cannot be matched."""
+    """What must be equal for two collectives to be the same; -1 for those that cannot be
+    matched."""
     base = _pair(calls.group, calls.operation)
     numbered = np.ones(len(calls.groups), dtype=np.bool_)
     np.logical_and.at(numbered, calls.group, calls.sequence >= 0)
@@ -169,7 +185,8 @@ def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_
 def _uneven_groups(
     calls: _Calls, alike: Int64, ranks: Sequence[RankSummary], members: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Mask of the groups whose ranks recorded other steps, or not as many collectives of some kind."""
+    """Mask of the groups whose ranks recorded other steps, or not as many collectives of some
+    kind."""
     sets = {frozenset(s.steps.number.tolist()): i for i, s in enumerate(ranks)}
     recorded = np.asarray([sets[frozenset(s.steps.number.tolist())] for s in ranks], dtype=np.int64)
     uneven = np.asarray([len(np.unique(recorded[have])) > 1 for have in members], dtype=np.bool_)
@@ -187,7 +204,8 @@ class _Counts:
 
 
 def _run_lengths(order: Int64, key: Int64, place: Int64) -> tuple[Int64, Int64, _Counts, Int64]:
-    """By key: the key, its first row, the least and most rows any one rank has, and how many ranks have it."""
+    """By key: the key, its first row, the least and most rows any one rank has, and how many ranks
+    have it."""
     key, place = key[order], place[order]
     new_key = np.concatenate(([True], key[1:] != key[:-1]))
     starts = np.flatnonzero(new_key | np.concatenate(([True], place[1:] != place[:-1])))
@@ -199,7 +217,8 @@ def _run_lengths(order: Int64, key: Int64, place: Int64) -> tuple[Int64, Int64, 
 
 
 def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
-    """Rows whose key every rank of the group has equally often, one collective after the other, by rank."""
+    """Rows whose key every rank of the group has equally often, one collective after the other, by
+    rank."""
     order = np.lexsort((calls.start, calls.place, key))
     order = order[key[order] >= 0]
     if not len(order):
@@ -208,7 +227,11 @@ def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
     whole = keys[(counts.min_of == counts.max_of) & (ranks == sizes[calls.group[first]])]
     order = order[np.isin(key[order], whole)]
     own = np.concatenate(
-        ([True], (key[order][1:] != key[order][:-1]) | (calls.place[order][1:] != calls.place[order][:-1]))
+        (
+            [True],
+            (key[order][1:] != key[order][:-1])
+            | (calls.place[order][1:] != calls.place[order][:-1]),
+        )
     )
     if not len(order):
         return order
@@ -223,10 +246,20 @@ def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) 
     start, end, size = (np.empty(own.shape, dtype=np.int64) for _ in range(3))
     for column, place in enumerate(places.tolist()):
         collectives = ranks[place].collectives
-        start[:, column], end[:, column] = collectives.start[row[:, column]], collectives.end[row[:, column]]
+        start[:, column], end[:, column] = (
+            collectives.start[row[:, column]],
+            collectives.end[row[:, column]],
+        )
         size[:, column] = collectives.bytes[row[:, column]]
     found = MatchedGroup(
-        calls.groups[group], places, calls.operations, calls.operation[own[:, 0]], start, end, row, size.max(axis=1)
+        calls.groups[group],
+        places,
+        calls.operations,
+        calls.operation[own[:, 0]],
+        start,
+        end,
+        row,
+        size.max(axis=1),
     )
     return found.select(np.argsort(found.last_arrival, kind="stable"))
 

@@ -1,4 +1,5 @@
-"""Communication that could have been hidden behind computation: gradients reduced only after the backward pass."""
+"""Communication that could have been hidden behind computation: gradients reduced only after the
+backward pass."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from analysis.traces.columns.steps import PHASES
 from analysis.traces.per_rank.collective_calls import CollectiveCalls
 
 AFTER_BACKWARD = 0.9
-"""Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched after the backward
-pass from which nothing overlaps (own: DDP launches each bucket inside it; only a last loss or norm comes after)."""
+"""Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched
+after the backward pass from which nothing overlaps (own: DDP launches each bucket inside it; only a
+last loss or norm comes after)."""
 
 _FORWARD, _BACKWARD = tuple(PHASES).index("forward pass"), tuple(PHASES).index("backward pass")
 
@@ -25,8 +27,9 @@ class AllReduceOverlap:
 
     rank: int
     count: int
-    """all_reduce calls in steps that have a backward pass, without those of the forward pass (tensor parallelism's);
-    where nothing overlaps, those after the backward pass. The times are of these."""
+    """all_reduce calls in steps that have a backward pass, without those of the forward pass
+    (tensor parallelism's); where nothing overlaps, those after the backward pass. The times are of
+    these."""
     after_backward: float
     """Share of them, by weight, that was launched outside the backward pass."""
     total: float
@@ -41,7 +44,8 @@ class AllReduceOverlap:
 
 
 def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
-    """None where the rank has no steps, no all_reduce in them or no backward pass that can be told."""
+    """None where the rank has no steps, no all_reduce in them or no backward pass that can be
+    told."""
     steps, calls = summary.steps, summary.collectives
     with_backward = steps.number[steps.phases["backward pass"] > 0]
     of_gradients = calls.named("all_reduce") & (calls.launched_in != _FORWARD)
@@ -65,7 +69,8 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
 
 
 def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
-    """Whether parameters are gathered for use: every rank has all_gather calls in the forward or backward pass."""
+    """Whether parameters are gathered for use: every rank has all_gather calls in the forward or
+    backward pass."""
     return bool(ranks) and all(bool((_gathers(s.collectives)).any()) for s in ranks)
 
 

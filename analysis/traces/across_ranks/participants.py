@@ -1,4 +1,5 @@
-"""Which ranks of a job are there to be compared: one summary each, what is missing, what two files claim."""
+"""Which ranks of a job are there to be compared: one summary each, what is missing, what two files
+claim."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Participants:
     guessed: tuple[int, ...]
     """Ranks whose number comes from the file's name or the order of files, not from the trace."""
     steps: tuple[int, ...]
-    """Steps that every rank recorded, in order; without those whose collectives a summary had no room for."""
+    """Steps that every rank recorded, in order; without those whose collectives a summary had no
+    room for."""
     different_steps: tuple[DifferentSteps, ...]
 
     @property
@@ -64,7 +66,9 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
         by_rank[summary.rank].append(summary)
     if not by_rank:
         raise ValueError("no summaries to compare")
-    in_order = [sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)]
+    in_order = [
+        sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)
+    ]
     chosen = _numbered_alike([own[-1] for own in in_order])
     worlds = [s.world_size for s in chosen if s.world_size]
     world = max(worlds) if worlds else None
@@ -82,19 +86,22 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
 
 
 def _numbered_alike(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
-    """Inferred steps are numbered from 0 on each rank: number them as the first rank's that run at the same time."""
+    """Inferred steps are numbered from 0 on each rank: number them as the first rank's that run at
+    the same time."""
     first = next((s for s in ranks if s.steps.inferred), None)
     if first is None:
         return tuple(ranks)
     shifts = [_shift(s, first, place) if s.steps.inferred else 0 for place, s in enumerate(ranks)]
     lowest = min(shifts)
     return tuple(
-        _renumbered(s, shift - lowest) if s.steps.inferred else s for s, shift in zip(ranks, shifts, strict=True)
+        _renumbered(s, shift - lowest) if s.steps.inferred else s
+        for s, shift in zip(ranks, shifts, strict=True)
     )
 
 
 def _shift(own: RankSummary, first: RankSummary, place: int) -> int:
-    """Median difference between the first rank's step numbers and the rank's own at the same moments."""
+    """Median difference between the first rank's step numbers and the rank's own at the same
+    moments."""
     if own is first:
         return 0
     middle = own.steps.start + (own.steps.end - own.steps.start) // 2

@@ -1,8 +1,8 @@
 """One rank's trace in a few kilobytes: all that the comparison of ranks and the rules need of it.
 
-A job of thousands of ranks is read rank by rank, each by its own worker; what a worker hands on is a `RankSummary`.
-Its size does not grow with the trace: long lists are capped and say how much was cut. As JSON, columns of whole
-numbers stand as a first value and differences.
+A job of thousands of ranks is read rank by rank, each by its own worker; what a worker hands on is
+a `RankSummary`. Its size does not grow with the trace: long lists are capped and say how much was
+cut. As JSON, columns of whole numbers stand as a first value and differences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from analysis.traces.columns.disjoint_intervals import Spans, coarsened, interse
 from analysis.traces.columns.events import Int64, RankSource, TraceColumns
 from analysis.traces.columns.steps import Steps, steps_of, steps_on_device
 from analysis.traces.per_rank.activity import Activity, activity_of
-from analysis.traces.per_rank.collective_calls import CollectiveCalls, ProcessGroup, collective_calls
+from analysis.traces.per_rank.collective_calls import (
+    CollectiveCalls,
+    ProcessGroup,
+    collective_calls,
+)
 from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds
 from analysis.traces.per_rank.long_idle import LongIdle, long_idle
 from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
@@ -45,9 +49,11 @@ __all__ = [
 Vendor = Literal["cuda", "hip", "xpu", "mtia", "cpu"]
 
 MAX_HIDDEN = 2048
-"""Intervals of hidden communication kept; the smallest gaps are closed until there are no more (own: 20 KB as JSON)."""
+"""Intervals of hidden communication kept; the smallest gaps are closed until there are no more
+(own: 20 KB as JSON)."""
 EPOCH_NS = 10**18
-"""Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the trace's."""
+"""Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the
+trace's."""
 MAX_TEXT = 256
 MAX_WORLD = 10**8
 
@@ -132,7 +138,8 @@ class RankSummary:
 
     @property
     def own_steps(self) -> Steps:
-        """Numbers, starts and ends of the steps; on a rank with an accelerator, of the work that each launched."""
+        """Numbers, starts and ends of the steps; on a rank with an accelerator, of the work that
+        each launched."""
         return Steps(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
 
 
@@ -153,7 +160,9 @@ def summarise(trace: TraceColumns) -> RankSummary:
         world_size=world if world is not None and 0 < world < MAX_WORLD else None,
         host=trace.host,
         accelerator=accelerator_of(trace),
-        clock=Clock(base if isinstance(base, int) and 0 <= base < 2**63 else None, start >= EPOCH_NS),
+        clock=Clock(
+            base if isinstance(base, int) and 0 <= base < 2**63 else None, start >= EPOCH_NS
+        ),
         start_ns=start,
         end_ns=int(trace.end.max()) if len(trace) else 0,
         event_count=len(trace),
@@ -174,7 +183,9 @@ def summarise(trace: TraceColumns) -> RankSummary:
 def accelerator_of(trace: TraceColumns) -> Accelerator:
     """What the rank computes on, from the trace's list of devices and the runtime's calls."""
     devices = trace.header.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    first = (
+        devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    )
     name = str(first.get("name", ""))[:MAX_TEXT]
     if not trace.on_device.any():
         return Accelerator(name, "cpu")

@@ -1,4 +1,5 @@
-"""Single steps that took far longer than the others: held up by one rank, or slow on all of them."""
+"""Single steps that took far longer than the others: held up by one rank, or slow on all of
+them."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ SLOW_STEP_RATIO = 1.5
 SLOW_STEP_BLAME = 0.5
 """Of an outlier step, at least so much is charged to the rank that is named for it."""
 SLOW_STEP_EXTRA = 5.0
-"""And at least so many median steps were lost (own: scheduler jitter of an oversubscribed healthy machine reached 3,
-a recorded checkpoint pause 54)."""
+"""And at least so many median steps were lost (own: scheduler jitter of an oversubscribed healthy
+machine reached 3, a recorded checkpoint pause 54)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class SlowStep:
     median_ns: float
     blame_ns: int
     operation: ExtraWork | None
-    """What the rank did then and does not do in its other steps, where one operation explains the time."""
+    """What the rank did then and does not do in its other steps, where one operation explains the
+    time."""
     idle_ns: int
     """The rank's longest time without work in the step; 0 for none of 1 ms."""
     idle_host: str
@@ -56,15 +58,17 @@ class OutlierStep:
 def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ...]:
     """Outlier steps that one rank held up, worst first.
 
-    A pause of one rank in step k shows on the other ranks in the step in which they wait for it, so steps are compared
-    on the rank that is named.
+    A pause of one rank in step k shows on the other ranks in the step in which they wait for it, so
+    steps are compared on the rank that is named.
     """
     if blame.step_count < MIN_STEPS:
         return ()
     median = blame.median_step_ns
     found: list[SlowStep] = []
     for charged, steps, summary in zip(blame.ranks, blame.steps, ranks, strict=True):
-        for number, took in zip(steps.number.tolist(), (steps.end - steps.start).tolist(), strict=True):
+        for number, took in zip(
+            steps.number.tolist(), (steps.end - steps.start).tolist(), strict=True
+        ):
             lost = _blame_around(charged, number)
             enough = took >= lost >= max(SLOW_STEP_BLAME * took, SLOW_STEP_EXTRA * median)
             if took >= SLOW_STEP_RATIO * median and enough:
@@ -73,7 +77,8 @@ def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ..
 
 
 def outlier_steps(ranks: Sequence[RankSummary], common: Sequence[int]) -> tuple[OutlierStep, ...]:
-    """Common steps of at least SLOW_STEP_RATIO times the usual length on the median rank, the longest first."""
+    """Common steps of at least SLOW_STEP_RATIO times the usual length on the median rank, the
+    longest first."""
     if len(common) < MIN_STEPS:
         return ()
     numbers = set(common)

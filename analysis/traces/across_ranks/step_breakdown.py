@@ -1,7 +1,7 @@
 """Where each rank's steps went, with communication told apart into waiting for others and transfer.
 
-A transfer beside which another rank of the group still computes is waiting, too: it is hidden where the group's work is
-not done, and over before the group could go on.
+A transfer beside which another rank of the group still computes is waiting, too: it is hidden where
+the group's work is not done, and over before the group could go on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from analysis.traces.across_ranks.blame import transfers, waits_of
 from analysis.traces.across_ranks.clocks import Clocks
 from analysis.traces.across_ranks.matching import Matched, MatchedGroup
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import Spans, covered, difference, intersection, union_of
+from analysis.traces.columns.disjoint_intervals import (
+    Spans,
+    covered,
+    difference,
+    intersection,
+    union_of,
+)
 from analysis.traces.columns.events import Int64
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.per_rank import step_times
@@ -66,30 +72,52 @@ class RankSteps:
         """The steps with these numbers."""
         keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
         return RankSteps(
-            self.rank, self.number[keep], self.length[keep], {part: ns[keep] for part, ns in self.parts.items()}
+            self.rank,
+            self.number[keep],
+            self.length[keep],
+            {part: ns[keep] for part, ns in self.parts.items()},
         )
 
 
-def rank_steps(ranks: Sequence[RankSummary], matched: Matched, clocks: Clocks) -> tuple[RankSteps, ...]:
+def rank_steps(
+    ranks: Sequence[RankSummary], matched: Matched, clocks: Clocks
+) -> tuple[RankSteps, ...]:
     """All steps of every rank. Without matched collectives all communication is transfer."""
-    hidden = [(s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, clocks.offset.tolist(), strict=True)]
+    hidden = [
+        (s.hidden.start - o, s.hidden.end - o)
+        for s, o in zip(ranks, clocks.offset.tolist(), strict=True)
+    ]
     computed = {id(b): _computed(b, hidden) for b in matched.groups} if clocks.agree else {}
-    return tuple(_of(summary, place, matched, clocks, computed) for place, summary in enumerate(ranks))
+    return tuple(
+        _of(summary, place, matched, clocks, computed) for place, summary in enumerate(ranks)
+    )
 
 
 def _computed(block: MatchedGroup, hidden: Sequence[Spans]) -> Spans:
-    """When data moved in the group and one of its ranks (of MAX_MEMBERS, evenly chosen) computed beside it."""
+    """When data moved in the group and one of its ranks (of MAX_MEMBERS, evenly chosen) computed
+    beside it."""
     count = len(block.places)
     chosen = block.places[np.linspace(0, count - 1, min(count, MAX_MEMBERS)).astype(np.int64)]
     return intersection(transfers(block), union_of(*(hidden[place] for place in chosen.tolist())))
 
 
-def _of(summary: RankSummary, place: int, matched: Matched, clocks: Clocks, computed: Mapping[int, Spans]) -> RankSteps:
+def _of(
+    summary: RankSummary,
+    place: int,
+    matched: Matched,
+    clocks: Clocks,
+    computed: Mapping[int, Spans],
+) -> RankSteps:
     steps, offset = summary.steps, int(clocks.offset[place])
     beside = [computed[id(block)] for block, _ in matched.of(place) if id(block) in computed]
     starts, ends = union_of(waits_of(place, matched, clocks_agree=clocks.agree), *beside)
     waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)
-    parts = {part: steps.parts[part] for part in OWN_PARTS} | {WAIT: wait, TRANSFER: communication - wait}
-    return RankSteps(summary.rank, steps.number, steps.end - steps.start, {part: parts[part] for part in PARTS})
+    parts = {part: steps.parts[part] for part in OWN_PARTS} | {
+        WAIT: wait,
+        TRANSFER: communication - wait,
+    }
+    return RankSteps(
+        summary.rank, steps.number, steps.end - steps.start, {part: parts[part] for part in PARTS}
+    )

@@ -1,9 +1,11 @@
-"""Every matched collective split into waiting and transfer, and the bandwidth that the transfer reached.
+"""Every matched collective split into waiting and transfer, and the bandwidth that the transfer
+reached.
 
-A rank waits in a synchronising collective until the last rank has entered; from then on data moves. Where the ranks'
-clocks do not agree the shortest duration over the ranks stands for the transfer (TensorBoard's plugin does only this).
-Bandwidths are those of nccl-tests (doc/PERFORMANCE.md): algorithm bandwidth is size over time; bus bandwidth is that
-times what each link must carry per byte of size, and compares with the hardware's whatever the number of ranks.
+A rank waits in a synchronising collective until the last rank has entered; from then on data moves.
+Where the ranks' clocks do not agree the shortest duration over the ranks stands for the transfer
+(TensorBoard's plugin does only this). Bandwidths are those of nccl-tests (doc/PERFORMANCE.md):
+algorithm bandwidth is size over time; bus bandwidth is that times what each link must carry per
+byte of size, and compares with the hardware's whatever the number of ranks.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class CollectiveRow:
     """GB/s (10**9) at the median transfer; None where the size or the time is unknown."""
     bus_bandwidth: float | None
     at_least: bool
-    """Some ranks have no trace: what is called transfer may hold waiting for them; bandwidths are lower bounds."""
+    """Some ranks have no trace: what is called transfer may hold waiting for them; bandwidths are
+    lower bounds."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class CollectiveTable:
 
     rows: tuple[CollectiveRow, ...]
     by: str
-    """How the two were told apart: "arrival", "shortest duration", or "duration" (one rank: not at all)."""
+    """How the two were told apart: "arrival", "shortest duration", or "duration" (one rank: not at
+    all)."""
     cut: int = 0
     """Rows left out."""
 
@@ -69,10 +73,14 @@ def bus_factor(operation: str, ranks: int) -> float:
         return 1.0
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+    return (
+        (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+    )
 
 
-def collective_table(matched: Matched, world_size: int | None, *, clocks_agree: bool) -> CollectiveTable:
+def collective_table(
+    matched: Matched, world_size: int | None, *, clocks_agree: bool
+) -> CollectiveTable:
     """The split of every matched collective, summed by operation, group and size.
 
     A group of which the trace tells neither name nor size is taken for the world.
@@ -85,14 +93,19 @@ def collective_table(matched: Matched, world_size: int | None, *, clocks_agree: 
         distinct, place = np.unique(keys, axis=1, return_inverse=True)
         for i, (operation, size) in enumerate(distinct.T.tolist()):
             mine = place.ravel() == i
-            ranks = block.group.size or (None if block.group.name else world_size) or len(block.places)
+            ranks = (
+                block.group.size or (None if block.group.name else world_size) or len(block.places)
+            )
             facts = (block.operations[operation], block.group, ranks, size)
-            rows.append(_row(*facts, wait[mine], transfer[mine], at_least=block.group.key in partial))
+            rows.append(
+                _row(*facts, wait[mine], transfer[mine], at_least=block.group.key in partial)
+            )
     return _table(rows, "arrival" if clocks_agree else "shortest duration")
 
 
 def table_of_one(summary: RankSummary) -> CollectiveTable:
-    """One rank's collectives: their durations, which hold waiting that one rank's trace cannot tell apart."""
+    """One rank's collectives: their durations, which hold waiting that one rank's trace cannot tell
+    apart."""
     calls = summary.collectives
     rows = []
     keys = np.stack((calls.operation, calls.group, calls.bytes))
@@ -150,18 +163,30 @@ def exposures(summary: RankSummary) -> tuple[Exposure, ...]:
     calls, steps = summary.collectives, summary.steps
     inside = calls.step >= 0 if len(steps) else np.ones(len(calls), dtype=np.bool_)
     per_step = max(len(steps), 1)
-    whole = int((steps.end - steps.start).sum()) if len(steps) else summary.end_ns - summary.start_ns
+    whole = (
+        int((steps.end - steps.start).sum()) if len(steps) else summary.end_ns - summary.start_ns
+    )
     found = []
     for i, operation in enumerate(calls.operations):
         mine = inside & (calls.operation == i)
         total, exposed = united(summary, mine)
         share = exposed / max(whole, 1)
-        found.append(Exposure(summary.rank, operation, int(mine.sum()), total / per_step, exposed / per_step, share))
+        found.append(
+            Exposure(
+                summary.rank,
+                operation,
+                int(mine.sum()),
+                total / per_step,
+                exposed / per_step,
+                share,
+            )
+        )
     return tuple(sorted((e for e in found if e.count), key=lambda e: -e.exposed))
 
 
 def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
-    """ns of these collectives and of what no computation hides, those in flight at once counted once."""
+    """ns of these collectives and of what no computation hides, those in flight at once counted
+    once."""
     calls = summary.collectives
     spans = union(calls.start[rows], calls.end[rows])
     total = length(spans)
@@ -194,7 +219,14 @@ def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:
 
 
 def _row(
-    operation: str, group: ProcessGroup, ranks: int, size: int, wait: Int64, transfer: Int64, *, at_least: bool
+    operation: str,
+    group: ProcessGroup,
+    ranks: int,
+    size: int,
+    wait: Int64,
+    transfer: Int64,
+    *,
+    at_least: bool,
 ) -> CollectiveRow:
     median = int(np.median(transfer))
     rate = size / median if size and median else None

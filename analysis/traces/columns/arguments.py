@@ -1,6 +1,7 @@
 """Rare arguments of events, stored sparsely: which rows have one, and its value.
 
-Which arguments are kept is listed here; all others stay in the file, to be read again from the event's byte offset.
+Which arguments are kept is listed here; all others stay in the file, to be read again from the
+event's byte offset.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ TEXTS = (
     "grid",
     "block",
 )
-"""Arguments kept as text: a string as it is, anything else as compact JSON without spaces ("[[64,3],[]]")."""
+"""Arguments kept as text: a string as it is, anything else as compact JSON without spaces
+("[[64,3],[]]")."""
 
 COUNTER_CATEGORY = "cuda_profiler_range"
 """Every numeric argument of events of this category (CUPTI counters) is kept, whatever its name."""

@@ -24,7 +24,8 @@ from analysis.traces.native.device_work import (
 )
 
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
-"""A dense table of correlations may have so many entries per row (4 bytes each); a wider range is matched by sort."""
+"""A dense table of correlations may have so many entries per row (4 bytes each); a wider range is
+matched by sort."""
 
 FEW = 6
 KNOWN_NAMES = 8192
@@ -43,14 +44,16 @@ class Kind(IntEnum):
 COMMUNICATION_KERNEL = re.compile(
     r"nccl|rccl|mscclpp|mscclkernel|^msccl|hccl|oneccl|\bccl::|"
     r"deep_?ep::|nvshmem|rocshmem|internode::|intranode::|"
-    r"cross_device_reduce|custom_all_?reduce|(one|two|multi)_?shot_(all_?reduce|reduce_scatter|all_gather)|"
+    r"cross_device_reduce|custom_all_?reduce|(one|two|multi)_?shot_(all_?reduce|reduce_scatter"
+    r"|all_gather)|"
     r"multimem_(all_?reduce|reduce_scatter|all_gather)|quick_?reduce|^ucc_|allreduce_fusion_kernel|"
     r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution",
     re.IGNORECASE,
 )
-"""Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since), RCCL, MSCCL(++),
-oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory, vLLM's, SGLang's and TensorRT-LLM's
-custom all-reduce. HTA knows only the first, and only where the name begins with it."""
+"""Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since),
+RCCL, MSCCL(++), oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory,
+vLLM's, SGLang's and TensorRT-LLM's custom all-reduce. HTA knows only the first, and only where the
+name begins with it."""
 
 _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma", re.IGNORECASE)
 _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
@@ -67,12 +70,18 @@ def kinds(trace: TraceColumns) -> Int32:
 def _kinds_at(trace: TraceColumns, rows: Int64) -> Int32:
     """Names are judged once each, and only those that the rows have."""
     names = trace.name[rows]
-    used = np.flatnonzero(np.bincount(names, minlength=1)) if len(rows) else np.empty(0, dtype=np.int64)
+    used = (
+        np.flatnonzero(np.bincount(names, minlength=1))
+        if len(rows)
+        else np.empty(0, dtype=np.int64)
+    )
     by_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
     by_name[used] = [_kind_of(trace.names[i]) for i in used.tolist()]
     memory = [category.lower() in _MEMORY_CATEGORIES for category in trace.categories]
     by_category = np.asarray([*memory, False], dtype=np.bool_)
-    return np.asarray(np.where(by_category[trace.category[rows]], Kind.MEMORY, by_name[names]), dtype=np.int32)
+    return np.asarray(
+        np.where(by_category[trace.category[rows]], Kind.MEMORY, by_name[names]), dtype=np.int32
+    )
 
 
 def is_communication_kernel(name: str) -> bool:
@@ -87,8 +96,17 @@ def _kind_of(name: str) -> Kind:
     return Kind.COMMUNICATION if is_communication_kernel(name) else Kind.COMPUTATION
 
 
-RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "xpu_driver", "mtia_runtime")
-"""Calls of the host into the accelerator's runtime or driver; ROCm's hip* calls are in cuda_runtime."""
+RUNTIME_CATEGORIES = (
+    "cuda_runtime",
+    "cuda_driver",
+    "runtime",
+    "driver",
+    "xpu_runtime",
+    "xpu_driver",
+    "mtia_runtime",
+)
+"""Calls of the host into the accelerator's runtime or driver; ROCm's hip* calls are in
+cuda_runtime."""
 
 
 def on_runtime(trace: TraceColumns) -> Bool:
@@ -97,10 +115,11 @@ def on_runtime(trace: TraceColumns) -> Bool:
 
 
 def launched_by(trace: TraceColumns) -> Int64:
-    """For every row on the device, the row of the call that launched it, by correlation; -1 where there is none.
+    """For every row on the device, the row of the call that launched it, by correlation; -1 where
+    there is none.
 
-    A graph launch has many kernels, each of which points to it. Where several calls share a correlation the last in
-    file order wins. O(rows).
+    A graph launch has many kernels, each of which points to it. Where several calls share a
+    correlation the last in file order wins. O(rows).
     """
     found = np.full(len(trace), -1, dtype=np.int64)
     found[device_rows(trace)] = device_launches(trace)
@@ -111,7 +130,9 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     """The same for some rows on the device."""
     scan = _scan(trace)
     if scan is not None and scan.highest - scan.lowest < _most_dense(trace):
-        linked = linked_calls(trace.category, _kinds(trace), trace.correlation, rows, scan.lowest, scan.highest)
+        linked = linked_calls(
+            trace.category, _kinds(trace), trace.correlation, rows, scan.lowest, scan.highest
+        )
         if linked is not None:
             return linked
     asked, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
@@ -151,7 +172,8 @@ def device_rows(trace: TraceColumns) -> Int64:
 
 
 def device_launches(trace: TraceColumns) -> Int64:
-    """For each of `device_rows` the row of the call that launched it, or -1. Kept with the trace; read-only."""
+    """For each of `device_rows` the row of the call that launched it, or -1. Kept with the trace;
+    read-only."""
     return _once(trace, "_device_launches", lambda: launches_of(trace, device_rows(trace)))
 
 
@@ -171,14 +193,18 @@ def _most_dense(trace: TraceColumns) -> int:
 def _kinds(trace: TraceColumns) -> NDArray[np.uint8]:
     """What each category is to `scan_device`."""
     lower = [category.lower() for category in trace.categories]
-    kinds = [WORK if c in DEVICE_CATEGORIES else CALL if c in RUNTIME_CATEGORIES else 0 for c in lower]
+    kinds = [
+        WORK if c in DEVICE_CATEGORIES else CALL if c in RUNTIME_CATEGORIES else 0 for c in lower
+    ]
     return np.asarray(kinds, dtype=np.uint8)
 
 
 def _scan(trace: TraceColumns) -> DeviceScan | None:
     kept = vars(trace)
     if "_device_scan" not in kept:
-        kept["_device_scan"] = scan_device(trace.category, _kinds(trace), trace.ts, trace.correlation)
+        kept["_device_scan"] = scan_device(
+            trace.category, _kinds(trace), trace.ts, trace.correlation
+        )
     found: DeviceScan | None = kept["_device_scan"]
     return found
 
@@ -235,7 +261,8 @@ class Stream:
 
 
 def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, ...]]:
-    """Which stream each row ran on: index into the streams, which are in order of device and number.
+    """Which stream each row ran on: index into the streams, which are in order of device and
+    number.
 
     A stream is told apart by its device, too: one process with two GPUs has a stream 7 on both.
     """
@@ -266,7 +293,8 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
 def _indexed(
     found: Sequence[Stream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
 ) -> tuple[Int64, tuple[Stream, ...]]:
-    """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands for."""
+    """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands
+    for."""
     streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
     place = {stream: i for i, stream in enumerate(streams)}
     table = np.zeros(size, dtype=np.int64)

@@ -18,7 +18,11 @@ def nothing_in() -> Spans:
 
 def union_of(*sets: Spans) -> Spans:
     """The time that lies in any of the sets."""
-    return union(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets])) if sets else nothing_in()
+    return (
+        union(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets]))
+        if sets
+        else nothing_in()
+    )
 
 
 def intersection(a: Spans, b: Spans) -> Spans:
@@ -35,7 +39,9 @@ def _pieces(a: Spans, b: Spans, *, inside: bool) -> Spans:
     if not len(a[0]):
         return a
     marks = np.concatenate((*a, *b))
-    steps = np.repeat(np.asarray([1, -1, 2, -2], dtype=np.int8), [len(a[0]), len(a[0]), len(b[0]), len(b[0])])
+    steps = np.repeat(
+        np.asarray([1, -1, 2, -2], dtype=np.int8), [len(a[0]), len(a[0]), len(b[0]), len(b[0])]
+    )
     order = np.argsort(marks, kind="stable")
     marks, state = marks[order], np.cumsum(steps[order])
     keep = np.flatnonzero(state[:-1] == (3 if inside else 1))
@@ -69,7 +75,11 @@ def coarsened(spans: Spans, most: int) -> tuple[Spans, int]:
     if count <= most:
         return spans, 0
     gaps = spans[0][1:] - spans[1][:-1]
-    kept = np.sort(np.argpartition(gaps, count - most)[count - most :]) if most > 1 else np.empty(0, dtype=np.int64)
+    kept = (
+        np.sort(np.argpartition(gaps, count - most)[count - most :])
+        if most > 1
+        else np.empty(0, dtype=np.int64)
+    )
     closed = int(gaps.sum() - gaps[kept].sum())
     starts = np.concatenate((spans[0][:1], spans[0][kept + 1]))
     ends = np.concatenate((spans[1][kept], spans[1][-1:]))

@@ -1,6 +1,7 @@
 """How numbers are spread, for many groups at once: count, total, mean, deviation, quantiles.
 
-Quantiles are interpolated between neighbours and the deviation is a sample's, as in pandas' `describe`.
+Quantiles are interpolated between neighbours and the deviation is a sample's, as in pandas'
+`describe`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Distributions:
         p25, p50, p75, p90, p99 = self.quantiles[:, group].tolist()
         total, low, high = (column[group].item() for column in (self.total, self.min, self.max))
         mean, std = float(self.mean[group]), float(self.std[group])
-        return Distribution(int(self.count[group]), total, mean, std, low, p25, p50, p75, p90, p99, high)
+        return Distribution(
+            int(self.count[group]), total, mean, std, low, p25, p50, p75, p90, p99, high
+        )
 
 
 def distribution(values: Int64 | Float64) -> Distribution:
@@ -65,7 +68,9 @@ def distribution(values: Int64 | Float64) -> Distribution:
     return distributions(values, np.zeros(len(values), dtype=np.int64), 1).at(0)
 
 
-def distributions(values: Int64 | Float64, group: NDArray[np.integer], groups: int) -> Distributions:
+def distributions(
+    values: Int64 | Float64, group: NDArray[np.integer], groups: int
+) -> Distributions:
     """Of each group 0 .. groups - 1; `group` names the group of each value. O(n log n)."""
     count = np.bincount(group, minlength=groups).astype(np.int64)
     ordered = _sorted_in_groups(values, group, count)
@@ -89,7 +94,9 @@ def distributions(values: Int64 | Float64, group: NDArray[np.integer], groups: i
     return Distributions(count, total, mean, std, low, high, quantiles)
 
 
-def _sorted_in_groups(values: Int64 | Float64, group: NDArray[np.integer], count: Int64) -> Int64 | Float64:
+def _sorted_in_groups(
+    values: Int64 | Float64, group: NDArray[np.integer], count: Int64
+) -> Int64 | Float64:
     if len(values) and values.dtype.kind == "i":
         low = int(values.min())
         span = int(values.max()) - low + 1

@@ -1,8 +1,9 @@
 """The events of one rank's trace as columns.
 
-Times are int64 nanoseconds since the epoch: `baseTimeNanoseconds` + `ts` in microseconds, parsed as decimals so that
-no digit is lost. Names, categories and (pid, tid) lanes are interned: an id column and a list to look it up in.
-A column that no event of the file fills is one constant seen through a stride of zero: it costs no memory.
+Times are int64 nanoseconds since the epoch: `baseTimeNanoseconds` + `ts` in microseconds, parsed as
+decimals so that no digit is lost. Names, categories and (pid, tid) lanes are interned: an id column
+and a list to look it up in. A column that no event of the file fills is one constant seen through a
+stride of zero: it costs no memory.
 """
 
 from __future__ import annotations
@@ -23,8 +24,17 @@ Bool = NDArray[np.bool_]
 
 RankSource = Literal["distributedInfo", "file name", "order"]
 
-DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "concurrent_kernel", "mtia_ccp_events")
-"""Categories of work on an accelerator's streams (2021 traces write "Kernel", "Memcpy", "Memset")."""
+DEVICE_CATEGORIES = (
+    "kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "memcpy",
+    "memset",
+    "concurrent_kernel",
+    "mtia_ccp_events",
+)
+"""Categories of work on an accelerator's streams (2021 traces write "Kernel", "Memcpy",
+"Memset")."""
 
 
 def nothing(length: int, value: int = -1) -> Int64:
@@ -62,7 +72,8 @@ def _no_memory() -> MemoryEvents:
 
 @dataclass(frozen=True)
 class TraceColumns:
-    """The intervals ("X" events) of one profiler trace, in file order; all columns have one row per event."""
+    """The intervals ("X" events) of one profiler trace, in file order; all columns have one row per
+    event."""
 
     file: str
     rank: int
@@ -84,11 +95,13 @@ class TraceColumns:
     lanes: tuple[tuple[str, str], ...]
     """(pid, tid) as text."""
     event: Int64
-    """Position in the file's list of events, from 0, over all events: how people and other tools find it again."""
+    """Position in the file's list of events, from 0, over all events: how people and other tools
+    find it again."""
     offset: Int64
     """Byte in the unpacked file where the event's "{" stands; -1 where unknown."""
     stream: Int64
-    """Stream on the accelerator; -1 for none (and for 4294967295). Text and HIP handles are numbered from 2**30."""
+    """Stream on the accelerator; -1 for none (and for 4294967295). Text and HIP handles are
+    numbered from 2**30."""
     correlation: Int64
     """Links a launch to its kernels; -1 for none."""
     external_id: Int64
@@ -99,7 +112,8 @@ class TraceColumns:
     arguments: Arguments = field(default_factory=Arguments)
     memory: MemoryEvents = field(default_factory=_no_memory)
     header: Mapping[str, Any] = field(default_factory=dict)
-    """What stands beside the list of events (deviceProperties, distributedInfo, ...), as JSON values; hostile."""
+    """What stands beside the list of events (deviceProperties, distributedInfo, ...), as JSON
+    values; hostile."""
     lane_names: Mapping[int, str] = field(default_factory=dict)
     """Lane -> thread_name, where the trace names it."""
     process_labels: Mapping[str, str] = field(default_factory=dict)
@@ -121,7 +135,8 @@ class TraceColumns:
 
     @cached_property
     def on_device(self) -> Bool:
-        """Mask of work on an accelerator's stream: kernels, copies, fills. Annotations and syncs are none."""
+        """Mask of work on an accelerator's stream: kernels, copies, fills. Annotations and syncs
+        are none."""
         return self.in_category(*DEVICE_CATEGORIES)
 
     def rows_named(self, wanted: Callable[[str], bool]) -> Int64:
@@ -131,8 +146,11 @@ class TraceColumns:
         return np.asarray(rows[np.argsort(self.ts[rows], kind="stable")], dtype=np.int64)
 
     def in_category(self, *wanted: str) -> Bool:
-        """Mask of the events of these categories; upper and lower case are one (older traces write "Kernel")."""
-        known = np.asarray([category.lower() in wanted for category in self.categories], dtype=np.bool_)
+        """Mask of the events of these categories; upper and lower case are one (older traces write
+        "Kernel")."""
+        known = np.asarray(
+            [category.lower() in wanted for category in self.categories], dtype=np.bool_
+        )
         return known[self.category] if len(known) else np.zeros(len(self), dtype=np.bool_)
 
     def name_of(self, row: int) -> str:
@@ -146,6 +164,19 @@ class TraceColumns:
     def select(self, keep: Bool) -> TraceColumns:
         """Only the rows of the mask; names, categories and lanes keep their ids."""
         new_row = np.where(keep, np.cumsum(keep, dtype=np.int64) - 1, -1).astype(np.int32)
-        columns = ("ts", "dur", "name", "category", "lane", "event", "offset", "stream", "correlation", "external_id")
-        kept: dict[str, Any] = {c: getattr(self, c)[keep] for c in (*columns, "python_id", "python_parent_id")}
+        columns = (
+            "ts",
+            "dur",
+            "name",
+            "category",
+            "lane",
+            "event",
+            "offset",
+            "stream",
+            "correlation",
+            "external_id",
+        )
+        kept: dict[str, Any] = {
+            c: getattr(self, c)[keep] for c in (*columns, "python_id", "python_parent_id")
+        }
         return replace(self, **kept, arguments=self.arguments.select(new_row))

@@ -68,9 +68,14 @@ def self_times(starts: Int64, ends: Int64, lanes: NDArray[np.integer]) -> Int64:
 
 
 def innermost_at(
-    starts: Int64, ends: Int64, lanes: NDArray[np.integer], times: Int64, time_lanes: NDArray[np.integer]
+    starts: Int64,
+    ends: Int64,
+    lanes: NDArray[np.integer],
+    times: Int64,
+    time_lanes: NDArray[np.integer],
 ) -> Int64:
-    """For each moment on a lane the index of the last-started interval open there; -1 for none. O(n log n)."""
+    """For each moment on a lane the index of the last-started interval open there; -1 for none. O(n
+    log n)."""
     found = np.full(len(times), -1, dtype=np.int64)
     _, owner, asked, place = _sweep(starts, ends, lanes, times, time_lanes)
     found[asked] = owner[place]
@@ -78,10 +83,15 @@ def innermost_at(
 
 
 def _sweep(
-    starts: Int64, ends: Int64, lanes: NDArray[np.integer], times: Int64, time_lanes: NDArray[np.integer]
+    starts: Int64,
+    ends: Int64,
+    lanes: NDArray[np.integer],
+    times: Int64,
+    time_lanes: NDArray[np.integer],
 ) -> tuple[Int64, Int64, Int64, Int64]:
-    """Marks by (lane, time): their times and the innermost interval from each on; then the questions, and the mark of
-    each. At one moment intervals close first, then others open (the longer first), and questions come last.
+    """Marks by (lane, time): their times and the innermost interval from each on; then the
+    questions, and the mark of each. At one moment intervals close first, then others open (the
+    longer first), and questions come last.
     """
     real = np.flatnonzero(ends > starts)
     real = real[np.lexsort((-ends[real], starts[real]))]

@@ -1,8 +1,9 @@
 """Training steps of one rank, and the phases inside them.
 
-Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's debug server) has
-none: there a step goes from the end of one `Optimizer.step#...` to the end of the next. Phases are found by the
-annotations that PyTorch writes itself (data loader, optimizer, DDP forward) or that are common (`## forward ##`).
+Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's
+debug server) has none: there a step goes from the end of one `Optimizer.step#...` to the end of the
+next. Phases are found by the annotations that PyTorch writes itself (data loader, optimizer, DDP
+forward) or that are common (`## forward ##`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import numpy as np
 from analysis.traces.columns.events import Int64, TraceColumns
 
 PHASES: dict[str, re.Pattern[str]] = {
-    "data loading": re.compile(r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE),
-    "forward pass": re.compile(r"^## ?forward ?##$|^(?:Distributed|FullySharded)DataParallel\.forward$"),
+    "data loading": re.compile(
+        r"^enumerate\(DataLoader\)#|^## ?data(?:_?loading)? ?##$", re.IGNORECASE
+    ),
+    "forward pass": re.compile(
+        r"^## ?forward ?##$|^(?:Distributed|FullySharded)DataParallel\.forward$"
+    ),
     "backward pass": re.compile(r"^## ?backward ?##$"),
     "optimizer": re.compile(r"^Optimizer\.step#|^## ?optimizer(?:_step)? ?##$", re.IGNORECASE),
 }
@@ -35,7 +40,8 @@ class Steps:
     start: Int64
     end: Int64
     inferred: bool = False
-    """The trace has no step annotations: steps lie between optimizer steps, and are numbered from 0."""
+    """The trace has no step annotations: steps lie between optimizer steps, and are numbered from
+    0."""
 
     def __len__(self) -> int:
         return len(self.number)
@@ -74,7 +80,8 @@ class Steps:
 
 
 def steps_of(trace: TraceColumns) -> Steps:
-    """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts once."""
+    """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts
+    once."""
     rows = trace.rows_named(is_step)
     if not len(rows):
         return _between_optimizers(trace)
@@ -91,17 +98,23 @@ def steps_of(trace: TraceColumns) -> Steps:
 def _between_optimizers(trace: TraceColumns) -> Steps:
     rows = trace.rows_named(lambda name: _OPTIMIZER.match(name) is not None)
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
-    ends = np.sort(trace.end[rows[trace.name[rows] == trace.name[rows[0]]]]) if len(rows) else trace.ts[rows]
+    ends = (
+        np.sort(trace.end[rows[trace.name[rows] == trace.name[rows[0]]]])
+        if len(rows)
+        else trace.ts[rows]
+    )
     count = max(len(ends) - 1, 0)
     return Steps(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
 
 
 def steps_on_device(steps: Steps, launched: Int64, ended: Int64) -> Steps:
-    """The same steps as the accelerator worked them off: each ends with the last work that was launched in it.
+    """The same steps as the accelerator worked them off: each ends with the last work that was
+    launched in it.
 
-    A host that reads nothing back runs steps ahead of its accelerator, so the annotations say when work was issued,
-    not when it was done. `launched` and `ended` are when each piece of work was launched and done. A step begins where
-    it begins on the host or where the one before ends, whichever is later (TensorBoard's plugin moves ends alike).
+    A host that reads nothing back runs steps ahead of its accelerator, so the annotations say when
+    work was issued, not when it was done. `launched` and `ended` are when each piece of work was
+    launched and done. A step begins where it begins on the host or where the one before ends,
+    whichever is later (TensorBoard's plugin moves ends alike).
     """
     if not len(steps) or not len(launched):
         return steps

@@ -1,8 +1,9 @@
 """Two runs (or two steps of one) compared name by name: counts and times of operators and kernels.
 
-Each trace becomes a side of a few hundred KB, so that many ranks can be joined into one; a sample is one step of one
-rank. The table is HTA's `TraceDiff.compare_traces` with means and medians per step, so that runs of different lengths
-compare. Whether a run got slower: analysis/traces/comparison/trace_regressions.py.
+Each trace becomes a side of a few hundred KB, so that many ranks can be joined into one; a sample
+is one step of one rank. The table is HTA's `TraceDiff.compare_traces` with means and medians per
+step, so that runs of different lengths compare. Whether a run got slower:
+analysis/traces/comparison/trace_regressions.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ Change = Literal["added", "deleted", "increased", "decreased", "unchanged"]
 Devices = Literal["all", "host", "device"]
 STEP = "ProfilerStep"
 """Stands for the profiler's steps of all numbers."""
-MEASURES = ("step time", "computation", "communication", "exposed communication", "copies and fills", "idle device")
+MEASURES = (
+    "step time",
+    "computation",
+    "communication",
+    "exposed communication",
+    "copies and fills",
+    "idle device",
+)
 MAX_ROWS = 1000
 _BRACKET = re.compile("[<(]")
 OPENERS = {">": "<", ")": "("}
@@ -38,7 +46,8 @@ MAX_NAME = 20_000
 
 @dataclass(frozen=True)
 class Side:
-    """One or more traces, reduced to what a comparison needs. Entries stand for one name in one sample."""
+    """One or more traces, reduced to what a comparison needs. Entries stand for one name in one
+    sample."""
 
     names: tuple[str, ...]
     on_device: Bool
@@ -54,7 +63,8 @@ class Side:
     samples: tuple[tuple[int, int], ...]
     """(rank, step); the step is -1 where a trace has none and counts as a whole."""
     measures: NDArray[np.int64]
-    """One row per sample, one column per name of MEASURES; ns. Work on the device is that within the step's time."""
+    """One row per sample, one column per name of MEASURES; ns. Work on the device is that within
+    the step's time."""
     peak_bytes: tuple[int, ...]
     """Highest allocated memory of a device by trace; -1 where not recorded."""
     run: Int64
@@ -95,9 +105,12 @@ class NameDifference:
         return self.test.own_ns_median - self.control.own_ns_median
 
 
-def side_of(trace: TraceColumns, steps: Collection[int] | None = None, *, short_names: bool = False) -> Side:
-    """One trace: all its steps, or those with these numbers. Rows outside all steps are left out, work on a device
-    counts for the step that launched it. Raises EvidenceError where it has none of the steps asked for.
+def side_of(
+    trace: TraceColumns, steps: Collection[int] | None = None, *, short_names: bool = False
+) -> Side:
+    """One trace: all its steps, or those with these numbers. Rows outside all steps are left out,
+    work on a device counts for the step that launched it. Raises EvidenceError where it has none of
+    the steps asked for.
     """
     found = _windows(trace, steps)
     stacks = call_stacks(trace)
@@ -140,7 +153,9 @@ def joined(sides: Sequence[Side]) -> Side:
         parts.append(replace(side, name=place[side.name], sample=side.sample + before))
         before += len(side.samples)
     columns = ("name", "sample", "count", "total_ns", "own_ns", "measures", "run")
-    whole: dict[str, Any] = {c: np.concatenate([getattr(part, c) for part in parts]) for c in columns}
+    whole: dict[str, Any] = {
+        c: np.concatenate([getattr(part, c) for part in parts]) for c in columns
+    }
     return Side(
         names=tuple(name for name, _ in known),
         on_device=np.asarray([device for _, device in known], dtype=np.bool_),
@@ -166,15 +181,23 @@ class TraceDiff:
         test = _times(both, ~here, len(self.test.samples))
         table = [
             NameDifference(
-                name, device, a, b, _change(a.count, len(self.control.samples), b.count, len(self.test.samples))
+                name,
+                device,
+                a,
+                b,
+                _change(a.count, len(self.control.samples), b.count, len(self.test.samples)),
             )
-            for name, device, a, b in zip(both.names, both.on_device.tolist(), control, test, strict=True)
+            for name, device, a, b in zip(
+                both.names, both.on_device.tolist(), control, test, strict=True
+            )
         ]
         return tuple(sorted(table, key=lambda d: (-abs(d.growth_ns), d.name, d.on_device)))
 
     def of(self, devices: Devices = "all") -> list[NameDifference]:
         """Those on the host, on the device, or all."""
-        return [d for d in self.differences if devices == "all" or d.on_device == (devices == "device")]
+        return [
+            d for d in self.differences if devices == "all" or d.on_device == (devices == "device")
+        ]
 
 
 def compared(control: Side, test: Side) -> TraceDiff:
@@ -182,11 +205,18 @@ def compared(control: Side, test: Side) -> TraceDiff:
     return TraceDiff(control, test)
 
 
-def diff_rows(diff: TraceDiff, devices: Devices = "all", limit: int = MAX_ROWS) -> list[dict[str, Any]]:
+def diff_rows(
+    diff: TraceDiff, devices: Devices = "all", limit: int = MAX_ROWS
+) -> list[dict[str, Any]]:
     """The differences as JSON values, the most changed first."""
     table = diff.of(devices)
     given: list[dict[str, Any]] = [
-        {"name": d.name, "on_device": d.on_device, "change": d.change, "growth_ns": round(d.growth_ns)}
+        {
+            "name": d.name,
+            "on_device": d.on_device,
+            "change": d.change,
+            "growth_ns": round(d.growth_ns),
+        }
         | {f"control_{key}": value for key, value in _as_json(d.control).items()}
         | {f"test_{key}": value for key, value in _as_json(d.test).items()}
         for d in table[:limit]
@@ -195,7 +225,8 @@ def diff_rows(diff: TraceDiff, devices: Devices = "all", limit: int = MAX_ROWS) 
 
 
 def short_name(name: str) -> str:
-    """A C++ function's name without arguments, template arguments and return type; other names as they are.
+    """A C++ function's name without arguments, template arguments and return type; other names as
+    they are.
 
     HTA's `shorten_name`, without the double colons that an anonymous namespace leaves.
     """
@@ -239,7 +270,9 @@ def _windows(trace: TraceColumns, steps: Collection[int] | None) -> Steps:
     if steps is not None:
         chosen = found.only(set(steps))
         if not len(chosen):
-            raise EvidenceError(trace.file, f"has none of the steps {', '.join(map(str, sorted(steps)[:10]))}")
+            raise EvidenceError(
+                trace.file, f"has none of the steps {', '.join(map(str, sorted(steps)[:10]))}"
+            )
         return chosen
     if len(found):
         return found
@@ -252,7 +285,9 @@ def _windows(trace: TraceColumns, steps: Collection[int] | None) -> Steps:
 def _names(trace: TraceColumns, short: bool) -> tuple[list[str], Int64]:
     """The names as compared, and the place of each of the trace's names among them."""
     known: dict[str, int] = {}
-    written = (STEP if is_step(name) else short_name(name) if short else name for name in trace.names)
+    written = (
+        STEP if is_step(name) else short_name(name) if short else name for name in trace.names
+    )
     place = np.asarray([known.setdefault(name, len(known)) for name in written], dtype=np.int64)
     return list(known), place
 
@@ -260,9 +295,18 @@ def _names(trace: TraceColumns, short: bool) -> tuple[list[str], Int64]:
 def _measures(trace: TraceColumns, steps: Steps) -> NDArray[np.int64]:
     windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
     work = device_work(trace)
-    parts: Sequence[TemporalBreakdown | None] = breakdowns(work, windows) if len(work) else [None] * len(windows)
+    parts: Sequence[TemporalBreakdown | None] = (
+        breakdowns(work, windows) if len(work) else [None] * len(windows)
+    )
     table = [
-        (end - begin, b.compute_ns, b.communication_ns, b.exposed_communication_ns, b.memory_ns, b.idle_ns)
+        (
+            end - begin,
+            b.compute_ns,
+            b.communication_ns,
+            b.exposed_communication_ns,
+            b.memory_ns,
+            b.idle_ns,
+        )
         if b
         else (end - begin, 0, 0, 0, 0, 0)
         for (begin, end), b in zip(windows, parts, strict=True)
@@ -271,7 +315,12 @@ def _measures(trace: TraceColumns, steps: Steps) -> NDArray[np.int64]:
 
 
 def _times(side: Side, keep: Bool, samples: int) -> list[Times]:
-    name, count, total, own = side.name[keep], side.count[keep], side.total_ns[keep], side.own_ns[keep]
+    name, count, total, own = (
+        side.name[keep],
+        side.count[keep],
+        side.total_ns[keep],
+        side.own_ns[keep],
+    )
     counts, totals = np.zeros((2, len(side.names)), dtype=np.int64)
     np.add.at(counts, name, count)
     np.add.at(totals, name, total)
@@ -283,7 +332,8 @@ def _times(side: Side, keep: Bool, samples: int) -> list[Times]:
 
 
 def _medians(name: Int64, values: Int64, names: int, samples: int) -> NDArray[np.float64]:
-    """Median of each name's values, with a zero for every sample in which it is missing. Values are not negative."""
+    """Median of each name's values, with a zero for every sample in which it is missing. Values are
+    not negative."""
     order = np.lexsort((values, name))
     values, present = values[order], np.bincount(name, minlength=names)
     first, zeros = np.cumsum(present) - present, samples - present

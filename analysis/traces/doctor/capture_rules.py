@@ -13,10 +13,12 @@ MIN_STEPS = 2
 
 PROFILER_OVERHEAD = Rule(
     name="profiler_overhead",
-    sees="events of category `overhead` (buffer flushes, set-up of the accelerator's profiler) in the steps",
+    sees="events of category `overhead` (buffer flushes, set-up of the accelerator's profiler) in "
+    "the steps",
     threshold="15 % of the steps; what later rules find is then information only",
     source="nsys-ai: overhead contaminates from 15 %",
-    fix="Record again with fewer activities (no stacks, shapes or memory), or after more warm-up steps.",
+    fix="Record again with fewer activities (no stacks, shapes or memory), or after more warm-up "
+    "steps.",
 )
 CAPTURE_UNUSABLE = Rule(
     name="capture_unusable",
@@ -27,11 +29,13 @@ CAPTURE_UNUSABLE = Rule(
 )
 CAPTURE_LIMITED = Rule(
     name="capture_limited",
-    sees="fewer than 2 steps, ranks of the job without a trace, cut-off files, accelerators without recorded work, "
+    sees="fewer than 2 steps, ranks of the job without a trace, cut-off files, accelerators "
+    "without recorded work, "
     "clocks that do not agree, steps that differ between ranks",
     threshold="any; says what can therefore not be judged, accuses nobody",
     source="TraceML: at least 2 steps to warn",
-    fix="For the whole picture record a few steps (schedule with active=5 or more) on every rank at the same time, "
+    fix="For the whole picture record a few steps (schedule with active=5 or more) on every rank "
+    "at the same time, "
     "with CPU and accelerator activities.",
 )
 
@@ -43,11 +47,21 @@ def capture_rules(job: TrainingJob) -> list[Diagnosis]:
 
 def _unusable(job: TrainingJob) -> list[Diagnosis]:
     empty = [s.rank for s in job.ranks if s.event_count == 0]
-    cut = [s.rank for s in job.ranks if s.event_count and s.facts.capture.truncated and s.facts.steps < MIN_STEPS]
+    cut = [
+        s.rank
+        for s in job.ranks
+        if s.event_count and s.facts.capture.truncated and s.facts.steps < MIN_STEPS
+    ]
     if not job.ranks or len(empty) + len(cut) < job.count:
         return []
     who, numbers = said_ranks(sorted(empty + cut), job.count)
-    why = "no events" if not cut else "no end: the files are cut off" if not empty else "no events, or no end"
+    why = (
+        "no events"
+        if not cut
+        else "no end: the files are cut off"
+        if not empty
+        else "no events, or no end"
+    )
     verb = "has" if len(empty) + len(cut) == 1 else "have"
     statement = f"the capture cannot be relied on: the traces of {who} {verb} {why}"
     return [CAPTURE_UNUSABLE.found("warning", "capture", statement, numbers)]
@@ -66,8 +80,10 @@ def _overhead(job: TrainingJob) -> list[Diagnosis]:
         "rank": float(worst.rank),
     }
     statement = (
-        f"the profiler itself takes {numbers['percent']:g} % of the recorded time on rank {worst.rank} "
-        f"({numbers['overhead_ms']:g} of {numbers['window_ms']:g} ms): its times cannot be relied on"
+        f"the profiler itself takes {numbers['percent']:g} % of the recorded time on rank "
+        f"{worst.rank} "
+        f"({numbers['overhead_ms']:g} of {numbers['window_ms']:g} ms): its times cannot be relied "
+        f"on"
     )
     subject = subject_of([s.rank for s in heavy], job.count)
     return [PROFILER_OVERHEAD.found("warning", subject, statement, numbers, events=own.longest)]
@@ -77,12 +93,18 @@ def _limited(job: TrainingJob) -> list[Diagnosis]:
     if not job.ranks:
         return []
     numbers: dict[str, float] = {}
-    parts = [part for part in (_missing(job, numbers), _steps(job, numbers), _device(job, numbers)) if part]
+    parts = [
+        part
+        for part in (_missing(job, numbers), _steps(job, numbers), _device(job, numbers))
+        if part
+    ]
     parts += [part for part in (_cut(job, numbers), _clocks(job, numbers)) if part]
     if not parts:
         return []
     statement = "what can be judged is limited: " + "; ".join(parts)
-    return [CAPTURE_LIMITED.found("info", "capture", statement, numbers, details={"reasons": parts})]
+    return [
+        CAPTURE_LIMITED.found("info", "capture", statement, numbers, details={"reasons": parts})
+    ]
 
 
 def _missing(job: TrainingJob, numbers: dict[str, float]) -> str:
@@ -90,7 +112,10 @@ def _missing(job: TrainingJob, numbers: dict[str, float]) -> str:
     if people is None or not people.missing_count or not people.world_size:
         return ""
     numbers |= {"ranks_with_trace": float(job.count), "world_size": float(people.world_size)}
-    return f"{plural(job.count, 'rank')} of {people.world_size} recorded, so the others' waiting is unknown"
+    return (
+        f"{plural(job.count, 'rank')} of {people.world_size} recorded, so the others' waiting "
+        f"is unknown"
+    )
 
 
 def _steps(job: TrainingJob, numbers: dict[str, float]) -> str:
@@ -133,6 +158,7 @@ def _clocks(job: TrainingJob, numbers: dict[str, float]) -> str:
     share = percent(compared.clocks.impossible)
     numbers["impossible_percent"] = share
     return (
-        f"{share:g} % of the collectives end on one rank before another has entered, so clocks or steps of the "
+        f"{share:g} % of the collectives end on one rank before another has entered, so clocks or "
+        f"steps of the "
         "traces do not agree"
     )

@@ -1,4 +1,5 @@
-"""Rules 4 to 6: communication that costs time. Silent where a straggler, or a slow step, explains the waiting."""
+"""Rules 4 to 6: communication that costs time. Silent where a straggler, or a slow step, explains
+the waiting."""
 
 from __future__ import annotations
 
@@ -18,23 +19,30 @@ from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, su
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""
 OVERLAP = 0.30
-"""Share of the communication that computation hides, below which it counts as not overlapped (nsys-ai)."""
+"""Share of the communication that computation hides, below which it counts as not overlapped
+(nsys-ai)."""
 
 NO_OVERLAP = Rule(
     name="no_overlap",
-    sees="all_reduce calls launched only after the backward pass; or communication that computation does not hide",
-    threshold="90 % of the gradients' all_reduce after the backward pass, exposed for 10 % of the step; or, on "
+    sees="all_reduce calls launched only after the backward pass; or communication that "
+    "computation does not hide",
+    threshold="90 % of the gradients' all_reduce after the backward pass, exposed for 10 % of the "
+    "step; or, on "
     "accelerators, less than 30 % hidden",
     source="TensorBoard's plugin (10 %), nsys-ai (30 %); after the backward pass: own",
-    fix="Let DistributedDataParallel reduce gradients in buckets during the backward pass (bucket_cap_mb, "
-    "gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=False) instead of one by one after it.",
+    fix="Let DistributedDataParallel reduce gradients in buckets during the backward pass "
+    "(bucket_cap_mb, "
+    "gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=False) instead of "
+    "one by one after it.",
 )
 COMMUNICATION = Rule(
     name="communication",
-    sees="transfer of collectives that no computation hides, after the waiting for other ranks is taken off",
+    sees="transfer of collectives that no computation hides, after the waiting for other ranks is "
+    "taken off",
     threshold="10 % of the step, on accelerators of several ranks",
     source="TensorBoard's plugin (10 %)",
-    fix="Compare the bus bandwidth with the hardware's (nccl-tests); larger buckets, gradient compression or "
+    fix="Compare the bus bandwidth with the hardware's (nccl-tests); larger buckets, gradient "
+    "compression or "
     "accumulation; check NCCL_DEBUG=INFO for the transport and the links for errors.",
 )
 FSDP_EXPOSED = Rule(
@@ -42,7 +50,8 @@ FSDP_EXPOSED = Rule(
     sees="all_gather and reduce_scatter of sharded parameters that no computation hides",
     threshold="10 % of the step, on accelerators",
     source="TensorBoard's plugin (10 % for communication)",
-    fix="backward_prefetch / set_modules_to_forward_prefetch, reshard_after_forward=False where memory allows, or "
+    fix="backward_prefetch / set_modules_to_forward_prefetch, reshard_after_forward=False where "
+    "memory allows, or "
     "coarser wrapping.",
 )
 
@@ -60,14 +69,18 @@ def _after_backward(job: TrainingJob) -> list[Diagnosis]:
         return []
     who, numbers = said_ranks([o.rank for o in late], job.count)
     numbers |= {
-        "calls_per_step": short(median(o.count / s.facts.step_count for o, s in zip(late, job.ranks, strict=True))),
+        "calls_per_step": short(
+            median(o.count / s.facts.step_count for o, s in zip(late, job.ranks, strict=True))
+        ),
         "exposed_ms": ms(fmean(o.exposed for o in late)),
         "step_ms": ms(job.step_ns),
     }
     verb = "launches" if len(late) == 1 else "launch"
     statement = (
-        f"{who} {verb} the all_reduce of gradients only after the backward pass: {numbers['calls_per_step']:g} calls "
-        f"per step, {numbers['exposed_ms']:g} ms of each {numbers['step_ms']:g} ms step that no computation hides"
+        f"{who} {verb} the all_reduce of gradients only after the backward pass: "
+        f"{numbers['calls_per_step']:g} calls "
+        f"per step, {numbers['exposed_ms']:g} ms of each {numbers['step_ms']:g} ms step that no "
+        f"computation hides"
     )
     return [
         NO_OVERLAP.found(
@@ -76,34 +89,45 @@ def _after_backward(job: TrainingJob) -> list[Diagnosis]:
             statement,
             numbers,
             events=_longest(job.ranks[0], "all_reduce"),
-            details={"after_backward": {str(o.rank): round(o.after_backward, 3) for o in late[:64]}},
+            details={
+                "after_backward": {str(o.rank): round(o.after_backward, 3) for o in late[:64]}
+            },
         )
     ]
 
 
 def _only_waiting(job: TrainingJob) -> bool:
-    """Whether what is exposed is waiting for other ranks (at an all_reduce of one value, say), which is no transfer."""
+    """Whether what is exposed is waiting for other ranks (at an all_reduce of one value, say),
+    which is no transfer."""
     known = job.compared is not None and all(s.has_accelerator for s in job.ranks)
     return known and _transfer_share(job) < COMMUNICATION_SHARE
 
 
 def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
-    """The rank's overlap where its gradients are reduced after the backward pass, and that costs enough."""
+    """The rank's overlap where its gradients are reduced after the backward pass, and that costs
+    enough."""
     found = all_reduce_overlap(summary)
     late = found is not None and found.none_overlaps and found.step_share >= COMMUNICATION_SHARE
     return found if late else None
 
 
 def _little_hidden(job: TrainingJob) -> list[Diagnosis]:
-    """Accelerators whose communication is hardly hidden; judged only where waiting can be told apart."""
+    """Accelerators whose communication is hardly hidden; judged only where waiting can be told
+    apart."""
     ranks = [s for s in job.ranks if _hides_little(s)]
     if job.compared is None or len(ranks) < job.count or _transfer_share(job) < COMMUNICATION_SHARE:
         return []
-    hidden = median(s.time_on_device.hidden_communication / s.time_on_device.communication for s in ranks)
+    hidden = median(
+        s.time_on_device.hidden_communication / s.time_on_device.communication for s in ranks
+    )
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    numbers |= {"hidden_percent": percent(hidden), "transfer_percent": percent(_transfer_share(job))}
+    numbers |= {
+        "hidden_percent": percent(hidden),
+        "transfer_percent": percent(_transfer_share(job)),
+    }
     statement = (
-        f"computation hides {numbers['hidden_percent']:g} % of the communication on {who}; its transfer alone takes "
+        f"computation hides {numbers['hidden_percent']:g} % of the communication on {who}; its "
+        f"transfer alone takes "
         f"{numbers['transfer_percent']:g} % of the steps"
     )
     return [NO_OVERLAP.found("warning", "all ranks", statement, numbers)]
@@ -133,14 +157,19 @@ def _transfer(job: TrainingJob) -> list[Diagnosis]:
         "step_ms": ms(job.step_ns),
     }
     statement = (
-        f"transfer of collectives takes {numbers['transfer_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
+        f"transfer of collectives takes {numbers['transfer_ms']:g} ms of each "
+        f"{numbers['step_ms']:g} ms step on {who} "
         f"({numbers['percent']:g} %), beside all waiting for other ranks"
     )
     return [COMMUNICATION.found("warning", "all ranks", statement, numbers)]
 
 
 def _fsdp(job: TrainingJob) -> list[Diagnosis]:
-    if job.compared is None or not all(s.has_accelerator for s in job.ranks) or not job.compared.fsdp:
+    if (
+        job.compared is None
+        or not all(s.has_accelerator for s in job.ranks)
+        or not job.compared.fsdp
+    ):
         return []
     share = min(median(_sharding(s) for s in job.ranks), _transfer_share(job))
     if share < COMMUNICATION_SHARE:
@@ -148,14 +177,17 @@ def _fsdp(job: TrainingJob) -> list[Diagnosis]:
     who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
     numbers["percent"] = percent(share)
     statement = (
-        f"all_gather and reduce_scatter of sharded parameters are exposed for {numbers['percent']:g} % of the step on "
+        f"all_gather and reduce_scatter of sharded parameters are exposed for "
+        f"{numbers['percent']:g} % of the step on "
         f"{who}, beside all waiting for other ranks"
     )
     return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers)]
 
 
 def _sharding(summary: RankSummary) -> float:
-    found = [e.step_share for e in exposures(summary) if e.operation in ("all_gather", "reduce_scatter")]
+    found = [
+        e.step_share for e in exposures(summary) if e.operation in ("all_gather", "reduce_scatter")
+    ]
     return min(sum(found), 1.0)
 
 

@@ -8,12 +8,14 @@ from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, subject_of
 
 RECOMPILE_LIMIT = 8
-"""Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its recompile_limit)."""
+"""Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its
+recompile_limit)."""
 MANY_VERSIONS = 3
-"""Distinct versions of one frame in one trace (own): the first, and one with dynamic shapes, are what a healthy job
-compiles."""
+"""Distinct versions of one frame in one trace (own): the first, and one with dynamic shapes, are
+what a healthy job compiles."""
 MIN_COMPILING_STEPS = 3
-"""Steps with compilations (own): the first, and one with dynamic shapes, are what a healthy job needs."""
+"""Steps with compilations (own): the first, and one with dynamic shapes, are what a healthy job
+needs."""
 VOLTA = 7.0
 """Compute capability with tensor cores."""
 MATRIX_SHARE = 0.10
@@ -21,21 +23,26 @@ MATRIX_SHARE = 0.10
 
 RECOMPILES = Rule(
     name="recompiles",
-    sees="distinct `Torch-Compiled Region: f/N` of one frame f, compilations inside steps, and steps that look "
+    sees="distinct `Torch-Compiled Region: f/N` of one frame f, compilations inside steps, and "
+    "steps that look "
     "compiled code up and run without it",
-    threshold="3 versions of one frame in a trace, compilations in 3 steps, or 3 steps without the code that "
+    threshold="3 versions of one frame in a trace, compilations in 3 steps, or 3 steps without "
+    "the code that "
     "they look up; critical where a frame reaches 8 versions",
     source="torch._dynamo.config.recompile_limit (8); versions and steps: own",
-    fix="Call torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a few fixed shapes; "
+    fix="Call torch._dynamo.mark_dynamic on the dimensions that change, dynamic=True, or pad to a "
+    "few fixed shapes; "
     "TORCH_LOGS=recompiles names the guard that failed.",
 )
 TENSOR_CORES_UNUSED = Rule(
     name="tensor_cores_unused",
     sees="matrix products and convolutions, none of whose kernels uses tensor cores",
-    threshold="compute capability 7.0, eligible operators, no such kernel, and 10 % of the kernel time in matrix "
+    threshold="compute capability 7.0, eligible operators, no such kernel, and 10 % of the kernel "
+    "time in matrix "
     "products; information: full precision may be intended",
     source="TensorBoard's plugin (7.0, none used); share: own",
-    fix="Automatic mixed precision (torch.autocast), TF32 (torch.set_float32_matmul_precision('high')), and "
+    fix="Automatic mixed precision (torch.autocast), TF32 "
+    "(torch.set_float32_matmul_precision('high')), and "
     "dimensions that are multiples of 8.",
 )
 
@@ -55,15 +62,25 @@ def _recompiles(job: TrainingJob) -> list[Diagnosis]:
     parts = []
     if _versions(worst) >= MANY_VERSIONS:
         frame = own.frames[0]
-        numbers |= {"versions": float(frame.versions), "frame": float(frame.frame), "highest": float(frame.highest)}
+        numbers |= {
+            "versions": float(frame.versions),
+            "frame": float(frame.frame),
+            "highest": float(frame.highest),
+        }
         parts.append(
-            f"{frame.versions} versions of compiled frame {frame.frame} run in one trace, up to version {frame.highest}"
+            f"{frame.versions} versions of compiled frame {frame.frame} run in one trace, up to "
+            f"version {frame.highest}"
         )
     elif _limit_reached(worst):
         frame = max(own.frames, key=lambda f: f.highest)
-        numbers |= {"frame": float(frame.frame), "highest": float(frame.highest), "limit": float(RECOMPILE_LIMIT)}
+        numbers |= {
+            "frame": float(frame.frame),
+            "highest": float(frame.highest),
+            "limit": float(RECOMPILE_LIMIT),
+        }
         parts.append(
-            f"compiled frame {frame.frame} is at version {frame.highest}, and torch._dynamo gives up at "
+            f"compiled frame {frame.frame} is at version {frame.highest}, and torch._dynamo gives "
+            f"up at "
             f"{RECOMPILE_LIMIT}"
         )
     if own.uncompiled_steps >= MIN_COMPILING_STEPS:
@@ -76,7 +93,8 @@ def _recompiles(job: TrainingJob) -> list[Diagnosis]:
             "compiling_ms": ms(own.compiling_ns),
         }
         parts.append(
-            f"{own.compilations} compilations in {own.steps_compiling} steps take {numbers['compiling_ms']:g} ms"
+            f"{own.compilations} compilations in {own.steps_compiling} steps take "
+            f"{numbers['compiling_ms']:g} ms"
         )
     limit = _limit_reached(worst) or own.uncompiled_steps >= MIN_COMPILING_STEPS
     return [
@@ -122,11 +140,16 @@ def _tensor_cores(job: TrainingJob) -> list[Diagnosis]:
     share = sum(o.matrix_ns for o in own) / sum(o.kernel_ns for o in own)
     numbers |= {"operators": float(operators), "percent": percent(share)}
     statement = (
-        f"{operators} operators on {who} could use tensor cores and none does; matrix products without "
+        f"{operators} operators on {who} could use tensor cores and none does; matrix products "
+        f"without "
         f"them take {numbers['percent']:g} % of the kernel time"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return [TENSOR_CORES_UNUSED.found("info", subject, statement, numbers, events=worst.facts.tensor_cores.longest)]
+    return [
+        TENSOR_CORES_UNUSED.found(
+            "info", subject, statement, numbers, events=worst.facts.tensor_cores.longest
+        )
+    ]
 
 
 def _unused(summary: RankSummary) -> bool:

@@ -15,48 +15,62 @@ from analysis.traces.per_rank.tiny_kernels import SMALL_NS
 from analysis.traces.readable import readable
 
 LOW_USE, VERY_LOW_USE = 0.50, 0.30
-"""Busy share of the accelerator: TensorBoard's plugin advises below 50 %, TraceML calls below 30 % low."""
+"""Busy share of the accelerator: TensorBoard's plugin advises below 50 %, TraceML calls below 30 %
+low."""
 MANY_GAPS = 3
 """Gaps of 1 ms (nsys-ai)."""
 MIN_KERNELS = 10
-"""Kernels per step (own): a trace with fewer was cut down to single events, and says nothing of idle time."""
+"""Kernels per step (own): a trace with fewer was cut down to single events, and says nothing of
+idle time."""
 EXPLAINED = 0.5
 """What explains so much of the idle time is said instead of it (own)."""
 MIN_LAUNCHES = 100
 """Small kernels per step (nsys-ai)."""
 MANY_OPERATORS = 1_000
-"""Operators of a step from which dispatch can set the pace of a rank without an accelerator (own: healthy recorded
-jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
+"""Operators of a step from which dispatch can set the pace of a rank without an accelerator (own:
+healthy recorded jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
 MEAN_OPERATOR_NS = 30_000
-"""Time in operators for each of them, below which they are small on the mean too (own: 11 us in that job)."""
+"""Time in operators for each of them, below which they are small on the mean too (own: 11 us in
+that job)."""
 OPERATOR_SHARE = 0.25
-"""And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47 %)."""
+"""And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47
+%)."""
 
 GPU_IDLE = Rule(
     name="gpu_idle",
-    sees="time in which no kernel, copy or fill runs; gaps of 1 ms and more, and what the host does in the longest",
-    threshold="busy below 50 % with 3 gaps of 1 ms, or a gap of 500 ms; not where input, waits, compilations or small "
+    sees="time in which no kernel, copy or fill runs; gaps of 1 ms and more, and what the host "
+    "does in the longest",
+    threshold="busy below 50 % with 3 gaps of 1 ms, or a gap of 500 ms; not where input, waits, "
+    "compilations or small "
     "kernels explain half of it, nor in a trace of less than 2 steps",
-    source="TensorBoard's plugin (50 %), TraceML (30 % is low), nsys-ai (3 gaps of 1 ms), Nsight Systems (500 ms)",
-    fix="Look at what the host does in the gaps; move it off the training thread, or give the accelerator larger "
+    source="TensorBoard's plugin (50 %), TraceML (30 % is low), nsys-ai (3 gaps of 1 ms), Nsight "
+    "Systems (500 ms)",
+    fix="Look at what the host does in the gaps; move it off the training thread, or give the "
+    "accelerator larger "
     "batches.",
 )
 TINY_KERNELS = Rule(
     name="tiny_kernels",
-    sees="computation kernels shorter than 10 us on average on an accelerator that is half idle; without an "
+    sees="computation kernels shorter than 10 us on average on an accelerator that is half idle; "
+    "without an "
     "accelerator, very many short operators that fill much of the step",
-    threshold="mean below 10 us, at least 100 per step, busy below 50 %; without an accelerator at least 1,000 "
+    threshold="mean below 10 us, at least 100 per step, busy below 50 %; without an accelerator "
+    "at least 1,000 "
     "operators per step with a median below 10 us and a mean below 30 us that fill 25 % of it",
-    source="nsys-ai (10 us, 100 launches), TensorBoard's plugin (50 %); numbers of operators: own measurements",
-    fix="Launching costs more than computing: torch.compile, CUDA graphs, foreach or fused optimizers, or one "
+    source="nsys-ai (10 us, 100 launches), TensorBoard's plugin (50 %); numbers of operators: own "
+    "measurements",
+    fix="Launching costs more than computing: torch.compile, CUDA graphs, foreach or fused "
+    "optimizers, or one "
     "operation on a stacked tensor instead of many on small ones.",
 )
 LAUNCH_QUEUE_FULL = Rule(
     name="launch_queue_full",
-    sees="1,024 kernels launched and not yet started on one stream: the next launch blocks the host",
+    sees="1,024 kernels launched and not yet started on one stream: the next launch blocks the "
+    "host",
     threshold="any time; information: the accelerator is the bottleneck, not the host",
     source="HTA: queue of 1,024",
-    fix="Time that the host spends in launches is waiting for the accelerator, no trouble of the host.",
+    fix="Time that the host spends in launches is waiting for the accelerator, no trouble of the "
+    "host.",
 )
 
 
@@ -89,29 +103,43 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     if facts.on_device:
         pieces, small = facts.tiny.kernels, [s.facts.tiny.kernels for s in ranks]
         numbers |= {
-            "kernels_per_step": short(fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)),
+            "kernels_per_step": short(
+                fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
+            ),
             "mean_us": short(sum(k.total_ns for k in small) / sum(k.count for k in small) / 1e3),
             "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
         }
         statement = (
-            f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of {numbers['mean_us']:g} us on average, "
+            f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
+            f"{numbers['mean_us']:g} us on average, "
             f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
         )
     else:
         pieces = facts.tiny.operators
         numbers |= {
-            "operators_per_step": short(fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)),
+            "operators_per_step": short(
+                fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)
+            ),
             "median_us": short(fmean(s.facts.tiny.operators.median_ns for s in ranks) / 1e3),
-            "percent": percent(fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)),
+            "percent": percent(
+                fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)
+            ),
         }
         statement = (
-            f"{who} {'runs' if len(ranks) == 1 else 'run'} {numbers['operators_per_step']:g} operators per step, half "
-            f"of them shorter than {numbers['median_us']:g} us, in {numbers['percent']:g} % of the time: calling them "
+            f"{who} {'runs' if len(ranks) == 1 else 'run'} {numbers['operators_per_step']:g} "
+            f"operators per step, half "
+            f"of them shorter than {numbers['median_us']:g} us, in {numbers['percent']:g} % of "
+            f"the time: calling them "
             "costs more than what they compute"
         )
-    details = {"most_frequent": readable(pieces.most_frequent), "most_frequent_count": pieces.most_frequent_count}
+    details = {
+        "most_frequent": readable(pieces.most_frequent),
+        "most_frequent_count": pieces.most_frequent_count,
+    }
     subject = subject_of([s.rank for s in ranks], job.count)
-    return TINY_KERNELS.found("warning", subject, statement, numbers, events=[pieces.example], details=details)
+    return TINY_KERNELS.found(
+        "warning", subject, statement, numbers, events=[pieces.example], details=details
+    )
 
 
 def _idle(summary: RankSummary) -> bool:
@@ -123,7 +151,9 @@ def _idle(summary: RankSummary) -> bool:
     waits = facts.syncs.idle_after_ns if waits_cost(summary) else 0
     compiling = facts.recompiles.compiling_ns if compiles_again(summary) else 0
     explained = max(facts.data.exposed_ns, waits, compiling)
-    if explained >= EXPLAINED * idle or (explained and use.busy_ns + explained >= LOW_USE * facts.window_ns):
+    if explained >= EXPLAINED * idle or (
+        explained and use.busy_ns + explained >= LOW_USE * facts.window_ns
+    ):
         return False
     enough = facts.tiny.kernels.count >= MIN_KERNELS * facts.step_count
     return enough and (use.long_gaps >= MANY_GAPS or use.huge_gaps > 0) and not _tiny(summary)
@@ -141,22 +171,31 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     many = len(ranks) > 1
     statement = (
         f"the accelerator{'s' if many else ''} of {who} {'are' if many else 'is'} busy only "
-        f"{numbers['busy_percent']:g} % of the time: {plural(gaps, 'gap')} of a millisecond or more, "
+        f"{numbers['busy_percent']:g} % of the time: {plural(gaps, 'gap')} of a millisecond or "
+        f"more, "
         f"the longest {numbers['gap_ms']:g} ms"
     )
     doing = use.in_gap.name if use.in_gap is not None else ""
     if doing and not doing.startswith("ProfilerStep"):
         statement += f", in which the host is in `{doing}`"
     subject = subject_of([s.rank for s in ranks], job.count)
-    return GPU_IDLE.found("warning", subject, statement, numbers, events=[use.in_gap], details={"in_gap": doing})
+    return GPU_IDLE.found(
+        "warning", subject, statement, numbers, events=[use.in_gap], details={"in_gap": doing}
+    )
 
 
 def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     worst = max(ranks, key=lambda s: s.facts.device.full_queue_ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    numbers |= {"full_ms": ms(worst.facts.device.full_queue_ns), "most": float(worst.facts.device.most_outstanding)}
+    numbers |= {
+        "full_ms": ms(worst.facts.device.full_queue_ns),
+        "most": float(worst.facts.device.most_outstanding),
+    }
     statement = (
-        f"the launch queue is full for {numbers['full_ms']:g} ms on {who} (up to {worst.facts.device.most_outstanding} "
+        f"the launch queue is full for {numbers['full_ms']:g} ms on {who} (up to "
+        f"{worst.facts.device.most_outstanding} "
         "kernels outstanding): launches that take long wait for the accelerator"
     )
-    return LAUNCH_QUEUE_FULL.found("info", subject_of([s.rank for s in ranks], job.count), statement, numbers)
+    return LAUNCH_QUEUE_FULL.found(
+        "info", subject_of([s.rank for s in ranks], job.count), statement, numbers
+    )

@@ -11,7 +11,8 @@ Severity = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True)
 class EventReference:
-    """An event that a person can open: its file, its position in the file's list of events, and when it was."""
+    """An event that a person can open: its file, its position in the file's list of events, and
+    when it was."""
 
     rank: int
     file: str
@@ -34,7 +35,8 @@ class Diagnosis:
     statement: str
     """One sentence; every number in it is in `numbers`."""
     fix: str
-    """What to do about it, one or two sentences; may name settings. "" where nothing is to be done."""
+    """What to do about it, one or two sentences; may name settings. "" where nothing is to be
+    done."""
     source: str
     """Where the threshold comes from."""
     numbers: Mapping[str, float] = field(default_factory=dict)

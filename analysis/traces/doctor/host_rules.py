@@ -11,24 +11,29 @@ from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
 
 SYNC_SHARE = 0.15
-"""Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms from 20 %)."""
+"""Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms
+from 20 %)."""
 SYNC_IDLE = 0.05
-"""And the share in which the accelerator is idle because of it (own): a host that waits while work is queued costs
-nothing."""
+"""And the share in which the accelerator is idle because of it (own): a host that waits while work
+is queued costs nothing."""
 MANY_READS = 25
-"""Values read one by one in a step, of a rank whose accelerator was not recorded (own: healthy recorded jobs read up
-to 12)."""
+"""Values read one by one in a step, of a rank whose accelerator was not recorded (own: healthy
+recorded jobs read up to 12)."""
 COPY_NS = 50_000_000
 """Copies to the accelerator of 50 ms (nsys-ai), per step."""
 COPY_SHARE = 0.05
 """Share of the step in pageable copies (own: below it, pinning memory cannot gain more)."""
 HOST_SYNCS = Rule(
     name="host_syncs",
-    sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, cudaStreamSynchronize, "
-    "blocking copies) and the accelerator idle after it; without recorded accelerator work, values read one by one",
-    threshold="15 % of the step in waits and 5 % idle after them; without an accelerator 25 reads per step",
+    sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, "
+    "cudaStreamSynchronize, "
+    "blocking copies) and the accelerator idle after it; without recorded accelerator work, "
+    "values read one by one",
+    threshold="15 % of the step in waits and 5 % idle after them; without an accelerator 25 reads "
+    "per step",
     source="nsys-ai (synchronisation density 15 %, 20 %); idle time and reads: own measurements",
-    fix="Keep losses and metrics on the device and read them every few steps, copy with non_blocking=True, and avoid "
+    fix="Keep losses and metrics on the device and read them every few steps, copy with "
+    "non_blocking=True, and avoid "
     "operations whose result size the host must know.",
 )
 PAGEABLE_COPIES = Rule(
@@ -36,14 +41,16 @@ PAGEABLE_COPIES = Rule(
     sees="copies from pageable host memory, which block the host and cannot overlap",
     threshold="5 % of the step",
     source="Nsight Systems' rule cuda_memcpy_async; share: own",
-    fix="pin_memory=True in the DataLoader (or tensor.pin_memory()) and .to(device, non_blocking=True).",
+    fix="pin_memory=True in the DataLoader (or tensor.pin_memory()) and .to(device, "
+    "non_blocking=True).",
 )
 LONG_COPIES = Rule(
     name="long_copies",
     sees="copies from the host to the accelerator in every step",
     threshold="50 ms and 10 % of the step",
     source="nsys-ai (50 ms)",
-    fix="Copy the next batch on its own stream while this one is computed, send smaller types, or decode on the "
+    fix="Copy the next batch on its own stream while this one is computed, send smaller types, or "
+    "decode on the "
     "device.",
 )
 
@@ -89,7 +96,8 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     if not worst.facts.on_device:
         numbers["reads_per_step"] = short(fmean(_of_step(s, s.facts.syncs.reads) for s in ranks))
         statement = (
-            f"{who} {verb} {numbers['reads_per_step']:g} values per step out of tensors one by one (`aten::item`): "
+            f"{who} {verb} {numbers['reads_per_step']:g} values per step out of tensors one by "
+            f"one (`aten::item`): "
             "each would make the host wait for an accelerator"
         )
         return HOST_SYNCS.found("warning", subject, statement, numbers, events=syncs.read_events)
@@ -99,15 +107,24 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     numbers |= {
         "syncs_per_step": short(waits),
         "percent": percent(fmean(s.facts.syncs.share for s in ranks)),
-        "idle_percent": percent(fmean(s.facts.syncs.idle_after_ns / s.facts.window_ns for s in ranks)),
+        "idle_percent": percent(
+            fmean(s.facts.syncs.idle_after_ns / s.facts.window_ns for s in ranks)
+        ),
     }
     statement = (
-        f"the host waits for the accelerator {numbers['syncs_per_step']:g} {times} per step on {who}"
+        f"the host waits for the accelerator {numbers['syncs_per_step']:g} {times} per step on "
+        f"{who}"
         + (f" (mostly `{operator}`)" if operator else "")
-        + f", {numbers['percent']:g} % of the time, and leaves it idle for {numbers['idle_percent']:g} %"
+        + f", {numbers['percent']:g} % of the time, and leaves it idle for "
+        f"{numbers['idle_percent']:g} %"
     )
     return HOST_SYNCS.found(
-        "warning", subject, statement, numbers, events=syncs.longest, details={"by_operator": dict(syncs.by_operator)}
+        "warning",
+        subject,
+        statement,
+        numbers,
+        events=syncs.longest,
+        details={"by_operator": dict(syncs.by_operator)},
     )
 
 
@@ -119,22 +136,31 @@ def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosi
     worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
-        "copies_per_step": short(fmean(_of_step(s, s.facts.copies.pageable_to_device.count) for s in ranks)),
+        "copies_per_step": short(
+            fmean(_of_step(s, s.facts.copies.pageable_to_device.count) for s in ranks)
+        ),
         "copy_ms": ms(fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks)),
         "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
-        f"copies from pageable memory take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who} "
+        f"copies from pageable memory take {numbers['copy_ms']:g} ms of each "
+        f"{numbers['step_ms']:g} ms step on {who} "
         f"({numbers['copies_per_step']:g} per step)"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return PAGEABLE_COPIES.found("warning", subject, statement, numbers, events=worst.facts.copies.longest_pageable)
+    return PAGEABLE_COPIES.found(
+        "warning", subject, statement, numbers, events=worst.facts.copies.longest_pageable
+    )
 
 
 def _copies_long(summary: RankSummary) -> bool:
     facts = summary.facts
     spent = facts.copies.to_device.ns
-    return not _pageable(summary) and spent >= COPY_NS * facts.step_count and spent >= 2 * COPY_SHARE * facts.window_ns
+    return (
+        not _pageable(summary)
+        and spent >= COPY_NS * facts.step_count
+        and spent >= 2 * COPY_SHARE * facts.window_ns
+    )
 
 
 def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
@@ -145,7 +171,10 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
         "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
-        f"copies to the accelerator take {numbers['copy_ms']:g} ms of each {numbers['step_ms']:g} ms step on {who}"
+        f"copies to the accelerator take {numbers['copy_ms']:g} ms of each "
+        f"{numbers['step_ms']:g} ms step on {who}"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return LONG_COPIES.found("warning", subject, statement, numbers, events=worst.facts.copies.longest_to_device)
+    return LONG_COPIES.found(
+        "warning", subject, statement, numbers, events=worst.facts.copies.longest_to_device
+    )

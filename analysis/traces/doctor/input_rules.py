@@ -12,22 +12,28 @@ from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
 WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
-"""Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises from 5 %)."""
+"""Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
+from 5 %)."""
 MIN_RANKS = 0.5
-"""Share of the ranks that wait for their loaders, from which it is the job's trouble and not one rank's (own)."""
+"""Share of the ranks that wait for their loaders, from which it is the job's trouble and not one
+rank's (own)."""
 
 DATALOADER_STALL = Rule(
     name="dataloader_stall",
-    sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; without an "
+    sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; "
+    "without an "
     "accelerator, where loading is the longest part of the step",
-    threshold="10 % of the step warns (an accelerator, or loading in the training process), 20 % is critical; "
+    threshold="10 % of the step warns (an accelerator, or loading in the training process), 20 % "
+    "is critical; "
     "on at least half of the ranks",
     source="TraceML's INPUT_BOUND (10 %, 20 %); TensorBoard's plugin advises from 5 %",
-    fix="Give the DataLoader workers (num_workers), prefetch_factor, persistent_workers=True and pin_memory=True, "
+    fix="Give the DataLoader workers (num_workers), prefetch_factor, persistent_workers=True and "
+    "pin_memory=True, "
     "or move work out of the dataset's __getitem__ and cache its input.",
 )
 IN_PROCESS_FIX = (
-    "The DataLoader runs in the training process (num_workers=0): set num_workers to a few per rank, with "
+    "The DataLoader runs in the training process (num_workers=0): set num_workers to a few per "
+    "rank, with "
     "persistent_workers=True and pin_memory=True."
 )
 
@@ -46,7 +52,8 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[Diagno
     }
     verb = "spends" if len(stalled) == 1 else "spend"
     statement = (
-        f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step waiting for the data loader"
+        f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step waiting "
+        f"for the data loader"
         + (", which runs in the training process itself" if in_process else "")
     )
     worst = max(stalled, key=lambda s: s.facts.data.share)
@@ -70,11 +77,14 @@ def _stalled(summary: RankSummary) -> bool:
         return False
     if summary.has_accelerator:
         return data.share >= WARN_SHARE
-    return data.share >= (WARN_SHARE if data.in_process else CRITICAL_SHARE) and _longest_part(summary)
+    return data.share >= (WARN_SHARE if data.in_process else CRITICAL_SHARE) and _longest_part(
+        summary
+    )
 
 
 def _longest_part(summary: RankSummary) -> bool:
-    """Whether no other known part of the steps takes longer than loading; without steps nothing is known."""
+    """Whether no other known part of the steps takes longer than loading; without steps nothing is
+    known."""
     if not len(summary.steps):
         return True
     parts = {part: int(summary.steps.parts[part].sum()) for part in PARTS}

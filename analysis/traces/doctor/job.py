@@ -15,7 +15,8 @@ from analysis.traces.doctor.diagnosis import Diagnosis
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One job: its ranks' summaries (any number, several of one rank too), and what other files of it told."""
+    """One job: its ranks' summaries (any number, several of one rank too), and what other files of
+    it told."""
 
     summaries: tuple[RankSummary, ...]
     told: tuple[Diagnosis, ...] = ()
@@ -31,7 +32,9 @@ class TrainingJob:
     @property
     def compared(self) -> Comparison | None:
         """The comparison, where ranks can be blamed by it."""
-        return self.comparison if self.comparison is not None and self.comparison.comparable else None
+        return (
+            self.comparison if self.comparison is not None and self.comparison.comparable else None
+        )
 
     @property
     def ranks(self) -> tuple[RankSummary, ...]:
@@ -55,14 +58,16 @@ class TrainingJob:
 
     @property
     def step_ns(self) -> float:
-        """Mean step of the ranks, as the table of ranks and the bar below it show it; without steps the mean length of
-        the ranks' traces. A mean, because times per step are means, too, and shares of it have to add up."""
+        """Mean step of the ranks, as the table of ranks and the bar below it show it; without steps
+        the mean length of the ranks' traces. A mean, because times per step are means, too, and
+        shares of it have to add up."""
         lengths = [float(s.length.mean()) for s in self.steps_of_ranks if len(s)]
         return fmean(lengths) if lengths else mean_step_ns(self.ranks)
 
     @property
     def has_steps(self) -> bool:
-        """Whether at least two steps were recorded: the least from which anything can be called usual."""
+        """Whether at least two steps were recorded: the least from which anything can be called
+        usual."""
         return bool(self.ranks) and all(s.facts.steps >= 2 for s in self.ranks)
 
     def where(self, numbers: Iterable[int]) -> list[RankSummary]:
@@ -72,11 +77,17 @@ class TrainingJob:
 
 
 def mean_step_ns(ranks: Sequence[RankSummary]) -> float:
-    """Mean over these ranks of their mean steps (of the length of the trace, where it has no steps)."""
-    lengths = [float((s.steps.end - s.steps.start).mean()) if len(s.steps) else s.facts.window_ns for s in ranks]
+    """Mean over these ranks of their mean steps (of the length of the trace, where it has no
+    steps)."""
+    lengths = [
+        float((s.steps.end - s.steps.start).mean()) if len(s.steps) else s.facts.window_ns
+        for s in ranks
+    ]
     return fmean(lengths or [0.0])
 
 
-def job_of(summaries: Sequence[RankSummary], told: Sequence[Diagnosis] = (), unread: int = 0) -> TrainingJob:
+def job_of(
+    summaries: Sequence[RankSummary], told: Sequence[Diagnosis] = (), unread: int = 0
+) -> TrainingJob:
     """A job of these summaries."""
     return TrainingJob(tuple(summaries), tuple(told), unread)

@@ -8,13 +8,16 @@ from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import Rule, percent, said_ranks, short, subject_of
 
 DRIVER_STEPS = 0.5
-"""Share of the steady steps with a call to the driver's allocator from which it is no accident (own)."""
+"""Share of the steady steps with a call to the driver's allocator from which it is no accident
+(own)."""
 RESERVED_RATIO, RESERVED_SHARE = 2.0, 0.30
 """Reserved over allocated, with so much of the device's memory reserved (TraceML)."""
 CREEP_BYTES, CREEP_STEPS = 2**30, 50
-"""Growth of 1 GiB over 50 steps (TraceML): 21 MB per step. A short trace shows less, so the slope is judged."""
+"""Growth of 1 GiB over 50 steps (TraceML): 21 MB per step. A short trace shows less, so the slope
+is judged."""
 SLOPE_BYTES = 2**16
-"""Least growth per step that counts in a short trace (own: a list of scalars that keep their graphs)."""
+"""Least growth per step that counts in a short trace (own: a list of scalars that keep their
+graphs)."""
 RISING_SHARE = 0.8
 """Share of the steps that must lie above the one before (own: healthy recorded jobs 0 to 20 %)."""
 MIN_STEPS = 5
@@ -26,7 +29,8 @@ ALLOCATOR_CALLS = Rule(
     sees="cudaMalloc, cudaFree (hipMalloc, hipFree, cuMemCreate, ...) in steps after the first",
     threshold="in half of these steps",
     source="PyTorch's num_alloc_retries: steady steps need none; share: own",
-    fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes, no torch.cuda.empty_cache() in the loop, or "
+    fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes, no "
+    "torch.cuda.empty_cache() in the loop, or "
     "a smaller batch.",
 )
 FRAGMENTATION = Rule(
@@ -39,10 +43,12 @@ FRAGMENTATION = Rule(
 MEMORY_GROWTH = Rule(
     name="memory_growth",
     sees="the lowest allocated total of each step, from the profiler's `[memory]` events",
-    threshold="above the step before in 80 % of at least 5 steps, by 64 KiB per step in the median; critical at "
+    threshold="above the step before in 80 % of at least 5 steps, by 64 KiB per step in the "
+    "median; critical at "
     "21 MB per step",
     source="TraceML: 1 GiB over 50 steps; the slope in short traces: own",
-    fix="Something outlives its step: keep loss.item() or loss.detach() instead of losses, clear lists of outputs, "
+    fix="Something outlives its step: keep loss.item() or loss.detach() instead of losses, clear "
+    "lists of outputs, "
     "and look for tensors held by hooks or closures (torch.cuda.memory._snapshot()).",
 )
 MEMORY_PRESSURE = Rule(
@@ -74,7 +80,8 @@ def _driver_calls(job: TrainingJob) -> list[Diagnosis]:
         "calls_ms": short(own.driver_ns / 1e6),
     }
     statement = (
-        f"{who} still {'asks' if len(ranks) == 1 else 'ask'} the driver for memory in {own.driver_steps} of {steady} "
+        f"{who} still {'asks' if len(ranks) == 1 else 'ask'} the driver for memory in "
+        f"{own.driver_steps} of {steady} "
         f"steps after the first: {own.driver_calls} calls, {numbers['calls_ms']:g} ms"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
@@ -103,7 +110,8 @@ def _growth(job: TrainingJob) -> list[Diagnosis]:
     }
     where = "the host's memory" if growth.device_type == 0 else "the accelerator's memory"
     statement = (
-        f"{where} on {who} grows by {numbers['mb_per_step']:g} MB per step: {numbers['grown_mb']:g} MB more is held "
+        f"{where} on {who} grows by {numbers['mb_per_step']:g} MB per step: "
+        f"{numbers['grown_mb']:g} MB more is held "
         f"at the end of the trace, rising in {growth.rising} of {growth.steps - 1} steps"
     )
     critical = _slope(worst) >= CREEP_BYTES / CREEP_STEPS
@@ -144,10 +152,15 @@ def _pressure(job: TrainingJob) -> list[Diagnosis]:
         "device_gb": short(own.device_memory / 1e9),
     }
     statement = (
-        f"{who} {'reserves' if len(ranks) == 1 else 'reserve'} {numbers['percent']:g} % of the accelerator's memory "
+        f"{who} {'reserves' if len(ranks) == 1 else 'reserve'} {numbers['percent']:g} % of the "
+        f"accelerator's memory "
         f"({numbers['reserved_gb']:g} of {numbers['device_gb']:g} GB)"
     )
-    return [MEMORY_PRESSURE.found(severity, subject_of([s.rank for s in ranks], job.count), statement, numbers)]
+    return [
+        MEMORY_PRESSURE.found(
+            severity, subject_of([s.rank for s in ranks], job.count), statement, numbers
+        )
+    ]
 
 
 def _used(summary: RankSummary) -> float:
@@ -168,10 +181,15 @@ def _fragmentation(job: TrainingJob) -> list[Diagnosis]:
         "percent": percent(_used(worst)),
     }
     statement = (
-        f"the allocator on {who} reserves {numbers['reserved_gb']:g} GB ({numbers['percent']:g} % of the device) "
+        f"the allocator on {who} reserves {numbers['reserved_gb']:g} GB ({numbers['percent']:g} % "
+        f"of the device) "
         f"where at most {numbers['allocated_gb']:g} GB are allocated"
     )
-    return [FRAGMENTATION.found("info", subject_of([s.rank for s in ranks], job.count), statement, numbers)]
+    return [
+        FRAGMENTATION.found(
+            "info", subject_of([s.rank for s in ranks], job.count), statement, numbers
+        )
+    ]
 
 
 def _fragmented(summary: RankSummary) -> bool:

@@ -1,4 +1,5 @@
-"""What is said of a job that no diagnosis accuses: that nothing is wrong or, where something may be, that."""
+"""What is said of a job that no diagnosis accuses: that nothing is wrong or, where something may
+be, that."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ NO_DOUBT = frozenset(
         "traceml_verdict",
     }
 )
-"""Rules whose information speaks of the recording, or of what could be better; any other may be a trouble: a hang in
-one answer of the debug server, what rests on a recording that cannot be relied on."""
+"""Rules whose information speaks of the recording, or of what could be better; any other may be a
+trouble: a hang in one answer of the debug server, what rests on a recording that cannot be relied
+on."""
 MAX_NAMED = 3
 
 
@@ -46,7 +48,9 @@ def health(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> tuple[str, dict[
     verdict = "nothing wrong"
     if unsure:
         numbers["to_look_at"] = float(len(unsure))
-        verdict = f"nothing certain, but {plural(len(unsure), 'thing')} to look at ({_subjects(unsure)})"
+        verdict = (
+            f"nothing certain, but {plural(len(unsure), 'thing')} to look at ({_subjects(unsure)})"
+        )
     if not job.ranks:
         return f"{verdict} that can be seen without a trace" if not unsure else verdict, numbers
     numbers["step_ms"] = ms(job.step_ns)

@@ -24,65 +24,82 @@ from analysis.traces.per_rank.step_times import DATA, IDLE
 from analysis.traces.readable import readable
 
 CRITICAL_SHARE = 0.30
-"""Share of wall time from which a straggler is critical (own: all recorded stragglers lie above, all healthy jobs
-below)."""
+"""Share of wall time from which a straggler is critical (own: all recorded stragglers lie above,
+all healthy jobs below)."""
 MAX_SLOW_STEPS = 3
 MAX_SLOW_DEVICES = 2
 """More of them are told in one sentence."""
 EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
-"""Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a rank that is itself
-held up; and to be said at all (own)."""
+"""Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a
+rank that is itself held up; and to be said at all (own)."""
 UNSEEN_SHARE = 0.5
-"""Share of the lost time in which the host ran nothing that was recorded, from which that is said (own)."""
-_FRAMEWORK = re.compile(r"\w+:|cuda|hip|triton|Optimizer\.|Torch-Compiled|## |Distributed|FullySharded|FSDP")
+"""Share of the lost time in which the host ran nothing that was recorded, from which that is said
+(own)."""
+_FRAMEWORK = re.compile(
+    r"\w+:|cuda|hip|triton|Optimizer\.|Torch-Compiled|## |Distributed|FullySharded|FSDP"
+)
 """How operations begin whose names the framework gave."""
 PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copies": "copying"}
 
 STRAGGLER = Rule(
     name="straggler",
-    sees="the time from the second-last to the last arrival at every matched collective, charged to the rank that "
-    "comes last, where the others felt it; of several ranks late at once (fewer than half of at least 5), from "
+    sees="the time from the second-last to the last arrival at every matched collective, charged "
+    "to the rank that "
+    "comes last, where the others felt it; of several ranks late at once (fewer than half of at "
+    "least 5), from "
     "the median arrival; then what the rank does longer than the others, by phase and operation",
-    threshold="20 % of wall time, and 20 % of the step in more than half of the steps; needs 3 common steps; critical "
+    threshold="20 % of wall time, and 20 % of the step in more than half of the steps; needs 3 "
+    "common steps; critical "
     "from 30 %",
-    source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 5 to 8 of 8 recorded steps, "
+    source="TraceML's straggler score (10 %, 20 %); persistence: own, stragglers held up 5 to 8 "
+    "of 8 recorded steps, "
     "healthy jobs and single pauses at most 4",
     fix="Compare the rank's host, input and code with another rank's.",
 )
 STRAGGLER_FIXES = {
-    "input": "Look at what it reads and from where, at the storage and CPUs of its host, and whether its shard is "
+    "input": "Look at what it reads and from where, at the storage and CPUs of its host, and "
+    "whether its shard is "
     "larger or its samples longer than the others'.",
-    "device": "Check the device's temperature, clocks, power limit and ECC (nvidia-smi -q), and move the rank to "
+    "device": "Check the device's temperature, clocks, power limit and ECC (nvidia-smi -q), and "
+    "move the rank to "
     "another device.",
-    "computation": "Balance the work (sequence lengths, experts, layers); where it is equal, compare the rank's clocks "
+    "computation": "Balance the work (sequence lengths, experts, layers); where it is equal, "
+    "compare the rank's clocks "
     "and its host's load with another rank's.",
-    "host": "Look at its host for other processes, Python code outside of operators, swapping, or CPU limits and "
+    "host": "Look at its host for other processes, Python code outside of operators, swapping, or "
+    "CPU limits and "
     "clocks; record with_stack=True there.",
 }
 SLOW_KERNELS = Rule(
     name="slow_kernels",
-    sees="the same kernels (name, grid, block) on every rank: one rank takes longer for most of them",
+    sees="the same kernels (name, grid, block) on every rank: one rank takes longer for most of "
+    "them",
     threshold="1.1x over all shared kernels, at least 5 of them, half of the time in slower ones",
     source="training-telemetry practice; no tool names a number",
     fix=STRAGGLER_FIXES["device"],
 )
 SLOW_STEP = Rule(
     name="slow_step",
-    sees="one step that took far longer than the others and for which the other ranks waited for one rank; saves and "
+    sees="one step that took far longer than the others and for which the other ranks waited for "
+    "one rank; saves and "
     "garbage collections in it",
     threshold="1.5x the median step, half of it charged to the rank, and 5 median steps lost",
-    source="nsys-ai's iteration spike (1.5x); size: own, jitter of an oversubscribed healthy machine cost 3 steps, a "
+    source="nsys-ai's iteration spike (1.5x); size: own, jitter of an oversubscribed healthy "
+    "machine cost 3 steps, a "
     "recorded checkpoint 54",
     fix="Look at what the rank did in that step.",
 )
 PAUSE_FIXES = {
-    "checkpoint save": "Save asynchronously (torch.distributed.checkpoint.async_save), or from all ranks in shards.",
-    "garbage collection": "Call gc.freeze() after set-up, or gc.disable() and gc.collect() on all ranks in the same "
+    "checkpoint save": "Save asynchronously (torch.distributed.checkpoint.async_save), or from "
+    "all ranks in shards.",
+    "garbage collection": "Call gc.freeze() after set-up, or gc.disable() and gc.collect() on all "
+    "ranks in the same "
     "step.",
     "evaluation": "Evaluate on all ranks at once, or outside of the training job.",
 }
 UNSEEN_FIX = (
-    "Nothing was recorded in it: garbage collection (gc.freeze(), or collect on all ranks in the same step), storage, "
+    "Nothing was recorded in it: garbage collection (gc.freeze(), or collect on all ranks in the "
+    "same step), storage, "
     "or another process on that host; record with_stack=True to see."
 )
 
@@ -93,13 +110,16 @@ def stragglers(job: TrainingJob) -> list[Diagnosis]:
     if compared is None:
         return []
     alone = [_straggler(job, compared, [charged]) for charged in _not_held_up(compared)]
-    return alone or ([_straggler(job, compared, compared.blame.together)] if compared.blame.together else [])
+    return alone or (
+        [_straggler(job, compared, compared.blame.together)] if compared.blame.together else []
+    )
 
 
 def _not_held_up(compared: Comparison) -> list[RankBlame]:
     """The stragglers whose own work explains why they are late, where any does.
 
-    With tensor or pipeline parallelism a late rank makes its row late for all other groups that the row is in.
+    With tensor or pipeline parallelism a late rank makes its row late for all other groups that the
+    row is in.
     """
     late = list(compared.stragglers)
     explained = [b for b in late if _explained(compared, b)]
@@ -135,17 +155,25 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> Diagnosis:
     }
     takes = "takes" if len(speeds) == 1 else "take up to"
     statement = (
-        f"{who} {takes} {numbers['ratio']:g}x as long as the others for {speed.kernels} kernels that all of them run, "
-        f"{numbers['own_us']:g} us instead of {numbers['others_us']:g} us for `{readable(worst.name)}`"
+        f"{who} {takes} {numbers['ratio']:g}x as long as the others for {speed.kernels} kernels "
+        f"that all of them run, "
+        f"{numbers['own_us']:g} us instead of {numbers['others_us']:g} us for "
+        f"`{readable(worst.name)}`"
     )
     details = {"ratios": {str(s.rank): round(s.ratio, 3) for s in speeds[:64]}}
-    return SLOW_KERNELS.found("warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details)
+    return SLOW_KERNELS.found(
+        "warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details
+    )
 
 
 def single_slow_steps(job: TrainingJob) -> list[Diagnosis]:
     """Outlier steps that one rank held up, the worst first."""
     compared = job.compared
-    return [_slow_step(job, compared, slow) for slow in compared.slow_steps[:MAX_SLOW_STEPS]] if compared else []
+    return (
+        [_slow_step(job, compared, slow) for slow in compared.slow_steps[:MAX_SLOW_STEPS]]
+        if compared
+        else []
+    )
 
 
 @dataclass(frozen=True)
@@ -213,7 +241,9 @@ def _fix(why: _Why) -> str:
 
 def _events(charged: RankBlame, summary: RankSummary, why: _Why) -> list[EventReference]:
     late = [
-        EventReference(e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step)
+        EventReference(
+            e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step
+        )
         for e in charged.clearest
     ]
     return [*summary.facts.data.longest[:1], *late] if why.cause == "input" else late
@@ -223,11 +253,14 @@ def _parts(compared: Comparison, rank: int) -> tuple[dict[str, float], dict[str,
     """Milliseconds per step of each phase, of the rank and the median of the others."""
     steps = {s.rank: s for s in compared.steps}
     others = [s for r, s in steps.items() if r != rank]
-    return {p: steps[rank].ms(p) for p in PHASES}, {p: median(o.ms(p) for o in others) for p in PHASES}
+    return {p: steps[rank].ms(p) for p in PHASES}, {
+        p: median(o.ms(p) for o in others) for p in PHASES
+    }
 
 
 def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
-    """Where the straggler's extra time goes: part of the step, operation, and what kind of cause that is."""
+    """Where the straggler's extra time goes: part of the step, operation, and what kind of cause
+    that is."""
     part = compared.extra_part(rank)
     if part is not None and part.extra_ms < SAID_SHARE * wait_ms:
         part = None
@@ -238,10 +271,19 @@ def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     if speed is not None and speed.slow and cause != "input":
         cause = "device"
         numbers["kernel_ratio"] = round(speed.ratio, 2)
-        text += f"; its device takes {numbers['kernel_ratio']:g}x as long as the others' for the same kernels"
+        text += (
+            f"; its device takes {numbers['kernel_ratio']:g}x as long as the others' for the "
+            f"same kernels"
+        )
     if cause == "host" and operation is None:
         text += "; no recorded operation explains it"
-    return _Why(cause, text, numbers, part.name if part else None, readable(operation.name) if operation else None)
+    return _Why(
+        cause,
+        text,
+        numbers,
+        part.name if part else None,
+        readable(operation.name) if operation else None,
+    )
 
 
 def _extra_operation(compared: Comparison, rank: int, explained_ms: float) -> ExtraWork | None:
@@ -251,7 +293,9 @@ def _extra_operation(compared: Comparison, rank: int, explained_ms: float) -> Ex
         s.rank: {name: ns for name, ns in s.operations.per_step(common).items() if not _waits(name)}
         for s in compared.job.ranks
     }
-    return extra_operation(by_rank[rank], [own for r, own in by_rank.items() if r != rank], explained_ms)
+    return extra_operation(
+        by_rank[rank], [own for r, own in by_rank.items() if r != rank], explained_ms
+    )
 
 
 def _waits(name: str) -> bool:
@@ -290,7 +334,8 @@ def _slow_step(job: TrainingJob, compared: Comparison, slow: SlowStep) -> Diagno
         "median_step_ms": short(slow.median_ns / 1e6),
     }
     statement = (
-        f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} while the others waited; "
+        f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} while the others "
+        f"waited; "
         f"a usual step takes {numbers['median_step_ms']:g} ms"
     )
     pause = pause_in(summary, slow.step, slow.blame_ns)
@@ -330,14 +375,21 @@ def _slow_step(job: TrainingJob, compared: Comparison, slow: SlowStep) -> Diagno
 def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
     """The longest named pause of the step, if it explains a good part of what was lost."""
     return next(
-        (p for p in summary.facts.pauses if p.event.step == step and p.event.duration_ns >= 0.3 * lost_ns), None
+        (
+            p
+            for p in summary.facts.pauses
+            if p.event.step == step and p.event.duration_ns >= 0.3 * lost_ns
+        ),
+        None,
     )
 
 
 def _late_in(compared: Comparison, slow: SlowStep) -> list[EventReference]:
     charged = next((b for b in compared.blame.ranks if b.rank == slow.rank), None)
     return [
-        EventReference(e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step)
+        EventReference(
+            e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step
+        )
         for e in (charged.clearest if charged else ())
         if e.step in (slow.step, slow.step + 1)
     ]

@@ -1,4 +1,5 @@
-"""What a rule is: its name, what it sees, its threshold and where that comes from, and what to do about it."""
+"""What a rule is: its name, what it sees, its threshold and where that comes from, and what to do
+about it."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Rule:
 
 
 def short(value: float) -> float:
-    """A number as it stands in a sentence: whole from 10 on, one decimal below; six digits at most."""
+    """A number as it stands in a sentence: whole from 10 on, one decimal below; six digits at
+    most."""
     if abs(value) >= 1e6:
         return float(f"{value:.6g}")
     return float(round(value)) if abs(value) >= 10 else round(value, 1)
@@ -76,7 +78,10 @@ def said_ranks(ranks: Sequence[int], of: int) -> tuple[str, dict[str, float]]:
     if len(ranks) == 1:
         return f"rank {ranks[0]}", {"rank": float(ranks[0])}
     if len(ranks) == 2:
-        return f"ranks {ranks[0]} and {ranks[1]}", {"rank": float(ranks[0]), "other_rank": float(ranks[1])}
+        return f"ranks {ranks[0]} and {ranks[1]}", {
+            "rank": float(ranks[0]),
+            "other_rank": float(ranks[1]),
+        }
     return f"{len(ranks)} of {of} ranks", {"ranks": float(len(ranks)), "ranks_of": float(of)}
 
 

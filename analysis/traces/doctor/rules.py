@@ -1,8 +1,8 @@
 """All rules in their order of precedence, and `diagnose`.
 
-Unusable capture, then dead ranks and hangs, then one-step outliers, then stragglers, then causes that all ranks
-share. What an earlier rule explains is not said again by a later one: a straggler's victims wait in communication and
-sit idle, so no rule accuses those.
+Unusable capture, then dead ranks and hangs, then one-step outliers, then stragglers, then causes
+that all ranks share. What an earlier rule explains is not said again by a later one: a straggler's
+victims wait in communication and sit idle, so no rule accuses those.
 """
 
 from __future__ import annotations
@@ -16,9 +16,19 @@ from analysis.traces.doctor.capture_rules import (
     PROFILER_OVERHEAD,
     capture_rules,
 )
-from analysis.traces.doctor.communication_rules import COMMUNICATION, FSDP_EXPOSED, NO_OVERLAP, communication_rules
+from analysis.traces.doctor.communication_rules import (
+    COMMUNICATION,
+    FSDP_EXPOSED,
+    NO_OVERLAP,
+    communication_rules,
+)
 from analysis.traces.doctor.compute_rules import RECOMPILES, TENSOR_CORES_UNUSED, compute_rules
-from analysis.traces.doctor.device_rules import GPU_IDLE, LAUNCH_QUEUE_FULL, TINY_KERNELS, device_rules
+from analysis.traces.doctor.device_rules import (
+    GPU_IDLE,
+    LAUNCH_QUEUE_FULL,
+    TINY_KERNELS,
+    device_rules,
+)
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
 from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
@@ -39,7 +49,12 @@ from analysis.traces.doctor.rank_rules import (
     stragglers,
 )
 from analysis.traces.doctor.rule import Rule
-from analysis.traces.doctor.shared_rules import ALL_RANKS_IDLE, SLOW_STEP_EVERYWHERE, all_idle, slow_everywhere
+from analysis.traces.doctor.shared_rules import (
+    ALL_RANKS_IDLE,
+    SLOW_STEP_EVERYWHERE,
+    all_idle,
+    slow_everywhere,
+)
 
 RULES: tuple[Rule, ...] = (
     CAPTURE_UNUSABLE,
@@ -67,15 +82,17 @@ RULES: tuple[Rule, ...] = (
     RECOMPILES,
     TENSOR_CORES_UNUSED,
 )
-"""The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand between the capture's
-and the outlier's."""
+"""The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand
+between the capture's and the outlier's."""
 _INFO_LAST = {"critical": 0, "warning": 0, "info": 1}
 
 
 def diagnose(job: TrainingJob) -> list[Diagnosis]:
-    """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises for a trace.
+    """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises
+    for a trace.
 
-    What stands under a capture that cannot be relied on, or one of fewer than two steps, is information only.
+    What stands under a capture that cannot be relied on, or one of fewer than two steps, is
+    information only.
     """
     capture = capture_rules(job)
     found = _from_traces(job)
@@ -103,7 +120,12 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
     found += input_rules(job, culprits)
     if not (held_up or slow or slow_devices):
         found += communication_rules(job)
-    found += [*host_rules(job), *_on_device(job, held_up or slow or shared), *memory_rules(job), *compute_rules(job)]
+    found += [
+        *host_rules(job),
+        *_on_device(job, held_up or slow or shared),
+        *memory_rules(job),
+        *compute_rules(job),
+    ]
     return found
 
 

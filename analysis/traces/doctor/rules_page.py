@@ -1,4 +1,5 @@
-"""docs/trace-engine/rules.md, written from the rules themselves: `python -m analysis.traces.doctor.rules_page`."""
+"""docs/trace-engine/rules.md, written from the rules themselves: `python -m
+analysis.traces.doctor.rules_page`."""
 
 from __future__ import annotations
 
@@ -53,16 +54,19 @@ OTHER_FILES: tuple[Rule, ...] = (
     ),
     Rule(
         "stack_outlier",
-        "ranks whose stacks stand outside of torch.distributed while all others wait in it, where dumps name nobody",
+        "ranks whose stacks stand outside of torch.distributed while all others wait in it, where "
+        "dumps name nobody",
         "at most a third of the ranks",
         "own",
         "See what holds them there.",
     ),
     Rule(
         "stuck_rank",
-        "a rank whose innermost open span in TorchTitan's structured log is another than the others', or of an earlier "
+        "a rank whose innermost open span in TorchTitan's structured log is another than the "
+        "others', or of an earlier "
         "step, when the log ends",
-        "at most half of the ranks; information unless a collective timed out, or the log had been silent for 10 usual "
+        "at most half of the ranks; information unless a collective timed out, or the log had "
+        "been silent for 10 usual "
         "steps and 300 s when it was collected",
         "own",
         "See what holds it there.",
@@ -102,13 +106,33 @@ OTHER_FILES: tuple[Rule, ...] = (
         "own; TraceML calls 8 % between runs large",
         "Look at what changed at that step.",
     ),
-    Rule("out_of_memory", "out-of-memory errors in logs", "one", "PyTorch's messages", "As memory_pressure."),
     Rule(
-        "hardware_error", "Xid errors in logs", "one of the hardware's", "NVIDIA, XID Errors", "As NVIDIA's table says."
+        "out_of_memory",
+        "out-of-memory errors in logs",
+        "one",
+        "PyTorch's messages",
+        "As memory_pressure.",
     ),
-    Rule("ecc_error", "uncorrectable memory errors in logs", "one", "the driver's messages", "Replace the device."),
     Rule(
-        "ib_error", "errors of InfiniBand links in logs", "one", "NCCL's messages", "Check cables, ports, and routes."
+        "hardware_error",
+        "Xid errors in logs",
+        "one of the hardware's",
+        "NVIDIA, XID Errors",
+        "As NVIDIA's table says.",
+    ),
+    Rule(
+        "ecc_error",
+        "uncorrectable memory errors in logs",
+        "one",
+        "the driver's messages",
+        "Replace the device.",
+    ),
+    Rule(
+        "ib_error",
+        "errors of InfiniBand links in logs",
+        "one",
+        "NCCL's messages",
+        "Check cables, ports, and routes.",
     ),
     Rule(
         "time_outside_phases",
@@ -117,7 +141,9 @@ OTHER_FILES: tuple[Rule, ...] = (
         "TraceML (RESIDUAL_HEAVY: 10 %, 20 %)",
         "Logging, saves, evaluation and other work of the training loop between the phases.",
     ),
-    Rule("disk_full", "writes without space in logs", "one", "the system's messages", "Free space."),
+    Rule(
+        "disk_full", "writes without space in logs", "one", "the system's messages", "Free space."
+    ),
     Rule(
         "known_failure",
         "other failures of a GPU, a host or the scheduler that logs name",
@@ -133,7 +159,8 @@ OTHER_FILES: tuple[Rule, ...] = (
         "Read the traceback.",
     ),
 )
-"""Rules on what lies beside traces; their code is in analysis/traces/flight_recorder and analysis/traces/job_logs."""
+"""Rules on what lies beside traces; their code is in analysis/traces/flight_recorder and
+analysis/traces/job_logs."""
 
 _HEAD = """# Rules of the trace doctor
 
@@ -147,7 +174,7 @@ code by `python -m analysis.traces.doctor.rules_page`.
 - Information (`info`) accuses nobody. "own" thresholds were measured on labelled recordings.
 - TraceML's, wandb's and memory snapshots' findings go by the same rules: [what is read of them](telemetry.md). A memory
   snapshot may accuse `memory_fragmentation`, which is information where only a profiler trace shows it.
-"""
+"""  # noqa: E501
 
 
 def rules_page() -> str:
@@ -169,10 +196,16 @@ def rules_page() -> str:
 
 def _table(rules: Sequence[Rule]) -> list[str]:
     rows = [
-        " | ".join(["", f"`{r.name}`", r.sees, r.threshold, r.source, r.fix, ""]).strip().replace("\n", " ")
+        " | ".join(["", f"`{r.name}`", r.sees, r.threshold, r.source, r.fix, ""])
+        .strip()
+        .replace("\n", " ")
         for r in rules
     ]
-    return ["| rule | what it sees | threshold | source | what to do |", "|---|---|---|---|---|", *rows]
+    return [
+        "| rule | what it sees | threshold | source | what to do |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
 
 
 if __name__ == "__main__":

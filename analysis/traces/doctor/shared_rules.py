@@ -1,4 +1,5 @@
-"""Rules 7 and 18 where no single rank is to blame: all ranks idle together, or slow in the same step."""
+"""Rules 7 and 18 where no single rank is to blame: all ranks idle together, or slow in the same
+step."""
 
 from __future__ import annotations
 
@@ -21,15 +22,18 @@ ALL_RANKS_IDLE = Rule(
     sees="times in which no rank works and no collective is pending",
     threshold="500 ms",
     source="Nsight Systems' rule gpu_gaps (500 ms)",
-    fix="The cause is shared: storage, a synchronous checkpoint, the loaders, a coordinator. Look at what the hosts "
+    fix="The cause is shared: storage, a synchronous checkpoint, the loaders, a coordinator. Look "
+    "at what the hosts "
     "do in it.",
 )
 SLOW_STEP_EVERYWHERE = Rule(
     name="slow_step_everywhere",
-    sees="one step that took far longer than the others on most ranks, without one rank that they waited for",
+    sees="one step that took far longer than the others on most ranks, without one rank that they "
+    "waited for",
     threshold="1.5x the usual step, and 5 usual steps lost; not the first recorded step",
     source="nsys-ai's iteration spike (1.5x); size: own, as for slow_step",
-    fix="Look at what all ranks share in that step: storage, a checkpoint, an evaluation, the network.",
+    fix="Look at what all ranks share in that step: storage, a checkpoint, an evaluation, the "
+    "network.",
 )
 
 
@@ -41,7 +45,11 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]
     found = []
     for outlier in job.comparison.outlier_steps:
         lost = outlier.median_ns - outlier.usual_ns
-        if outlier.step in named or outlier.step == common[0] or lost < SLOW_STEP_EXTRA * outlier.usual_ns:
+        if (
+            outlier.step in named
+            or outlier.step == common[0]
+            or lost < SLOW_STEP_EXTRA * outlier.usual_ns
+        ):
             continue
         numbers = {
             "step": float(outlier.step),
@@ -52,7 +60,8 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]
         if where:
             numbers["ranks"] = float(job.count)
         statement = (
-            f"step {outlier.step} took {numbers['step_ms']:g} ms{where}; a usual step takes {numbers['usual_ms']:g} ms"
+            f"step {outlier.step} took {numbers['step_ms']:g} ms{where}; a usual step "
+            f"takes {numbers['usual_ms']:g} ms"
         )
         pause = _pause(job, outlier.step, int(lost))
         if pause is not None:
@@ -78,7 +87,9 @@ def all_idle(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
     if job.comparison is None or (job.count > 1 and not job.comparison.clocks.agree):
         return []
     found = job.comparison.idle.intervals
-    long = [i for i in found if i.length_ns >= HUGE_GAP_NS and (i.step is None or i.step not in named)]
+    long = [
+        i for i in found if i.length_ns >= HUGE_GAP_NS and (i.step is None or i.step not in named)
+    ]
     if not long or job.count < 2:
         return []
     worst = max(long, key=lambda i: i.length_ns)
@@ -106,7 +117,11 @@ def all_idle(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
 
 
 def _interval(interval: IdleTogether) -> dict[str, object]:
-    return {"start_ns": interval.start_ns, "length_ns": interval.length_ns, "host": readable(interval.host)}
+    return {
+        "start_ns": interval.start_ns,
+        "length_ns": interval.length_ns,
+        "host": readable(interval.host),
+    }
 
 
 def _fix(host: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Circles of waiting: two ranks that wait for each other in two groups, because one left a collective out.
+"""Circles of waiting: two ranks that wait for each other in two groups, because one left a
+collective out.
 
-Which of them did is told from their own habits: where a rank has always enqueued a collective of one group between
-two of another, and this time has not, it is the one.
+Which of them did is told from their own habits: where a rank has always enqueued a collective of
+one group between two of another, and this time has not, it is the one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Circle:
 
 
 def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) -> Circle | None:
-    """A circle, or None. Follows from each rank the oldest operation in which somebody is missing."""
+    """A circle, or None. Follows from each rank the oldest operation in which somebody is
+    missing."""
     next_of: dict[int, tuple[int, WaitedOperation]] = {}
     for operation in operations:
         for rank in operation.waiting:
@@ -56,7 +58,9 @@ def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) ->
     return None
 
 
-def _circle(state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOperation, ...]) -> Circle:
+def _circle(
+    state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOperation, ...]
+) -> Circle:
     inside = set(ranks)
     for waited in operations[:MAX_ASKED]:
         for rank in inside.intersection(waited.missing):
@@ -66,7 +70,8 @@ def _circle(state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOpe
 
 
 def _left_out(state: JobState, rank: int, group: Group) -> bool:
-    """Whether the rank's last round lacks the group's collective that nearly all rounds before had."""
+    """Whether the rank's last round lacks the group's collective that nearly all rounds before
+    had."""
     dump = state.dumps[rank]
     if not dump.pending:
         return False

@@ -1,6 +1,7 @@
 """What one rank's flight recorder says, as values.
 
-Sources: torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder (PyTorch 2.4 to 2.13).
+Sources: torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder
+(PyTorch 2.4 to 2.13).
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ class Group:
     @property
     def label(self) -> str:
         """As people know it."""
-        return self.description if self.description and self.description != "undefined" else f"group {self.name}"
+        return (
+            self.description
+            if self.description and self.description != "undefined"
+            else f"group {self.name}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class Collective:
     """Position in the rank's order of enqueueing, over all groups."""
     group: Group
     seq: int
-    """Number of the collective within its group, from 1; for point-to-point that of the last collective before it."""
+    """Number of the collective within its group, from 1; for point-to-point that of the last
+    collective before it."""
     p2p_seq: int
     backend: str
     """"nccl", "gloo"; "" where the dump does not say."""
@@ -94,7 +100,8 @@ class Collective:
 
     @property
     def needs_everyone(self) -> bool:
-        """Whether it can end on no rank before all have joined; a broadcast's root and a gather's leaves can."""
+        """Whether it can end on no rank before all have joined; a broadcast's root and a gather's
+        leaves can."""
         return not self.is_p2p and _EVERYONE.match(self.op) is not None
 
     @property
@@ -105,7 +112,8 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A rank's own count for one group; -1 for none. Groups with point-to-point count both kinds in one number."""
+    """A rank's own count for one group; -1 for none. Groups with point-to-point count both kinds in
+    one number."""
 
     enqueued: int
     completed: int

@@ -41,7 +41,8 @@ class DeadRank:
     crash: str
     """An exception or a failure in its own log; ""."""
     peers: int
-    """Other ranks whose log tells of a lost connection or a timeout, while this rank's log ends without a word."""
+    """Other ranks whose log tells of a lost connection or a timeout, while this rank's log ends
+    without a word."""
 
     @property
     def certain(self) -> bool:
@@ -50,13 +51,16 @@ class DeadRank:
 
 
 def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
-    """Ranks without a dump for which an exit code, their own log or the others' logs tell of their end.
+    """Ranks without a dump for which an exit code, their own log or the others' logs tell of their
+    end.
 
-    Where no rank left a dump exit codes count; else the one rank whose log ends without a word while all others lost
-    the connection to a peer.
+    Where no rank left a dump exit codes count; else the one rank whose log ends without a word
+    while all others lost the connection to a peer.
     """
     if not state.dumps:
-        first = [DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)]
+        first = [
+            DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)
+        ]
         return first or _only_silent(logs)
     lost = {rank for name in GIVEN_UP for rank, _ in logs.failed(name) if rank is not None}
     found = []
@@ -82,7 +86,11 @@ def _only_silent(logs: JobLogs) -> list[DeadRank]:
     known = {rank for rank in logs.ranks if rank is not None}
     lost = {rank for rank, _ in logs.failed("peer_connection_lost") if rank is not None}
     silent = [rank for rank in known - lost if not logs.ranks[rank].exceptions]
-    return [DeadRank(silent[0], None, "", len(lost))] if len(silent) == 1 and len(lost) == len(known) - 1 > 1 else []
+    return (
+        [DeadRank(silent[0], None, "", len(lost))]
+        if len(silent) == 1 and len(lost) == len(known) - 1 > 1
+        else []
+    )
 
 
 def _crash(logs: JobLogs, rank: int) -> str:
@@ -115,7 +123,10 @@ def dead_diagnosis(
     if waiting:
         count = numbers.count("waiting", len(waiting), "rank")
         operation = numbers.operation(next(iter(awaited.values())).operation.entry)
-        statement += f"; {count} wait{'s' if len(waiting) == 1 else ''} for {'it' if len(ranks) == 1 else 'them'} in "
+        statement += (
+            f"; {count} wait{'s' if len(waiting) == 1 else ''} for "
+            f"{'it' if len(ranks) == 1 else 'them'} in "
+        )
         statement += operation
     here = lines.now(ranks[0])
     if here is not None:
@@ -127,14 +138,20 @@ def dead_diagnosis(
         severity="critical" if dead else severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix=f"Read the log of {'that rank' if one else 'the first of them'} first, then its host's kernel log (out of "
+        fix=f"Read the log of {'that rank' if one else 'the first of them'} first, then its "
+        f"host's kernel log (out of "
         "memory, Xid).",
         source="no flight recorder dump, exit codes and logs",
         numbers=numbers,
         ranks=ranks,
         details={
             "dead": [
-                {"rank": d.rank, "exit_code": d.exit_code, "crash": d.crash, "peers_that_gave_up": d.peers}
+                {
+                    "rank": d.rank,
+                    "exit_code": d.exit_code,
+                    "crash": d.crash,
+                    "peers_that_gave_up": d.peers,
+                }
                 for d in dead[:20]
             ],
             "waited_in": [operation_row(a.operation) for a in list(awaited.values())[:20]],
@@ -144,10 +161,19 @@ def dead_diagnosis(
     )
 
 
-def _end(numbers: Numbers, dead: Sequence[DeadRank], ranks: Sequence[int], problems: Mapping[int | None, str]) -> str:
+def _end(
+    numbers: Numbers,
+    dead: Sequence[DeadRank],
+    ranks: Sequence[int],
+    problems: Mapping[int | None, str],
+) -> str:
     if not dead:
         problem = problems.get(ranks[0])
-        left = f"left a dump that cannot be read ({readable(problem, 60)})" if problem else "left no dump"
+        left = (
+            f"left a dump that cannot be read ({readable(problem, 60)})"
+            if problem
+            else "left no dump"
+        )
         return f"{left}: dead, or out of reach"
     first = dead[0]
     if first.exit_code is not None and first.exit_code < 0:
@@ -158,5 +184,7 @@ def _end(numbers: Numbers, dead: Sequence[DeadRank], ranks: Sequence[int], probl
         end = "ended"
     else:
         count = numbers.count("peers", first.peers, "other rank")
-        return f"left no dump and no last word in its log, while {count} lost connections or timed out"
+        return (
+            f"left no dump and no last word in its log, while {count} lost connections or timed out"
+        )
     return f"{end} ({first.crash})" if first.crash else end

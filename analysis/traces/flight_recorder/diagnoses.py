@@ -33,10 +33,11 @@ DATA = "dataloader_stall"
 
 
 def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnosis]:
-    """What flight recorder dumps, stack dumps, metrics and logs say is wrong; the most certain cause first.
+    """What flight recorder dumps, stack dumps, metrics and logs say is wrong; the most certain
+    cause first.
 
-    `until_us` is the moment up to which the files were collected, where that is known.
-    Never raises for what a file holds: files that cannot be read are named in a diagnosis of their own
+    `until_us` is the moment up to which the files were collected, where that is known. Never raises
+    for what a file holds: files that cannot be read are named in a diagnosis of their own
     ("flight_recorder_incomplete", info).
     """
     dumps, unread = read_dumps(f.path for f in files.of("flight_recorder"))
@@ -44,7 +45,9 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnos
     moment = moment_of_hang(dumps, _other_ranks(files) if dumps else frozenset())
     stacks = read_stack_dumps(f.path for f in files.of("stack_dump"))
     lines = code_lines(stacks, logs)
-    stood = standing(moment.state.dumps.values(), taken_at(f.path for f in files.of("capture_note")))
+    stood = standing(
+        moment.state.dumps.values(), taken_at(f.path for f in files.of("capture_note"))
+    )
     severity = _severity(moment, logs, stood)
     dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
     hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
@@ -53,7 +56,9 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnos
     if hang is not None and moment.went_on:
         hang = replace(hang, statement=f"{hang.statement}; later dumps show that the job went on")
     if hang is None and dead is None:
-        hang = outlier_diagnosis(stacks, "critical" if any(logs.failed(name) for name in TIMEOUTS) else "info")
+        hang = outlier_diagnosis(
+            stacks, "critical" if any(logs.failed(name) for name in TIMEOUTS) else "info"
+        )
     blamed = [*_in_order(dead, hang)]
     spans = span_diagnoses(
         read_structured_logs(files.of("structured_log", "log")),
@@ -61,19 +66,26 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnos
         named=any(d is not None and d.ranks for d in blamed),
         until_us=until_us,
     )
-    measured = metrics_diagnoses(read_metrics(files.of("metrics", "log", "structured_log", "wandb_run")))
+    measured = metrics_diagnoses(
+        read_metrics(files.of("metrics", "log", "structured_log", "wandb_run"))
+    )
     found = [
         *blamed,
         *spans,
         *log_diagnoses(logs, moment.state.world | files.ranks),
-        *(d for d in measured if d.rule != DATA or not {s.rule for s in spans} & {DATA, "straggler"}),
+        *(
+            d
+            for d in measured
+            if d.rule != DATA or not {s.rule for s in spans} & {DATA, "straggler"}
+        ),
     ]
     found.append(_incomplete(moment.state, unread, dumps))
     return [d for d in found if d is not None]
 
 
 def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis | None]:
-    """Who is known to be dead, then who makes the job hang; a rank that is only silent says little beside a culprit."""
+    """Who is known to be dead, then who makes the job hang; a rank that is only silent says little
+    beside a culprit."""
     if dead is None or hang is None:
         return [dead, hang]
     if not hang.ranks:
@@ -83,18 +95,26 @@ def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis 
 
 def _other_ranks(files: JobFiles) -> frozenset[int]:
     """Ranks that other files of the job are named after."""
-    kinds = files.of("log", "structured_log", "metrics", "stack_dump", "debug_answer", "flight_recorder")
+    kinds = files.of(
+        "log", "structured_log", "metrics", "stack_dump", "debug_answer", "flight_recorder"
+    )
     return frozenset(f.rank for f in kinds if f.rank is not None)
 
 
 def _with_age(hang: Diagnosis, stood: Standing) -> Diagnosis:
     numbers = Numbers(hang.numbers)
     said = f"{hang.statement}; this has stood for {numbers.say('stood_s', round(stood.seconds))} s"
-    return replace(hang, statement=said, numbers=numbers, details={**hang.details, "stood_s": round(stood.seconds, 1)})
+    return replace(
+        hang,
+        statement=said,
+        numbers=numbers,
+        details={**hang.details, "stood_s": round(stood.seconds, 1)},
+    )
 
 
 def _severity(moment: Moment, logs: JobLogs, stood: Standing | None) -> Severity:
-    """Dumps written by the watchdog, logged timeouts, what lasts over two dumps and what stood for long are hangs.
+    """Dumps written by the watchdog, logged timeouts, what lasts over two dumps and what stood for
+    long are hangs.
 
     A single answer of the debug server also shows collectives that are under way in a healthy job.
     """
@@ -106,7 +126,9 @@ def _severity(moment: Moment, logs: JobLogs, stood: Standing | None) -> Severity
     return "critical" if written or moment.lasting or logged or stands else "info"
 
 
-def _incomplete(state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[Dump]) -> Diagnosis | None:
+def _incomplete(
+    state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[Dump]
+) -> Diagnosis | None:
     """Dumps that are missing or could not be read; None where nobody left one."""
     missing = sorted(state.without_dump) if dumps else []
     cut = [d for d in dumps if d.cut_off]
@@ -119,7 +141,10 @@ def _incomplete(state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[D
     if unread:
         first = unread[0]
         more = f" and {numbers.say('more_unread', len(unread) - 1)} more" if len(unread) > 1 else ""
-        parts.append(f"{readable(PurePath(first.file).name)} cannot be read ({readable(first.problem, 100)}){more}")
+        parts.append(
+            f"{readable(PurePath(first.file).name)} cannot be read "
+            f"({readable(first.problem, 100)}){more}"
+        )
     if cut:
         parts.append(f"{numbers.count('cut_off', len(cut), 'dump')} cut off")
     return Diagnosis(
@@ -127,12 +152,16 @@ def _incomplete(state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[D
         severity="info",
         subject=subject_of(missing) if missing else "flight recorder",
         statement="; ".join(parts),
-        fix="Dumps take seconds to write: leave the watchdog more time (TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), "
+        fix="Dumps take seconds to write: leave the watchdog more time "
+        "(TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), "
         "and collect all ranks.",
         source="flight recorder dumps found beside each other",
         numbers=numbers,
         details={
             "without_dump": bounded(missing),
-            "unread": [{"file": readable(u.file, 200), "problem": readable(u.problem, 200)} for u in unread[:50]],
+            "unread": [
+                {"file": readable(u.file, 200), "problem": readable(u.problem, 200)}
+                for u in unread[:50]
+            ],
         },
     )

@@ -1,7 +1,7 @@
 """A dump's plain values to `Dump`: every field is optional, of any type, and hostile.
 
-Versions: 2.4 has no thread names and frames in every form; JSON writes status numbers as text and leaves out frames;
-gloo's pg_config holds one group named "" and no ranks.
+Versions: 2.4 has no thread names and frames in every form; JSON writes status numbers as text and
+leaves out frames; gloo's pg_config holds one group named "" and no ranks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from analysis.traces.flight_recorder.collective import Collective, Dump, Frame, Group, GroupStatus, Shapes
+from analysis.traces.flight_recorder.collective import (
+    Collective,
+    Dump,
+    Frame,
+    Group,
+    GroupStatus,
+    Shapes,
+)
 
 MAX_ENTRIES = 200_000
 """Ten times TorchTitan's ring."""
@@ -20,7 +27,8 @@ MAX_DIMENSIONS = 8
 MAX_GROUPS = 20_000
 MAX_RANKS = 100_000
 MAX_MEMBERSHIPS = 300_000
-"""Over all groups of a dump: a rank of 16,384 in 18 groups that span the job. Groups beyond have no list of ranks."""
+"""Over all groups of a dump: a rank of 16,384 in 18 groups that span the job. Groups beyond have no
+list of ranks."""
 MAX_TEXT = 300
 INT64 = 2**63
 Values = TypeVar("Values")
@@ -30,10 +38,19 @@ _NUMBER = re.compile(r"\d{1,7}")
 
 
 def dump_of(
-    value: Any, rank: int, source: str, file: str, form: str, cut_off: bool, shared: dict[Group, Group] | None = None
+    value: Any,
+    rank: int,
+    source: str,
+    file: str,
+    form: str,
+    cut_off: bool,
+    shared: dict[Group, Group] | None = None,
 ) -> Dump | None:
-    """The dump of one rank, or None where the value is none. Equal groups of several dumps become one in `shared`."""
-    if not isinstance(value, dict) or not (isinstance(value.get("entries"), list) or "pg_status" in value):
+    """The dump of one rank, or None where the value is none. Equal groups of several dumps become
+    one in `shared`."""
+    if not isinstance(value, dict) or not (
+        isinstance(value.get("entries"), list) or "pg_status" in value
+    ):
         return None
     shared = {} if shared is None else shared
     groups = {name: shared.setdefault(g, g) for name, g in _groups(value.get("pg_config")).items()}
@@ -95,7 +112,8 @@ class _Entries:
         )
 
     def _once(self, read: Callable[[Any], Values], raw: Any) -> Values:
-        """Read each list of the file once, however often a hostile pickle refers to it; the file's value lives on."""
+        """Read each list of the file once, however often a hostile pickle refers to it; the file's
+        value lives on."""
         key = (read.__name__, id(raw))
         if key not in self._read:
             self._read[key] = read(raw)
@@ -121,7 +139,9 @@ class _Entries:
         if not isinstance(raw, list):
             return ()
         stack = tuple(
-            Frame(_text(item.get("name")), _text(item.get("filename")), _integer(item.get("line"), 0))
+            Frame(
+                _text(item.get("name")), _text(item.get("filename")), _integer(item.get("line"), 0)
+            )
             for item in raw[:MAX_FRAMES]
             if isinstance(item, dict)
         )
@@ -165,7 +185,9 @@ def _status(raw: Any) -> dict[int, GroupStatus]:
         local = _integer(key, -1)
         if local >= 0 and isinstance(item, dict):
             enqueued = _integer(item.get("last_enqueued_collective"), -1)
-            status[local] = GroupStatus(enqueued, _integer(item.get("last_completed_collective"), -1))
+            status[local] = GroupStatus(
+                enqueued, _integer(item.get("last_completed_collective"), -1)
+            )
     return status
 
 

@@ -19,11 +19,17 @@ Step = tuple[str, str]
 
 
 def breaks_habit(entries: Sequence[Collective], group: Group, seq: int) -> bool:
-    """Whether, between a group's collective `seq - 1` and `seq`, an operation has a successor that it never had.
+    """Whether, between a group's collective `seq - 1` and `seq`, an operation has a successor that
+    it never had.
 
-    A rank that left out a collective shows it here, also where what it calls next is nothing unusual in itself.
+    A rank that left out a collective shows it here, also where what it calls next is nothing
+    unusual in itself.
     """
-    places = [i for i, e in enumerate(entries) if e.group == group and not e.is_p2p and e.seq in (seq - 1, seq)]
+    places = [
+        i
+        for i, e in enumerate(entries)
+        if e.group == group and not e.is_p2p and e.seq in (seq - 1, seq)
+    ]
     if not places or entries[places[-1]].seq != seq:
         return False
     end = places[-1]
@@ -32,7 +38,11 @@ def breaks_habit(entries: Sequence[Collective], group: Group, seq: int) -> bool:
     followers: dict[Step, Counter[Step]] = defaultdict(Counter)
     for place, (step, after) in enumerate(pairwise(steps)):
         known = followers[step]
-        if place >= len(steps) - 1 - (end - first) and known.total() >= MIN_ROUNDS and after not in known:
+        if (
+            place >= len(steps) - 1 - (end - first)
+            and known.total() >= MIN_ROUNDS
+            and after not in known
+        ):
             return True
         known[after] += 1
     return False

@@ -1,11 +1,12 @@
 """Which ranks made a job hang, out of its flight recorder dumps.
 
-In this order: ranks that others wait for while they wait for nobody and have nothing pending (stuck outside of
-collectives); ranks that disagree with the others on what they do; ranks that left out a collective and so made a
-circle of waiting; ranks whose collective ended elsewhere but not here (their device); ranks without a dump that
-others wait for; collectives that all have joined and that do not end. What hangs behind a culprit is no culprit.
-Own method, compared with torch's fr_trace in benchmarks/flight_recorder.py; NVIDIA's nvidia-resiliency-ext has the
-same idea of missing and stuck ranks.
+In this order: ranks that others wait for while they wait for nobody and have nothing pending (stuck
+outside of collectives); ranks that disagree with the others on what they do; ranks that left out a
+collective and so made a circle of waiting; ranks whose collective ended elsewhere but not here
+(their device); ranks without a dump that others wait for; collectives that all have joined and that
+do not end. What hangs behind a culprit is no culprit. Own method, compared with torch's fr_trace in
+benchmarks/flight_recorder.py; NVIDIA's nvidia-resiliency-ext has the same idea of missing and stuck
+ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
 from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
 
 MAX_STUCK_SHARE = 0.5
-"""Of a group: where more ranks than this have not ended what others have, no single device is at fault (own)."""
+"""Of a group: where more ranks than this have not ended what others have, no single device is at
+fault (own)."""
 
 MAX_COMPARED = 500
 """Collectives whose ranks are compared, the oldest first."""
@@ -113,14 +115,17 @@ def hang_analysis(state: JobState) -> HangAnalysis:
         circle=circle_of_waiting(state, operations),
         stuck=tuple(_stuck(state, operations)),
         absent=tuple(absent),
-        joined=tuple(op for op in operations if not (op.missing or op.done or op.absent or op.unclear)),
+        joined=tuple(
+            op for op in operations if not (op.missing or op.done or op.absent or op.unclear)
+        ),
         operations=tuple(operations),
         waiting=frozenset(rank for rank, dump in state.dumps.items() if dump.pending),
     )
 
 
 def _lags(state: JobState, rank: int) -> bool:
-    """Whether all members of the group of a rank's oldest operation have this pending and have enqueued more since.
+    """Whether all members of the group of a rank's oldest operation have this pending and have
+    enqueued more since.
 
     Where they stand side by side with it, it is the operation that does not end, not the rank.
     """
@@ -129,12 +134,17 @@ def _lags(state: JobState, rank: int) -> bool:
     own = state.at(oldest.group, rank)
     if own is None or oldest.is_p2p or len(progress) < len(state.members[oldest.group]) - 1:
         return False
-    pending = all(oldest.seq in p.by_seq and p.by_seq[oldest.seq].pending for p in progress.values())
+    pending = all(
+        oldest.seq in p.by_seq and p.by_seq[oldest.seq].pending for p in progress.values()
+    )
     return pending and all((p.enqueued or 0) > (own.enqueued or 0) for p in progress.values())
 
 
-def _edges(operations: Iterable[WaitedOperation]) -> tuple[dict[int, list[WaitedOperation]], set[int]]:
-    """Rank -> the operations in which it is awaited, oldest first; and the ranks that wait for anybody."""
+def _edges(
+    operations: Iterable[WaitedOperation],
+) -> tuple[dict[int, list[WaitedOperation]], set[int]]:
+    """Rank -> the operations in which it is awaited, oldest first; and the ranks that wait for
+    anybody."""
     waited: dict[int, list[WaitedOperation]] = {}
     waiting: set[int] = set()
     for operation in operations:
@@ -149,15 +159,17 @@ def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) 
     dump = state.dumps.get(rank)
     waiting = sorted({r for op in operations for r in op.waiting})
     clearest = max(operations, key=lambda op: (op.seq >= 0, len(op.waiting)))
-    return AwaitedRank(rank, clearest, tuple(waiting), dump.entries[-1] if dump and dump.entries else None)
+    return AwaitedRank(
+        rank, clearest, tuple(waiting), dump.entries[-1] if dump and dump.entries else None
+    )
 
 
 def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:
     """Ranks with an operation pending that has ended elsewhere, the clearest only.
 
-    Clearest is the rank's oldest collective, of a kind that ends nowhere before all have joined; then any of that kind;
-    then any. gloo has no device, and its operations end elsewhere because they failed there. Where a member left no
-    dump, others may have given up on it.
+    Clearest is the rank's oldest collective, of a kind that ends nowhere before all have joined;
+    then any of that kind; then any. gloo has no device, and its operations end elsewhere because
+    they failed there. Where a member left no dump, others may have given up on it.
     """
     clear: tuple[dict[int, StuckRank], ...] = ({}, {}, {})
     for operation in operations:
@@ -178,12 +190,15 @@ def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[Stuck
 
 
 def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[Mismatch]:
-    """At what hangs; where nothing is pending (dumps from after the timeout), at every group's last collective."""
+    """At what hangs; where nothing is pending (dumps from after the timeout), at every group's last
+    collective."""
     places = [(op.group, op.seq) for op in operations if op.seq >= 0]
     if not any(dump.pending for dump in state.dumps.values()):
         for group, progress in state.progress.items():
             last = max((max(p.by_seq) for p in progress.values() if p.by_seq), default=None)
             if last is not None:
                 places.append((group, last))
-    found = [mismatch_at(state, group, seq) for group, seq in list(dict.fromkeys(places))[:MAX_COMPARED]]
+    found = [
+        mismatch_at(state, group, seq) for group, seq in list(dict.fromkeys(places))[:MAX_COMPARED]
+    ]
     return [m for m in found if m is not None]

@@ -11,15 +11,26 @@ from analysis.traces.flight_recorder.code_lines import CodeLine, CodeLines, call
 from analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.matching import Mismatch
-from analysis.traces.flight_recorder.wording import Numbers, bounded, group_label, operation_row, subject_of
+from analysis.traces.flight_recorder.wording import (
+    Numbers,
+    bounded,
+    group_label,
+    operation_row,
+    subject_of,
+)
 from analysis.traces.readable import readable
 
-SOURCE = "flight recorder: wait-for graph of pending collectives (docs/trace-engine/flight-recorder.md)"
+SOURCE = (
+    "flight recorder: wait-for graph of pending collectives (docs/trace-engine/flight-recorder.md)"
+)
 MAX_ROWS = 20
 
 
-def hang_diagnosis(state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity) -> Diagnosis | None:
-    """The diagnosis of the first kind that has candidates; None where nothing hangs or only a dump is missing."""
+def hang_diagnosis(
+    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+) -> Diagnosis | None:
+    """The diagnosis of the first kind that has candidates; None where nothing hangs or only a dump
+    is missing."""
     if analysis.kind == "outside":
         return _outside(state, analysis, lines, severity)
     if analysis.kind == "mismatch":
@@ -31,7 +42,9 @@ def hang_diagnosis(state: JobState, analysis: HangAnalysis, lines: CodeLines, se
     return _joined(analysis, severity) if analysis.kind == "joined" else None
 
 
-def _outside(state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity) -> Diagnosis:
+def _outside(
+    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+) -> Diagnosis:
     found = analysis.outside
     ranks, first = tuple(f.rank for f in found), found[0]
     held = analysis.waiting - frozenset(ranks)
@@ -42,7 +55,8 @@ def _outside(state: JobState, analysis: HangAnalysis, lines: CodeLines, severity
     waiting = numbers.count("waiting", len(held), "rank")
     statement = (
         f"{who} {'have' if several else 'has'} not joined collectives that hold up {waiting}: "
-        f"{f'rank {first.rank}' if several else 'it'} is missing in {numbers.operation(first.operation.entry)}"
+        f"{f'rank {first.rank}' if several else 'it'} is missing in "
+        f"{numbers.operation(first.operation.entry)}"
     )
     statement += _stands(numbers, here, lines.last_collective(state, first.rank), several)
     others = called_at(first.operation.entry)
@@ -57,7 +71,8 @@ def _outside(state: JobState, analysis: HangAnalysis, lines: CodeLines, severity
         ranks=ranks,
         details={
             "culprits": [
-                _culprit_row(f, places[f.rank], lines.last_collective(state, f.rank)) for f in found[:MAX_ROWS]
+                _culprit_row(f, places[f.rank], lines.last_collective(state, f.rank))
+                for f in found[:MAX_ROWS]
             ],
             "operation": operation_row(first.operation),
             "waiting": bounded(held),
@@ -79,14 +94,21 @@ def _stands(numbers: Numbers, here: CodeLine | None, last: CodeLine | None, seve
 
 def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
     reach = (
-        f"the collective that the others called at {others.place}" if others else "the collective the others wait in"
+        f"the collective that the others called at {others.place}"
+        if others
+        else "the collective the others wait in"
     )
     if here is not None:
         return f"See at {here.place} why it does not reach {reach}."
-    return f"Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what keeps it from {reach}."
+    return (
+        f"Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what "
+        f"keeps it from {reach}."
+    )
 
 
-def _culprit_row(found: AwaitedRank, here: CodeLine | None, last: CodeLine | None) -> dict[str, Any]:
+def _culprit_row(
+    found: AwaitedRank, here: CodeLine | None, last: CodeLine | None
+) -> dict[str, Any]:
     return {
         "rank": found.rank,
         "stands_in": here.text if here else None,
@@ -98,7 +120,9 @@ def _culprit_row(found: AwaitedRank, here: CodeLine | None, last: CodeLine | Non
     }
 
 
-def _mismatch(found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeLines, severity: Severity) -> Diagnosis:
+def _mismatch(
+    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeLines, severity: Severity
+) -> Diagnosis:
     first = next((m for m in found if m.odd), found[0])
     numbers = Numbers()
     what = f"at collective {numbers.say('collective', first.seq)} of {group_label(first.group)}"
@@ -110,15 +134,24 @@ def _mismatch(found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeL
         verb = "calls" if len(first.odd) == 1 else "call"
         if first.aspect != "operation":
             verb = "has" if len(first.odd) == 1 else "have"
-        statement = f"{numbers.ranks(sorted(first.odd))} {verb} {_said(numbers, first, 'odd')} {what}, where "
+        statement = (
+            f"{numbers.ranks(sorted(first.odd))} {verb} {_said(numbers, first, 'odd')} "
+            f"{what}, where "
+        )
         statement += f"{numbers.count('agreeing', len(first.agree), 'rank')} {_verb(first)} {usual}"
         if here is not None:
             numbers["line"] = float(here.frame.line)
             statement += f"; it is called in {here.text}"
     else:
-        sides = "differ in " + {"operation": "what they call", "data type": "data type", "size": "size"}[first.aspect]
+        sides = (
+            "differ in "
+            + {"operation": "what they call", "data type": "data type", "size": "size"}[
+                first.aspect
+            ]
+        )
         statement = (
-            f"{numbers.count('agreeing', len(first.agree), 'rank')} {sides} {what}, as many one way as the other"
+            f"{numbers.count('agreeing', len(first.agree), 'rank')} {sides} {what}, as "
+            f"many one way as the other"
         )
     return Diagnosis(
         rule="flight_recorder_mismatch",
@@ -137,7 +170,8 @@ def _mismatch(found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeL
 
 
 _MISMATCH_FIX = {
-    "operation": "All ranks of a group must call the same collectives in one order: look for a branch that depends on "
+    "operation": "All ranks of a group must call the same collectives in one order: look for a "
+    "branch that depends on "
     "the rank or its data.",
     "data type": "Give the tensor one data type on all ranks.",
     "size": "All ranks must pass tensors of one size: look for an uneven last batch, or pad.",
@@ -156,7 +190,9 @@ def _said(numbers: Numbers, found: Mismatch, side: str) -> str:
     if found.aspect == "operation":
         return readable(entry.op, 60)
     if found.aspect == "data type":
-        return readable("/".join((*entry.input_dtypes[:1], *entry.output_dtypes[:1])) or "no type", 40)
+        return readable(
+            "/".join((*entry.input_dtypes[:1], *entry.output_dtypes[:1])) or "no type", 40
+        )
     elements = sum(_product(s) for s in entry.input_sizes)
     return f"{numbers.say(f'{side}_elements', elements)} elements"
 
@@ -196,9 +232,11 @@ def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> 
     verb = "has" if len(ranks) == 1 else "have"
     of = "" if len(ranks) == 1 else f", on rank {first.rank} from"
     statement = (
-        f"{numbers.ranks(ranks)} {verb} {numbers.count('pending', pending, 'operation')} on the device that do not end"
+        f"{numbers.ranks(ranks)} {verb} {numbers.count('pending', pending, 'operation')} on the "
+        f"device that do not end"
         f"{of or ', from'} {numbers.operation(first.operation.entry)} on, which has ended on "
-        f"{numbers.count('ended_elsewhere', len(first.operation.done), 'other member')} of the group"
+        f"{numbers.count('ended_elsewhere', len(first.operation.done), 'other member')} of the "
+        f"group"
     )
     here = lines.now(first.rank)
     return Diagnosis(
@@ -213,7 +251,10 @@ def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> 
         numbers=numbers,
         ranks=ranks,
         details={
-            "stuck": [{"rank": f.rank, "pending": f.pending} | operation_row(f.operation) for f in found[:MAX_ROWS]],
+            "stuck": [
+                {"rank": f.rank, "pending": f.pending} | operation_row(f.operation)
+                for f in found[:MAX_ROWS]
+            ],
             "stands_in": here.text if here else None,
         },
     )
@@ -221,11 +262,15 @@ def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> 
 
 def _circle(circle: Circle, lines: CodeLines, severity: Severity) -> Diagnosis:
     numbers = Numbers()
-    rows = [{"rank": r} | operation_row(op) for r, op in zip(circle.ranks, circle.operations, strict=True)][:MAX_ROWS]
+    rows = [
+        {"rank": r} | operation_row(op)
+        for r, op in zip(circle.ranks, circle.operations, strict=True)
+    ][:MAX_ROWS]
     if circle.skipped is not None and circle.left_out is not None:
         here = lines.now(circle.skipped)
         statement = (
-            f"{numbers.ranks([circle.skipped])} has left out {numbers.operation(circle.left_out.entry)}, which it had "
+            f"{numbers.ranks([circle.skipped])} has left out "
+            f"{numbers.operation(circle.left_out.entry)}, which it had "
             f"called in every round before, and waits elsewhere for a rank that waits for it"
         )
         if here is not None:
@@ -248,7 +293,8 @@ def _circle(circle: Circle, lines: CodeLines, severity: Severity) -> Diagnosis:
         subject=subject_of(circle.ranks),
         statement=f"{numbers.ranks(circle.ranks)} wait for each other in a circle, the first in "
         f"{numbers.operation(circle.operations[0].entry)}",
-        fix="Ranks must call the collectives of different groups in the same order: compare the code lines.",
+        fix="Ranks must call the collectives of different groups in the same order: compare the "
+        "code lines.",
         source=SOURCE,
         numbers=numbers,
         details={"circle": rows},
@@ -265,7 +311,8 @@ def _joined(analysis: HangAnalysis, severity: Severity) -> Diagnosis:
         subject=group_label(oldest.group),
         statement=f"all {numbers.count('members', members, 'rank')} that take part have joined "
         f"{numbers.operation(oldest.entry)}, and it had not ended when the dumps were taken",
-        fix="Where it lasts, no rank's code is to blame: look at the network between these hosts and at NCCL's log.",
+        fix="Where it lasts, no rank's code is to blame: look at the network between these hosts "
+        "and at NCCL's log.",
         source=SOURCE,
         numbers=numbers,
         details={"operations": [operation_row(op) for op in analysis.joined[:MAX_ROWS]]},

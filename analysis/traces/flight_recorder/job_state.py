@@ -1,8 +1,9 @@
 """The dumps of a job put side by side: groups, and how far every rank is in each.
 
-A rank's own count per group (pg_status) is keyed by a number local to the rank. It is turned into a group through the
-rank's entries; for a rank without entries through the order in which groups were made, else through the other ranks'
-numbers. In groups with point-to-point operations the count mixes both kinds, and only entries are used there.
+A rank's own count per group (pg_status) is keyed by a number local to the rank. It is turned into a
+group through the rank's entries; for a rank without entries through the order in which groups were
+made, else through the other ranks' numbers. In groups with point-to-point operations the count
+mixes both kinds, and only entries are used there.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class JobState:
     world: frozenset[int]
     """Every rank that a dump, a group's list or a file's name speaks of."""
     members: Mapping[Group, tuple[int, ...]]
-    """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default group: all)."""
+    """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default
+    group: all)."""
     progress: Mapping[Group, Mapping[int, Progress]]
 
     @property
@@ -59,7 +61,8 @@ class JobState:
 
 
 def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobState:
-    """Put dumps side by side, one per rank; `other_ranks` are known from elsewhere (names of logs, metrics)."""
+    """Put dumps side by side, one per rank; `other_ranks` are known from elsewhere (names of logs,
+    metrics)."""
     by_rank = {d.rank: d for d in dumps}
     world = _world(by_rank, other_ranks)
     local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
@@ -89,7 +92,8 @@ def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[i
 
 
 def _add(progress: Progress, entry: Collective) -> None:
-    """An entry's share in what is known: point-to-point entries carry the number of the last collective too."""
+    """An entry's share in what is known: point-to-point entries carry the number of the last
+    collective too."""
     progress.enqueued = max(progress.enqueued or 0, entry.seq)
     if entry.is_p2p:
         progress.peers.append(entry)
@@ -139,9 +143,14 @@ def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
 
 
 def _own(dump: Dump, other: Group) -> Group | None:
-    """This rank's group that corresponds to another rank's: the same one, else the only one so described."""
+    """This rank's group that corresponds to another rank's: the same one, else the only one so
+    described."""
     if other.name in dump.groups or not dump.groups:
-        return dump.groups.get(other.name, other) if not other.ranks or dump.rank in other.ranks else None
+        return (
+            dump.groups.get(other.name, other)
+            if not other.ranks or dump.rank in other.ranks
+            else None
+        )
     alike = [g for g in dump.groups.values() if g.description == other.description]
     return alike[0] if len(alike) == 1 else None
 

@@ -1,10 +1,11 @@
 """Where ranks disagree on what the n-th collective of a group is: who is in the minority.
 
-Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on all ranks. With as
-many on one side as on the other, the past decides: a rank that has just done what it never did after the same operation
-is odd, and so is a side that does what the group never did. Source: the match states of torch's fr_trace
-(torch/distributed/flight_recorder/components/types.py); fr_trace takes the first rank to be right, which blames the
-majority when the first rank is the odd one.
+Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on
+all ranks. With as many on one side as on the other, the past decides: a rank that has just done
+what it never did after the same operation is odd, and so is a side that does what the group never
+did. Source: the match states of torch's fr_trace
+(torch/distributed/flight_recorder/components/types.py); fr_trace takes the first rank to be right,
+which blames the majority when the first rank is the odd one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from analysis.traces.flight_recorder.job_state import JobState
 Aspect = Literal["operation", "data type", "size"]
 
 EQUAL_SIZES = frozenset({
-    "all_reduce", "allreduce_coalesced", "all_reduce_coalesced", "broadcast", "reduce", "all_gather",
-    "_all_gather_base", "all_gather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base",
+    "all_reduce", "allreduce_coalesced", "all_reduce_coalesced", "broadcast", "reduce",
+    "all_gather",
+    "_all_gather_base", "all_gather_into_tensor_coalesced", "reduce_scatter",
+    "_reduce_scatter_base",
     "reduce_scatter_tensor_coalesced", "allgather_into_tensor_coalesced", "_allgather_base",
 })  # fmt: skip
-"""Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need not."""
+"""Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need
+not."""
 MIN_SEEN = 3
 """Times that make what a side does known (own)."""
 MAX_ASKED = 8
@@ -104,7 +108,8 @@ def _elements(shapes: Shapes) -> int:
 def _usual(
     state: JobState, group: Group, seq: int, aspect: Aspect, sides: Mapping[Hashable, list[int]]
 ) -> list[Hashable]:
-    """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has been seen before."""
+    """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has
+    been seen before."""
     keeping = [side for side, ranks in sides.items() if not _break_habits(state, group, seq, ranks)]
     if aspect == "operation" and len(keeping) == 1:
         return keeping
@@ -114,7 +119,11 @@ def _usual(
             if number in progress.by_seq:
                 earlier[_signature(progress.by_seq[number], aspect)] += 1
     known = [side for side in sides if earlier[side] >= MIN_SEEN]
-    return known if len(known) == 1 and all(not earlier[s] for s in sides if s != known[0]) else list(sides)
+    return (
+        known
+        if len(known) == 1 and all(not earlier[s] for s in sides if s != known[0])
+        else list(sides)
+    )
 
 
 def _break_habits(state: JobState, group: Group, seq: int, ranks: Sequence[int]) -> bool:

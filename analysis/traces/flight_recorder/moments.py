@@ -1,9 +1,10 @@
 """Which of several sets of dumps to believe: a job is often dumped more than once.
 
-Periodic dumps show a running job; dumps from after a timeout show collectives as ended that never did (gloo retires
-them, pg_status moves on). Told apart by what the dumps hold, not by the names of folders: the right moment is the first
-set in which something hangs that no later set has got past. Where every set was got past, the job was held up and went
-on: the last set with a culprit tells by whom.
+Periodic dumps show a running job; dumps from after a timeout show collectives as ended that never
+did (gloo retires them, pg_status moves on). Told apart by what the dumps hold, not by the names of
+folders: the right moment is the first set in which something hangs that no later set has got past.
+Where every set was got past, the job was held up and went on: the last set with a culprit tells by
+whom.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Moment:
 
 
 def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozenset()) -> Moment:
-    """The set of dumps that shows the hang best, completed with dumps of the same moment in another form."""
+    """The set of dumps that shows the hang best, completed with dumps of the same moment in another
+    form."""
     sets = sorted(_sets(dumps)[:MAX_SETS], key=_order)
     if not sets:
         return Moment(job_state([], other_ranks), HangAnalysis(), 0, lasting=False)
@@ -49,14 +51,18 @@ def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozense
     analyses = [hang_analysis(s) for s in states]
     fullest = max(len(s) for s in sets)
     hanging = [i for i, a in enumerate(analyses) if a.kind and len(sets[i]) >= MIN_SHARE * fullest]
-    lasting_ones = [i for i in hanging if not any(_passed(analyses[i], states[i], s) for s in states[i + 1 :])]
+    lasting_ones = [
+        i for i in hanging if not any(_passed(analyses[i], states[i], s) for s in states[i + 1 :])
+    ]
     passed = [i for i in hanging if i not in lasting_ones and analyses[i].culprits]
     chosen = lasting_ones[0] if lasting_ones else passed[-1] if passed else len(sets) - 1
     same = [i for i in range(len(sets)) if i != chosen and _same_moment(sets[chosen], sets[i])]
     whole = dict(sets[chosen])
     for i in same:
         whole = sets[i] | whole
-        whole |= {r: d for r, d in sets[i].items() if d.form == "pickle" and whole[r].form != "pickle"}
+        whole |= {
+            r: d for r, d in sets[i].items() if d.form == "pickle" and whole[r].form != "pickle"
+        }
     state = job_state(whole.values(), other_ranks)
     later = [i for i in range(len(sets)) if i > chosen and i not in same]
     lasting = any(analyses[i].waiting & analyses[chosen].waiting for i in later)
@@ -64,7 +70,8 @@ def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozense
 
 
 def _sets(dumps: Sequence[Dump]) -> list[dict[int, Dump]]:
-    """Dumps of one folder and one manner of naming are of one moment; so are node0/rank_0 and node1/rank_1."""
+    """Dumps of one folder and one manner of naming are of one moment; so are node0/rank_0 and
+    node1/rank_1."""
     loose: dict[tuple[str, str], list[Dump]] = defaultdict(list)
     for dump in dumps:
         path = PurePath(dump.file)
@@ -82,10 +89,13 @@ def _sets(dumps: Sequence[Dump]) -> list[dict[int, Dump]]:
 
 
 def _order(dumps: Mapping[int, Dump]) -> tuple[int, int, int]:
-    """Sets by how far the job is in them, then by how much has ended; pickles, which have stacks, first."""
+    """Sets by how far the job is in them, then by how much has ended; pickles, which have stacks,
+    first."""
     status = [s for d in dumps.values() for s in d.status.values()]
     reached = sum(_furthest(dumps).values())
-    ended = sum(s.completed for s in status) + sum(e.retired for d in dumps.values() for e in d.entries)
+    ended = sum(s.completed for s in status) + sum(
+        e.retired for d in dumps.values() for e in d.entries
+    )
     return reached, ended, sum(d.form != "pickle" for d in dumps.values())
 
 
@@ -107,7 +117,8 @@ def _passed(analysis: HangAnalysis, state: JobState, later: JobState) -> bool:
 
 
 def _same_moment(one: Mapping[int, Dump], other: Mapping[int, Dump]) -> bool:
-    """Whether the ranks that both sets have are in the same state in both; sets without a rank in common are one."""
+    """Whether the ranks that both sets have are in the same state in both; sets without a rank in
+    common are one."""
     shared = one.keys() & other.keys()
     return all(_standing(one[rank]) == _standing(other[rank]) for rank in shared)
 

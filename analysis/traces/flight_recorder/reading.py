@@ -1,4 +1,5 @@
-"""Flight recorder dumps from files: pickles of versions 2.0 to 2.10, JSON, and the debug server's pages.
+"""Flight recorder dumps from files: pickles of versions 2.0 to 2.10, JSON, and the debug server's
+pages.
 
 A dump that is empty, cut off or hostile is reported with its reason and stops nothing else.
 """
@@ -31,7 +32,8 @@ _PAGE_PART = re.compile(r"<h2>Rank (\d{1,6}):[^<]{0,500}</h2>\s{0,200}<pre>")
 
 
 def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
-    """Every dump that can be read, and why the others cannot. A page holds the dumps of several ranks.
+    """Every dump that can be read, and why the others cannot. A page holds the dumps of several
+    ranks.
 
     The rank comes from the file's name or the page's heading; else from the order of the names.
     """
@@ -47,7 +49,9 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
             unread.append(UnreadDump(str(path), None, f"more than {MAX_DUMPS} dumps"))
             break
         found = _read(path, rank, source, shared)
-        unnamed += source == "order" and any(isinstance(d, Dump) and d.form != "page" for d in found)
+        unnamed += source == "order" and any(
+            isinstance(d, Dump) and d.form != "page" for d in found
+        )
         for dump in found:
             if isinstance(dump, Dump):
                 dumps.append(dump)
@@ -56,7 +60,9 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
     return dumps, unread
 
 
-def _read(path: Path, rank: int, source: str, shared: dict[Group, Group]) -> list[Dump | UnreadDump]:
+def _read(
+    path: Path, rank: int, source: str, shared: dict[Group, Group]
+) -> list[Dump | UnreadDump]:
     named = rank if source == "file name" else None
     try:
         data = _content(path)
@@ -72,7 +78,9 @@ def _read(path: Path, rank: int, source: str, shared: dict[Group, Group]) -> lis
     value, problem, cut = _json(data) if start == b"{" else _pickle(data)
     if problem:
         return [UnreadDump(str(path), named, problem)]
-    dump = dump_of(value, rank, source, str(path), "json" if start == b"{" else "pickle", cut, shared)
+    dump = dump_of(
+        value, rank, source, str(path), "json" if start == b"{" else "pickle", cut, shared
+    )
     return [dump if dump is not None else UnreadDump(str(path), named, "holds no flight recorder")]
 
 
@@ -100,7 +108,8 @@ def _pickle(data: bytes) -> tuple[Any, str, bool]:
 
 
 def _pieces(stack: list[Any]) -> dict[str, Any]:
-    """What a cut-off dump's machine held: key, value, key, value, ..., "entries", a list, and entries beside it."""
+    """What a cut-off dump's machine held: key, value, key, value, ..., "entries", a list, and
+    entries beside it."""
     top: dict[str, Any] = {}
     entries: list[Any] = []
     for before, value in zip([None, *stack], stack, strict=False):
@@ -137,6 +146,8 @@ def _page(path: Path, data: bytes, shared: dict[Group, Group]) -> list[Dump | Un
         text = html.unescape(page[heading.end() : end if end >= 0 else len(page)])
         rank = int(heading[1])
         value, problem, _ = _json(text.encode())
-        dump = dump_of(value, rank, "page", str(path), "page", False, shared) if not problem else None
+        dump = (
+            dump_of(value, rank, "page", str(path), "page", False, shared) if not problem else None
+        )
         found.append(dump or UnreadDump(str(path), rank, problem or "holds no flight recorder"))
     return found or [UnreadDump(str(path), None, "a page without dumps")]

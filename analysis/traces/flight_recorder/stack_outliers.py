@@ -16,15 +16,22 @@ MAX_SHARE = 1 / 3
 
 
 def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> Diagnosis | None:
-    """The ranks outside of collectives, where nearly all others are in one; None where stacks show no such thing."""
+    """The ranks outside of collectives, where nearly all others are in one; None where stacks show
+    no such thing."""
     mains = {d.rank: d.main for d in reversed(stacks) if d.rank is not None and d.main is not None}
     outside = {rank: main for rank, main in sorted(mains.items()) if not main.in_collective}
     if len(mains) < MIN_RANKS or not outside or len(outside) > MAX_SHARE * len(mains):
         return None
     ranks, numbers = tuple(outside), Numbers()
-    places = {rank: CodeLine(main.own_frame, "stack dump") for rank, main in outside.items() if main.own_frame}
+    places = {
+        rank: CodeLine(main.own_frame, "stack dump")
+        for rank, main in outside.items()
+        if main.own_frame
+    }
     first = places.get(ranks[0])
-    statement = f"{numbers.ranks(ranks)} {'stands' if len(ranks) == 1 else 'stand'} outside of collectives"
+    statement = (
+        f"{numbers.ranks(ranks)} {'stands' if len(ranks) == 1 else 'stand'} outside of collectives"
+    )
     if first is not None:
         numbers["line"] = float(first.frame.line)
         statement += f", {'' if len(ranks) == 1 else 'the first '}in {first.text},"
@@ -35,7 +42,8 @@ def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> Diagno
         severity=severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix=f"See at {first.place if first else 'that place'} what holds it; a second dump shows whether it moves.",
+        fix=f"See at {first.place if first else 'that place'} what holds it; a second dump shows "
+        f"whether it moves.",
         source="stack dumps: at most a third of the ranks outside of torch.distributed (own)",
         numbers=numbers,
         ranks=ranks,

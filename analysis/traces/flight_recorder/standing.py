@@ -1,7 +1,8 @@
 """How long a job has stood still when it was asked, against its own rhythm.
 
-A flight recorder read from a running job shows collectives under way even when all is well. Where the moment of asking
-is known, their age tells: work that is held up is old beside the longest pause the job has had between collectives.
+A flight recorder read from a running job shows collectives under way even when all is well. Where
+the moment of asking is known, their age tells: work that is held up is old beside the longest pause
+the job has had between collectives.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from analysis.traces.flight_recorder.collective import Collective, Dump
 
 MIN_STANDING_S = 10.0
-"""Younger is never a hang: steps of seconds, garbage collection and checkpoints of shards are usual (own)."""
+"""Younger is never a hang: steps of seconds, garbage collection and checkpoints of shards are usual
+(own)."""
 MIN_PAUSES = 3.0
-"""Times the longest pause between two collectives of the same group that the recorder still holds (own)."""
+"""Times the longest pause between two collectives of the same group that the recorder still holds
+(own)."""
 UNKNOWN_STANDING_S = 60.0
-"""Where the recorder holds too few collectives to know the job's rhythm: compiling and loading take long (own)."""
+"""Where the recorder holds too few collectives to know the job's rhythm: compiling and loading take
+long (own)."""
 MIN_KNOWN = 4
 """Collectives of the group before the pending one, from which its rhythm is known."""
 
@@ -41,7 +45,11 @@ class Standing:
 
 def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> Standing | None:
     """The longest standing of any rank; None where nothing is pending or no moment is known."""
-    found = [_of_rank(dump, taken_ns[dump.file]) for dump in dumps if dump.pending and dump.file in taken_ns]
+    found = [
+        _of_rank(dump, taken_ns[dump.file])
+        for dump in dumps
+        if dump.pending and dump.file in taken_ns
+    ]
     return max(found, key=lambda s: (s.is_hang, s.seconds), default=None)
 
 

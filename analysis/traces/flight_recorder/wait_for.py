@@ -1,8 +1,9 @@
-"""Who waits for whom: every collective that hangs, its members sorted into waiting, missing, done and unknown.
+"""Who waits for whom: every collective that hangs, its members sorted into waiting, missing, done
+and unknown.
 
-A rank waits in the first collective of each group that has not ended (within a group they run in order), and in the
-first point-to-point operation of each channel. Edges are kept per operation, not per pair of ranks, so that a job of
-thousands of ranks stays linear.
+A rank waits in the first collective of each group that has not ended (within a group they run in
+order), and in the first point-to-point operation of each channel. Edges are kept per operation, not
+per pair of ranks, so that a job of thousands of ranks stays linear.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from analysis.traces.flight_recorder.collective import Collective, Group
 from analysis.traces.flight_recorder.job_state import JobState
 
 MAX_OPERATIONS = 64
-"""First pending operations looked at per group; a hang has one or two, hostile dumps one per rank."""
+"""First pending operations looked at per group; a hang has one or two, hostile dumps one per
+rank."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,15 @@ def _collective(state: JobState, group: Group, seq: int, waiting: list[int]) -> 
 def _settle(state: JobState, sorted_out: dict[str, list[int]], waiting: int) -> None:
     """Members of whom only the pending operations are known, and this is not among them.
 
-    Either it has ended for them, which it cannot before it does for the others, or they never enqueued it. Taken to be
-    missing where they are no more than those that hang.
+    Either it has ended for them, which it cannot before it does for the others, or they never
+    enqueued it. Taken to be missing where they are no more than those that hang.
     """
     whole = [rank for rank in sorted_out["unclear"] if not state.dumps[rank].cut_off]
     if len(whole) <= waiting + len(sorted_out["joined"]):
         sorted_out["missing"] = sorted([*sorted_out["missing"], *whole])
-        sorted_out["unclear"] = [rank for rank in sorted_out["unclear"] if state.dumps[rank].cut_off]
+        sorted_out["unclear"] = [
+            rank for rank in sorted_out["unclear"] if state.dumps[rank].cut_off
+        ]
 
 
 def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
@@ -106,7 +110,8 @@ def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
 
 
 def _channels(state: JobState) -> Iterator[WaitedOperation]:
-    """Point-to-point: a rank waits for its peer unless the peer has the opposite operation pending as well."""
+    """Point-to-point: a rank waits for its peer unless the peer has the opposite operation pending
+    as well."""
     offers = {
         (rank, entry.group, entry.channel, entry.sends)
         for rank, dump in state.dumps.items()
@@ -127,9 +132,21 @@ def _channels(state: JobState) -> Iterator[WaitedOperation]:
             yield _point_to_point(state, entry, rank, peer, offered)
 
 
-def _point_to_point(state: JobState, entry: Collective, rank: int, peer: int, offered: bool) -> WaitedOperation:
+def _point_to_point(
+    state: JobState, entry: Collective, rank: int, peer: int, offered: bool
+) -> WaitedOperation:
     dump = state.dumps.get(peer)
-    where = "absent" if dump is None else "joined" if offered else "unclear" if dump.cut_off else "missing"
-    places: dict[str, tuple[int, ...]] = dict.fromkeys(("joined", "missing", "done", "absent", "unclear"), ())
+    where = (
+        "absent"
+        if dump is None
+        else "joined"
+        if offered
+        else "unclear"
+        if dump.cut_off
+        else "missing"
+    )
+    places: dict[str, tuple[int, ...]] = dict.fromkeys(
+        ("joined", "missing", "done", "absent", "unclear"), ()
+    )
     places[where] = (peer,)
     return WaitedOperation(group=entry.group, seq=-1, entry=entry, waiting=(rank,), **places)

@@ -28,7 +28,10 @@ class Numbers(dict[str, float]):
             return f"rank {self.say(name, ranks[0])}"
         named = [self.say(f"{name}_{i}", r) for i, r in enumerate(ranks[:NAMED_RANKS], start=1)]
         if len(ranks) > NAMED_RANKS:
-            return f"ranks {', '.join(named)} and {self.say(f'more_{name}s', len(ranks) - NAMED_RANKS)} more"
+            return (
+                f"ranks {', '.join(named)} and "
+                f"{self.say(f'more_{name}s', len(ranks) - NAMED_RANKS)} more"
+            )
         return f"ranks {', '.join(named[:-1])} and {named[-1]}"
 
     def operation(self, entry: Collective) -> str:

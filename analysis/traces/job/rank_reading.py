@@ -1,7 +1,8 @@
-"""One trace file becomes the summaries of its ranks, or the reason why it cannot; several files become one job.
+"""One trace file becomes the summaries of its ranks, or the reason why it cannot; several files
+become one job.
 
-A file is read on its own, by whoever has time for it: what depends on the other files, the ranks of those that do not
-say which one they are, is settled when all readings are put together.
+A file is read on its own, by whoever has time for it: what depends on the other files, the ranks of
+those that do not say which one they are, is settled when all readings are put together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class RankReading:
     """What one file gave."""
 
     summaries: tuple[RankSummary, ...] = ()
-    """One; of an export of Nsight Systems one per process, by what the export alone says of its ranks."""
+    """One; of an export of Nsight Systems one per process, by what the export alone says of its
+    ranks."""
     problem: str | None = None
     """Why there are none."""
     passing: bool = False
@@ -46,16 +48,19 @@ def read_ranks(file: JobFile) -> RankReading:
     except MemoryError:
         return RankReading(problem=NO_MEMORY, passing=True)
     except Exception as error:  # noqa: BLE001
-        return RankReading(problem=f"cannot be analysed ({type(error).__name__}: {error})"[:MAX_PROBLEM])
+        return RankReading(
+            problem=f"cannot be analysed ({type(error).__name__}: {error})"[:MAX_PROBLEM]
+        )
 
 
 def put_together(
     readings: Iterable[tuple[JobFile, RankReading]],
 ) -> tuple[list[RankSummary], list[tuple[str, str]]]:
-    """One summary per rank, and (file, problem) of the files without one; files in the order of their paths.
+    """One summary per rank, and (file, problem) of the files without one; files in the order of
+    their paths.
 
-    A trace that does not say its rank has that of its place among the files. The processes of an export that does not
-    say are counted on from what came before the last export's end.
+    A trace that does not say its rank has that of its place among the files. The processes of an
+    export that does not say are counted on from what came before the last export's end.
     """
     summaries: list[RankSummary] = []
     problems: list[tuple[str, str]] = []
@@ -86,6 +91,8 @@ def _events_ranked(value: Any, rank: int) -> Any:
         return tuple(_events_ranked(entry, rank) for entry in value)
     if is_dataclass(value) and not isinstance(value, type):
         found = {f.name: (getattr(value, f.name), f.init) for f in fields(value)}
-        changed = {name: _events_ranked(entry, rank) for name, (entry, init) in found.items() if init}
+        changed = {
+            name: _events_ranked(entry, rank) for name, (entry, init) in found.items() if init
+        }
         return replace(value, **{n: c for n, c in changed.items() if c is not found[n][0]})
     return value

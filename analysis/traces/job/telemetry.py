@@ -15,23 +15,30 @@ OUT_OF_MEMORY = "out_of_memory"
 
 
 def told_by_files(files: JobFiles, until_us: int | None = None) -> list[Diagnosis]:
-    """What all files beside profiler traces say: dumps, stacks, logs and metrics first, then telemetry.
+    """What all files beside profiler traces say: dumps, stacks, logs and metrics first, then
+    telemetry.
 
-    `until_us` is the moment up to which the files were collected (us since 1970), where that is known.
+    `until_us` is the moment up to which the files were collected (us since 1970), where that is
+    known.
 
-    A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its log.
+    A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its
+    log.
     """
     told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
-    rest = [d for d in told if not (d.rule == OUT_OF_MEMORY and d.ranks and explained.issuperset(d.ranks))]
+    rest = [
+        d
+        for d in told
+        if not (d.rule == OUT_OF_MEMORY and d.ranks and explained.issuperset(d.ranks))
+    ]
     return [*rest, *measured]
 
 
 def telemetry_diagnoses(files: JobFiles) -> list[Diagnosis]:
     """What memory snapshots and TraceML's files say is wrong.
 
-    Never raises for what a file holds: files that cannot be read are named in a diagnosis of their own
-    ("telemetry_unread", info).
+    Never raises for what a file holds: files that cannot be read are named in a diagnosis of their
+    own ("telemetry_unread", info).
     """
     memory, left = snapshot_diagnoses(files.of("memory_snapshot"))
     measured, unread = traceml_diagnoses(files.of("traceml"))
@@ -54,7 +61,10 @@ def _unread(unread: list[tuple[str, str]]) -> list[Diagnosis]:
             source="files found beside each other",
             numbers=numbers,
             details={
-                "unread": [{"file": readable(n, 200), "problem": readable(p, 200)} for n, p in unread[:MAX_LISTED]]
+                "unread": [
+                    {"file": readable(n, 200), "problem": readable(p, 200)}
+                    for n, p in unread[:MAX_LISTED]
+                ]
             },
         )
     ]

@@ -1,4 +1,5 @@
-"""The records that stand for a case's traces while it is analysed; `trace_versions` says what they are."""
+"""The records that stand for a case's traces while it is analysed; `trace_versions` says what they
+are."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ import msgspec
 from analysis.errors import EvidenceError
 from analysis.traces.across_ranks.rank_summary import from_json
 from analysis.traces.job.rank_reading import RankReading
-from analysis.traces.job.trace_versions import SUMMARIES, TRACES, VERSIONS_FILE, record_name, record_of, version_of
+from analysis.traces.job.trace_versions import (
+    SUMMARIES,
+    TRACES,
+    VERSIONS_FILE,
+    record_name,
+    record_of,
+    version_of,
+)
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.reading.job_files import JobFile
 
@@ -84,13 +92,19 @@ class Records:
             summaries = tuple(from_json(bytes(summary)) for summary in stored.summaries)
         except (OSError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return None
-        reading = RankReading(summaries, stored.problem, stored.passing) if stored.is_trace else None
+        reading = (
+            RankReading(summaries, stored.problem, stored.passing) if stored.is_trace else None
+        )
         return Record(JobFile(path, stored.kind, rank_in_name(path), stored.size), reading)
 
     @cached_property
     def _names(self) -> frozenset[str]:
         folder = self.case / SUMMARIES
-        return frozenset(f"{SUMMARIES}/{p.name}" for p in folder.iterdir()) if folder.is_dir() else frozenset()
+        return (
+            frozenset(f"{SUMMARIES}/{p.name}" for p in folder.iterdir())
+            if folder.is_dir()
+            else frozenset()
+        )
 
     @cached_property
     def _versions(self) -> Mapping[str, str]:
@@ -100,7 +114,9 @@ class Records:
         try:
             return msgspec.json.decode(file.read_bytes(), type=_Versions).versions
         except (OSError, msgspec.MsgspecError, ValueError) as error:
-            raise EvidenceError(f"{SUMMARIES}/{VERSIONS_FILE}", f"cannot be read ({type(error).__name__})") from error
+            raise EvidenceError(
+                f"{SUMMARIES}/{VERSIONS_FILE}", f"cannot be read ({type(error).__name__})"
+            ) from error
 
 
 def _is_below(name: str) -> bool:

@@ -1,8 +1,10 @@
-"""What was read of a case's traces is kept beside them in `summaries/`: one JSON record per trace, named by its path.
+"""What was read of a case's traces is kept beside them in `summaries/`: one JSON record per trace,
+named by its path.
 
-A record stands for its trace only while it is of the same version of the same file, and of the same reader; else the
-trace is read again. In a copy of a case, `summaries/versions.json` says of which versions of the traces it was made; a
-trace that it names and that is not there was left out on purpose, and its record alone stands for it.
+A record stands for its trace only while it is of the same version of the same file, and of the same
+reader; else the trace is read again. In a copy of a case, `summaries/versions.json` says of which
+versions of the traces it was made; a trace that it names and that is not there was left out on
+purpose, and its record alone stands for it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ VERSIONS_FILE = "versions.json"
 
 
 def _reader() -> str:
-    """Names the code that reads: a record of other code is none. Made when this is imported, as the code itself is."""
+    """Names the code that reads: a record of other code is none. Made when this is imported, as the
+    code itself is."""
     digest = hashlib.sha256()
     here = Path(__file__).parents[1]
     for path in sorted(here.rglob("*")):
@@ -56,8 +59,12 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 
 def record_name(trace: str) -> str:
-    """Where the record of a trace lies in its case; the trace's own name may be too long for that, or odd."""
-    return f"{SUMMARIES}/{hashlib.sha256(trace.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.json"
+    """Where the record of a trace lies in its case; the trace's own name may be too long for that,
+    or odd."""
+    return (
+        f"{SUMMARIES}/"
+        f"{hashlib.sha256(trace.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.json"
+    )
 
 
 def record_bytes(record: StoredRecord) -> bytes:

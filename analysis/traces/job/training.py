@@ -1,8 +1,10 @@
-"""Findings from what a training job left: profiler traces, flight recorder dumps, stack dumps, metrics and logs.
+"""Findings from what a training job left: profiler traces, flight recorder dumps, stack dumps,
+metrics and logs.
 
-Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information stands in the details.
-What cannot be read or compared is said, never guessed. Traces are read one by one: a rank's summary is all that stays.
-Where a trace was read before (`trace_versions`), its record is taken instead; the findings are the same.
+Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information stands
+in the details. What cannot be read or compared is said, never guessed. Traces are read one by one:
+a rank's summary is all that stays. Where a trace was read before (`trace_versions`), its record is
+taken instead; the findings are the same.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ SIGNALS = {
 
 
 def training_findings(case: Case) -> list[Finding]:
-    """Findings of the case's traces, with ids "T1", "T2", ...; none where the case has no traces."""
+    """Findings of the case's traces, with ids "T1", "T2", ...; none where the case has no
+    traces."""
     records = Records(case.path)
     try:
         return _told(case, records)
@@ -90,7 +93,10 @@ def _told(case: Case, records: Records | None) -> list[Finding]:
     found = _findings(case, job) + _unreadable(problems, told)
     found = [_with_host(f, case.scope.training) for f in found]
     evidence = case.evidence_ids("traces")
-    return [f.model_copy(update={"id": f"T{n}", "evidence": evidence}) for n, f in enumerate(found, start=1)]
+    return [
+        f.model_copy(update={"id": f"T{n}", "evidence": evidence})
+        for n, f in enumerate(found, start=1)
+    ]
 
 
 def _read(file: JobFile, records: Records | None) -> RankReading:
@@ -99,7 +105,9 @@ def _read(file: JobFile, records: Records | None) -> RankReading:
 
 def _not_read(file: JobFile) -> str:
     if file.kind == "nsight_report":
-        return "is a report of Nsight Systems, which only NVIDIA's `nsys export --type=sqlite` reads"
+        return (
+            "is a report of Nsight Systems, which only NVIDIA's `nsys export --type=sqlite` reads"
+        )
     return "is empty" if file.kind == "empty" else "is no trace, dump or log of a training job"
 
 
@@ -107,21 +115,27 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     """What accuses; else that nothing stands out, or why nothing can be said."""
     name = case.scope.job or case.alert.job or case.alert.service or "training job"
     said = diagnose(job)
-    notes = _notes(name, job) | {"also": [d.statement for d in said if d.severity == "info"][:MAX_DIAGNOSES]}
+    notes = _notes(name, job) | {
+        "also": [d.statement for d in said if d.severity == "info"][:MAX_DIAGNOSES]
+    }
     accusing = [d for d in said if d.severity != "info" and d.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
         return [_finding(name, d, notes) for d in accusing]
     unfit = next((d for d in said if d.rule in CAPTURE and d.severity != "info"), None)
     if unfit is not None:
         notes |= {"fix": unfit.fix}
-        return [_plain("traces_inconclusive", name, 0.0, unfit.statement, dict(unfit.numbers), notes)]
+        return [
+            _plain("traces_inconclusive", name, 0.0, unfit.statement, dict(unfit.numbers), notes)
+        ]
     if not job.ranks:
         return []
     assert job.comparison is not None
     if job.comparison.why_not is None:
         sentence, numbers = health(job, said)
         unsure = doubts(said)
-        kind, strength = ("traces_inconclusive", 0.0) if unsure else ("training_healthy", HEALTHY_STRENGTH)
+        kind, strength = (
+            ("traces_inconclusive", 0.0) if unsure else ("training_healthy", HEALTHY_STRENGTH)
+        )
         if unsure:
             sentence, numbers = _to_look_at(unsure)
         return [_plain(kind, name, strength, sentence, numbers, notes)]
@@ -140,7 +154,10 @@ def _to_look_at(unsure: Sequence[Diagnosis]) -> tuple[str, dict[str, float]]:
 
 
 def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
-    share = next((diagnosis.details[k] for k in ("blame_share", "data_share") if k in diagnosis.details), None)
+    share = next(
+        (diagnosis.details[k] for k in ("blame_share", "data_share") if k in diagnosis.details),
+        None,
+    )
     effect, unit = _effect(diagnosis, share)
     return Finding(
         id="",
@@ -167,14 +184,17 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
 
 
 def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
-    """Where the one rank it speaks of runs, if the job's settings tell: that machine is what an engineer looks for."""
+    """Where the one rank it speaks of runs, if the job's settings tell: that machine is what an
+    engineer looks for."""
     culprits = finding.details.get("culprits", ())
     host = job.host_of(culprits[0]) if job is not None and len(culprits) == 1 else None
     if host is None:
         return finding
     name = readable(host, MAX_HOST)
     said = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
-    return finding.model_copy(update={"sentence": said, "details": {"host": name, **finding.details}})
+    return finding.model_copy(
+        update={"sentence": said, "details": {"host": name, **finding.details}}
+    )
 
 
 def _onset(diagnosis: Diagnosis) -> datetime | None:
@@ -189,7 +209,11 @@ def _effect(diagnosis: Diagnosis, share: float | None) -> tuple[float | None, st
     if share is not None:
         return round(share, 4), "share of step time"
     took, usual = diagnosis.numbers.get("step_ms"), diagnosis.numbers.get("median_step_ms")
-    return (round(took / usual, 2), "x") if diagnosis.rule == "slow_step" and took and usual else (None, None)
+    return (
+        (round(took / usual, 2), "x")
+        if diagnosis.rule == "slow_step" and took and usual
+        else (None, None)
+    )
 
 
 def _strength(diagnosis: Diagnosis, share: float | None) -> float:
@@ -199,15 +223,27 @@ def _strength(diagnosis: Diagnosis, share: float | None) -> float:
 
 
 def _plain(
-    kind: str, subject: str, strength: float, sentence: str, numbers: dict[str, float], details: dict[str, Any]
+    kind: str,
+    subject: str,
+    strength: float,
+    sentence: str,
+    numbers: dict[str, float],
+    details: dict[str, Any],
 ) -> Finding:
     return Finding(
-        id="", kind=kind, subject=subject, strength=strength, sentence=sentence, numbers=numbers, details=details
+        id="",
+        kind=kind,
+        subject=subject,
+        strength=strength,
+        sentence=sentence,
+        numbers=numbers,
+        details=details,
     )
 
 
 def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
-    """What every finding's details carry: the job, how ranks were told, what was lost in reading."""
+    """What every finding's details carry: the job, how ranks were told, what was lost in
+    reading."""
     compared = job.comparison
     if compared is None:
         return {"job": name, "ranks": []}
@@ -225,7 +261,8 @@ def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
         facts["older_traces_left_out"] = len(compared.job.left_out)
     if compared.clocks.offset.any():
         facts["clock_offset_ms"] = {
-            str(s.rank): o / 1e6 for s, o in zip(ranks, compared.clocks.offset.tolist(), strict=True)
+            str(s.rank): o / 1e6
+            for s, o in zip(ranks, compared.clocks.offset.tolist(), strict=True)
         }
     if compared.matched.unmatched:
         facts["collectives_unmatched"] = compared.matched.unmatched
@@ -253,7 +290,8 @@ def _rank_rows(job: TrainingJob) -> list[dict[str, Any]]:
 
 
 def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) -> list[Finding]:
-    """One finding per kind of problem, naming the first files; then what dumps could not be read."""
+    """One finding per kind of problem, naming the first files; then what dumps could not be
+    read."""
     by_problem: dict[str, list[str]] = defaultdict(list)
     for file, problem in problems:
         by_problem[problem].append(file)
@@ -276,7 +314,12 @@ def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) 
             details = {"problem": diagnosis.statement} | dict(diagnosis.details)
             found.append(
                 _plain(
-                    "trace_unreadable", diagnosis.subject, 0.0, diagnosis.statement, dict(diagnosis.numbers), details
+                    "trace_unreadable",
+                    diagnosis.subject,
+                    0.0,
+                    diagnosis.statement,
+                    dict(diagnosis.numbers),
+                    details,
                 )
             )
     return found

@@ -35,18 +35,31 @@ FAILURES = {
 }
 """Rule -> the signatures that it tells, the first that is there."""
 GPU_MEMORY = ("cuda_out_of_memory",)
-HOST_MEMORY = ("host_out_of_memory", "container_out_of_memory", "heap_out_of_memory", "cannot_allocate")
+HOST_MEMORY = (
+    "host_out_of_memory",
+    "container_out_of_memory",
+    "heap_out_of_memory",
+    "cannot_allocate",
+)
 ACTION_WEIGHT = 0.5
 """Of an Xid for which NVIDIA asks for something at once; one below is a warning."""
 CLEAR_WEIGHT = 0.7
-"""Another signature of a GPU, a host or the scheduler that speaks this clearly is told as `known_failure` (own)."""
+"""Another signature of a GPU, a host or the scheduler that speaks this clearly is told as
+`known_failure` (own)."""
 CRITICAL_MEMORY = 97.0
 """Percent of the device's memory, reserved (TraceML)."""
 
 
 def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
-    """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where the job logs them."""
-    found = [_nan(ranks), _spike(ranks, loss_spikes(ranks)), _slowdown(ranks), _input(ranks), _full(ranks)]
+    """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where
+    the job logs them."""
+    found = [
+        _nan(ranks),
+        _spike(ranks, loss_spikes(ranks)),
+        _slowdown(ranks),
+        _input(ranks),
+        _full(ranks),
+    ]
     return [d for d in found if d is not None]
 
 
@@ -63,13 +76,26 @@ def _nan(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         statement = f"the {what}{who} is {value} at step {numbers.say('step', bad.step)}"
     if bad.ranks and bad.later:
         later = len(bad.later)
-        statement += f", before {numbers.count('later', later, 'other rank')} {'follows' if later == 1 else 'follow'}"
+        statement += (
+            f", before {numbers.count('later', later, 'other rank')} "
+            f"{'follows' if later == 1 else 'follow'}"
+        )
     if bad.ranks:
         one = len(bad.ranks) == 1
-        fix = f"Look at the input of {'that rank' if one else 'those ranks'} at that step; the others only took over "
-        fix += "its gradients. Skip or clip such batches." if one else "their gradients. Skip or clip such batches."
+        fix = (
+            f"Look at the input of {'that rank' if one else 'those ranks'} at that step; the "
+            f"others only took over "
+        )
+        fix += (
+            "its gradients. Skip or clip such batches."
+            if one
+            else "their gradients. Skip or clip such batches."
+        )
     else:
-        fix = "Check the learning rate, loss scaling and the batch at that step; torch.autograd.set_detect_anomaly."
+        fix = (
+            "Check the learning rate, loss scaling and the batch at that step; "
+            "torch.autograd.set_detect_anomaly."
+        )
     return Diagnosis(
         rule="nan_loss",
         severity="critical" if bad.lasting else "warning",
@@ -80,13 +106,18 @@ def _nan(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         numbers=numbers,
         ranks=bad.ranks,
         steps=(bad.step,),
-        details={"measure": bad.measure, "last_good": bad.last_good, "later_ranks": bounded(bad.later)}
+        details={
+            "measure": bad.measure,
+            "last_good": bad.last_good,
+            "later_ranks": bounded(bad.later),
+        }
         | _moment(ranks, bad.step),
     )
 
 
 def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
-    """When a step was, and how long after the one before it; nothing where the job wrote no times."""
+    """When a step was, and how long after the one before it; nothing where the job wrote no
+    times."""
     found = [(own.times[step], own) for own in ranks if step in own.times]
     if not found:
         return {}
@@ -105,8 +136,10 @@ def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> Diagnos
     numbers = Numbers()
     lasting = not first.recovered
     statement = (
-        f"the loss jumps to {numbers.say('loss', round(first.value, 4))} at step {numbers.say('step', first.step)}, "
-        f"{numbers.say('times', round(first.value / first.before, 1))} times that of the steps before"
+        f"the loss jumps to {numbers.say('loss', round(first.value, 4))} at step "
+        f"{numbers.say('step', first.step)}, "
+        f"{numbers.say('times', round(first.value / first.before, 1))} times that of the steps "
+        f"before"
         f"{', and does not come back' if lasting else ', and comes back'}"
     )
     return Diagnosis(
@@ -114,7 +147,8 @@ def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> Diagnos
         severity="warning" if lasting else "info",
         subject=subject_of(()),
         statement=statement,
-        fix="Compare the batch and the gradient norm at that step; restart from the checkpoint before it, or skip it.",
+        fix="Compare the batch and the gradient norm at that step; restart from the checkpoint "
+        "before it, or skip it.",
         source="twice the median of 20 steps and 10 robust deviations (own)",
         numbers=numbers,
         steps=(first.step,),
@@ -133,8 +167,10 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         rule="throughput_drop",
         severity="warning",
         subject=subject_of(()),
-        statement=f"the job runs {lost} % slower from step {numbers.say('step', found.step)} to the end",
-        fix="Capture a profile now and compare it with one from before; look at what changed at that time.",
+        statement=f"the job runs {lost} % slower from step {numbers.say('step', found.step)} to "
+        f"the end",
+        fix="Capture a profile now and compare it with one from before; look at what changed at "
+        "that time.",
         source="20 % of speed (own); one change point in the logarithm of the step time",
         numbers=numbers,
         steps=(found.step,),
@@ -157,11 +193,14 @@ def _input(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         rule="dataloader_stall",
         severity="warning",
         subject=subject_of(()),
-        statement=f"{numbers.say('percent', round(100 * share, 1))} % of the time is waiting for the data loader, "
+        statement=f"{numbers.say('percent', round(100 * share, 1))} % of the time is waiting for "
+        f"the data loader, "
         f"as the job logged it {numbers.count('logged', steps, 'time')}",
-        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; faster storage or "
+        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
+        "pin_memory; faster storage or "
         "cheaper transforms.",
-        source=f"TraceML's INPUT_BOUND ({INPUT_SHARE:.0%}), on TorchTitan's time_metrics/data_loading(%)",
+        source=f"TraceML's INPUT_BOUND ({INPUT_SHARE:.0%}), on TorchTitan's "
+        f"time_metrics/data_loading(%)",
         numbers=numbers,
         details={"data_share": round(share, 4)},
     )
@@ -177,7 +216,10 @@ def _full(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
     percent = numbers.say("percent", round(worst.percent, 1))
     statement = f"{who}up to {percent} % of the device's memory is reserved"
     if worst.retries:
-        statement += f", and the allocator had to free it {numbers.count('retries', worst.retries, 'time')} to go on"
+        statement += (
+            f", and the allocator had to free it "
+            f"{numbers.count('retries', worst.retries, 'time')} to go on"
+        )
     if worst.ooms:
         statement += f"; {numbers.count('ooms', worst.ooms, 'allocation')} failed"
     return Diagnosis(
@@ -186,7 +228,8 @@ def _full(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
         subject=subject_of(known),
         statement=statement,
         fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
-        source="TraceML (92 %, 97 %), on TorchTitan's memory/max_reserved(%), num_alloc_retries and num_ooms",
+        source="TraceML (92 %, 97 %), on TorchTitan's memory/max_reserved(%), num_alloc_retries "
+        "and num_ooms",
         numbers=numbers,
     )
 
@@ -196,7 +239,11 @@ def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
 
     `world` are the job's ranks as far as they are known.
     """
-    found = [_memory(logs, GPU_MEMORY, "the GPU"), _memory(logs, HOST_MEMORY, "the host"), _xid(logs)]
+    found = [
+        _memory(logs, GPU_MEMORY, "the GPU"),
+        _memory(logs, HOST_MEMORY, "the host"),
+        _xid(logs),
+    ]
     found += [_failure(logs, rule, names) for rule, names in FAILURES.items()]
     found += [_failure(logs, "known_failure", _clear(logs)), _exceptions(logs, world)]
     return [d for d in found if d is not None]
@@ -204,8 +251,15 @@ def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
 
 def _clear(logs: JobLogs) -> tuple[str, ...]:
     """Signatures that no other rule tells, the clearest first."""
-    told = {"xid", *GPU_MEMORY, *HOST_MEMORY, *(name for names in FAILURES.values() for name in names)}
-    shown = {f.signature.name: f.signature for log in logs.ranks.values() for f in log.failures.values()}
+    told = {
+        "xid",
+        *GPU_MEMORY,
+        *HOST_MEMORY,
+        *(name for names in FAILURES.values() for name in names),
+    }
+    shown = {
+        f.signature.name: f.signature for log in logs.ranks.values() for f in log.failures.values()
+    }
     clear = [
         s
         for s in shown.values()
@@ -238,23 +292,35 @@ def _memory(logs: JobLogs, names: Sequence[str], where: str) -> Diagnosis | None
         source=first[1].signature.source,
         numbers=numbers,
         ranks=ranks,
-        details={"memory": where, "line": readable(first[1].line, MAX_EXCERPT), "count": first[1].count},
+        details={
+            "memory": where,
+            "line": readable(first[1].line, MAX_EXCERPT),
+            "count": first[1].count,
+        },
     )
 
 
 def _xid(logs: JobLogs) -> Diagnosis | None:
     """The driver's errors that speak of hardware, the clearest first."""
-    rows = [row for rank, log in logs.ranks.items() for f in log.failures.values() if (row := _xid_row(rank, f))]
+    rows = [
+        row
+        for rank, log in logs.ranks.items()
+        for f in log.failures.values()
+        if (row := _xid_row(rank, f))
+    ]
     if not rows:
         return None
-    rows.sort(key=lambda row: (-row["weight"], -1 if row["rank"] is None else row["rank"], row["xid"]))
+    rows.sort(
+        key=lambda row: (-row["weight"], -1 if row["rank"] is None else row["rank"], row["xid"])
+    )
     first, numbers = rows[0], Numbers()
     ranks = tuple(sorted({r["rank"] for r in rows if r["rank"] is not None}))
     return Diagnosis(
         rule="hardware_error",
         severity="critical" if first["weight"] >= ACTION_WEIGHT else "warning",
         subject=subject_of(ranks) if ranks else f"GPU {first['device']}",
-        statement=f"the NVIDIA driver reports Xid {numbers.say('xid', first['xid'])} on {first['device']}: "
+        statement=f"the NVIDIA driver reports Xid {numbers.say('xid', first['xid'])} on "
+        f"{first['device']}: "
         f"{first['meaning']}",
         fix=f"{first['action'][0].upper()}{first['action'][1:]}.",
         source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
@@ -269,9 +335,18 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
     known = XIDS.get(int(number[2])) if number else None
     if number is None or (known is not None and not known.is_hardware):
         return None
-    row = {"rank": rank, "xid": int(number[2]), "device": readable(number[1], 40), "count": failure.count}
+    row = {
+        "rank": rank,
+        "xid": int(number[2]),
+        "device": readable(number[1], 40),
+        "count": failure.count,
+    }
     if known is None:
-        return row | {"meaning": "not in the table", "action": "see NVIDIA's table", "weight": ACTION_WEIGHT}
+        return row | {
+            "meaning": "not in the table",
+            "action": "see NVIDIA's table",
+            "weight": ACTION_WEIGHT,
+        }
     return row | {"meaning": known.meaning, "action": known.action, "weight": known.weight}
 
 
@@ -290,12 +365,17 @@ def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> Diagnosis | None
         source=first.signature.source,
         numbers=numbers,
         ranks=ranks,
-        details={"signature": first.signature.name, "line": readable(first.line, MAX_EXCERPT), "count": first.count},
+        details={
+            "signature": first.signature.name,
+            "line": readable(first.line, MAX_EXCERPT),
+            "count": first.count,
+        },
     )
 
 
 def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
-    """Exceptions that follow from no other rank's failure; what all ranks raise alike blames none."""
+    """Exceptions that follow from no other rank's failure; what all ranks raise alike blames
+    none."""
     own = {rank: e for rank in logs.ranks if (e := _raised(logs, rank)) is not None}
     if not own:
         return None
@@ -309,13 +389,17 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
     if first.frame is not None:
         numbers["line"] = float(first.frame.line)
         statement += f" in {_place(first)}"
-    rows = [{"rank": r, "exception": readable(own[r].type), "message": readable(own[r].message, 160)} for r in own]
+    rows = [
+        {"rank": r, "exception": readable(own[r].type), "message": readable(own[r].message, 160)}
+        for r in own
+    ]
     return Diagnosis(
         rule="exception",
         severity="critical",
         subject=subject_of(blamed) if ranks else "the job",
         statement=statement,
-        fix=f"Read the traceback in the log of {numbers.ranks(blamed[:1]) if blamed else 'any rank'}.",
+        fix=f"Read the traceback in the log of "
+        f"{numbers.ranks(blamed[:1]) if blamed else 'any rank'}.",
         source="exceptions in the logs, without those that follow from another rank's end",
         numbers=numbers,
         ranks=blamed,
@@ -324,10 +408,13 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
 
 
 def is_symptom(raised: LoggedException) -> bool:
-    """Whether an exception follows from another rank's failure, or is a launcher's or a person's."""
+    """Whether an exception follows from another rank's failure, or is a launcher's or a
+    person's."""
     known = match(f"{raised.type}: {raised.message}")
     quiet = raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS
-    return quiet or "DistBackendError" in raised.type or (known is not None and known.kind in SYMPTOMS)
+    return (
+        quiet or "DistBackendError" in raised.type or (known is not None and known.kind in SYMPTOMS)
+    )
 
 
 def _raised(logs: JobLogs, rank: int | None, memory: bool = False) -> LoggedException | None:
@@ -345,4 +432,6 @@ def _place(raised: LoggedException) -> str:
     frame = raised.frame
     if frame is None:
         return "an unknown place"
-    return f"{readable(frame.function, 60)} ({readable(PurePath(frame.file).name, 60)}:{frame.line})"
+    return (
+        f"{readable(frame.function, 60)} ({readable(PurePath(frame.file).name, 60)}:{frame.line})"
+    )

@@ -1,4 +1,5 @@
-"""Lines of a log: bounded in number, in length and in bytes; of a long log the beginning and the end."""
+"""Lines of a log: bounded in number, in length and in bytes; of a long log the beginning and the
+end."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MAX_LINE = 16_384
 
 
 def bounded_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(byte offset, line) of a text file, also gzip (its first block only); nothing where it cannot be opened."""
+    """(byte offset, line) of a text file, also gzip (its first block only); nothing where it cannot
+    be opened."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """Loss, gradient norm, throughput and step time by step and rank, from whatever a job writes.
 
-Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's structured log, the runs that wandb writes to
-disk, TorchTitan's and Megatron's console lines and the dicts that the Hugging Face trainer prints. Bare NaN and
-Infinity, which Python writes into JSON, are numbers here.
+Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's structured log, the runs
+that wandb writes to disk, TorchTitan's and Megatron's console lines and the dicts that the Hugging
+Face trainer prints. Bare NaN and Infinity, which Python writes into JSON, are numbers here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Measure = Literal[
     "ooms",
     "mfu_percent",
 ]
-"""`data_percent`: of the time, in the data loader. `memory_percent`: of the device's memory, reserved at the peak.
-`alloc_retries`, `ooms`: the allocator's counts since the job began."""
+"""`data_percent`: of the time, in the data loader. `memory_percent`: of the device's memory,
+reserved at the peak. `alloc_retries`, `ooms`: the allocator's counts since the job began."""
 
 MAX_POINTS = 2_000_000
 """Over all ranks and measures."""
@@ -66,16 +66,18 @@ KEYS: Mapping[str, tuple[Measure, float]] = {
     "memory/num_ooms": ("ooms", 1.0),
     "mfu(%)": ("mfu_percent", 1.0),
 }
-"""Key -> what it is, and the factor to our unit. "step_time" is taken to be in seconds. TorchTitan's keys:
-torchtitan/observability/metrics.py at 0a2175d."""
+"""Key -> what it is, and the factor to our unit. "step_time" is taken to be in seconds.
+TorchTitan's keys: torchtitan/observability/metrics.py at 0a2175d."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _NUMBER = r"[-+]?(?:nan|inf(?:inity)?|\d[\d,]{0,20}(?:\.\d{0,20})?(?:e[-+]?\d{1,3})?)"
 _STEP_TEXT = re.compile(
-    r"\b(?:step|iteration|iter|global_step)['\"]?\s{0,8}[:= ]\s{0,12}(\d[\d,]{0,12})(?!\.\d|:)", re.I
+    r"\b(?:step|iteration|iter|global_step)['\"]?\s{0,8}[:= ]\s{0,12}(\d[\d,]{0,12})(?!\.\d|:)",
+    re.I,
 )
 _PAIR = re.compile(
-    rf"\b(lm loss|loss|grad[_ ]norm|tps|throughput\(tps\)|step_ms|elapsed time per iteration \(ms\))['\"]?"
+    rf"\b(lm loss|loss|grad[_ ]norm|tps|throughput\(tps\)|step_ms|elapsed time per iteration "
+    rf"\(ms\))['\"]?"
     rf"\s{{0,8}}[:=]\s{{0,12}}({_NUMBER})(?![\w.])",
     re.I,
 )
@@ -84,7 +86,8 @@ _TITAN_MEMORY = re.compile(rf"\bmemory:\s{{0,8}}{_NUMBER}GiB\(({_NUMBER})%\)")
 
 @dataclass
 class RankMetrics:
-    """The measures of one rank: step -> value, the last one written where a step was written twice."""
+    """The measures of one rank: step -> value, the last one written where a step was written
+    twice."""
 
     rank: int | None
     """None where neither the line nor the file's name says (a console log of rank 0, mostly)."""
@@ -175,7 +178,9 @@ def _measured(value: Mapping[str, Any]) -> _Row | None:
             found[measure] = number * factor
     at = _number(value.get(TIME_KEY))
     when = at if at is not None and 0 < at < LATEST else None
-    return _Row(_whole(value.get("rank")), step, found, when) if step is not None and found else None
+    return (
+        _Row(_whole(value.get("rank")), step, found, when) if step is not None and found else None
+    )
 
 
 def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:

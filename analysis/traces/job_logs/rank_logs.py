@@ -1,6 +1,8 @@
-"""A rank's log: the exceptions in it with the line of code that raised them, exit codes, and known failures.
+"""A rank's log: the exceptions in it with the line of code that raised them, exit codes, and known
+failures.
 
-A console log of many ranks is taken apart by the prefixes that launchers write ("[rank3]:", "[default3]:", "3: ").
+A console log of many ranks is taken apart by the prefixes that launchers write ("[rank3]:",
+"[default3]:", "3: ").
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ MAX_EXCEPTION = 1_000
 MAX_TRACEBACK = 400
 """Frames of one traceback."""
 
-_PREFIX = re.compile(r"^\s{0,4}\[(?:rank|default)_?(\d{1,6})\]:\s?|^\s{0,4}(\d{1,6}): (?=\S|\s{2}File)")
+_PREFIX = re.compile(
+    r"^\s{0,4}\[(?:rank|default)_?(\d{1,6})\]:\s?|^\s{0,4}(\d{1,6}): (?=\S|\s{2}File)"
+)
 _FRAME = re.compile(r'\s{1,8}File "([^"]{1,1000})", line (\d{1,9}), in (.{1,300})')
 _RAISED = re.compile(r"(?:\d{9,10}\.\d{1,9} )?([A-Za-z_][\w.]{1,200})(?::(?: (.*))?)?$")
 _ELASTIC_RANK = re.compile(r"^\s{2,8}rank\s{1,8}: (\d{1,6}) \(local_rank: \d{1,6}\)")
@@ -87,7 +91,9 @@ class JobLogs:
 
     def failed(self, name: str) -> list[tuple[int | None, LoggedFailure]]:
         """Ranks whose log shows a failure, by rank."""
-        found = [(rank, log.failures[name]) for rank, log in self.ranks.items() if name in log.failures]
+        found = [
+            (rank, log.failures[name]) for rank, log in self.ranks.items() if name in log.failures
+        ]
         return sorted(found, key=lambda f: -1 if f[0] is None else f[0])
 
 
@@ -144,9 +150,15 @@ class _Reader:
         if ended is not None and len(log.exceptions) < MAX_EXCEPTIONS:
             log.exceptions.append(LoggedException(ended[0], ended[1][:MAX_EXCEPTION], None, offset))
         raised = _RAISED.match(line[:2_500])
-        if raised and _EXCEPTION.match(raised[1].rpartition(".")[2]) and len(log.exceptions) < MAX_EXCEPTIONS:
+        if (
+            raised
+            and _EXCEPTION.match(raised[1].rpartition(".")[2])
+            and len(log.exceptions) < MAX_EXCEPTIONS
+        ):
             message = (raised[2] or "")[:MAX_EXCEPTION]
-            log.exceptions.append(LoggedException(raised[1], message, _own_frame(stack or []), offset))
+            log.exceptions.append(
+                LoggedException(raised[1], message, _own_frame(stack or []), offset)
+            )
             self._stacks.pop(log.rank, None)
 
     def _exit(self, line: str) -> None:
@@ -175,7 +187,9 @@ class _Reader:
                 self.exits.setdefault(task, value)
 
 
-def _count(failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int) -> None:
+def _count(
+    failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int
+) -> None:
     """One more line that shows a failure; the first one is kept."""
     name = told_by(signature, line).name
     before = failures.get(name)

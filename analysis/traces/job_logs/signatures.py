@@ -1,4 +1,5 @@
-"""Lines of a training job's logs that name a failure: the table of `analysis.logs.failure_signatures` and the Xid codes."""
+"""Lines of a training job's logs that name a failure: the table of
+`analysis.logs.failure_signatures` and the Xid codes."""
 
 from __future__ import annotations
 
@@ -6,4 +7,14 @@ from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
 from analysis.logs.signature_matching import match, match_all
 from analysis.logs.xid_codes import XID, XIDS, Xid, told_by
 
-__all__ = ["LINE_LIMIT", "SIGNATURES", "XID", "XIDS", "Signature", "Xid", "match", "match_all", "told_by"]
+__all__ = [
+    "LINE_LIMIT",
+    "SIGNATURES",
+    "XID",
+    "XIDS",
+    "Signature",
+    "Xid",
+    "match",
+    "match_all",
+    "told_by",
+]

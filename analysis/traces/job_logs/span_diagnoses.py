@@ -15,20 +15,24 @@ from analysis.traces.job_logs.structured_log import STEP, OpenSpan, RankSpans, u
 from analysis.traces.readable import readable
 
 WARN, CRITICAL, CRITICAL_STEPS, LEAST_STEPS = 0.10, 0.20, 20, 3
-"""Shares of the step, and steps (TraceML's straggler score and INPUT_BOUND; the least number of steps: own)."""
+"""Shares of the step, and steps (TraceML's straggler score and INPUT_BOUND; the least number of
+steps: own)."""
 PERSISTENT = 0.5
 """Share of the steps in which a straggler must be late (own, as for the other stragglers)."""
 STANDS_STILL_STEPS, STANDS_STILL_S = 10, 300.0
-"""A job has stopped when nothing began or ended for so many usual steps, and for so long (own: logs that are copied to
-shared storage every few minutes look silent, too)."""
+"""A job has stopped when nothing began or ended for so many usual steps, and for so long (own: logs
+that are copied to shared storage every few minutes look silent, too)."""
 SOURCE = "TorchTitan's structured log; "
 
 
-def span_diagnoses(ranks: Sequence[RankSpans], *, stopped: bool, named: bool, until_us: int | None) -> list[Diagnosis]:
+def span_diagnoses(
+    ranks: Sequence[RankSpans], *, stopped: bool, named: bool, until_us: int | None
+) -> list[Diagnosis]:
     """Who stands still, then who waits for input.
 
-    `stopped`: other files say that the job hangs. `named`: they say who is to blame, which spans only bear out.
-    `until_us`: the moment up to which the files were collected, in us since 1970; None where nobody knows.
+    `stopped`: other files say that the job hangs. `named`: they say who is to blame, which spans
+    only bear out. `until_us`: the moment up to which the files were collected, in us since 1970;
+    None where nobody knows.
     """
     last = max((own.last_us for own in ranks), default=0)
     quiet = (until_us - last) / 1e6 if until_us is not None else 0.0
@@ -40,7 +44,9 @@ def span_diagnoses(ranks: Sequence[RankSpans], *, stopped: bool, named: bool, un
     return [d for d in found if d is not None]
 
 
-def _standing(ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | None) -> Diagnosis | None:
+def _standing(
+    ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | None
+) -> Diagnosis | None:
     """The ranks that stand elsewhere than most; where all stand in one place, that place."""
     if len(ranks) < 2 or not any(own.open for own in ranks):
         return None
@@ -57,15 +63,20 @@ def _standing(ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | N
     here, there = _where(span, numbers, ""), _where(others[0].place, numbers, "their_")
     if severity == "critical":
         statement = f"{who} {'stands' if len(behind) == 1 else 'stand'} {here}, while {rest} "
-        statement += f"{'waits' if len(others) == 1 else 'wait'} {there}{_for_how_long(numbers, quiet_s)}"
+        statement += (
+            f"{'waits' if len(others) == 1 else 'wait'} {there}{_for_how_long(numbers, quiet_s)}"
+        )
     else:
-        statement = f"when the logs end {who} {'is' if len(behind) == 1 else 'are'} {here}, {rest} {there}"
+        statement = (
+            f"when the logs end {who} {'is' if len(behind) == 1 else 'are'} {here}, {rest} {there}"
+        )
     return Diagnosis(
         rule="stuck_rank",
         severity=severity,
         subject=subject_of(ranks_behind),
         statement=statement,
-        fix=f"See what holds {numbers.ranks(ranks_behind[:1])} there: its stack (py-spy dump), its host and what it "
+        fix=f"See what holds {numbers.ranks(ranks_behind[:1])} there: its stack (py-spy dump), "
+        f"its host and what it "
         "reads; the others wait for it in a collective.",
         source=SOURCE + "at most half of the ranks stand elsewhere than the rest (own)",
         numbers=numbers,
@@ -81,9 +92,10 @@ def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> Diagnosi
         rule="all_ranks_stuck",
         severity="critical",
         subject=subject_of(()),
-        statement=f"all {numbers.count('ranks', len(standing), 'rank')} stand {_where(span, numbers, '')}"
-        + _for_how_long(numbers, quiet_s),
-        fix="Flight recorder dumps and stacks of all ranks say which collective it is and who is missing in it.",
+        statement=f"all {numbers.count('ranks', len(standing), 'rank')} stand "
+        f"{_where(span, numbers, '')}" + _for_how_long(numbers, quiet_s),
+        fix="Flight recorder dumps and stacks of all ranks say which collective it is and who is "
+        "missing in it.",
         source=SOURCE + "no rank stands elsewhere",
         numbers=numbers,
         steps=(span.step,) if span.step is not None else (),
@@ -92,7 +104,8 @@ def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> Diagnosi
 
 
 def _usual_place(ranks: Sequence[RankSpans]) -> tuple[int, str]:
-    """Where most ranks stand; of places with as many, the one that is further on: a later step, else begun later."""
+    """Where most ranks stand; of places with as many, the one that is further on: a later step,
+    else begun later."""
     counts = Counter(_place(own) for own in ranks)
     began = {_place(own): own.place.start_us for own in ranks}
     return max(counts, key=lambda place: (counts[place], place[0], began[place], place[1]))
@@ -103,7 +116,8 @@ def _place(own: RankSpans) -> tuple[int, str]:
 
 
 def _where(span: OpenSpan, numbers: Numbers, prefix: str) -> str:
-    """ "in fwd_bwd of step 41"; a step in which no phase is open is "between the phases of step 41"."""
+    """ "in fwd_bwd of step 41"; a step in which no phase is open is "between the phases of step
+    41"."""
     step = numbers.say(f"{prefix}step", span.step) if span.step is not None else "unknown number"
     if not span.name:
         return f"outside of all spans, after step {step}"
@@ -112,19 +126,30 @@ def _where(span: OpenSpan, numbers: Numbers, prefix: str) -> str:
 
 
 def _for_how_long(numbers: Numbers, quiet_s: float | None) -> str:
-    return f"; nothing has moved for {numbers.say('quiet_s', round(quiet_s))} s" if quiet_s is not None else ""
+    return (
+        f"; nothing has moved for {numbers.say('quiet_s', round(quiet_s))} s"
+        if quiet_s is not None
+        else ""
+    )
 
 
 def _details(standing: Sequence[RankSpans]) -> dict[str, object]:
     places = {
-        str(own.rank): {"in": [readable(o.name, 60) for o in own.open[:8]], "since": _time(own.place.start_us)}
+        str(own.rank): {
+            "in": [readable(o.name, 60) for o in own.open[:8]],
+            "since": _time(own.place.start_us),
+        }
         for own in standing[:64]
     }
     return {"stands_in": places}
 
 
 def _time(us: int) -> str:
-    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds") if us < 4e15 else "?"
+    return (
+        datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
+        if us < 4e15
+        else "?"
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +179,9 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     late = []
     for own in ranks:
         over = [own.data_ms.get(step, 0.0) - usual[step] for step in steps]
-        if median(over) >= WARN * length and sum(o >= WARN * length for o in over) >= PERSISTENT * len(steps):
+        if median(over) >= WARN * length and sum(
+            o >= WARN * length for o in over
+        ) >= PERSISTENT * len(steps):
             late.append((median(over), own))
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
@@ -162,7 +189,9 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     own_ms, other_ms = median(worst.data_ms.get(s, 0.0) for s in steps), median(usual.values())
     if len(ranks) == 2:
         other_ms = 2 * other_ms - own_ms
-    return _LateInput(tuple(sorted(own.rank for _, own in late)), own_ms, max(other_ms, 0.0), length, len(steps))
+    return _LateInput(
+        tuple(sorted(own.rank for _, own in late)), own_ms, max(other_ms, 0.0), length, len(steps)
+    )
 
 
 def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
@@ -178,16 +207,20 @@ def _straggler(late: _LateInput) -> Diagnosis:
     critical = late.share >= CRITICAL and late.steps >= CRITICAL_STEPS
     many = len(late.ranks) > 1
     statement = (
-        f"{numbers.ranks(late.ranks)} {'wait' if many else 'waits'} {numbers.say('own_ms', short(late.own_ms))} ms "
-        f"of a step of {numbers.say('step_ms', short(late.step_ms))} ms for the next batch, the others "
-        f"{numbers.say('other_ms', short(late.other_ms))} ms, in {numbers.say('steps', late.steps)} steps"
+        f"{numbers.ranks(late.ranks)} {'wait' if many else 'waits'} "
+        f"{numbers.say('own_ms', short(late.own_ms))} ms "
+        f"of a step of {numbers.say('step_ms', short(late.step_ms))} ms for the next batch, the "
+        f"others "
+        f"{numbers.say('other_ms', short(late.other_ms))} ms, in "
+        f"{numbers.say('steps', late.steps)} steps"
     )
     return Diagnosis(
         rule="straggler",
         severity="critical" if critical else "warning",
         subject=subject_of(late.ranks),
         statement=statement,
-        fix="Look at what that rank reads and from where, the storage and CPUs of its host, and whether its shard is "
+        fix="Look at what that rank reads and from where, the storage and CPUs of its host, and "
+        "whether its shard is "
         "larger or its samples longer than the others'.",
         source=SOURCE + "TraceML's thresholds (10 % warns, 20 % is critical from 20 steps on)",
         numbers=numbers,
@@ -205,7 +238,12 @@ def _input_bound(ranks: Sequence[RankSpans]) -> Diagnosis | None:
     steps = _common_steps(ranks)
     if len(steps) < LEAST_STEPS:
         return None
-    shares = [own.data_ms.get(s, 0.0) / own.step_ms[s] for own in ranks for s in steps if own.step_ms[s] > 0]
+    shares = [
+        own.data_ms.get(s, 0.0) / own.step_ms[s]
+        for own in ranks
+        for s in steps
+        if own.step_ms[s] > 0
+    ]
     share = median(shares) if shares else 0.0
     if share < WARN:
         return None
@@ -214,9 +252,12 @@ def _input_bound(ranks: Sequence[RankSpans]) -> Diagnosis | None:
         rule="dataloader_stall",
         severity="warning",
         subject=subject_of(()),
-        statement=f"{numbers.say('percent', percent(share))} % of the step is waiting for the next batch, in "
-        f"{numbers.count('steps', len(steps), 'step')} of {numbers.count('ranks', len(ranks), 'rank')}",
-        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; faster storage or "
+        statement=f"{numbers.say('percent', percent(share))} % of the step is waiting for the "
+        f"next batch, in "
+        f"{numbers.count('steps', len(steps), 'step')} of "
+        f"{numbers.count('ranks', len(ranks), 'rank')}",
+        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
+        "pin_memory; faster storage or "
         "cheaper transforms.",
         source=SOURCE + "TraceML's INPUT_BOUND (10 %); on the host's clock, so that it only warns",
         numbers=numbers,

@@ -1,9 +1,10 @@
 """TorchTitan's structured log: one JSON line per begin and end of a span, one file per rank.
 
-Format: torchtitan/observability/structured_logger (jsonl_handler.py at 276e0b9, structured_logging.py at 11a4957;
-`structured_logs/<source>.global_rank_<r>.<time>-<random>.jsonl`). A span writes `<name>_start` and `<name>_end`, whose
-`value` is its length in ms; `<name>_error` comes before the end of one that raised. Scalars are `metric_value` lines.
-The trainer's spans are `step`, and in it `fetching_batch`, `fwd_bwd`, `optim`, `collect_dist_metrics`.
+Format: torchtitan/observability/structured_logger (jsonl_handler.py at 276e0b9,
+structured_logging.py at 11a4957; `structured_logs/<source>.global_rank_<r>.<time>-<random>.jsonl`).
+A span writes `<name>_start` and `<name>_end`, whose `value` is its length in ms; `<name>_error`
+comes before the end of one that raised. Scalars are `metric_value` lines. The trainer's spans are
+`step`, and in it `fetching_batch`, `fwd_bwd`, `optim`, `collect_dist_metrics`.
 """
 
 from __future__ import annotations
@@ -77,14 +78,20 @@ class RankSpans:
     @property
     def place(self) -> OpenSpan:
         """Where it stands: the innermost open span; one without a name where none is open."""
-        return self.open[-1] if self.open else OpenSpan("", max(self.step_ms, default=None), self.last_us)
+        return (
+            self.open[-1]
+            if self.open
+            else OpenSpan("", max(self.step_ms, default=None), self.last_us)
+        )
 
 
 def read_structured_logs(files: Iterable[JobFile]) -> list[RankSpans]:
-    """The spans of every rank, by rank, from structured logs and from logs among whose first lines are such.
+    """The spans of every rank, by rank, from structured logs and from logs among whose first lines
+    are such.
 
-    Of several programs with ranks of their own (a trainer and its generators) the one with most steps stands for the
-    job. Of several files of a rank the one that was written last says where it stands. Never raises for a file.
+    Of several programs with ranks of their own (a trainer and its generators) the one with most
+    steps stands for the job. Of several files of a rank the one that was written last says where it
+    stands. Never raises for a file.
     """
     sources: dict[str, dict[int, RankSpans]] = {}
     left = MAX_RECORDS
@@ -100,13 +107,16 @@ def read_structured_logs(files: Iterable[JobFile]) -> list[RankSpans]:
             known = sources.setdefault(source, {}).get(own.rank)
             sources[source][own.rank] = own if known is None else _joined(known, own)
     best = max(
-        sources.values(), key=lambda ranks: (sum(len(r.step_ms) for r in ranks.values()), len(ranks)), default={}
+        sources.values(),
+        key=lambda ranks: (sum(len(r.step_ms) for r in ranks.values()), len(ranks)),
+        default={},
     )
     return [best[rank] for rank in sorted(best)]
 
 
 def scalar_row(line: str) -> dict[str, Any] | None:
-    """A scalar, or the length of a step, as a row of metrics; None for any other line of a structured log."""
+    """A scalar, or the length of a step, as a row of metrics; None for any other line of a
+    structured log."""
     if '"metric_value"' not in line and '"step_end"' not in line:
         return None
     record = _record(line)
@@ -181,7 +191,8 @@ class _FileReader:
 
 
 def _begin(stack: list[OpenSpan], name: str, record: _Record) -> None:
-    """A step begins in no other: what is still open was interrupted, or its end lies where the log is not read."""
+    """A step begins in no other: what is still open was interrupted, or its end lies where the log
+    is not read."""
     if name == STEP:
         stack.clear()
     stack.append(OpenSpan(name[:MAX_NAME], record.step, int(record.time_us)))
@@ -214,7 +225,8 @@ def _of_main_thread(stacks: Iterable[list[OpenSpan]]) -> tuple[OpenSpan, ...]:
 
 
 def _joined(one: RankSpans, other: RankSpans) -> RankSpans:
-    """A rank's logs before and after a restart; steps that were done again count as done the last time."""
+    """A rank's logs before and after a restart; steps that were done again count as done the last
+    time."""
     first, last = sorted((one, other), key=lambda r: r.last_us)
     return RankSpans(
         one.rank,
@@ -233,7 +245,8 @@ _decoder = msgspec.json.Decoder(_Record)
 
 
 def _record(line: str) -> _Record | None:
-    """A line of the log, also with the bare NaN and Infinity that Python writes; None for anything else."""
+    """A line of the log, also with the bare NaN and Infinity that Python writes; None for anything
+    else."""
     start = line.find("{")
     try:
         record = _decoder.decode(line[start:]) if start >= 0 else None

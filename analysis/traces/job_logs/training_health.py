@@ -1,4 +1,5 @@
-"""What metrics say of a training run: where numbers stop being numbers, where the loss jumps, where it slows down."""
+"""What metrics say of a training run: where numbers stop being numbers, where the loss jumps, where
+it slows down."""
 
 from __future__ import annotations
 
@@ -12,22 +13,26 @@ import numpy as np
 from analysis.traces.job_logs.metrics import Measure, RankMetrics
 
 SPIKE_RATIO = 2.0
-"""Times the median of the steps before (own: TorchTitan's and OLMo's reports call a doubling a spike)."""
+"""Times the median of the steps before (own: TorchTitan's and OLMo's reports call a doubling a
+spike)."""
 SPIKE_DEVIATIONS = 10.0
 """Robust standard deviations of the steps before (own)."""
 SPIKE_WINDOW = 20
 MIN_HISTORY = 10
 SLOWDOWN = 0.20
-"""Share of throughput lost (own; TraceML's compare calls 8 % of step time large, between whole runs)."""
+"""Share of throughput lost (own; TraceML's compare calls 8 % of step time large, between whole
+runs)."""
 SLOWDOWN_DEVIATIONS = 3.0
 MIN_SIDE = 20
 """Steps on each side of a change of speed (own)."""
 INPUT_SHARE, MIN_SHARES = 0.10, 3
-"""Share of the time in the data loader that warns (TraceML's INPUT_BOUND), and logged steps it needs (own)."""
+"""Share of the time in the data loader that warns (TraceML's INPUT_BOUND), and logged steps it
+needs (own)."""
 PRESSURE = 0.92
 """Reserved share of the device's memory (TraceML)."""
 PASSING_NORMS = 3
-"""Infinite gradient norms in a row that loss scaling produces by itself; its own back-off takes one to three steps."""
+"""Infinite gradient norms in a row that loss scaling produces by itself; its own back-off takes one
+to three steps."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class NotANumber:
     step: int
     value: float
     ranks: tuple[int, ...]
-    """Ranks that have it at that step while others do not; empty where all have it, or none is told apart."""
+    """Ranks that have it at that step while others do not; empty where all have it, or none is told
+    apart."""
     later: tuple[int, ...]
     """Ranks that have it only at later steps."""
     lasting: bool
@@ -80,7 +86,11 @@ class Slowdown:
 
 def first_not_a_number(ranks: Sequence[RankMetrics]) -> NotANumber | None:
     """The earliest of loss and gradient norm; passing infinite norms (loss scaling) are none."""
-    found = [n for n in (_not_a_number(ranks, "loss"), _not_a_number(ranks, "grad_norm")) if n is not None]
+    found = [
+        n
+        for n in (_not_a_number(ranks, "loss"), _not_a_number(ranks, "grad_norm"))
+        if n is not None
+    ]
     return min(found, key=lambda n: (n.step, n.measure != "loss"), default=None)
 
 
@@ -145,7 +155,8 @@ def _spike(rank: int | None, series: Sequence[tuple[int, float]]) -> LossSpike |
 
 
 def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
-    """A lasting loss of speed of the job: the median over ranks of each step's time, split where it changes most."""
+    """A lasting loss of speed of the job: the median over ranks of each step's time, split where it
+    changes most."""
     by_step: dict[int, list[float]] = {}
     for times in _times(ranks):
         for step, value in times:
@@ -161,11 +172,14 @@ def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     change = float(np.log(after / before))
     if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
         return None
-    return Slowdown(steps[split], float(before), float(after), max(len(v) for v in by_step.values()))
+    return Slowdown(
+        steps[split], float(before), float(after), max(len(v) for v in by_step.values())
+    )
 
 
 def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
-    """Each rank's (step, time) in one unit for all: step times, else the inverse of the throughput, else of the MFU."""
+    """Each rank's (step, time) in one unit for all: step times, else the inverse of the throughput,
+    else of the MFU."""
     timed = [series for own in ranks if (series := own.series("step_ms"))]
     inverse: tuple[Measure, ...] = ("throughput", "mfu_percent")
     for measure in inverse:
@@ -178,7 +192,8 @@ def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
 
 
 def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
-    """(Median share of the time in the data loader, steps), where the job logs that and it is 10 % or more."""
+    """(Median share of the time in the data loader, steps), where the job logs that and it is 10 %
+    or more."""
     shares = [v / 100 for own in ranks for _, v in own.series("data_percent") if 0 <= v <= 100]
     usual = median(shares) if len(shares) >= MIN_SHARES else 0.0
     return (usual, len(shares)) if usual >= INPUT_SHARE else None
@@ -186,7 +201,8 @@ def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
 
 @dataclass(frozen=True)
 class FullMemory:
-    """A rank whose device's memory is nearly all reserved, or whose allocator had to free it or failed."""
+    """A rank whose device's memory is nearly all reserved, or whose allocator had to free it or
+    failed."""
 
     rank: int | None
     percent: float

@@ -9,7 +9,12 @@ from typing import Any
 
 from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.doctor.memory_rules import CREEP_BYTES, CREEP_STEPS, FRAGMENTATION, MEMORY_GROWTH
+from analysis.traces.doctor.memory_rules import (
+    CREEP_BYTES,
+    CREEP_STEPS,
+    FRAGMENTATION,
+    MEMORY_GROWTH,
+)
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
 from analysis.traces.memory_snapshot.history import Holder, holders_at
 from analysis.traces.memory_snapshot.judgement import Failure, Growth, Judged, judge
@@ -25,18 +30,23 @@ MAX_HOLDERS = 10
 SOURCE = "torch.cuda.memory snapshot; shares and sizes: own, beside TraceML's ratio"
 _TORCHTITAN = re.compile(r"^(\d{6})_step_\d+$")
 FIXES = {
-    "fragmentation": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes (pad to buckets), or fewer "
+    "fragmentation": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes (pad to "
+    "buckets), or fewer "
     "sizes that change from step to step.",
-    "growth": "Something outlives its step: keep loss.item() or loss.detach() instead of losses, and clear lists of "
+    "growth": "Something outlives its step: keep loss.item() or loss.detach() instead of losses, "
+    "and clear lists of "
     "outputs.",
-    "one large allocation": "Split that allocation: smaller batch or sequence, chunked loss or attention, sharding.",
-    "near the limit": "Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+    "one large allocation": "Split that allocation: smaller batch or sequence, chunked loss or "
+    "attention, sharding.",
+    "near the limit": "Activation checkpointing, mixed precision, sharded states (FSDP), or a "
+    "smaller batch.",
 }
 Found = tuple[int | None, Judged]
 
 
 def snapshot_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
-    """What the latest snapshot of each rank says, and (file, problem) of those that cannot be read or were left out.
+    """What the latest snapshot of each rank says, and (file, problem) of those that cannot be read
+    or were left out.
 
     Never raises for what a file holds.
     """
@@ -79,7 +89,9 @@ def _failures(judged: Sequence[Found]) -> list[Diagnosis]:
     groups: dict[tuple[str, str], list[tuple[int | None, Judged, Failure]]] = {}
     for rank, own in judged:
         if own.failure is not None:
-            groups.setdefault((own.failure.cause, own.failure.site), []).append((rank, own, own.failure))
+            groups.setdefault((own.failure.cause, own.failure.site), []).append(
+                (rank, own, own.failure)
+            )
     return [_failure(group) for group in groups.values()]
 
 
@@ -90,8 +102,10 @@ def _failure(group: Sequence[tuple[int | None, Judged, Failure]]) -> Diagnosis:
     who = numbers.ranks(ranks) if ranks else "a process"
     where = f" in {_place(failed.site, numbers, 'line')}" if failed.site else ""
     statement = (
-        f"{who} ran out of memory on the GPU{where}: {_size(failed.requested, numbers, 'requested')} were asked for, "
-        f"{_size(failed.device_free, numbers, 'device_free')} were free on the device; {_why(own, failed, numbers)}"
+        f"{who} ran out of memory on the GPU{where}: "
+        f"{_size(failed.requested, numbers, 'requested')} were asked for, "
+        f"{_size(failed.device_free, numbers, 'device_free')} were free on the device; "
+        f"{_why(own, failed, numbers)}"
     )
     return Diagnosis(
         rule="out_of_memory",
@@ -127,16 +141,25 @@ def _why(own: Judged, failed: Failure, numbers: Numbers) -> str:
         return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
     if failed.cause == "growth" and own.growth is not None:
         grew = _size(own.growth.slope, numbers, "per_step")
-        held = f", kept from {_place(own.growth.site, numbers, 'growing_line')}" if own.growth.site else ""
+        held = (
+            f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
+            if own.growth.site
+            else ""
+        )
         return f"what is held grew by {grew} per step{held}"
     held = f"{_size(failed.allocated, numbers, 'allocated')} were held"
     top = failed.holders[0] if failed.holders else None
     most = (
-        f", most by {_place(top.site, numbers, 'holding_line')} ({_size(top.held, numbers, 'most')})"
+        f", most by {_place(top.site, numbers, 'holding_line')} "
+        f"({_size(top.held, numbers, 'most')})"
         if top and top.site
         else ""
     )
-    return f"one allocation that is itself large; {held}{most}" if failed.cause.startswith("one") else f"{held}{most}"
+    return (
+        f"one allocation that is itself large; {held}{most}"
+        if failed.cause.startswith("one")
+        else f"{held}{most}"
+    )
 
 
 def _growths(judged: Sequence[Found]) -> list[Diagnosis]:
@@ -155,12 +178,17 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> Diagnosis
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
     kept = ""
     if growth.site:
-        kept = f"; {_size(growth.site_held, numbers, 'kept')} of it stay from {_place(growth.site, numbers, 'line')}"
+        kept = (
+            f"; {_size(growth.site_held, numbers, 'kept')} of it stay from "
+            f"{_place(growth.site, numbers, 'line')}"
+        )
     return MEMORY_GROWTH.found(
         "critical" if growth.slope >= CREEP_BYTES / CREEP_STEPS else "warning",
         subject_of(ranks) if ranks else "the GPU",
-        f"the GPU's memory{who} grows by {_size(growth.slope, numbers, 'per_step')} per step, rising in "
-        f"{numbers.say('rising', growth.rising)} of {numbers.say('changes', growth.steps - 1)} steps{kept}",
+        f"the GPU's memory{who} grows by {_size(growth.slope, numbers, 'per_step')} per step, "
+        f"rising in "
+        f"{numbers.say('rising', growth.rising)} of {numbers.say('changes', growth.steps - 1)} "
+        f"steps{kept}",
         numbers,
         ranks=ranks if len(group) < count else (),
         details={"line": growth.site, "grown_bytes": growth.grown, "source": "memory snapshot"},
@@ -180,7 +208,8 @@ def _idle(judged: Sequence[Found]) -> list[Diagnosis]:
             subject_of(ranks) if ranks else "the GPU",
             f"{numbers.ranks(ranks) if ranks else 'a process'}: of "
             f"{_size(worst.snapshot.reserved, numbers, 'reserved')} that the allocator reserved, "
-            f"{_size(worst.idle_reserved, numbers, 'idle')} were in use at no moment of the history",
+            f"{_size(worst.idle_reserved, numbers, 'idle')} were in use at no moment of the "
+            f"history",
             numbers,
             details={"split_free_bytes": worst.split_free, "source": "memory snapshot"},
         )
@@ -191,12 +220,16 @@ def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
     """What was held at most, of the rank that held most, as information."""
     if not judged:
         return []
-    rank, own = max(judged, key=lambda f: f[1].peak.allocated if f[1].peak else f[1].snapshot.held("allocated"))
+    rank, own = max(
+        judged, key=lambda f: f[1].peak.allocated if f[1].peak else f[1].snapshot.held("allocated")
+    )
     numbers = Numbers()
     who = numbers.ranks([rank]) if rank is not None else "a process"
     peak = own.peak
     held = peak.allocated if peak else own.snapshot.held("allocated")
-    holders = peak.holders if peak else tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
+    holders = (
+        peak.holders if peak else tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
+    )
     when = "at its peak" if peak else "when the snapshot was taken (no history was recorded)"
     top = next((h for h in holders if h.site), None)
     by = (
@@ -229,7 +262,10 @@ def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
 
 
 def _rows(holders: Sequence[Holder]) -> list[dict[str, Any]]:
-    return [{"line": h.site or "not recorded", "bytes": h.held, "blocks": h.blocks} for h in holders[:MAX_HOLDERS]]
+    return [
+        {"line": h.site or "not recorded", "bytes": h.held, "blocks": h.blocks}
+        for h in holders[:MAX_HOLDERS]
+    ]
 
 
 def _place(site: str, numbers: Numbers, name: str) -> str:

@@ -1,7 +1,9 @@
-"""The allocator's history, played back from the snapshot's end: how much was held at every event, and what.
+"""The allocator's history, played back from the snapshot's end: how much was held at every event,
+and what.
 
-A history is a ring whose oldest events are lost, so it is walked backwards from what the segments hold at its end.
-Sizes are those asked for, as the history has them; the allocator's own rounding comes on top.
+A history is a ring whose oldest events are lost, so it is walked backwards from what the segments
+hold at its end. Sizes are those asked for, as the history has them; the allocator's own rounding
+comes on top.
 """
 
 from __future__ import annotations
@@ -13,13 +15,21 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, SEGMENT, SEGMENT_FREED, Snapshot
+from analysis.traces.memory_snapshot.reading import (
+    ALLOC,
+    FREE,
+    FREED,
+    SEGMENT,
+    SEGMENT_FREED,
+    Snapshot,
+)
 
 Ints = NDArray[np.int64]
 STEP_GAP = 3
 """Allocations outside of the optimizer that end its work of one step (own)."""
 VALLEY = 0.20
-"""Share of the peak by which the held memory must fall for a cycle, where no optimizer is recorded (own)."""
+"""Share of the peak by which the held memory must fall for a cycle, where no optimizer is recorded
+(own)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,9 @@ def levels(snapshot: Snapshot) -> Levels:
     action, size = snapshot.actions(), snapshot.sizes()
     born = np.where(action == ALLOC, size, 0)
     allocated = _backwards(born - np.where(action == FREE, size, 0), snapshot.held("allocated"))
-    active = _backwards(born - np.where(action == FREED, size, 0), snapshot.held("allocated", "pending"))
+    active = _backwards(
+        born - np.where(action == FREED, size, 0), snapshot.held("allocated", "pending")
+    )
     mapped = np.where(action == SEGMENT, size, 0) - np.where(action == SEGMENT_FREED, size, 0)
     return Levels(allocated, active, _backwards(mapped, snapshot.reserved))
 
@@ -58,7 +70,8 @@ def _backwards(change: Ints, end: int) -> Ints:
 
 
 def holders_at(snapshot: Snapshot, index: int) -> list[Holder]:
-    """The lines that hold memory after event `index`, the largest first. `len(events)` - 1 is the snapshot's end."""
+    """The lines that hold memory after event `index`, the largest first. `len(events)` - 1 is the
+    snapshot's end."""
     live = {b.address: (b.site, b.requested) for b in snapshot.blocks if b.state == "allocated"}
     born: dict[int, int] = {}
     allocated_by: dict[int, int] = {}
@@ -73,12 +86,16 @@ def holders_at(snapshot: Snapshot, index: int) -> list[Holder]:
             live.pop(event.address, None)
         elif event.action == FREE:
             known = allocated_by.get(i)
-            live[event.address] = (snapshot.events[known].site if known is not None else "", event.size)
+            live[event.address] = (
+                snapshot.events[known].site if known is not None else "",
+                event.size,
+            )
     return _by_site(live.values())
 
 
 def newly_held(snapshot: Snapshot, since: int) -> tuple[list[Holder], dict[str, list[int]]]:
-    """What was allocated after event `since` and is held at the end, by line; and the events that allocated it."""
+    """What was allocated after event `since` and is held at the end, by line; and the events that
+    allocated it."""
     live = {b.address for b in snapshot.blocks if b.state == "allocated"}
     held: list[tuple[str, int]] = []
     events: dict[str, list[int]] = {}
@@ -101,7 +118,8 @@ def _by_site(held: Iterable[tuple[str, int]]) -> list[Holder]:
 
 
 def step_lows(snapshot: Snapshot, allocated: Ints) -> list[int]:
-    """The event of each step at which least was held: between two runs of the optimizer, else between deep falls."""
+    """The event of each step at which least was held: between two runs of the optimizer, else
+    between deep falls."""
     ends = _optimizer_ends(snapshot)
     if len(ends) >= 2:
         return [a + 1 + int(np.argmin(allocated[a + 1 : b + 1])) for a, b in pairwise(ends)]

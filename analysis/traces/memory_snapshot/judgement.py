@@ -1,4 +1,5 @@
-"""What a snapshot shows: where memory peaked and who held it, why an allocation failed, what grows."""
+"""What a snapshot shows: where memory peaked and who held it, why an allocation failed, what
+grows."""
 
 from __future__ import annotations
 
@@ -7,15 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.traces.doctor.memory_rules import MIN_STEPS, RISING_SHARE, SLOPE_BYTES
-from analysis.traces.memory_snapshot.history import Holder, Ints, Levels, holders_at, levels, newly_held, step_lows
+from analysis.traces.memory_snapshot.history import (
+    Holder,
+    Ints,
+    Levels,
+    holders_at,
+    levels,
+    newly_held,
+    step_lows,
+)
 from analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Snapshot
 
 LARGE_SHARE = 0.25
-"""Share of what the process had or could get, from which one allocation is itself the cause (own)."""
+"""Share of what the process had or could get, from which one allocation is itself the cause
+(own)."""
 UNUSABLE_SHARE = 0.10
 """Share of the reserved memory that must lie free in pieces to call it fragmented (own)."""
 IDLE_RATIO, IDLE_BYTES = 2.0, 2**30
-"""Reserved over the most that was ever active (TraceML's ratio of reserved to allocated), and by how much (own)."""
+"""Reserved over the most that was ever active (TraceML's ratio of reserved to allocated), and by
+how much (own)."""
 MIN_VALLEYS = 8
 """Cycles that must be seen where no optimizer marks the steps (own)."""
 SETTLING = 2
@@ -43,7 +54,8 @@ class Growth:
     """Bytes per step, median."""
     grown: int
     site: str
-    """The line that allocated what stays, in at least half of the steps; "" where none stands out."""
+    """The line that allocated what stays, in at least half of the steps; "" where none stands
+    out."""
     site_held: int
 
 
@@ -172,4 +184,8 @@ def _idle(snapshot: Snapshot, over_time: Levels, steps: int) -> int:
     """Reserved memory that not even the peak of several steps used."""
     most = int(over_time.active.max())
     idle = snapshot.reserved - most
-    return idle if steps >= MIN_STEPS and idle >= IDLE_BYTES and snapshot.reserved >= IDLE_RATIO * most else 0
+    return (
+        idle
+        if steps >= MIN_STEPS and idle >= IDLE_BYTES and snapshot.reserved >= IDLE_RATIO * most
+        else 0
+    )

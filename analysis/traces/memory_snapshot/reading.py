@@ -1,7 +1,8 @@
 """Memory snapshots from files: the allocator's segments and blocks, and the history of what it did.
 
-Source: torch/cuda/memory.py (_snapshot) and torch/csrc/cuda/memory_snapshot.cpp. The documentation calls freed blocks
-that a stream still uses "active_awaiting_free", the code writes "active_pending_free": both are known here.
+Source: torch/cuda/memory.py (_snapshot) and torch/csrc/cuda/memory_snapshot.cpp. The documentation
+calls freed blocks that a stream still uses "active_awaiting_free", the code writes
+"active_pending_free": both are known here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MAX_EVENTS = 2_000_000
 MAX_BLOCKS = 2_000_000
 MAX_FRAMES = 200
 MAX_FRAMES_LOOKED = 10_000_000
-"""Frames of all stacks together; later stacks give no line. Files can refer to one frame a million times."""
+"""Frames of all stacks together; later stacks give no line. Files can refer to one frame a million
+times."""
 LARGEST = 1 << 41
 """Bytes that a size can be; anything else is no size, so that no sum of MAX_EVENTS overflows."""
 ALLOC, FREE, FREED, SEGMENT, SEGMENT_FREED, OOM, OTHER = range(7)
@@ -108,7 +110,8 @@ class Snapshot:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """The snapshot of the device that holds most. Raises EvidenceError when the file is none, or too large."""
+    """The snapshot of the device that holds most. Raises EvidenceError when the file is none, or
+    too large."""
     data = _content(path)
     cut = False
     try:
@@ -123,7 +126,9 @@ def read_snapshot(path: Path) -> Snapshot:
     for segment in value["segments"]:
         if isinstance(segment, dict):
             by_device.setdefault(_size(segment.get("device")), []).append(segment)
-    device = max(by_device, key=lambda d: sum(_size(s.get("total_size")) for s in by_device[d]), default=None)
+    device = max(
+        by_device, key=lambda d: sum(_size(s.get("total_size")) for s in by_device[d]), default=None
+    )
     sites = _Sites()
     events = () if cut else _events(_history(value.get("device_traces"), device), sites)
     segments = by_device.get(device, []) if device is not None else []
@@ -150,7 +155,12 @@ def _pieces(stack: list[Any]) -> list[Any]:
     """Segments of a file that was cut off."""
     found = [v for v in stack if isinstance(v, dict) and "blocks" in v]
     for value in stack:
-        if isinstance(value, list) and value and isinstance(value[0], dict) and "blocks" in value[0]:
+        if (
+            isinstance(value, list)
+            and value
+            and isinstance(value[0], dict)
+            and "blocks" in value[0]
+        ):
             found += value
     return found
 
@@ -172,7 +182,16 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
         site, in_optimizer = sites.of(entry.get("frames"))
         action = ACTIONS.get(entry["action"], OTHER)
         at = _size(entry.get("device_free")) if action == OOM else _address(entry.get("addr"))
-        found.append(Event(action, at, _size(entry.get("size")), _address(entry.get("time_us")), site, in_optimizer))
+        found.append(
+            Event(
+                action,
+                at,
+                _size(entry.get("size")),
+                _address(entry.get("time_us")),
+                site,
+                in_optimizer,
+            )
+        )
     return tuple(found)
 
 
@@ -190,7 +209,13 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
                 continue
             size = _size(block.get("size"))
             state = block.get("state")
-            kind = "allocated" if state == "active_allocated" else "pending" if state in PENDING else "inactive"
+            kind = (
+                "allocated"
+                if state == "active_allocated"
+                else "pending"
+                if state in PENDING
+                else "inactive"
+            )
             requested = _size(block["requested_size"]) if "requested_size" in block else size
             address = _address(block["address"]) if "address" in block else at
             found.append(Block(address, size, requested, kind, sites.of(_frames(block))[0]))
@@ -201,7 +226,12 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
 def _frames(block: dict[str, Any]) -> Any:
     """Snapshots before torch 2.1 have them in a history."""
     history = block.get("history")
-    if "frames" not in block and isinstance(history, list) and history and isinstance(history[0], dict):
+    if (
+        "frames" not in block
+        and isinstance(history, list)
+        and history
+        and isinstance(history[0], dict)
+    ):
         return history[0].get("frames")
     return block.get("frames")
 
@@ -215,7 +245,8 @@ class _Sites:
         self._looked = 0
 
     def of(self, frames: Any) -> tuple[str, bool]:
-        """(line, whether an optimizer of torch's is on the stack). Frames stand with the innermost first."""
+        """(line, whether an optimizer of torch's is on the stack). Frames stand with the innermost
+        first."""
         if not isinstance(frames, list) or not frames:
             return "", False
         key = id(frames)
@@ -252,9 +283,15 @@ def _frame(frame: Any) -> _Frame | None:
         return None
     name = name[-1000:]
     line, function = frame.get("line"), frame.get("name")
-    where = f"{'/'.join(name[-300:].split('/')[-2:])}:{line if type(line) is int and 0 <= line < 10**8 else '?'}"
+    file = "/".join(name[-300:].split("/")[-2:])
+    known_line = type(line) is int and 0 <= line < 10**8
+    where = f"{file}:{line if known_line else '?'}"
     called = f" ({function[:60]})" if isinstance(function, str) else ""
-    return _Frame(readable(where + called, 120), _LIBRARY.search(name) is not None, _OPTIMIZER.search(name) is not None)
+    return _Frame(
+        readable(where + called, 120),
+        _LIBRARY.search(name) is not None,
+        _OPTIMIZER.search(name) is not None,
+    )
 
 
 def _size(value: Any) -> int:

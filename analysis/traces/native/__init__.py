@@ -1,1 +1,2 @@
-"""The parts of the trace engine that are compiled: C sources, their loader, and functions that use them if they can."""
+"""The parts of the trace engine that are compiled: C sources, their loader, and functions that use
+them if they can."""

@@ -1,4 +1,5 @@
-"""Loops over a trace's rows that numpy would take several passes and copies for; each None without the library."""
+"""Loops over a trace's rows that numpy would take several passes and copies for; each None without
+the library."""
 
 from __future__ import annotations
 
@@ -32,23 +33,32 @@ class DeviceScan:
     """Correlations of the calls; the lowest is above the highest where there are none."""
 
 
-def scan_device(category: Int32, kind: Flags, start: Int64, correlation: Int64) -> DeviceScan | None:
-    """Rows of work, and the range of the calls' correlations. `kind`: WORK, CALL or 0 of each category."""
+def scan_device(
+    category: Int32, kind: Flags, start: Int64, correlation: Int64
+) -> DeviceScan | None:
+    """Rows of work, and the range of the calls' correlations. `kind`: WORK, CALL or 0 of each
+    category."""
     native = library()
     if native is None:
         return None
-    category, start = np.ascontiguousarray(category, dtype=np.int32), np.ascontiguousarray(start, dtype=np.int64)
+    category, start = (
+        np.ascontiguousarray(category, dtype=np.int32),
+        np.ascontiguousarray(start, dtype=np.int64),
+    )
     correlation = np.ascontiguousarray(correlation, dtype=np.int64)
     found, told = np.empty(len(category), dtype=np.int64), np.zeros(3, dtype=np.int64)
     columns = [pointer(c) for c in (start, correlation, found, told)]
-    count = native.fl_device_rows(_n(category), pointer(category), _n(kind), pointer(kind), *columns)
+    count = native.fl_device_rows(
+        _n(category), pointer(category), _n(kind), pointer(kind), *columns
+    )
     return DeviceScan(found[:count].copy(), bool(told[0]), int(told[1]), int(told[2]))
 
 
 def linked_calls(
     category: Int32, kind: Flags, correlation: Int64, asked: Int64, lowest: int, highest: int
 ) -> Int64 | None:
-    """For each asked row the last call with its correlation, or -1; correlations lie in [lowest, highest]."""
+    """For each asked row the last call with its correlation, or -1; correlations lie in [lowest,
+    highest]."""
     native = library()
     if native is None or len(category) >= 2**31:
         return None
@@ -57,20 +67,34 @@ def linked_calls(
     table, asked = np.empty(size, dtype=np.int32), np.ascontiguousarray(asked, dtype=np.int64)
     launch = np.empty(len(asked), dtype=np.int64)
     native.fl_launches(
-        _n(category), pointer(category), _n(kind), pointer(kind), pointer(correlation), ctypes.c_int64(lowest),
+        _n(category), pointer(category), _n(kind), pointer(kind), pointer(correlation),
+        ctypes.c_int64(lowest),
         ctypes.c_int64(size), pointer(table), _n(asked), pointer(asked), pointer(launch),
     )  # fmt: skip
     return launch
 
 
-def streams_of_lanes(rows: Int64, lane: Int32, stream: Int64, lanes: int) -> tuple[NDArray[np.bool_], Int64] | None:
+def streams_of_lanes(
+    rows: Int64, lane: Int32, stream: Int64, lanes: int
+) -> tuple[NDArray[np.bool_], Int64] | None:
     """Which lanes the rows are on, and each one's stream; None where one lane has several."""
     native = library()
     if native is None:
         return None
-    rows, lane, stream = np.ascontiguousarray(rows), np.ascontiguousarray(lane), np.ascontiguousarray(stream)
+    rows, lane, stream = (
+        np.ascontiguousarray(rows),
+        np.ascontiguousarray(lane),
+        np.ascontiguousarray(stream),
+    )
     seen, found = np.zeros(lanes, dtype=np.uint8), np.full(lanes, -1, dtype=np.int64)
-    columns = (pointer(rows), pointer(lane), pointer(stream), ctypes.c_int64(lanes), pointer(seen), pointer(found))
+    columns = (
+        pointer(rows),
+        pointer(lane),
+        pointer(stream),
+        ctypes.c_int64(lanes),
+        pointer(seen),
+        pointer(found),
+    )
     return (seen.astype(np.bool_), found) if native.fl_lane_streams(_n(rows), *columns) else None
 
 
@@ -79,9 +103,18 @@ def of_lane(rows: Int64, lane: Int32, table: Int64) -> Int64:
     native = library()
     if native is None:
         return table.take(lane.take(rows))
-    rows, lane, table = np.ascontiguousarray(rows), np.ascontiguousarray(lane), np.ascontiguousarray(table)
+    rows, lane, table = (
+        np.ascontiguousarray(rows),
+        np.ascontiguousarray(lane),
+        np.ascontiguousarray(table),
+    )
     out = np.empty(len(rows), dtype=np.int64)
-    if native.fl_of_lane(_n(rows), pointer(rows), pointer(lane), _n(table), pointer(table), pointer(out)) < 0:
+    if (
+        native.fl_of_lane(
+            _n(rows), pointer(rows), pointer(lane), _n(table), pointer(table), pointer(out)
+        )
+        < 0
+    ):
         raise ValueError("a lane is out of range")
     return out
 
@@ -93,7 +126,12 @@ def order_by_key(keys: Int64, count: int) -> Int64 | None:
         return None
     keys = np.ascontiguousarray(keys, dtype=np.int64)
     counts, order = np.zeros(count + 1, dtype=np.int64), np.empty(len(keys), dtype=np.int64)
-    if native.fl_order_by_key(_n(keys), pointer(keys), ctypes.c_int64(count), pointer(counts), pointer(order)) < 0:
+    if (
+        native.fl_order_by_key(
+            _n(keys), pointer(keys), ctypes.c_int64(count), pointer(counts), pointer(order)
+        )
+        < 0
+    ):
         raise ValueError("a key is out of range")
     return order
 
@@ -101,16 +139,21 @@ def order_by_key(keys: Int64, count: int) -> Int64 | None:
 def gaps_of_streams(
     order: Int64, stream: Int64, rows: Int64, start: Int64, duration: Int64
 ) -> tuple[Int64, Int64] | None:
-    """Gaps between entries in `order` of (stream, start): the entry that ends each, and the latest end before it.
+    """Gaps between entries in `order` of (stream, start): the entry that ends each, and the latest
+    end before it.
 
     `rows` are the entries' rows, whose times are `start` and `duration`.
     """
     native = library()
     if native is None:
         return None
-    columns = [np.ascontiguousarray(c, dtype=np.int64) for c in (order, stream, rows, start, duration)]
+    columns = [
+        np.ascontiguousarray(c, dtype=np.int64) for c in (order, stream, rows, start, duration)
+    ]
     place, begin = np.empty(len(order), dtype=np.int64), np.empty(len(order), dtype=np.int64)
-    gaps = native.fl_stream_gaps(_n(order), *(pointer(c) for c in columns), pointer(place), pointer(begin))
+    gaps = native.fl_stream_gaps(
+        _n(order), *(pointer(c) for c in columns), pointer(place), pointer(begin)
+    )
     return place[:gaps].copy(), begin[:gaps].copy()
 
 

@@ -1,4 +1,5 @@
-"""Events to columns by the compiled scanner; the reference is analysis/traces/reading/python_lane.py."""
+"""Events to columns by the compiled scanner; the reference is
+analysis/traces/reading/python_lane.py."""
 
 from __future__ import annotations
 
@@ -36,10 +37,18 @@ _LOSSES = 7
 
 
 class _Column:
-    """Memory of the library as a numpy array's owner: freed with the last array that looks at it."""
+    """Memory of the library as a numpy array's owner: freed with the last array that looks at
+    it."""
 
-    def __init__(self, place: int, length: int, kind: str, free: Callable[[ctypes.c_void_p], None]) -> None:
-        self.__array_interface__ = {"shape": (length,), "typestr": kind, "data": (place, False), "version": 3}
+    def __init__(
+        self, place: int, length: int, kind: str, free: Callable[[ctypes.c_void_p], None]
+    ) -> None:
+        self.__array_interface__ = {
+            "shape": (length,),
+            "typestr": kind,
+            "data": (place, False),
+            "version": 3,
+        }
         self._place, self._free = ctypes.c_void_p(place), free
 
     def __del__(self) -> None:
@@ -64,7 +73,10 @@ class NativeLane:
             limits.texts,
         )
         place = found.fl_scan_new(
-            *[ctypes.c_int64(n) for n in (limits.events, limits.arguments, limits.text_bytes, limits.label_bytes)],
+            *[
+                ctypes.c_int64(n)
+                for n in (limits.events, limits.arguments, limits.text_bytes, limits.label_bytes)
+            ],
             (ctypes.c_int64 * len(tables))(*tables),
             ctypes.c_uint64(int.from_bytes(os.urandom(8), "little")),
         )
@@ -118,7 +130,11 @@ class NativeLane:
     def _table(self, table: int, index: int = 0) -> list[bytes]:
         text, ends = ctypes.c_void_p(), ctypes.c_void_p()
         count = self._library.fl_scan_table(
-            self._state, ctypes.c_int64(table), ctypes.c_int64(index), ctypes.byref(text), ctypes.byref(ends)
+            self._state,
+            ctypes.c_int64(table),
+            ctypes.c_int64(index),
+            ctypes.byref(text),
+            ctypes.byref(ends),
         )
         if not count or ends.value is None:
             return []
@@ -128,15 +144,25 @@ class NativeLane:
 
     def finish(self) -> Scanned:
         """Columns in the library's own memory, without a copy."""
-        wide = {name: self._take(_WIDE, i, "<i8") for i, name in enumerate(("ts", "dur", "event", "offset"))}
-        small = {name: self._take(_SMALL, i, "<i4") for i, name in enumerate(("name", "category", "lane"))}
+        wide = {
+            name: self._take(_WIDE, i, "<i8")
+            for i, name in enumerate(("ts", "dur", "event", "offset"))
+        }
+        small = {
+            name: self._take(_SMALL, i, "<i4")
+            for i, name in enumerate(("name", "category", "lane"))
+        }
         links = {name: self._take(_LINK, i, "<i8") for i, name in enumerate(LINKS)}
         numbers = {
             name: (self._take(_NUMBER_ROWS, i, "<i4"), self._take(_NUMBER_VALUES, i, "<f8"))
             for i, name in enumerate(NUMBERS)
         }
         texts = {
-            name: (self._take(_TEXT_ROWS, i, "<i4"), self._take(_TEXT_IDS, i, "<i4"), self._table(_TEXT_TABLES, i))
+            name: (
+                self._take(_TEXT_ROWS, i, "<i4"),
+                self._take(_TEXT_IDS, i, "<i4"),
+                self._table(_TEXT_TABLES, i),
+            )
             for i, name in enumerate(TEXTS)
         }
         counters = (

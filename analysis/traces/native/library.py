@@ -51,7 +51,9 @@ def load() -> ctypes.CDLL:
     folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("traces.*"))]
     if not files:
-        raise NoLibraryError(f"no compiled library in {FOLDER}/: install the package again (uv sync)")
+        raise NoLibraryError(
+            f"no compiled library in {FOLDER}/: install the package again (uv sync)"
+        )
     try:
         loaded = ctypes.CDLL(str(files[0]))
         for name in COUNTS:
@@ -64,7 +66,9 @@ def load() -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise NoLibraryError(f"{files[0].name} cannot be loaded ({error})") from error
     if version != VERSION:
-        raise NoLibraryError(f"{files[0].name} has version {version}, not {VERSION}: install the package again")
+        raise NoLibraryError(
+            f"{files[0].name} has version {version}, not {VERSION}: install the package again"
+        )
     return loaded
 
 

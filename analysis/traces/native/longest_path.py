@@ -11,7 +11,10 @@ from analysis.traces.native.library import library, pointer
 
 Int64 = NDArray[np.int64]
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
-PROBLEMS = {-1: "an edge names no node", -2: "the edges are not in topological order of their sources"}
+PROBLEMS = {
+    -1: "an edge names no node",
+    -2: "the edges are not in topological order of their sources",
+}
 
 
 def longest_path(
@@ -19,10 +22,11 @@ def longest_path(
 ) -> tuple[Int64, Int64]:
     """(distance of each node, index of the edge its longest path comes in by or -1).
 
-    `order` lists the edges by the topological position of their source; None where they stand so already. A path may
-    start at any node, with 0; of edges that reach as far the first in order is kept, and an edge that would leave the
-    distance below 0 is not followed. Linear in nodes and edges. Raises ValueError for unequal lengths, an edge of an
-    unknown node, or edges out of order (a cycle cannot be ordered).
+    `order` lists the edges by the topological position of their source; None where they stand so
+    already. A path may start at any node, with 0; of edges that reach as far the first in order is
+    kept, and an edge that would leave the distance below 0 is not followed. Linear in nodes and
+    edges. Raises ValueError for unequal lengths, an edge of an unknown node, or edges out of order
+    (a cycle cannot be ordered).
     """
     count = len(source)
     if not count == len(target) == len(weight) == (count if order is None else len(order)):
@@ -54,7 +58,11 @@ def longest_path_in_python(
     distance, best, left = [0] * node_count, [-1] * node_count, bytearray(node_count)
     sources, targets, weights = source.tolist(), target.tolist(), weight.tolist()
     for edge in range(count) if order is None else order.tolist():
-        if not 0 <= edge < count or not 0 <= sources[edge] < node_count or not 0 <= targets[edge] < node_count:
+        if (
+            not 0 <= edge < count
+            or not 0 <= sources[edge] < node_count
+            or not 0 <= targets[edge] < node_count
+        ):
             raise ValueError(PROBLEMS[-1])
         before, after = sources[edge], targets[edge]
         left[before] = 1

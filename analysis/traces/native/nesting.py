@@ -14,11 +14,13 @@ Int32 = NDArray[np.int32]
 
 
 def nesting_parents(lane: Int32, starts: Int64, ends: Int64) -> tuple[Int64, int]:
-    """For rows sorted by (lane, start, -end): the index of the enclosing row or -1, and the number of overlaps.
+    """For rows sorted by (lane, start, -end): the index of the enclosing row or -1, and the number
+    of overlaps.
 
-    A row is enclosed by the innermost row of its lane that has begun and not ended where it starts; an end at the very
-    ns of a start is before it. A row that starts inside another and ends after it is still its child, and counts as an
-    overlap. Linear in the rows. Raises ValueError when lengths differ.
+    A row is enclosed by the innermost row of its lane that has begun and not ended where it starts;
+    an end at the very ns of a start is before it. A row that starts inside another and ends after
+    it is still its child, and counts as an overlap. Linear in the rows. Raises ValueError when
+    lengths differ.
     """
     if not len(lane) == len(starts) == len(ends):
         raise ValueError("lane, starts and ends must have one length")
@@ -38,7 +40,9 @@ def nesting_in_python(lane: Int32, starts: Int64, ends: Int64) -> tuple[Int64, i
     parents = np.full(len(lane), -1, dtype=np.int64)
     stack: list[tuple[int, int]] = []
     overlaps, before = 0, None
-    for row, (here, start, end) in enumerate(zip(lane.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+    for row, (here, start, end) in enumerate(
+        zip(lane.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    ):
         if here != before:
             stack.clear()
             before = here

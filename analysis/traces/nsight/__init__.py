@@ -1,1 +1,2 @@
-"""NVIDIA Nsight Systems: SQLite exports (`nsys export --type sqlite`) as the same columns as profiler traces."""
+"""NVIDIA Nsight Systems: SQLite exports (`nsys export --type sqlite`) as the same columns as
+profiler traces."""

@@ -1,8 +1,10 @@
-"""One SQLite export of Nsight Systems: one `TraceColumns` per process that used a GPU or has ranges.
+"""One SQLite export of Nsight Systems: one `TraceColumns` per process that used a GPU or has
+ranges.
 
-Tables exist only where they have rows, and old schemas write defaults for NULL, so every table and column is optional.
-Times are int64 ns since the session's start, which TARGET_INFO_SESSION_START_TIME places in UTC. Source: the schema in
-NVIDIA's Nsight Systems User Guide, "SQLite Schema Reference".
+Tables exist only where they have rows, and old schemas write defaults for NULL, so every table and
+column is optional. Times are int64 ns since the session's start, which
+TARGET_INFO_SESSION_START_TIME places in UTC. Source: the schema in NVIDIA's Nsight Systems User
+Guide, "SQLite Schema Reference".
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ MAX_PROCESSES = 256
 
 
 def read_export(path: Path) -> list[TraceColumns]:
-    """All processes of the export, by GPU and process id; ranks are counted in that order, unless there is one process
-    and the file's name says its rank.
+    """All processes of the export, by GPU and process id; ranks are counted in that order, unless
+    there is one process and the file's name says its rank.
 
-    One that is packed (`.gz`) is unpacked for the time of the call. Raises EvidenceError, one line, when the file is no
-    SQLite export of Nsight Systems, or is empty.
+    One that is packed (`.gz`) is unpacked for the time of the call. Raises EvidenceError, one line,
+    when the file is no SQLite export of Nsight Systems, or is empty.
     """
     if path.suffix.lower() != ".gz":
         return _read(path, path)
@@ -50,14 +52,21 @@ def read_export(path: Path) -> list[TraceColumns]:
 def _read(path: Path, named: Path) -> list[TraceColumns]:
     with Database(path) as database:
         if "StringIds" not in database.tables:
-            raise EvidenceError(named.name, "is a SQLite file, but no export of Nsight Systems (it has no StringIds)")
+            raise EvidenceError(
+                named.name,
+                "is a SQLite file, but no export of Nsight Systems (it has no StringIds)",
+            )
         strings = Strings(database)
         parts = [part for part in (read(strings) for read in TABLES) if len(part.start)]
         if not parts:
             raise EvidenceError(named.name, "has no GPU work, no CUDA calls and no NVTX ranges")
         traces = _Export(strings).traces(named.name, parts)
     rank = rank_in_name(named) if len(traces) == 1 else None
-    return traces if rank is None else [replace(traces[0], rank=rank, rank_source="file name", world_size=None)]
+    return (
+        traces
+        if rank is None
+        else [replace(traces[0], rank=rank, rank_source="file name", world_size=None)]
+    )
 
 
 class _Export:
@@ -67,7 +76,8 @@ class _Export:
         self.strings, self.database = strings, strings.database
 
     def traces(self, file: str, parts: Sequence[Part]) -> list[TraceColumns]:
-        """One trace per process that did GPU work or, where none did, per process that has anything."""
+        """One trace per process that did GPU work or, where none did, per process that has
+        anything."""
         on_gpu = [p for p in parts if p.category in GPU_CATEGORIES]
         devices: dict[int, float] = {}
         for part in on_gpu or parts:
@@ -79,9 +89,14 @@ class _Export:
             for process, device_of in zip(processes.tolist(), lowest.tolist(), strict=True):
                 devices[process] = min(devices.get(process, device_of), device_of)
         order = sorted(devices, key=lambda process: (devices[process], process))[:MAX_PROCESSES]
-        return [self._trace(file, rank, process, parts, len(order)) for rank, process in enumerate(order)]
+        return [
+            self._trace(file, rank, process, parts, len(order))
+            for rank, process in enumerate(order)
+        ]
 
-    def _trace(self, file: str, rank: int, process: int, parts: Sequence[Part], world: int) -> TraceColumns:
+    def _trace(
+        self, file: str, rank: int, process: int, parts: Sequence[Part], world: int
+    ) -> TraceColumns:
         own = [(part, part.process == process) for part in parts]
         base, header, host = self._session()
         lanes: dict[tuple[str, str], int] = {}
@@ -91,7 +106,11 @@ class _Export:
         lane = np.concatenate([_lane_ids(part, mask, lanes) for part, mask in own])
         category = np.concatenate(
             [
-                np.full(int(mask.sum()), categories.setdefault(part.category, len(categories)), dtype=np.int32)
+                np.full(
+                    int(mask.sum()),
+                    categories.setdefault(part.category, len(categories)),
+                    dtype=np.int32,
+                )
                 for part, mask in own
             ]
         )
@@ -129,11 +148,15 @@ class _Export:
 
     def _session(self) -> tuple[int, dict[str, Any], str | None]:
         """UTC ns of the session's start, what else is known of it, and the host's name."""
-        base = self.database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 0)["utcEpochNs"]
+        base = self.database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 0)[
+            "utcEpochNs"
+        ]
         system = self._pairs("TARGET_INFO_SYSTEM_ENV")
         export = self._pairs("META_DATA_EXPORT")
         gpus = self.database.texts("TARGET_INFO_GPU", ("name",), limit=64)
-        memory = self.database.numbers("TARGET_INFO_GPU", ("totalMemory", "computeMajor", "computeMinor", "smCount"))
+        memory = self.database.numbers(
+            "TARGET_INFO_GPU", ("totalMemory", "computeMajor", "computeMinor", "smCount")
+        )
         header: dict[str, Any] = {
             "nsight_version": export.get("EXPORT_PRODUCT_VERSION", "")[:64],
             "export_schema": export.get("EXPORT_SCHEMA_VERSION", "")[:64],
@@ -158,7 +181,9 @@ class _Export:
 
     def _dropped(self) -> dict[str, int]:
         lost = {reason: count for reason, count in self.strings.dropped.items() if count}
-        return lost | {f"rows of {table} after {count}": 1 for table, count in self.database.cut.items()}
+        return lost | {
+            f"rows of {table} after {count}": 1 for table, count in self.database.cut.items()
+        }
 
 
 def _lane_ids(part: Part, mask: Bool, lanes: dict[tuple[str, str], int]) -> Int32:
@@ -190,7 +215,9 @@ def _arguments(own: Sequence[tuple[Part, Bool]]) -> Arguments:
             texts.setdefault(key, []).append((rows, ids[mask], words))
     return Arguments(
         {
-            key: SparseNumbers(np.concatenate([r for r, _ in found]), np.concatenate([v for _, v in found]))
+            key: SparseNumbers(
+                np.concatenate([r for r, _ in found]), np.concatenate([v for _, v in found])
+            )
             for key, found in numbers.items()
         },
         {key: SparseTexts(found[0][0], found[0][1], found[0][2]) for key, found in texts.items()},

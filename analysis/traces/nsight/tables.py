@@ -12,15 +12,25 @@ import numpy as np
 from analysis.traces.columns.events import Int32, Int64
 from analysis.traces.reading.hostile_sqlite import Database
 
-COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
+COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD",
+    9: "HtoH", 10: "PtoP",
           11: "HtoD", 12: "DtoH", 13: "DtoD"}  # fmt: skip
 """CUPTI's copy kinds, worded as in profiler traces; from 11 on those of unified memory."""
-MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device", 6: "Managed"}
+MEMORY = {
+    0: "Pageable",
+    1: "Pinned",
+    2: "Device",
+    3: "Array",
+    4: "Managed",
+    5: "Device",
+    6: "Managed",
+}
 SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 RANGES = (59, 60, 70, 71)
 """NVTX push/pop and start/end ranges; marks have no length."""
 OPERATOR = re.compile(r"^(.*?), (?:op_id|seq) = ")
-"""`torch.autograd.profiler.emit_nvtx` appends ", seq = 4, op_id = 17, sizes = ..." to an operator's name."""
+"""`torch.autograd.profiler.emit_nvtx` appends ", seq = 4, op_id = 17, sizes = ..." to an operator's
+name."""
 _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 """`cudaLaunchKernel_v7000`, as Nsight names calls."""
 NO_NAME = "(unnamed)"
@@ -70,7 +80,8 @@ class Strings:
 
 
 def _kernels(strings: Strings) -> Part:
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
+    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName",
+        "shortName",
               "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
               "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", wanted)
@@ -80,7 +91,10 @@ def _kernels(strings: Strings) -> Part:
         rows,
         "kernel",
         strings.named(names),
-        {"registers per thread": rows["registersPerThread"].astype(float), "shared memory": shared.astype(float)},
+        {
+            "registers per thread": rows["registersPerThread"].astype(float),
+            "shared memory": shared.astype(float),
+        },
         {"grid": _triple(rows, "grid"), "block": _triple(rows, "block")},
     )
 
@@ -89,7 +103,9 @@ def _graphs(strings: Strings) -> Part:
     """Whole CUDA graphs, where the capture did not look into them."""
     wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId")
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", wanted)
-    names = np.asarray([strings.name(f"CUDA graph {i}") for i in rows["graphId"].tolist()], dtype=np.int32)
+    names = np.asarray(
+        [strings.name(f"CUDA graph {i}") for i in rows["graphId"].tolist()], dtype=np.int32
+    )
     return _on_gpu(rows, "kernel", names, {"graph id": rows["graphId"].astype(float)}, {})
 
 
@@ -107,16 +123,30 @@ def _copies(strings: Strings) -> Part:
         "dstKind",
     )
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", wanted)
-    keys = zip(rows["copyKind"].tolist(), rows["srcKind"].tolist(), rows["dstKind"].tolist(), strict=True)
+    keys = zip(
+        rows["copyKind"].tolist(), rows["srcKind"].tolist(), rows["dstKind"].tolist(), strict=True
+    )
     names = [
-        strings.name(f"Memcpy {COPIES.get(k, 'Unknown')} ({MEMORY.get(a, 'Unknown')} -> {MEMORY.get(b, 'Unknown')})")
+        strings.name(
+            f"Memcpy {COPIES.get(k, 'Unknown')} ({MEMORY.get(a, 'Unknown')} -> "
+            f"{MEMORY.get(b, 'Unknown')})"
+        )
         for k, a, b in keys
     ]
     return _on_gpu(rows, "gpu_memcpy", np.asarray(names, dtype=np.int32), _transfer(rows), {})
 
 
 def _fills(strings: Strings) -> Part:
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "memKind")
+    wanted = (
+        "start",
+        "end",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+        "bytes",
+        "memKind",
+    )
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", wanted)
     names = [strings.name(f"Memset ({MEMORY.get(k, 'Unknown')})") for k in rows["memKind"].tolist()]
     return _on_gpu(rows, "gpu_memset", np.asarray(names, dtype=np.int32), _transfer(rows), {})
@@ -131,24 +161,38 @@ def _synchronisations(strings: Strings) -> Part:
 
 def _calls(strings: Strings) -> Part:
     rows = strings.database.numbers(
-        "CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "eventClass", "globalTid", "correlationId", "nameId")
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        ("start", "end", "eventClass", "globalTid", "correlationId", "nameId"),
     )
-    return _on_host(rows, "cuda_runtime", strings.named(rows["nameId"], lambda name: _VERSION.sub("", name)))
+    return _on_host(
+        rows, "cuda_runtime", strings.named(rows["nameId"], lambda name: _VERSION.sub("", name))
+    )
 
 
 def _ranges(strings: Strings, operators: bool) -> Part:
-    rows = strings.database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "globalTid", "textId"))
+    rows = strings.database.numbers(
+        "NVTX_EVENTS", ("start", "end", "eventType", "globalTid", "textId")
+    )
     texts = [text for (text,) in strings.database.texts("NVTX_EVENTS", ("text",))]
     texts += [""] * (len(rows["textId"]) - len(texts))
-    said = [text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)]
+    said = [
+        text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)
+    ]
     found = [OPERATOR.match(text) for text in said]
     wanted = np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)
-    mine = wanted & np.asarray([(match is not None) == operators for match in found], dtype=np.bool_)
+    mine = wanted & np.asarray(
+        [(match is not None) == operators for match in found], dtype=np.bool_
+    )
     if not operators:
         strings.dropped["NVTX marks and ranges that never end"] = int((~wanted).sum())
     rows = {key: values[mine] for key, values in rows.items()}
-    names = [strings.name(found[i][1] if operators else said[i]) for i in np.flatnonzero(mine).tolist()]  # type: ignore[index]
-    return _on_host(rows, "cpu_op" if operators else "user_annotation", np.asarray(names, dtype=np.int32))
+    names = [
+        strings.name(found[i][1] if operators else said[i])  # type: ignore[index]
+        for i in np.flatnonzero(mine).tolist()
+    ]
+    return _on_host(
+        rows, "cpu_op" if operators else "user_annotation", np.asarray(names, dtype=np.int32)
+    )
 
 
 def _overheads(strings: Strings, table: str) -> Part:
@@ -186,7 +230,9 @@ def _on_gpu(
 ) -> Part:
     pairs = np.stack((rows["deviceId"], rows["streamId"]), axis=1)
     lanes, lane_of = np.unique(pairs, axis=0, return_inverse=True)
-    stream = np.where((rows["streamId"] >= 0) & (rows["streamId"] < 2**32 - 1), rows["streamId"], -1)
+    stream = np.where(
+        (rows["streamId"] >= 0) & (rows["streamId"] < 2**32 - 1), rows["streamId"], -1
+    )
     return Part(
         process=(rows["globalPid"] >> 24) & 0xFFFFFF,
         start=rows["start"],

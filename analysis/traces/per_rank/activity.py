@@ -19,7 +19,9 @@ FORWARD, BACKWARD = "forward pass", "backward pass"
 BACKWARD_GAP_NS = 1_000_000
 """Nodes of one backward pass follow one another within so much (own)."""
 COMPUTING = ("backward pass", "optimizer", "forward pass")
-_OPERATOR = re.compile(r"^(?!c10d|_c10d|autograd|torch::autograd|FSDP|nccl|gloo|profiler|record_)\w+::")
+_OPERATOR = re.compile(
+    r"^(?!c10d|_c10d|autograd|torch::autograd|FSDP|nccl|gloo|profiler|record_)\w+::"
+)
 """Operators that compute. Frames of autograd and of collectives contain waiting."""
 
 
@@ -55,18 +57,28 @@ def activity_of(trace: TraceColumns, steps: Steps) -> Activity:
     if not len(host[FORWARD][0]):
         host[FORWARD] = _before_backward(steps, host)
     if not (kind != Kind.OTHER).any():
-        return Activity(_operators(trace), communication, nothing_in(), host, {}, False, kind, launch)
-    computing, copying = np.flatnonzero(kind == Kind.COMPUTATION), np.flatnonzero(kind == Kind.MEMORY)
+        return Activity(
+            _operators(trace), communication, nothing_in(), host, {}, False, kind, launch
+        )
+    computing, copying = (
+        np.flatnonzero(kind == Kind.COMPUTATION),
+        np.flatnonzero(kind == Kind.MEMORY),
+    )
     phases = _by_launch(trace, computing, launch[computing], host)
     computation, copies = (union(trace.ts[r], trace.end[r]) for r in (computing, copying))
     return Activity(computation, communication, copies, host, phases, True, kind, launch)
 
 
 def _before_backward(steps: Steps, host: dict[str, Spans]) -> Spans:
-    """The forward pass where nothing names it: what comes before the last backward pass of each step."""
+    """The forward pass where nothing names it: what comes before the last backward pass of each
+    step."""
     starts, ends = host[BACKWARD]
     last = np.searchsorted(starts, steps.end) - 1
-    known = (last >= 0) & (starts[np.maximum(last, 0)] > steps.start) if len(starts) else np.zeros(len(steps), bool)
+    known = (
+        (last >= 0) & (starts[np.maximum(last, 0)] > steps.start)
+        if len(starts)
+        else np.zeros(len(steps), bool)
+    )
     spans = union(steps.start[known], starts[last[known]])
     for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
         spans = difference(spans, taken)
@@ -87,7 +99,9 @@ def lies_in(spans: Spans, moments: Int64) -> Bool:
     return np.asarray(begun > ended)
 
 
-def _by_launch(trace: TraceColumns, rows: Int64, launch: Int64, host: dict[str, Spans]) -> dict[str, Spans]:
+def _by_launch(
+    trace: TraceColumns, rows: Int64, launch: Int64, host: dict[str, Spans]
+) -> dict[str, Spans]:
     rows, launch = rows[launch >= 0], launch[launch >= 0]
     found = {}
     for phase in COMPUTING:
@@ -97,7 +111,9 @@ def _by_launch(trace: TraceColumns, rows: Int64, launch: Int64, host: dict[str, 
 
 
 def _operators(trace: TraceColumns) -> Spans:
-    by_name = np.asarray([_OPERATOR.match(name) is not None for name in trace.names], dtype=np.bool_)
+    by_name = np.asarray(
+        [_OPERATOR.match(name) is not None for name in trace.names], dtype=np.bool_
+    )
     wanted = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.bool_)
     wanted &= trace.in_category("cpu_op", "operator")
     return union(trace.ts[wanted], trace.end[wanted])

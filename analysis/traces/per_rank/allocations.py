@@ -1,7 +1,8 @@
-"""Memory of the accelerator: calls to the driver's allocator in steady steps, growth over steps, room to the limit.
+"""Memory of the accelerator: calls to the driver's allocator in steady steps, growth over steps,
+room to the limit.
 
-Growth is read from the allocator's events (`[memory]`, recorded with profile_memory=True): the lowest total of each
-step, so that what a step needs for itself does not count.
+Growth is read from the allocator's events (`[memory]`, recorded with profile_memory=True): the
+lowest total of each step, so that what a step needs for itself does not count.
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ def allocations(trace: TraceColumns, window: StepWindow | None = None) -> Alloca
     calls = trace.rows_named(lambda name: DRIVER_CALL.match(name) is not None)
     calls = calls[on_runtime(trace)[calls]]
     steady = window.steps.start[WARM_UP_STEPS:]
-    calls = calls[(trace.ts[calls] >= steady[0]) & window.holds(trace)[calls]] if len(steady) else calls[:0]
+    calls = (
+        calls[(trace.ts[calls] >= steady[0]) & window.holds(trace)[calls]]
+        if len(steady)
+        else calls[:0]
+    )
     in_step = window.steps.of(trace.ts[calls])
     peaks = _peaks(trace)
     return Allocations(
@@ -89,7 +94,11 @@ def allocations(trace: TraceColumns, window: StepWindow | None = None) -> Alloca
 def device_memory(trace: TraceColumns) -> int:
     """Bytes of the largest accelerator in the header; 0 where unknown."""
     devices = trace.header.get("deviceProperties")
-    sizes = [d.get("totalGlobalMem") for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+    sizes = (
+        [d.get("totalGlobalMem") for d in devices if isinstance(d, dict)]
+        if isinstance(devices, list)
+        else []
+    )
     return max((s for s in sizes if isinstance(s, int) and 0 < s < 2**50), default=0)
 
 
@@ -103,8 +112,11 @@ def _peaks(trace: TraceColumns) -> tuple[int, int, int]:
     return max(int(allocated.max()), 0), max(int(reserved[top]), 0), max(int(allocated[top]), 0)
 
 
-def step_floors(trace: TraceColumns, window: StepWindow, device_type: int, device: int) -> tuple[Int64, Int64]:
-    """Numbers of the steps with allocator events of a device, and the lowest allocated total in each, bytes."""
+def step_floors(
+    trace: TraceColumns, window: StepWindow, device_type: int, device: int
+) -> tuple[Int64, Int64]:
+    """Numbers of the steps with allocator events of a device, and the lowest allocated total in
+    each, bytes."""
     memory = trace.memory
     own = np.flatnonzero((memory.device_type == device_type) & (memory.device == device))
     own = own[np.argsort(memory.ts[own], kind="stable")]
@@ -121,7 +133,11 @@ def step_floors(trace: TraceColumns, window: StepWindow, device_type: int, devic
 
 def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
     memory = trace.memory
-    devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True)) if len(memory) else set()
+    devices = (
+        set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+        if len(memory)
+        else set()
+    )
     found = []
     for device_type, device in sorted(devices)[:64]:
         numbers, floor = step_floors(trace, window, device_type, device)
@@ -146,9 +162,22 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """Lowest allocated total of each step and device, as JSON rows."""
     window = window_of(trace)
     memory = trace.memory
-    devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True)) if len(memory) else set()
+    devices = (
+        set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+        if len(memory)
+        else set()
+    )
     out = []
     for device_type, device in sorted(devices)[:64]:
-        for number, floor in zip(*(c.tolist() for c in step_floors(trace, window, device_type, device)), strict=True):
-            out.append({"device_type": device_type, "device": device, "step": number, "lowest_bytes": floor})
+        for number, floor in zip(
+            *(c.tolist() for c in step_floors(trace, window, device_type, device)), strict=True
+        ):
+            out.append(
+                {
+                    "device_type": device_type,
+                    "device": device,
+                    "step": number,
+                    "lowest_bytes": floor,
+                }
+            )
     return out[:1000]

@@ -1,8 +1,10 @@
-"""The user's annotations (record_function, NVTX, steps of the profiler): their times, and which kernels are theirs.
+"""The user's annotations (record_function, NVTX, steps of the profiler): their times, and which
+kernels are theirs.
 
-Each kernel belongs to the innermost annotation around it: on the device, where the profiler copied the annotations to
-its streams; otherwise around the launch, on the thread that launched it. HTA's `get_gpu_kernels_with_user_annotations`
-marks by time alone, so that kernels of the same time on other streams are marked, too.
+Each kernel belongs to the innermost annotation around it: on the device, where the profiler copied
+the annotations to its streams; otherwise around the launch, on the thread that launched it. HTA's
+`get_gpu_kernels_with_user_annotations` marks by time alone, so that kernels of the same time on
+other streams are marked, too.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import innermost_at
 
 Side = Literal["device", "host"]
-CATEGORY: dict[Side, tuple[str, ...]] = {"device": ("gpu_user_annotation",), "host": ("user_annotation",)}
+CATEGORY: dict[Side, tuple[str, ...]] = {
+    "device": ("gpu_user_annotation",),
+    "host": ("user_annotation",),
+}
 OTHERS = "others"
 MAX_ROWS = 1_000
 
@@ -58,11 +63,15 @@ class AnnotationKernels:
 
 
 def annotation_breakdown(
-    trace: TraceColumns, side: Side = "device", top: int | None = None, keep: Sequence[re.Pattern[str]] = ()
+    trace: TraceColumns,
+    side: Side = "device",
+    top: int | None = None,
+    keep: Sequence[re.Pattern[str]] = (),
 ) -> tuple[AnnotationTime, ...]:
     """Annotations by name, the longest in all first; () where the trace has none on that side.
 
-    With `top` only so many names are kept, and those that a pattern of `keep` finds; the rest is one last `OTHERS`.
+    With `top` only so many names are kept, and those that a pattern of `keep` finds; the rest is
+    one last `OTHERS`.
     """
     rows = np.flatnonzero(trace.in_category(*CATEGORY[side]))
     used, group = _groups(trace.name[rows])
@@ -72,7 +81,11 @@ def annotation_breakdown(
     names = [trace.names[int(used[i])] for i in order]
     kept = [place < (len(names) if top is None else top) for place in range(len(names))]
     kept = [k or any(p.search(name) for p in keep) for k, name in zip(kept, names, strict=True)]
-    found = [AnnotationTime(n, spread.at(int(i))) for n, i, k in zip(names, order, kept, strict=True) if k]
+    found = [
+        AnnotationTime(n, spread.at(int(i)))
+        for n, i, k in zip(names, order, kept, strict=True)
+        if k
+    ]
     if not all(kept):
         rest = np.isin(group, order[~np.asarray(kept)])
         found.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
@@ -82,7 +95,8 @@ def annotation_breakdown(
 def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelAnnotations:
     """The innermost annotation of each piece of work on the device. O((annotations + work) log).
 
-    `side` None: the device's annotations where there are any, otherwise the host's around the launches.
+    `side` None: the device's annotations where there are any, otherwise the host's around the
+    launches.
     """
     rows = device_rows(trace)
     if side is None:
@@ -92,16 +106,26 @@ def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelA
     asked = rows if side == "device" else device_launches(trace)
     known: Bool = asked >= 0
     place = innermost_at(
-        trace.ts[marks], trace.end[marks], trace.lane[marks], trace.ts[asked[known]], trace.lane[asked[known]]
+        trace.ts[marks],
+        trace.end[marks],
+        trace.lane[marks],
+        trace.ts[asked[known]],
+        trace.lane[asked[known]],
     )
     found[known] = np.where(place >= 0, marks[place], -1) if len(marks) else -1
     return KernelAnnotations(rows, found, side)
 
 
-def kernels_by_annotation(trace: TraceColumns, side: Side | None = None) -> tuple[AnnotationKernels, ...]:
+def kernels_by_annotation(
+    trace: TraceColumns, side: Side | None = None
+) -> tuple[AnnotationKernels, ...]:
     """How much work belongs to each annotation, by name; the most first."""
     linked = kernel_annotations(trace, side)
-    name = np.where(linked.annotation >= 0, trace.name[linked.annotation], -1) if len(linked.row) else linked.row
+    name = (
+        np.where(linked.annotation >= 0, trace.name[linked.annotation], -1)
+        if len(linked.row)
+        else linked.row
+    )
     used, group = _groups(name + 1)
     spread = distributions(trace.dur[linked.row], group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
@@ -110,7 +134,8 @@ def kernels_by_annotation(trace: TraceColumns, side: Side | None = None) -> tupl
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """One row per annotation: its own time on the host and on the device, and the kernels that belong to it."""
+    """One row per annotation: its own time on the host and on the device, and the kernels that
+    belong to it."""
     by_name: dict[str, dict[str, Any]] = {}
     for kernels in kernels_by_annotation(trace):
         row = by_name.setdefault(kernels.name, {"name": kernels.name})

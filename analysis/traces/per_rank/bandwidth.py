@@ -1,8 +1,10 @@
-"""Copies and fills of the accelerator's memory: how much, which way, how fast, and how many at once.
+"""Copies and fills of the accelerator's memory: how much, which way, how fast, and how many at
+once.
 
-The series is HTA's `get_memory_bw_time_series`: each copy adds its bandwidth while it runs. It is kept in whole bytes
-per second, so that it returns to exactly zero (HTA's leaves 1e-15 GB/s behind, and counts it); HIP's, XPU's and
-ROCprofiler's names are known, and a bandwidth that the trace does not give is bytes over time.
+The series is HTA's `get_memory_bw_time_series`: each copy adds its bandwidth while it runs. It is
+kept in whole bytes per second, so that it returns to exactly zero (HTA's leaves 1e-15 GB/s behind,
+and counts it); HIP's, XPU's and ROCprofiler's names are known, and a bandwidth that the trace does
+not give is bytes over time.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Copies:
 
 @dataclass(frozen=True)
 class BandwidthSeries:
-    """Changes of the bandwidth in use, by direction, then by time; a value holds until the direction's next."""
+    """Changes of the bandwidth in use, by direction, then by time; a value holds until the
+    direction's next."""
 
     time: Int64
     """ns since the epoch."""
@@ -90,7 +93,8 @@ class BandwidthSummary:
 
     direction: str
     points: Distribution
-    """Of the series' values above zero, as HTA summarizes them; all 0 where no bandwidth is known."""
+    """Of the series' values above zero, as HTA summarizes them; all 0 where no bandwidth is
+    known."""
     mean_in_use: float
     """Over the time in which it is above zero."""
 
@@ -115,7 +119,8 @@ def copies_of(trace: TraceColumns) -> Copies:
 
 
 def bandwidth_series(trace: TraceColumns) -> BandwidthSeries:
-    """The bandwidth in use over time, by direction; copies without length or known bandwidth are not in it."""
+    """The bandwidth in use over time, by direction; copies without length or known bandwidth are
+    not in it."""
     copies = copies_of(trace)
     known = copies.bytes_per_second > 0
     speed, index = copies.bytes_per_second[known], copies.direction[known]

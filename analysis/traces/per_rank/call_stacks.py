@@ -1,9 +1,11 @@
-"""Who called whom on one rank: a forest over the rows of a trace, from python frames down to kernels.
+"""Who called whom on one rank: a forest over the rows of a trace, from python frames down to
+kernels.
 
-Calls of one thread nest by time. A kernel, copy or fill is a child of the call that launched it, whatever its stream.
-Autograd's threads work while another thread waits in `backward()`: their outermost calls become children of the
-innermost call that waits, so that a step's numbers include its backward pass. After the call graph of Holistic Trace
-Analysis (hta/common/trace_call_graph.py); where this differs: docs/trace-engine/differences/stacks.md.
+Calls of one thread nest by time. A kernel, copy or fill is a child of the call that launched it,
+whatever its stream. Autograd's threads work while another thread waits in `backward()`: their
+outermost calls become children of the innermost call that waits, so that a step's numbers include
+its backward pass. After the call graph of Holistic Trace Analysis (hta/common/trace_call_graph.py);
+where this differs: docs/trace-engine/differences/stacks.md.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ import numpy as np
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.forest import children_index, containing, depths, nearest, subtree_maxima, subtree_sums
+from analysis.traces.per_rank.forest import (
+    children_index,
+    containing,
+    depths,
+    nearest,
+    subtree_maxima,
+    subtree_sums,
+)
 
 NOT_CALLS = ("trace", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range")
 """Categories of rows that are neither a thread's calls nor work on a stream."""
@@ -37,11 +46,14 @@ class CallStacks:
     parent: Int32
     """Row of the caller, or of the launch; -1 for none."""
     order: Int32
-    """The rows in the forest, so that callers come before what they call and siblings stand by start."""
+    """The rows in the forest, so that callers come before what they call and siblings stand by
+    start."""
     forward: Int32
-    """For a call of the backward pass, the row of the forward operator whose gradient it computes; -1 elsewhere."""
+    """For a call of the backward pass, the row of the forward operator whose gradient it computes;
+    -1 elsewhere."""
     overlaps: int
-    """Calls that begin inside another of their thread and end after it: they are its children all the same."""
+    """Calls that begin inside another of their thread and end after it: they are its children all
+    the same."""
 
     @cached_property
     def depth(self) -> Int32:
@@ -59,14 +71,18 @@ class CallStacks:
 
     @cached_property
     def height(self) -> Int32:
-        """0 for work on a stream, for a call 1 more than its highest callee and at least 1; -1 outside the forest."""
+        """0 for work on a stream, for a call 1 more than its highest callee and at least 1; -1
+        outside the forest."""
         levels = np.where(self._kernels, self.depth - 1, self.depth)
         height = subtree_maxima(self.parent, levels) - self.depth + 1
-        return np.asarray(np.where(self._kernels, 0, np.where(self.inside, height, -1)), dtype=np.int32)
+        return np.asarray(
+            np.where(self._kernels, 0, np.where(self.inside, height, -1)), dtype=np.int32
+        )
 
     @cached_property
     def num_kernels(self) -> Int32:
-        """Kernels, copies and fills launched by the row and everything below it; 1 for such a row itself."""
+        """Kernels, copies and fills launched by the row and everything below it; 1 for such a row
+        itself."""
         return subtree_sums(self.parent, self._kernels.astype(np.int64)).astype(np.int32)
 
     @cached_property
@@ -91,11 +107,14 @@ class CallStacks:
     @cached_property
     def kernel_span_ns(self) -> Int64:
         """From the start of the first to the end of the last, ns."""
-        return np.where(self.num_kernels > 0, self.last_kernel_end_ns - self.first_kernel_start_ns, 0)
+        return np.where(
+            self.num_kernels > 0, self.last_kernel_end_ns - self.first_kernel_start_ns, 0
+        )
 
     @cached_property
     def self_ns(self) -> Int64:
-        """For a call its length less that of the calls it makes on its thread; the length of work on a stream."""
+        """For a call its length less that of the calls it makes on its thread; the length of work
+        on a stream."""
         own = self.trace.dur.copy()
         rows = np.flatnonzero((self.parent >= 0) & ~self._kernels)
         rows = rows[self.trace.lane[rows] == self.trace.lane[self.parent[rows]]]
@@ -129,7 +148,9 @@ class CallStacks:
         levels = [np.asarray([row], dtype=np.int32)]
         while len(levels[-1]):
             begin, count = first[levels[-1]], first[levels[-1] + 1] - first[levels[-1]]
-            places = np.repeat(begin - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+            places = np.repeat(begin - (np.cumsum(count) - count), count) + np.arange(
+                int(count.sum())
+            )
             levels.append(rows[places])
         return np.concatenate(levels)
 
@@ -141,7 +162,8 @@ class CallStacks:
 
 @dataclass(frozen=True)
 class FoldedStack:
-    """All rows that have the same names from the root down: one box of a flame graph, without what lies above it."""
+    """All rows that have the same names from the root down: one box of a flame graph, without what
+    lies above it."""
 
     frames: tuple[str, ...]
     """From the outermost call to the row itself; steps of all numbers are one."""
@@ -172,21 +194,35 @@ def folded_stacks(
     order = np.argsort(-chosen, kind="stable")[:limit]
     names = _frame_names(stacks.trace)
     return [
-        FoldedStack(_frames(stacks, names, int(rows[first[i]])), int(counts[i]), int(host[i]), int(device[i]))
+        FoldedStack(
+            _frames(stacks, names, int(rows[first[i]])),
+            int(counts[i]),
+            int(host[i]),
+            int(device[i]),
+        )
         for i in order[chosen[order] > 0].tolist()
     ]
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The stacks that took most of the device, or of the host where nothing ran on a device, as JSON values."""
+    """The stacks that took most of the device, or of the host where nothing ran on a device, as
+    JSON values."""
     stacks = call_stacks(trace)
     folded = folded_stacks(stacks, "device" if trace.on_device.any() else "host", MAX_ROWS + 1)
-    given = [{"stack": list(f.frames), "rows": f.rows, "host_ns": f.host_ns, "device_ns": f.device_ns} for f in folded]
-    return given if len(given) <= MAX_ROWS else [*given[: MAX_ROWS - 1], {"cut": "stacks with less time"}]
+    given = [
+        {"stack": list(f.frames), "rows": f.rows, "host_ns": f.host_ns, "device_ns": f.device_ns}
+        for f in folded
+    ]
+    return (
+        given
+        if len(given) <= MAX_ROWS
+        else [*given[: MAX_ROWS - 1], {"cut": "stacks with less time"}]
+    )
 
 
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
-    """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread a tree of its own."""
+    """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread a tree of
+    its own."""
     order = _by_thread(trace, np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS)))
     parent = np.full(len(trace), -1, dtype=np.int32)
     above, overlaps = _enclosing(trace.lane[order], trace.ts[order], trace.end[order])
@@ -214,8 +250,8 @@ def _by_thread(trace: TraceColumns, rows: Int64) -> Int64:
 def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:
     """The place of each call's caller among calls by thread; -1 for none.
 
-    A call without length (profilers that count whole microseconds write many) lies in what begins or ends at its
-    moment; several of one moment lie in each other, in their order.
+    A call without length (profilers that count whole microseconds write many) lies in what begins
+    or ends at its moment; several of one moment lie in each other, in their order.
     """
     long = np.flatnonzero(end > start)
     inner, overlaps = nesting_parents(lane[long], start[long], end[long])
@@ -236,9 +272,13 @@ def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:
 
 
 def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
-    """Outermost calls of autograd's threads move under the innermost call, of the thread that waits, around them."""
+    """Outermost calls of autograd's threads move under the innermost call, of the thread that
+    waits, around them."""
     autograd = np.asarray([AUTOGRAD in name for name in trace.names], dtype=np.bool_)
-    steps = np.asarray([name.startswith(("ProfilerStep#", "## backward ##")) for name in trace.names], dtype=np.bool_)
+    steps = np.asarray(
+        [name.startswith(("ProfilerStep#", "## backward ##")) for name in trace.names],
+        dtype=np.bool_,
+    )
     if not autograd.any() or not steps.any():
         return
     has_steps, has_autograd = np.zeros((2, len(trace.lanes)), dtype=np.bool_)
@@ -259,9 +299,13 @@ def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
 
 def _forward_of(trace: TraceColumns) -> Int32:
     """Forward operators by sequence number, as the profiler's own forward-backward arrows (torch's
-    generateForwardBackwardLinks): of the operators with one number the last to start made the gradient's node."""
+    generateForwardBackwardLinks): of the operators with one number the last to start made the
+    gradient's node."""
     forward = np.full(len(trace), -1, dtype=np.int32)
-    numbers, threads = trace.arguments.number("Sequence number"), trace.arguments.number("Fwd thread id")
+    numbers, threads = (
+        trace.arguments.number("Sequence number"),
+        trace.arguments.number("Fwd thread id"),
+    )
     rows = numbers.rows.astype(np.int64)
     rows, values = rows[numbers.values >= 0], numbers.values[numbers.values >= 0]
     backward = threads.at(rows, 0.0) > 0
@@ -306,4 +350,6 @@ def _frames(stacks: CallStacks, names: tuple[str, ...], row: int) -> tuple[str, 
 
 
 def _frame_names(trace: TraceColumns) -> tuple[str, ...]:
-    return tuple("ProfilerStep" if name.startswith("ProfilerStep#") else name for name in trace.names)
+    return tuple(
+        "ProfilerStep" if name.startswith("ProfilerStep#") else name for name in trace.names
+    )

@@ -1,9 +1,10 @@
 """One rank's collectives: what each moved, for which ranks, when it entered and left.
 
-Taken are communication kernels on the accelerator and, on the host, the annotations of libraries that run there
-(`gloo:all_reduce`, `mpi:...`, `ucc:...`). NCCL's own annotations on the host (`nccl:all_reduce`) are launches, no
-collectives; they lend a kernel its operation and size where the kernel has none of its own. Arguments:
-training-telemetry of PyTorch (`record_param_comms`): Collective name, dtype, In/Out msg nelems, Process Group ...
+Taken are communication kernels on the accelerator and, on the host, the annotations of libraries
+that run there (`gloo:all_reduce`, `mpi:...`, `ucc:...`). NCCL's own annotations on the host
+(`nccl:all_reduce`) are launches, no collectives; they lend a kernel its operation and size where
+the kernel has none of its own. Arguments: training-telemetry of PyTorch (`record_param_comms`):
+Collective name, dtype, In/Out msg nelems, Process Group ...
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class ProcessGroup:
 
     @property
     def key(self) -> str:
-        """What tells groups of one job apart: names are given anew to each set of ranks on some paths."""
+        """What tells groups of one job apart: names are given anew to each set of ranks on some
+        paths."""
         return f"{self.name}|{','.join(map(str, self.ranks))}" if self.ranks else self.name
 
 
@@ -75,7 +77,8 @@ class CollectiveCalls:
     elements: Int64
     """Of this rank's input, over all tensors; 0 where unknown."""
     bytes: Int64
-    """Size as nccl-tests counts it (the larger of input and output of one rank); 0 where unknown."""
+    """Size as nccl-tests counts it (the larger of input and output of one rank); 0 where
+    unknown."""
     dtype: Int64
     """Index into `dtypes`; -1 where unknown."""
     start: Int64
@@ -95,7 +98,8 @@ class CollectiveCalls:
     cut: int = 0
     """How many more there were."""
     launched_only: int = 0
-    """Launches on the host whose kernels are not in the trace (activity of the accelerator was not recorded)."""
+    """Launches on the host whose kernels are not in the trace (activity of the accelerator was not
+    recorded)."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -119,7 +123,9 @@ def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> C
     operations, operation = _operations(trace, rows, lent)
     groups, group = _groups(trace, rows)
     dtypes, dtype, width = _dtypes(trace, rows, lent)
-    sizes = [groups[g].size or (None if groups[g].name else trace.world_size) for g in group.tolist()]
+    sizes = [
+        groups[g].size or (None if groups[g].name else trace.world_size) for g in group.tolist()
+    ]
     elements, biggest = _elements(trace, rows, lent, operation, operations, sizes)
     on_device = trace.on_device[rows]
     return CollectiveCalls(
@@ -170,7 +176,8 @@ def _whole_steps(step: Int64) -> int:
 
 
 def _annotation_of(trace: TraceColumns, launch: Int64) -> Int64:
-    """For each launch, the last `nccl:...` annotation around it on its thread; -1 where there is none."""
+    """For each launch, the last `nccl:...` annotation around it on its thread; -1 where there is
+    none."""
     found = np.full(len(launch), -1, dtype=np.int64)
     notes = trace.rows_named(is_launch)
     notes = notes[~trace.in_category("gpu_user_annotation")[notes]]
@@ -187,14 +194,18 @@ def _annotation_of(trace: TraceColumns, launch: Int64) -> Int64:
 
 
 def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64]:
-    """By the kernel's argument, else its name; a name that is no collective's gives way to the launch's."""
+    """By the kernel's argument, else its name; a name that is no collective's gives way to the
+    launch's."""
     texts = trace.arguments.text("Collective name")
     by_text = [operation_named(t) for t in texts.texts]
     by_name = {
-        i: operation_named(trace.names[i]) for i in np.unique(trace.name[np.append(rows, lent[lent >= 0])]).tolist()
+        i: operation_named(trace.names[i])
+        for i in np.unique(trace.name[np.append(rows, lent[lent >= 0])]).tolist()
     }
     told = []
-    for text, name, note in zip(texts.ids_at(rows).tolist(), trace.name[rows].tolist(), lent.tolist(), strict=True):
+    for text, name, note in zip(
+        texts.ids_at(rows).tolist(), trace.name[rows].tolist(), lent.tolist(), strict=True
+    ):
         operation = by_text[text] if text >= 0 else OTHER
         if operation == OTHER:
             operation = by_name[name]
@@ -212,7 +223,10 @@ def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
 
 def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...], Int64]:
     arguments = trace.arguments
-    name, description = arguments.text("Process Group Name"), arguments.text("Process Group Description")
+    name, description = (
+        arguments.text("Process Group Name"),
+        arguments.text("Process Group Description"),
+    )
     ranks, sizes = arguments.text("Process Group Ranks"), _whole(trace, "Group size", rows, 0)
     known = declared_groups(trace.header)
     unnamed = _group_of_all(known, trace.world_size)
@@ -237,9 +251,11 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     return tuple(groups), np.minimum(column, max(len(groups) - 1, 0))
 
 
-def _group_of_all(known: Mapping[str, tuple[int, ...]], world: int | None) -> tuple[int, ...] | None:
-    """Where events name no group (gloo's do not): the group of the whole world, or the only one. Ranks that are in
-    further groups must not differ in this from those that are not."""
+def _group_of_all(
+    known: Mapping[str, tuple[int, ...]], world: int | None
+) -> tuple[int, ...] | None:
+    """Where events name no group (gloo's do not): the group of the whole world, or the only one.
+    Ranks that are in further groups must not differ in this from those that are not."""
     whole = [ranks for ranks in known.values() if len(ranks) == world]
     return whole[0] if whole else next(iter(known.values())) if len(known) == 1 else None
 
@@ -268,13 +284,22 @@ def _elements(
     """Elements of each input, and of the larger of input and output."""
     dims = trace.arguments.text("Input Dims")
     counted = np.asarray([elements_of(t) for t in dims.texts] + [0], dtype=np.int64)
-    own, theirs = counted[dims.ids_at(rows)], counted[np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)]
+    own, theirs = (
+        counted[dims.ids_at(rows)],
+        counted[np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)],
+    )
     given = _whole(trace, "In msg nelems", rows, 0)
     elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
     out = _whole(trace, "Out msg nelems", rows, 0)
-    gathers = np.asarray([o == "all_gather" for o in operations] or [False])[operation] if len(rows) else rows > 0
+    gathers = (
+        np.asarray([o == "all_gather" for o in operations] or [False])[operation]
+        if len(rows)
+        else rows > 0
+    )
     group = np.asarray([min(s or 1, MAX_RANKS) for s in sizes], dtype=np.int64)
-    gathered = np.where(gathers & (out == 0), np.minimum(elements, MAX_ELEMENTS // MAX_RANKS) * group, out)
+    gathered = np.where(
+        gathers & (out == 0), np.minimum(elements, MAX_ELEMENTS // MAX_RANKS) * group, out
+    )
     return elements, np.maximum(elements, gathered)
 
 

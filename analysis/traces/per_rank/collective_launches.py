@@ -13,12 +13,17 @@ from analysis.traces.per_rank.collective_names import is_call
 def launch_times(trace: TraceColumns, rows: Int64, launch: Int64) -> Int64:
     """ns, one per row; -1 for kernels whose launch is unknown.
 
-    `rows` are collectives by start, `launch` the row of the call that launched each (-1 for none). A kernel is launched
-    by that call. A collective on the host runs on a thread of its library, in the order of the calls of its process
-    group (`c10d::allreduce_`): it takes the oldest call that no other took; where there is none, its own start.
+    `rows` are collectives by start, `launch` the row of the call that launched each (-1 for none).
+    A kernel is launched by that call. A collective on the host runs on a thread of its library, in
+    the order of the calls of its process group (`c10d::allreduce_`): it takes the oldest call that
+    no other took; where there is none, its own start.
     """
     known = launch >= 0
-    times = np.where(known, trace.ts[np.maximum(launch, 0)], -1) if len(trace) else np.empty(0, dtype=np.int64)
+    times = (
+        np.where(known, trace.ts[np.maximum(launch, 0)], -1)
+        if len(trace)
+        else np.empty(0, dtype=np.int64)
+    )
     on_host = np.flatnonzero(~trace.on_device[rows])
     times[on_host] = _oldest_calls(trace, trace.ts[rows[on_host]])
     return times

@@ -1,4 +1,5 @@
-"""How communication is written in traces: names of operations, element types, shapes, ranks of process groups."""
+"""How communication is written in traces: names of operations, element types, shapes, ranks of
+process groups."""
 
 from __future__ import annotations
 
@@ -9,14 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Operations that no rank can leave before every rank has entered; broadcast, reduce, send and gather are not."""
+"""Operations that no rank can leave before every rank has entered; broadcast, reduce, send and
+gather are not."""
 POINT_TO_POINT = ("send", "recv", "send_recv")
-"""Between two ranks; never matched. A kernel of NCCL does sends and receives together ("send_recv")."""
+"""Between two ranks; never matched. A kernel of NCCL does sends and receives together
+("send_recv")."""
 
 _OPERATION = re.compile(
-    r"(?P<all_reduce>all_?reduce|cross_device_reduce)|(?P<all_gather>all_?gather)|(?P<reduce_scatter>reduce_?scatter)"
-    r"|(?P<all_to_all>all_?to_?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|(?P<send_recv>send_?recv)"
-    r"|(?P<reduce>reduce)|(?P<scatter>scatter)|(?P<gather>gather)|(?P<send>i?send)|(?P<recv>i?recv)",
+    r"(?P<all_reduce>all_?reduce|cross_device_reduce)|(?P<all_gather>all_?gather)|"
+    r"(?P<reduce_scatter>reduce_?scatter)"
+    r"|(?P<all_to_all>all_?to_?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|"
+    r"(?P<send_recv>send_?recv)"
+    r"|(?P<reduce>reduce)|(?P<scatter>scatter)|(?P<gather>gather)|(?P<send>i?send)|"
+    r"(?P<recv>i?recv)",
     re.IGNORECASE,
 )
 _ON_HOST = re.compile(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
@@ -27,11 +33,14 @@ MAX_ELEMENTS = 2**48
 MAX_RANKS = 2**20
 MAX_RANK = 10**7
 _TYPES = {
-    "float": 4, "double": 8, "half": 2, "bfloat": 2, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4,
-    "unsigned char": 1, "signed char": 1, "short int": 2, "long": 8, "long int": 8, "c10::half": 2, "c10::bfloat16": 2,
+    "float": 4, "double": 8, "half": 2, "bfloat": 2, "byte": 1, "char": 1, "bool": 1, "short": 2,
+    "int": 4,
+    "unsigned char": 1, "signed char": 1, "short int": 2, "long": 8, "long int": 8, "c10::half": 2,
+    "c10::bfloat16": 2,
     "c10::complex<float>": 8, "c10::complex<double>": 16, "complexfloat": 8, "complexdouble": 16,
 }  # fmt: skip
-"""Bytes of an element by the names PyTorch writes: scalar types in lower case ("Float") and C++ types ("long int")."""
+"""Bytes of an element by the names PyTorch writes: scalar types in lower case ("Float") and C++
+types ("long int")."""
 
 
 def is_collective_on_host(name: str) -> bool:
@@ -40,17 +49,20 @@ def is_collective_on_host(name: str) -> bool:
 
 
 def is_call(name: str) -> bool:
-    """Whether the operator is a call of a process group ("c10d::allreduce_"), sends and receives included."""
+    """Whether the operator is a call of a process group ("c10d::allreduce_"), sends and receives
+    included."""
     return name.startswith("c10d::") and operation_named(name) != OTHER
 
 
 def is_launch(name: str) -> bool:
-    """Whether the annotation on the host is the launch of a collective on the device ("nccl:all_reduce")."""
+    """Whether the annotation on the host is the launch of a collective on the device
+    ("nccl:all_reduce")."""
     return _LAUNCH.match(name) is not None
 
 
 def operation_named(text: str) -> str:
-    """The operation behind a name ("gloo:all_reduce", "ncclDevKernel_AllGather_RING_LL"); "other" for none."""
+    """The operation behind a name ("gloo:all_reduce", "ncclDevKernel_AllGather_RING_LL"); "other"
+    for none."""
     found = _OPERATION.search(text)
     return (found.lastgroup or OTHER) if found else OTHER
 
@@ -84,13 +96,18 @@ def declared_groups(header: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     found = {}
     for group in groups if isinstance(groups, list) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and ranks and all(isinstance(r, int) and 0 <= r < MAX_RANK for r in ranks):
+        if (
+            isinstance(ranks, list)
+            and ranks
+            and all(isinstance(r, int) and 0 <= r < MAX_RANK for r in ranks)
+        ):
             found[str(group.get("pg_name"))] = tuple(ranks)
     return found
 
 
 def ranks_of(text: str, size: int) -> tuple[int, ...] | None:
-    """Ranks of "[0, 1, 2]"; None where the list is shortened ("[0, 1, ..., 7]") or not as long as the group."""
+    """Ranks of "[0, 1, 2]"; None where the list is shortened ("[0, 1, ..., 7]") or not as long as
+    the group."""
     numbers = re.findall(r"\d{1,7}", text)
     whole = "..." not in text and numbers and (size == 0 or len(numbers) == size)
     return tuple(int(n) for n in numbers) if whole else None

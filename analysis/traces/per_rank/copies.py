@@ -1,8 +1,9 @@
-"""Copies between host and accelerator, told apart by direction and by whether the host's memory is pinned.
+"""Copies between host and accelerator, told apart by direction and by whether the host's memory is
+pinned.
 
-The profiler names them "Memcpy HtoD (Pageable -> Device)"; ROCm's "CopyHostToDevice" does not tell the memory's kind.
-A pageable copy is staged through a pinned buffer while the host waits, also when it was asked for asynchronously
-(Nsight Systems' rule cuda_memcpy_async).
+The profiler names them "Memcpy HtoD (Pageable -> Device)"; ROCm's "CopyHostToDevice" does not tell
+the memory's kind. A pageable copy is staged through a pinned buffer while the host waits, also when
+it was asked for asynchronously (Nsight Systems' rule cuda_memcpy_async).
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """Copies by name, as JSON rows."""
     window = window_of(trace)
     here = np.flatnonzero(window.holds(trace) & trace.on_device)
-    named = np.asarray([bool(H2D.search(n) or D2H.search(n)) for n in trace.names] or [False], dtype=np.bool_)
+    named = np.asarray(
+        [bool(H2D.search(n) or D2H.search(n)) for n in trace.names] or [False], dtype=np.bool_
+    )
     here = here[named[trace.name[here]]]
     calls = launched_by(trace) if len(here) else here
     out = []

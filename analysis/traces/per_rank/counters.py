@@ -1,9 +1,9 @@
 """Hardware counters of kernels (CUPTI's range profiler), with the operators that launched them.
 
-Kineto writes one `cuda_profiler_range` event per kernel. Their times are made up (the recorded window in equal parts)
-and they have no correlation, so that ranges and launches are paired in order; a pairing that does not come out even is
-refused with its reason, and the counters stand without operators. After HTA's
-`get_cupti_counter_data_with_operators`.
+Kineto writes one `cuda_profiler_range` event per kernel. Their times are made up (the recorded
+window in equal parts) and they have no correlation, so that ranges and launches are paired in
+order; a pairing that does not come out even is refused with its reason, and the counters stand
+without operators. After HTA's `get_cupti_counter_data_with_operators`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ FLOPS_PER_INSTRUCTION = {
     f"smsp__sass_thread_inst_executed_op_{operation}_pred_on.sum": 2 if "fma" in operation else 1
     for operation in ("hadd", "hmul", "hfma", "fadd", "fmul", "ffma", "dadd", "dmul", "dfma")
 }
-"""A fused multiply-add is two operations (HTA's CUDA_SASS_INSTRUCTION_COUNTER_FLOPS; Nsight Compute's roofline).
-Work on tensor cores is counted by none of these."""
+"""A fused multiply-add is two operations (HTA's CUDA_SASS_INSTRUCTION_COUNTER_FLOPS; Nsight
+Compute's roofline). Work on tensor cores is counted by none of these."""
 
-KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)[A-Za-z]*Launch[A-Za-z]*Kernel|^cudaLaunchKernelExC|^hipLaunchKernel")
+KERNEL_LAUNCH = re.compile(
+    r"^(cuda|cu|hip)[A-Za-z]*Launch[A-Za-z]*Kernel|^cudaLaunchKernelExC|^hipLaunchKernel"
+)
 """Calls that launch one kernel each; graphs launch many."""
 
 
@@ -61,24 +63,32 @@ class KernelCounters:
         counted = [name for name in FLOPS_PER_INSTRUCTION if name in self.counters]
         if not counted:
             return None
-        parts = [np.nan_to_num(self.counters[name]) * FLOPS_PER_INSTRUCTION[name] for name in counted]
+        parts = [
+            np.nan_to_num(self.counters[name]) * FLOPS_PER_INSTRUCTION[name] for name in counted
+        ]
         return np.asarray(np.sum(parts, axis=0))
 
 
 def kernel_counters(trace: TraceColumns, stacks: CallStacks | None = None) -> KernelCounters:
-    """All ranges with their counters and, where they can be paired with launches, their operators."""
+    """All ranges with their counters and, where they can be paired with launches, their
+    operators."""
     ranges = np.flatnonzero(trace.in_category(COUNTER_CATEGORY))
     ranges = ranges[np.argsort(trace.ts[ranges], kind="stable")]
     if not len(ranges):
         none = np.empty(0, dtype=np.int64)
-        return KernelCounters(none, none, (), {}, "the trace has no ranges of counters (CUPTI range profiler)")
+        return KernelCounters(
+            none, none, (), {}, "the trace has no ranges of counters (CUPTI range profiler)"
+        )
     stacks = stacks or call_stacks(trace)
     launches, reason = _launches_of(trace, stacks, ranges)
-    return KernelCounters(ranges, launches, _operators_around(trace, stacks, launches), _values(trace, ranges), reason)
+    return KernelCounters(
+        ranges, launches, _operators_around(trace, stacks, launches), _values(trace, ranges), reason
+    )
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """Ranges with their counters as JSON values, those with most floating point operations first."""
+    """Ranges with their counters as JSON values, those with most floating point operations
+    first."""
     found = kernel_counters(trace)
     flops = found.flops
     order = np.argsort(-flops, kind="stable") if flops is not None else np.arange(len(found))
@@ -99,12 +109,17 @@ def _as_json(
     }
     if flops is not None:
         row["flops"] = int(flops[place])
-    row |= {name: float(values[place]) for name, values in found.counters.items() if np.isfinite(values[place])}
+    row |= {
+        name: float(values[place])
+        for name, values in found.counters.items()
+        if np.isfinite(values[place])
+    }
     return row | ({"no_operator_because": found.reason} if found.reason and not operators else {})
 
 
 def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tuple[Int64, str]:
-    """By correlation where the ranges have one, else in order of time, where the numbers are equal."""
+    """By correlation where the ranges have one, else in order of time, where the numbers are
+    equal."""
     by_correlation = _by_correlation(trace, ranges)
     if (by_correlation >= 0).all():
         return by_correlation, ""
@@ -115,7 +130,9 @@ def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tupl
         if len(launches) == len(ranges):
             return launches, ""
     shown = f"{len(ranges)} ranges of counters and {len(all_launches)} kernel launches"
-    also = f" ({len(inside)} of them in the ranges' time)" if len(inside) != len(all_launches) else ""
+    also = (
+        f" ({len(inside)} of them in the ranges' time)" if len(inside) != len(all_launches) else ""
+    )
     return by_correlation, f"{shown}{also} cannot be paired in order"
 
 
@@ -124,23 +141,31 @@ def _by_correlation(trace: TraceColumns, ranges: Int64) -> Int64:
     calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
     if len(calls):
         calls = calls[np.argsort(trace.correlation[calls], kind="stable")]
-        place = np.searchsorted(trace.correlation[calls], trace.correlation[ranges], side="right") - 1
+        place = (
+            np.searchsorted(trace.correlation[calls], trace.correlation[ranges], side="right") - 1
+        )
         hit = (place >= 0) & (trace.correlation[calls[place]] == trace.correlation[ranges])
         found[hit] = calls[place[hit]]
     return found
 
 
 def _launch_rows(trace: TraceColumns, stacks: CallStacks) -> Int64:
-    """Kernel launches by time; a launch inside a launch (the driver's, in the runtime's) is the same one."""
-    launch = np.asarray([KERNEL_LAUNCH.match(name) is not None for name in trace.names], dtype=np.bool_)
+    """Kernel launches by time; a launch inside a launch (the driver's, in the runtime's) is the
+    same one."""
+    launch = np.asarray(
+        [KERNEL_LAUNCH.match(name) is not None for name in trace.names], dtype=np.bool_
+    )
     wanted: Bool = on_runtime(trace) & launch[trace.name]
     above = np.where(stacks.parent >= 0, nearest(stacks.parent, wanted)[stacks.parent], -1)
     found = np.flatnonzero(wanted & (above < 0))
     return np.asarray(found[np.argsort(trace.ts[found], kind="stable")], dtype=np.int64)
 
 
-def _operators_around(trace: TraceColumns, stacks: CallStacks, launches: Int64) -> tuple[tuple[str, ...], ...]:
-    """From the outermost operator inwards; of more than MAX_STACK the inner ones, below the outermost."""
+def _operators_around(
+    trace: TraceColumns, stacks: CallStacks, launches: Int64
+) -> tuple[tuple[str, ...], ...]:
+    """From the outermost operator inwards; of more than MAX_STACK the inner ones, below the
+    outermost."""
     operator = trace.in_category(*OPERATOR_CATEGORIES)
     inner, outer = nearest(stacks.parent, operator), outermost(stacks.parent, operator)
     above = np.where(stacks.parent >= 0, inner[stacks.parent], -1)

@@ -1,8 +1,10 @@
-"""The critical path of one rank in a window: the longest chain of work on host and device, one waiting for the other.
+"""The critical path of one rank in a window: the longest chain of work on host and device, one
+waiting for the other.
 
-Making anything else faster does not make the window shorter. Nodes are starts and ends of events, edges are time inside
-operators and kernels, delays and dependencies, all as arrays; the longest path is one sweep in order of time.
-Source: HTA's critical path analysis (github.com/facebookresearch/HolisticTraceAnalysis); differences are documented.
+Making anything else faster does not make the window shorter. Nodes are starts and ends of events,
+edges are time inside operators and kernels, delays and dependencies, all as arrays; the longest
+path is one sweep in order of time. Source: HTA's critical path analysis
+(github.com/facebookresearch/HolisticTraceAnalysis); differences are documented.
 """
 
 from __future__ import annotations
@@ -15,9 +17,21 @@ import numpy as np
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.native.longest_path import longest_path
-from analysis.traces.per_rank.critical_path_device import Kernels, kernels_of, stream_edges, stream_keys
+from analysis.traces.per_rank.critical_path_device import (
+    Kernels,
+    kernels_of,
+    stream_edges,
+    stream_keys,
+)
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges
-from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, Events, Rules, Window, events_of, whole_trace
+from analysis.traces.per_rank.critical_path_events import (
+    DEFAULT_RULES,
+    Events,
+    Rules,
+    Window,
+    events_of,
+    whole_trace,
+)
 from analysis.traces.per_rank.critical_path_host import host_edges
 from analysis.traces.per_rank.critical_path_syncs import sync_edges, syncs_of
 
@@ -54,8 +68,8 @@ class CriticalPath:
         return np.unique(self.events.row[self.events.node_event[self.nodes()]])
 
     def length_without(self, rows: Int64) -> int:
-        """How long the longest path would be if these events, and the delays before kernels of theirs, took no time;
-        what they waited for stays. In ns."""
+        """How long the longest path would be if these events, and the delays before kernels of
+        theirs, took no time; what they waited for stays. In ns."""
         removed = np.isin(self.edges.row, rows) & (self.edges.kind != EdgeKind.DEPENDENCY)
         weight = np.where(removed, 0, self.edges.weight)
         distance, _ = longest_path(
@@ -64,10 +78,13 @@ class CriticalPath:
         return int(distance.max()) if len(distance) else 0
 
 
-def critical_path(trace: TraceColumns, window: Window | None = None, rules: Rules = DEFAULT_RULES) -> CriticalPath:
+def critical_path(
+    trace: TraceColumns, window: Window | None = None, rules: Rules = DEFAULT_RULES
+) -> CriticalPath:
     """The critical path of a window; of the whole trace where none is given. O(events log events).
 
-    Traces without work on a device, without operators or without events give the path of what there is.
+    Traces without work on a device, without operators or without events give the path of what there
+    is.
     """
     window = window or whole_trace(trace)
     events = events_of(trace, window, rules)
@@ -91,10 +108,13 @@ def _unlaunched(events: Events, kernels: Kernels) -> list[str]:
 
 
 def _path(node_count: int, edges: Edges) -> Int64:
-    """Edges of the longest path, first to last. Of equal ones the one with the earliest last edge."""
+    """Edges of the longest path, first to last. Of equal ones the one with the earliest last
+    edge."""
     if not len(edges):
         return np.empty(0, dtype=np.int64)
-    distance, incoming = longest_path(node_count, edges.source, edges.target, edges.weight, edges.order)
+    distance, incoming = longest_path(
+        node_count, edges.source, edges.target, edges.weight, edges.order
+    )
     node, found, sources = int(np.argmax(distance)), [], edges.source
     while (edge := int(incoming[node])) >= 0:
         found.append(edge)

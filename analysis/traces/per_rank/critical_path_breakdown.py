@@ -1,4 +1,5 @@
-"""What the time on a critical path is spent on: by bound, by operator or kernel, and edge by edge."""
+"""What the time on a critical path is spent on: by bound, by operator or kernel, and edge by
+edge."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_device import ended_last
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
-from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, Rules, last_complete_step, loading
+from analysis.traces.per_rank.critical_path_events import (
+    DEFAULT_RULES,
+    Rules,
+    last_complete_step,
+    loading,
+)
 from analysis.traces.per_rank.critical_path_host import UNKNOWN
 
 BOUNDS = (
@@ -26,8 +32,8 @@ BOUNDS = (
     "gpu_kernel_launch_overhead",
     "waiting",
 )
-"""What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for unknown work, or
-work on the device that is held up by work launched before the window."""
+"""What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for
+unknown work, or work on the device that is held up by work launched before the window."""
 BETWEEN = "(between operators)"
 """Name of the main thread's time outside its operators: Python, mostly."""
 MAX_ROWS = 1_000
@@ -111,7 +117,8 @@ def _while_loading(trace: TraceColumns, row: Int64, rules: Rules) -> Bool:
 
 
 def _blocked(path: CriticalPath) -> Bool:
-    """Mask of the edges into the end of a blocking call of which it is not known what it waited for."""
+    """Mask of the edges into the end of a blocking call of which it is not known what it waited
+    for."""
     edges, events, chosen = path.edges, path.events, path.path
     target = edges.target[chosen]
     event = events.node_event[target]
@@ -119,7 +126,9 @@ def _blocked(path: CriticalPath) -> Bool:
     return np.asarray(blocked & (edges.row[chosen] == events.row[event]))
 
 
-def _names(trace: TraceColumns, path: CriticalPath, bound: Int64, weight: Int64) -> tuple[NameOnPath, ...]:
+def _names(
+    trace: TraceColumns, path: CriticalPath, bound: Int64, weight: Int64
+) -> tuple[NameOnPath, ...]:
     row = path.edges.row[path.path]
     counted = weight > 0
     row, bound, weight = row[counted], bound[counted], weight[counted]
@@ -140,20 +149,28 @@ def _names(trace: TraceColumns, path: CriticalPath, bound: Int64, weight: Int64)
 
 
 def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> dict[str, int]:
-    """For the largest names on the path: how much shorter the longest path would be if they took no time, ns.
+    """For the largest names on the path: how much shorter the longest path would be if they took no
+    time, ns.
 
     It is at most their time on the path, and less where another path is nearly as long.
     """
     saved: dict[str, int] = {}
     for entry in found.names:
-        if entry.name in saved or entry.name == BETWEEN or entry.bound == "waiting" or len(saved) >= names:
+        if (
+            entry.name in saved
+            or entry.name == BETWEEN
+            or entry.bound == "waiting"
+            or len(saved) >= names
+        ):
             continue
         rows = np.flatnonzero(trace.name == trace.names.index(entry.name))
         saved[entry.name] = found.path.length_ns - found.path.length_without(rows)
     return saved
 
 
-def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES) -> list[dict[str, Any]]:
+def longest_edges(
+    trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES
+) -> list[dict[str, Any]]:
     """The longest single edges of the path, longest first, as HTA's breakdown table has them."""
     path, edges = found.path, found.path.edges
     table: list[dict[str, Any]] = []
@@ -176,17 +193,30 @@ def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES)
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The path of the last complete step (of the whole trace where it has no steps): bounds, longest edges, names."""
+    """The path of the last complete step (of the whole trace where it has no steps): bounds,
+    longest edges, names."""
     path = critical_path(trace, last_complete_step(trace))
     found = breakdown(trace, path)
     whole = max(path.length_ns, 1)
     saved = what_if(trace, found)
     table: list[dict[str, Any]] = [
-        {"window": path.window.label, "what": "path", "name": "", "bound_by": "", "time_ns": path.length_ns}
+        {
+            "window": path.window.label,
+            "what": "path",
+            "name": "",
+            "bound_by": "",
+            "time_ns": path.length_ns,
+        }
     ]
     table += [{"what": "missing", "name": reason} for reason in path.missing]
     table += [
-        {"what": "bound", "name": "", "bound_by": b, "time_ns": t, "of_path_percent": round(100 * t / whole, 2)}
+        {
+            "what": "bound",
+            "name": "",
+            "bound_by": b,
+            "time_ns": t,
+            "of_path_percent": round(100 * t / whole, 2),
+        }
         for b, t in found.by_bound_ns.items()
     ]
     table += longest_edges(trace, found)

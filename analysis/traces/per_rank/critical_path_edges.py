@@ -23,7 +23,8 @@ class EdgeKind(IntEnum):
     DEPENDENCY = 1
     """One thing after another on a thread, or a kernel after its launch."""
     SYNC_DEPENDENCY = 2
-    """The end of work on the device that a call of the host, or work on another stream, waited for."""
+    """The end of work on the device that a call of the host, or work on another stream, waited
+    for."""
     LAUNCH_DELAY = 3
     """From a launch to the start of its kernel on an idle stream."""
     KERNEL_KERNEL_DELAY = 4
@@ -42,7 +43,8 @@ HTA_NAMES = {
 
 @dataclass(frozen=True)
 class Edges:
-    """All edges of a graph: node to node, time in ns, and the trace's row that the time belongs to (-1: none)."""
+    """All edges of a graph: node to node, time in ns, and the trace's row that the time belongs to
+    (-1: none)."""
 
     source: Int64
     target: Int64
@@ -67,7 +69,9 @@ class EdgeList:
     parts: list[tuple[Int64, Int64, Int8, Int64, Int64]] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kind: EdgeKind, source: Int64, target: Int64, weight: Int64 | int, row: Int64 | int) -> None:
+    def add(
+        self, kind: EdgeKind, source: Int64, target: Int64, weight: Int64 | int, row: Int64 | int
+    ) -> None:
         """Nodes, ns and rows of edges of one kind; one number stands for a whole column."""
         forward = source < target
         self.lost["edges against time"] += int((~forward).sum())
@@ -99,15 +103,20 @@ def _column(values: Int64 | int, length: int) -> Int64:
     return np.broadcast_to(np.asarray(values, dtype=np.int64), length)
 
 
-def count_up_to(keys: Int64, times: Int64, asked_keys: Int64, asked_times: Int64) -> tuple[Int64, Int64]:
-    """As-of lookup: an order of the entries by (key, time), and for each question how many of them lie up to it.
+def count_up_to(
+    keys: Int64, times: Int64, asked_keys: Int64, asked_times: Int64
+) -> tuple[Int64, Int64]:
+    """As-of lookup: an order of the entries by (key, time), and for each question how many of them
+    lie up to it.
 
-    The entry before a question is `order[place - 1]`, the one after it `order[place]`, where their key is the asked
-    one. O(n log n).
+    The entry before a question is `order[place - 1]`, the one after it `order[place]`, where their
+    key is the asked one. O(n log n).
     """
     count = len(keys)
     kind = np.repeat(np.asarray([0, 1]), [count, len(asked_keys)])
-    together = np.lexsort((kind, np.concatenate((times, asked_times)), np.concatenate((keys, asked_keys))))
+    together = np.lexsort(
+        (kind, np.concatenate((times, asked_times)), np.concatenate((keys, asked_keys)))
+    )
     entry = together < count
     place = np.empty(len(together), dtype=np.int64)
     place[together] = np.cumsum(entry)

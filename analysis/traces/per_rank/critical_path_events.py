@@ -1,7 +1,9 @@
-"""What a critical path is made of: the window, the events in it, and the start and end of each as nodes in time.
+"""What a critical path is made of: the window, the events in it, and the start and end of each as
+nodes in time.
 
-Nodes are numbered in order of time, and at one moment so that what ends comes before what begins; an edge always leads
-to a higher number, so the numbers are a topological order and no cycle is possible.
+Nodes are numbered in order of time, and at one moment so that what ends comes before what begins;
+an edge always leads to a higher number, so the numbers are a topological order and no cycle is
+possible.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ SORTABLE_NS = 1 << 58
 
 @dataclass(frozen=True)
 class Window:
-    """[begin, end) in ns: host events that start in it, and the work on the device that they launched."""
+    """[begin, end) in ns: host events that start in it, and the work on the device that they
+    launched."""
 
     begin: int
     end: int
@@ -34,17 +37,20 @@ class Rules:
     """Where the model goes beyond HTA's; all on by default, all off is HTA's model."""
 
     gaps: bool = True
-    """Time between the outermost operators of the main thread (and of the backward threads it waits for) counts."""
+    """Time between the outermost operators of the main thread (and of the backward threads it waits
+    for) counts."""
     waits: bool = True
-    """A blocking call counts from the moment that what it waited for was done, all of it where nothing is known; and so
-    does a kernel's wait for work that was launched before the window."""
+    """A blocking call counts from the moment that what it waited for was done, all of it where
+    nothing is known; and so does a kernel's wait for work that was launched before the window."""
     inferred: bool = True
     """Without synchronization events in the trace, waits are inferred from the times."""
     launches: bool = True
-    """Every kernel waits for its launch, and one launched onto an idle stream waits for nothing else."""
+    """Every kernel waits for its launch, and one launched onto an idle stream waits for nothing
+    else."""
     backward: bool = True
-    """The backward pass starts when the main thread has called it, and the main thread goes on when it is done. HTA
-    knows this for one backward thread, and only where one thread alone has names with "forward"."""
+    """The backward pass starts when the main thread has called it, and the main thread goes on when
+    it is done. HTA knows this for one backward thread, and only where one thread alone has names
+    with "forward"."""
     data_loading: re.Pattern[str] | None = PHASES["data loading"]
     """Annotations of the data loader; their time, and that of all within them, is data loading."""
 
@@ -68,7 +74,8 @@ def step_window(trace: TraceColumns, number: int) -> Window | None:
 
 
 def last_complete_step(trace: TraceColumns) -> Window | None:
-    """The last step but one of several: the profiler stops before the last one's work on the device is done."""
+    """The last step but one of several: the profiler stops before the last one's work on the device
+    is done."""
     steps = steps_of(trace)
     if not len(steps):
         return None
@@ -76,9 +83,11 @@ def last_complete_step(trace: TraceColumns) -> Window | None:
     return step_window(trace, number)
 
 
-def annotation_window(trace: TraceColumns, text: str, first: int = 0, last: int | None = None) -> Window | None:
-    """From the start of the first to the end of the last of the host events whose name contains the text, numbered
-    from 0 by start. None where there are not so many."""
+def annotation_window(
+    trace: TraceColumns, text: str, first: int = 0, last: int | None = None
+) -> Window | None:
+    """From the start of the first to the end of the last of the host events whose name contains the
+    text, numbered from 0 by start. None where there are not so many."""
     rows = trace.rows_named(lambda name: text in name)
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
     chosen = rows[first : (first if last is None else last) + 1]
@@ -89,13 +98,15 @@ def annotation_window(trace: TraceColumns, text: str, first: int = 0, last: int 
 
 @dataclass(frozen=True)
 class Events:
-    """The events of a window and their nodes. Events are numbered in order of start, outer ones first."""
+    """The events of a window and their nodes. Events are numbered in order of start, outer ones
+    first."""
 
     row: Int64
     """Row of the trace, per event."""
     on_device: Bool
     launch: Int64
-    """The event that launched this one; -1 where it is no work on the device or its launch is not in the window."""
+    """The event that launched this one; -1 where it is no work on the device or its launch is not
+    in the window."""
     start_node: Int64
     end_node: Int64
     node_event: Int64
@@ -132,7 +143,9 @@ def events_of(trace: TraceColumns, window: Window, rules: Rules) -> Events:
     Work without a launch in the trace counts where it starts in the window.
     """
     inside = (trace.ts >= window.begin) & (trace.ts < window.end)
-    host = (trace.in_category(*OPERATOR_CATEGORIES) | on_runtime(trace) | loading(trace, rules)) & inside
+    host = (
+        trace.in_category(*OPERATOR_CATEGORIES) | on_runtime(trace) | loading(trace, rules)
+    ) & inside
     launch = launched_by(trace)
     known = launch >= 0
     device = trace.on_device & np.where(known, inside[launch], inside)

@@ -1,10 +1,11 @@
 """Edges between the events of the host's threads.
 
-On one thread each mark (a start or an end) leads to the next. Inside an operator the time between them counts and
-belongs to the innermost operator that is open; between outermost operators only the main thread's time does. The
-backward pass runs on threads of its own while the main thread waits: each of its bursts is reached from the main
-thread and returns to it. Calls that hold the runtime's lock at the same time count one after the other.
-Source of the rules: HTA's critical path analysis; where they differ is in the documentation.
+On one thread each mark (a start or an end) leads to the next. Inside an operator the time between
+them counts and belongs to the innermost operator that is open; between outermost operators only the
+main thread's time does. The backward pass runs on threads of its own while the main thread waits:
+each of its bursts is reached from the main thread and returns to it. Calls that hold the runtime's
+lock at the same time count one after the other. Source of the rules: HTA's critical path analysis;
+where they differ is in the documentation.
 """
 
 from __future__ import annotations
@@ -20,18 +21,23 @@ from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
 from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules
 
 LOCKING = re.compile(
-    r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream|ExtModuleLaunchKernel|"
+    r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream"
+    r"|ExtModuleLaunchKernel|"
     r"ModuleLaunchKernel)$"
 )
-"""Calls that take the runtime's lock. HTA names cudaHostAlloc, cudaLaunchKernel, cudaMemcpyAsync."""
+"""Calls that take the runtime's lock. HTA names cudaHostAlloc, cudaLaunchKernel,
+cudaMemcpyAsync."""
 
 BLOCKING = re.compile(
-    r"^(?:cuda|hip)(?:DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH|MemcpyWithStream)$|"
+    r"^(?:cuda|hip)(?:DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH"
+    r"|MemcpyWithStream)$|"
     r"^cu(?:Ctx|Stream|Event)Synchronize$|^cuMemcpy(?:DtoH|HtoD)?_v2$|"
-    r"^ze(?:CommandQueueSynchronize|FenceHostSynchronize|EventHostSynchronize|CommandListHostSynchronize)$|"
+    r"^ze(?:CommandQueueSynchronize|FenceHostSynchronize|EventHostSynchronize"
+    r"|CommandListHostSynchronize)$|"
     r"^ur(?:QueueFinish|EventWait)$"
 )
-"""Calls that return only when work on the device is done. HTA's list has cudaEventQuery, which never waits."""
+"""Calls that return only when work on the device is done. HTA's list has cudaEventQuery, which
+never waits."""
 
 NOT_BLOCKING = int(np.iinfo(np.int64).min)
 UNKNOWN = NOT_BLOCKING + 1
@@ -47,11 +53,13 @@ class HostMarks:
     """Events open on the thread after the mark."""
 
 
-def host_edges(trace: TraceColumns, events: Events, rules: Rules, found: EdgeList, unblocked: Int64) -> None:
+def host_edges(
+    trace: TraceColumns, events: Events, rules: Rules, found: EdgeList, unblocked: Int64
+) -> None:
     """Add the edges between host events.
 
-    `unblocked` gives per event when the work that a blocking call waited for was done (ns); NOT_BLOCKING where it is
-    no such call, UNKNOWN where that is not known.
+    `unblocked` gives per event when the work that a blocking call waited for was done (ns);
+    NOT_BLOCKING where it is no such call, UNKNOWN where that is not known.
     """
     marks = host_marks(trace, events)
     autograd = autograd_lanes(trace, events, marks)
@@ -68,12 +76,14 @@ def host_marks(trace: TraceColumns, events: Events) -> HostMarks:
     lane = trace.lane[events.row[events.node_event[node]]]
     order = np.argsort(lane, kind="stable")
     node, lane = node[order], lane[order]
-    return HostMarks(node, lane, np.cumsum(np.where(events.node_is_start[node], 1, -1), dtype=np.int64))
+    return HostMarks(
+        node, lane, np.cumsum(np.where(events.node_is_start[node], 1, -1), dtype=np.int64)
+    )
 
 
 def autograd_lanes(trace: TraceColumns, events: Events, marks: HostMarks) -> Int32:
-    """Threads of the backward pass: most of their outermost operators are calls of the autograd engine. On the CPU the
-    engine works on the thread that called it."""
+    """Threads of the backward pass: most of their outermost operators are calls of the autograd
+    engine. On the CPU the engine works on the thread that called it."""
     wanted = np.asarray([AUTOGRAD.match(name) is not None for name in trace.names], dtype=np.bool_)
     outermost = (marks.depth == 1) & events.node_is_start[marks.node]
     lane = marks.lane[outermost]
@@ -86,8 +96,8 @@ def autograd_lanes(trace: TraceColumns, events: Events, marks: HostMarks) -> Int
 
 
 def main_lane(trace: TraceColumns, events: Events, others: Int32) -> int:
-    """The thread that drives the training: of the profiler's steps, else of the most operators and none of the
-    `others`; -1 for none."""
+    """The thread that drives the training: of the profiler's steps, else of the most operators and
+    none of the `others`; -1 for none."""
     steps = trace.rows_named(is_step)
     threads = trace.lane[steps[~trace.in_category("gpu_user_annotation")[steps]]]
     if len(threads):
@@ -121,7 +131,9 @@ def _chains(
     same = marks.lane[:-1] == marks.lane[1:]
     between = same & (depth == 0)
     gaps = rules.gaps and _has_operators(trace, events, main)
-    counted = between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
+    counted = (
+        between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
+    )
     found.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
     found.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
     inside = np.flatnonzero(same & (depth > 0))
@@ -133,20 +145,23 @@ def _chains(
     blocked = done > began if rules.waits else done != NOT_BLOCKING
     free = _lock_free(trace, events, found)[events.node_event[v]]
     held = ~events.node_is_start[v] & (free > began) & (done == NOT_BLOCKING)
-    weight = np.where(held, np.minimum(weight, events.node_time[v] - free), np.where(blocked, 0, weight))
+    weight = np.where(
+        held, np.minimum(weight, events.node_time[v] - free), np.where(blocked, 0, weight)
+    )
     found.add(EdgeKind.OPERATOR, u, v, weight, events.row[owner])
 
 
 def _has_operators(trace: TraceColumns, events: Events, lane: int) -> bool:
-    """Whether the profiler recorded operators on the thread; where it recorded none the time between calls says
-    nothing of the host's work."""
+    """Whether the profiler recorded operators on the thread; where it recorded none the time
+    between calls says nothing of the host's work."""
     rows = events.row[~events.on_device]
     rows = rows[trace.lane[rows] == lane]
     return bool(trace.in_category(*OPERATOR_CATEGORIES)[rows].any())
 
 
 def _owner(events: Events, marks: HostMarks, places: Int64) -> Int64:
-    """The event that the time from a mark to the next belongs to: the innermost one that is open."""
+    """The event that the time from a mark to the next belongs to: the innermost one that is
+    open."""
     node, following = marks.node[places], marks.node[places + 1]
     opens, closes = events.node_is_start[node], ~events.node_is_start[following]
     owner = np.where(opens, events.node_event[node], events.node_event[following])
@@ -160,7 +175,8 @@ def _owner(events: Events, marks: HostMarks, places: Int64) -> Int64:
 
 
 def _last_start(depths: Int64, places: Int64, asked_depths: Int64, asked_places: Int64) -> Int64:
-    """The last start before a place that reached this depth; there is one wherever the depth is above 0."""
+    """The last start before a place that reached this depth; there is one wherever the depth is
+    above 0."""
     size = int(places.max()) + 2
     keys = depths * size + places
     order = np.argsort(keys, kind="stable")
@@ -176,14 +192,20 @@ def _waits_for_others(events: Events, marks: HostMarks, autograd: Int32) -> Bool
     return np.asarray((before[1:] > before[:-1]) & ~other[1:])
 
 
-def _fork_and_join(events: Events, marks: HostMarks, main: int, autograd: Int32, rules: Rules, found: EdgeList) -> None:
-    """The main thread's gaps hold the bursts of the backward threads: from its last end to the first start of each
-    burst, and from the last end of the burst to the main thread's next start."""
+def _fork_and_join(
+    events: Events, marks: HostMarks, main: int, autograd: Int32, rules: Rules, found: EdgeList
+) -> None:
+    """The main thread's gaps hold the bursts of the backward threads: from its last end to the
+    first start of each burst, and from the last end of the burst to the main thread's next
+    start."""
     on_main = marks.lane == main
     trunk, idle = marks.node[on_main], marks.depth[on_main] == 0
     others = np.isin(marks.lane, autograd)
     node, depth, lane = marks.node[others], marks.depth[others], marks.lane[others]
-    opens, closes = events.node_is_start[node] & (depth == 1), ~events.node_is_start[node] & (depth == 0)
+    opens, closes = (
+        events.node_is_start[node] & (depth == 1),
+        ~events.node_is_start[node] & (depth == 0),
+    )
     starts, ends, lane = node[opens], node[closes], lane[opens]
     if not len(trunk) or not len(starts):
         return
@@ -208,8 +230,9 @@ def _link(found: EdgeList, rules: Rules, source: Int64, target: Int64) -> None:
 
 
 def _lock_free(trace: TraceColumns, events: Events, found: EdgeList) -> Int64:
-    """When a locking call got the lock, per event: at the end of the last locking call before its own end, where that
-    lies inside it and on another thread; NOT_BLOCKING elsewhere. Adds the edges from end to end."""
+    """When a locking call got the lock, per event: at the end of the last locking call before its
+    own end, where that lies inside it and on another thread; NOT_BLOCKING elsewhere. Adds the edges
+    from end to end."""
     free = np.full(len(events), NOT_BLOCKING, dtype=np.int64)
     holders = np.flatnonzero(named(trace, events, LOCKING))
     if len(holders) < 2:
@@ -220,5 +243,7 @@ def _lock_free(trace: TraceColumns, events: Events, found: EdgeList) -> Int64:
     late = (events.end_node[before] > events.start_node[after]) & (lanes[before] != lanes[after])
     before, after = before[late], after[late]
     free[after] = events.end(before)
-    found.add_time(EdgeKind.OPERATOR, events.end_node[before], events.end_node[after], events.row[after])
+    found.add_time(
+        EdgeKind.OPERATOR, events.end_node[before], events.end_node[after], events.row[after]
+    )
     return free

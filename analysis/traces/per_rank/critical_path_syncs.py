@@ -1,9 +1,9 @@
 """Who waited for which work on the accelerator: the host's calls, and kernels on other streams.
 
-Synchronization events name the stream or the recorded event that was waited for. A recorded event stands for the last
-work launched on its stream before it was recorded; a stream that waits for an event holds back the next work launched
-on it. Where the trace has no such events, a blocking call is taken to wait for the work that ended last before it
-returned.
+Synchronization events name the stream or the recorded event that was waited for. A recorded event
+stands for the last work launched on its stream before it was recorded; a stream that waits for an
+event holds back the next work launched on it. Where the trace has no such events, a blocking call
+is taken to wait for the work that ended last before it returned.
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ import numpy as np
 from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.per_rank.critical_path_device import NEVER, Kernels, inferred_waits
-from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, count_up_to, entry_after, entry_before
+from analysis.traces.per_rank.critical_path_edges import (
+    EdgeKind,
+    EdgeList,
+    count_up_to,
+    entry_after,
+    entry_before,
+)
 from analysis.traces.per_rank.critical_path_events import Events, Rules
 from analysis.traces.per_rank.critical_path_host import BLOCKING, NOT_BLOCKING, UNKNOWN, named
 
-STREAM_SYNC, CONTEXT_SYNC, EVENT_SYNC, STREAM_WAIT = ("Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event")
+STREAM_SYNC, CONTEXT_SYNC, EVENT_SYNC, STREAM_WAIT = (
+    "Stream Sync",
+    "Context Sync",
+    "Event Sync",
+    "Stream Wait Event",
+)
 MAX_PAIRS = 1_000_000
 """Most pairs of a stream and a synchronization of the whole device that are looked at."""
 
@@ -39,7 +50,9 @@ class Syncs:
     missing: tuple[str, ...]
 
 
-def syncs_of(trace: TraceColumns, events: Events, kernels: Kernels, keys: Int64, launch: Int64, rules: Rules) -> Syncs:
+def syncs_of(
+    trace: TraceColumns, events: Events, kernels: Kernels, keys: Int64, launch: Int64, rules: Rules
+) -> Syncs:
     """All waits of the window, written or inferred."""
     rows = np.flatnonzero(trace.in_category("cuda_sync"))
     missing: list[str] = []
@@ -64,9 +77,11 @@ def syncs_of(trace: TraceColumns, events: Events, kernels: Kernels, keys: Int64,
     return Syncs(source, waiter, between, unblocked, tuple(missing))
 
 
-def sync_edges(events: Events, kernels: Kernels, syncs: Syncs, rules: Rules, found: EdgeList) -> None:
-    """Add the edges from work on the device to the ends of the calls that waited for it. They weigh what the call
-    still took when all that it waited for was done."""
+def sync_edges(
+    events: Events, kernels: Kernels, syncs: Syncs, rules: Rules, found: EdgeList
+) -> None:
+    """Add the edges from work on the device to the ends of the calls that waited for it. They weigh
+    what the call still took when all that it waited for was done."""
     done = syncs.unblocked[syncs.call]
     waited = done > events.start(syncs.call)
     rest = np.where(waited & rules.waits, events.end(syncs.call) - done, 0)
@@ -76,13 +91,18 @@ def sync_edges(events: Events, kernels: Kernels, syncs: Syncs, rules: Rules, fou
 
 def _without(rules: Rules) -> str:
     found = "inferred from times" if rules.inferred else "left out"
-    return f"no synchronization events in the trace: waits between streams and waits of the host are {found}"
+    return (
+        f"no synchronization events in the trace: waits between streams and waits of the host "
+        f"are {found}"
+    )
 
 
 def _calls(trace: TraceColumns, rows: Int64) -> Int64:
     """The host's call of each synchronization, by correlation; -1 for none."""
     calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    return _picked(calls, entry_before(trace.correlation[calls], calls * 0, trace.correlation[rows], rows * 0))
+    return _picked(
+        calls, entry_before(trace.correlation[calls], calls * 0, trace.correlation[rows], rows * 0)
+    )
 
 
 def _picked(values: Int64, places: Int64) -> Int64:
@@ -122,7 +142,8 @@ def _written(
 
 
 def _last_of_each_stream(kernels: Kernels, ends: Int64, waiter: Int64) -> tuple[Int64, Int64]:
-    """For each synchronization of a whole device the last kernel of each stream that had started."""
+    """For each synchronization of a whole device the last kernel of each stream that had
+    started."""
     streams = np.unique(kernels.stream)
     chosen = streams[: max(MAX_PAIRS // max(len(waiter), 1), 1)]
     asked = np.repeat(chosen, len(waiter))
@@ -130,23 +151,31 @@ def _last_of_each_stream(kernels: Kernels, ends: Int64, waiter: Int64) -> tuple[
     return source, np.tile(waiter, len(chosen))
 
 
-def _recorded(trace: TraceColumns, keys: Int64, launch: Int64, rows: Int64, missing: list[str]) -> Int64:
+def _recorded(
+    trace: TraceColumns, keys: Int64, launch: Int64, rows: Int64, missing: list[str]
+) -> Int64:
     """The row of the work that the event waited for stands for; -1 where it is not known."""
-    asked = trace.arguments.number("wait_on_cuda_event_record_corr_id").at(rows, -1).astype(np.int64)
+    asked = (
+        trace.arguments.number("wait_on_cuda_event_record_corr_id").at(rows, -1).astype(np.int64)
+    )
     stream = trace.arguments.number("wait_on_stream").at(rows, -1).astype(np.int64)
     records = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
     found = entry_before(trace.correlation[records], records * 0, asked, asked * 0)
     record = _picked(records, found)
     known = (record >= 0) & (asked > 0) & (stream >= 0)
     if not known.all():
-        missing.append(f"{int((~known).sum())} waits for events whose recording is not in the trace")
+        missing.append(
+            f"{int((~known).sum())} waits for events whose recording is not in the trace"
+        )
     device = keys[rows] - np.minimum(trace.stream[rows], (1 << 32) - 1) - 1
     work = np.flatnonzero(launch >= 0)
     if not len(work):
         return np.full(len(rows), -1, dtype=np.int64)
     work = work[np.argsort(trace.ts[work], kind="stable")]
     moment = np.where(known, trace.ts[record], NEVER)
-    last = _picked(work, entry_before(keys[work], trace.ts[launch[work]], device + stream + 1, moment))
+    last = _picked(
+        work, entry_before(keys[work], trace.ts[launch[work]], device + stream + 1, moment)
+    )
     return np.where(known, last, -1)
 
 
@@ -175,7 +204,9 @@ def _stream_waits(
     if not len(work) or not len(waits):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     work = work[np.argsort(trace.ts[work], kind="stable")]
-    held = _picked(work, entry_after(keys[work], trace.ts[launch[work]], keys[waits], trace.ts[calls]))
+    held = _picked(
+        work, entry_after(keys[work], trace.ts[launch[work]], keys[waits], trace.ts[calls])
+    )
     source, target = (_kernel_of(events, kernels, len(trace), found) for found in (recorded, held))
     fits = (source >= 0) & (target >= 0)
     source, target = source[fits], target[fits]
@@ -184,8 +215,8 @@ def _stream_waits(
 
 
 def _copies_of_calls(trace: TraceColumns, events: Events, kernels: Kernels) -> tuple[Int64, Int64]:
-    """Calls that copy and return when the copy is done, whatever their name says (pageable memory): the copy ran
-    inside the call."""
+    """Calls that copy and return when the copy is done, whatever their name says (pageable memory):
+    the copy ran inside the call."""
     call = events.launch[kernels.event]
     memory = trace.in_category("gpu_memcpy", "memcpy")[events.row[kernels.event]] & (call >= 0)
     source = np.flatnonzero(memory)
@@ -194,7 +225,9 @@ def _copies_of_calls(trace: TraceColumns, events: Events, kernels: Kernels) -> t
     return source[inside], call[inside]
 
 
-def _last_before_return(trace: TraceColumns, events: Events, kernels: Kernels) -> tuple[Int64, Int64]:
+def _last_before_return(
+    trace: TraceColumns, events: Events, kernels: Kernels
+) -> tuple[Int64, Int64]:
     """For each blocking call the work launched before it that ended last before it returned."""
     call = np.flatnonzero(named(trace, events, BLOCKING))
     one = np.zeros(len(kernels), dtype=np.int64)

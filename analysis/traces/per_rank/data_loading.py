@@ -1,8 +1,8 @@
 """How long a rank's main thread is in its data loader, per step.
 
-`enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__` loads in the training process itself (num_workers=0);
-`_MultiProcessingDataLoaderIter` waits for worker processes. On a rank with an accelerator only the time in which the
-accelerator has nothing to do counts as exposed.
+`enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__` loads in the training process itself
+(num_workers=0); `_MultiProcessingDataLoaderIter` waits for worker processes. On a rank with an
+accelerator only the time in which the accelerator has nothing to do counts as exposed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class DataLoading:
 
 
 def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataLoading:
-    """The rank's time in its data loader. Source: the plugin of TensorBoard and TraceML measure the same annotation."""
+    """The rank's time in its data loader. Source: the plugin of TensorBoard and TraceML measure the
+    same annotation."""
     window = window or window_of(trace)
     rows = loader_rows(trace, window)
     spans = window.clipped(trace.ts[rows], trace.end[rows])
@@ -77,7 +78,14 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     for number, begin, end in zip(numbers[:1000], begins[:1000], ends[:1000], strict=True):
         one = StepWindow(begin, end, steps)
         spent = one.time_in(*spans)
-        out.append({"step": number, "loader_ns": spent, "step_ns": end - begin, "loader_percent": 100 * spent / one.ns})
+        out.append(
+            {
+                "step": number,
+                "loader_ns": spent,
+                "step_ns": end - begin,
+                "loader_percent": 100 * spent / one.ns,
+            }
+        )
     if len(begins) > len(out) and out:
         out[-1]["cut"] = True
     return out

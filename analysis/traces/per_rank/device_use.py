@@ -1,4 +1,5 @@
-"""How much of a rank's steps its accelerator worked, its long gaps, and time in which the launch queue was full."""
+"""How much of a rank's steps its accelerator worked, its long gaps, and time in which the launch
+queue was full."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceU
         long_gap_ns=int(gaps[long].sum()),
         huge_gaps=int((gaps >= HUGE_GAP_NS).sum()),
         longest_gap_ns=int(gaps[widest]) if widest >= 0 else 0,
-        in_gap=_host_in(trace, window, int(gap_start[widest]), int(gap_end[widest])) if widest >= 0 else None,
+        in_gap=_host_in(trace, window, int(gap_start[widest]), int(gap_end[widest]))
+        if widest >= 0
+        else None,
         full_queue_ns=full,
         most_outstanding=most,
     )
@@ -66,16 +69,23 @@ def _host_window(window: StepWindow) -> StepWindow:
     return replace(window, end=int(window.steps.end.max())) if window.has_steps else window
 
 
-def _host_in(trace: TraceColumns, window: StepWindow, begin: int, end: int) -> EventReference | None:
+def _host_in(
+    trace: TraceColumns, window: StepWindow, begin: int, end: int
+) -> EventReference | None:
     """The shortest event of the host that fills at least half of the gap."""
     shared = np.minimum(trace.end, end) - np.maximum(trace.ts, begin)
     host = ~trace.on_device & ~trace.in_category("gpu_user_annotation", "trace", "overhead")
     rows = np.flatnonzero(host & (shared * 2 >= end - begin))
-    return event_reference(trace, int(rows[trace.dur[rows].argmin()]), window.steps) if len(rows) else None
+    return (
+        event_reference(trace, int(rows[trace.dur[rows].argmin()]), window.steps)
+        if len(rows)
+        else None
+    )
 
 
 def _queue(trace: TraceColumns) -> tuple[int, int]:
-    """Time in which a stream had a full queue, and the most launches outstanding on one; a graph is one launch."""
+    """Time in which a stream had a full queue, and the most launches outstanding on one; a graph is
+    one launch."""
     queue = queue_length(trace)
     full = queue.length >= FULL_QUEUE
     spent = total(queue.time[full], queue.until[full]) if full.any() else 0

@@ -1,9 +1,9 @@
 """Chakra execution traces: which operator of PyTorch's graph each row of a profiler trace is.
 
-`ExecutionTraceObserver` writes every operator with its schema, inputs and outputs; the profiler writes the same
-operators with their times. Both know the record function's id. Layouts: flat (schema 1.0.1) and Chakra's with `attrs`
-(1.0.2-chakra.0.0.4 to 1.1.1-chakra.0.0.4), as in PARAM's et_replay/execution_trace.py. After HTA's
-`correlate_execution_trace` and `add_et_column`.
+`ExecutionTraceObserver` writes every operator with its schema, inputs and outputs; the profiler
+writes the same operators with their times. Both know the record function's id. Layouts: flat
+(schema 1.0.1) and Chakra's with `attrs` (1.0.2-chakra.0.0.4 to 1.1.1-chakra.0.0.4), as in PARAM's
+et_replay/execution_trace.py. After HTA's `correlate_execution_trace` and `add_et_column`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ MAX_BYTES = 1 << 28
 CORRELATED = (*OPERATOR_CATEGORIES, "user_annotation")
 """Categories of rows that have a node; HTA's EXECUTION_TRACE_SUPPORTED_EVENTS."""
 SAME_NAMES_SHARE = 0.5
-"""Of the rows with an id of the execution trace, so many must have the node's name: ids start anew in every process,
-so that two runs share ids and not names."""
+"""Of the rows with an id of the execution trace, so many must have the node's name: ids start anew
+in every process, so that two runs share ids and not names."""
 
 Column = Literal[
-    "op_schema", "input_shapes", "input_types", "output_shapes", "output_types", "kernel_backend", "kernel_file"
+    "op_schema",
+    "input_shapes",
+    "input_types",
+    "output_shapes",
+    "output_types",
+    "kernel_backend",
+    "kernel_file",
 ]
 
 
@@ -100,7 +106,8 @@ class Correlation:
 
 
 def read_execution_trace(path: Path) -> ExecutionTrace:
-    """Read a .json or .json.gz execution trace. Raises EvidenceError, one line, for anything else."""
+    """Read a .json or .json.gz execution trace. Raises EvidenceError, one line, for anything
+    else."""
     dropped: Counter[str] = Counter()
     content = b"".join(unpacked_blocks(path, dropped, MAX_BYTES))
     if dropped:
@@ -110,7 +117,9 @@ def read_execution_trace(path: Path) -> ExecutionTrace:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceError(path.name, f"is not an execution trace ({str(error)[:200]})") from error
     nodes = [_with_attributes(node) for node in document.nodes]
-    big = any(abs(value) >= 1 << 63 for node in nodes for value in (node.id, node.parent, node.rf_id))
+    big = any(
+        abs(value) >= 1 << 63 for node in nodes for value in (node.id, node.parent, node.rf_id)
+    )
     if big:
         raise EvidenceError(path.name, "holds an id of more than 64 bits")
     texts: dict[Column, tuple[str, ...]] = {
@@ -129,7 +138,8 @@ def read_execution_trace(path: Path) -> ExecutionTrace:
 def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     """The node of each operator and annotation of the trace, by the id of its record function.
 
-    Newer profilers write it as "Record function id"; in older ones "External id" is the same number.
+    Newer profilers write it as "Record function id"; in older ones "External id" is the same
+    number.
     """
     nodes = np.flatnonzero(execution.record_function > 0)
     none = np.full(len(trace), -1, dtype=np.int64)
@@ -143,19 +153,25 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     hit = (place >= 0) & (execution.record_function[by_id[place]] == ids) & (ids > 0)
     rows, found = rows[hit], by_id[place[hit]]
     if not len(rows):
-        return Correlation(none, "no id of a record function is in both: they are of different runs or times")
+        return Correlation(
+            none, "no id of a record function is in both: they are of different runs or times"
+        )
     same = sum(
-        trace.name_of(row) == execution.names[node] for row, node in zip(rows.tolist(), found.tolist(), strict=True)
+        trace.name_of(row) == execution.names[node]
+        for row, node in zip(rows.tolist(), found.tolist(), strict=True)
     )
     if same < SAME_NAMES_SHARE * len(rows):
         return Correlation(
-            none, f"only {same} of {len(rows)} shared ids have the same name: they are of different runs"
+            none,
+            f"only {same} of {len(rows)} shared ids have the same name: they are of different runs",
         )
     none[rows] = found
     return Correlation(none)
 
 
-def correlation_rows(trace: TraceColumns, execution: ExecutionTrace, limit: int = 1000) -> list[dict[str, Any]]:
+def correlation_rows(
+    trace: TraceColumns, execution: ExecutionTrace, limit: int = 1000
+) -> list[dict[str, Any]]:
     """The rows that have a node, as JSON values."""
     found = correlate(trace, execution)
     rows = np.flatnonzero(found.node >= 0)

@@ -1,8 +1,9 @@
 """Trees held as one column: the row of each row's parent, -1 for roots.
 
-Everything here works by pointer doubling: after k rounds each row has seen its 2**k nearest ancestors, so a column of
-n rows whose deepest branch has d levels takes O(n log d), without recursion and without a loop over rows or levels.
-A column of parents must have no cycle: every parent starts before its child does.
+Everything here works by pointer doubling: after k rounds each row has seen its 2**k nearest
+ancestors, so a column of n rows whose deepest branch has d levels takes O(n log d), without
+recursion and without a loop over rows or levels. A column of parents must have no cycle: every
+parent starts before its child does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def depths(parent: Int32) -> Int32:
 
 
 def nearest(parent: Int32, wanted: Bool) -> Int32:
-    """The row itself where it is wanted, else its nearest wanted ancestor; -1 where there is none."""
+    """The row itself where it is wanted, else its nearest wanted ancestor; -1 where there is
+    none."""
     rows = np.arange(len(parent), dtype=np.int32)
     found = np.where(wanted, rows, parent)
     open_rows = np.flatnonzero(~wanted & (parent >= 0))
@@ -64,7 +66,8 @@ def subtree_maxima(parent: Int32, values: NDArray[np.int64]) -> Int64:
 
 
 def containing(parent: Int32, ends: Int64, first: Int32, wanted_end: Int64) -> Int32:
-    """For each query the nearest row, from `first` upwards, that ends at or after `wanted_end`; -1 where none does.
+    """For each query the nearest row, from `first` upwards, that ends at or after `wanted_end`; -1
+    where none does.
 
     Right where a parent never ends before its child.
     """
@@ -85,7 +88,8 @@ def containing(parent: Int32, ends: Int64, first: Int32, wanted_end: Int64) -> I
 
 
 def children_index(parent: Int32, order: NDArray[np.integer]) -> tuple[Int64, Int32]:
-    """(first, rows): the children of row r are `rows[first[r]:first[r + 1]]`, in the order given."""
+    """(first, rows): the children of row r are `rows[first[r]:first[r + 1]]`, in the order
+    given."""
     with_parent = order[parent[order] >= 0]
     parents = parent[with_parent]
     rows = with_parent[np.argsort(parents, kind="stable")].astype(np.int32)
@@ -94,7 +98,8 @@ def children_index(parent: Int32, order: NDArray[np.integer]) -> tuple[Int64, In
 
 
 def _doublings(parent: Int32) -> Iterator[tuple[Int64, Int32]]:
-    """Rows that have a 2**k-th ancestor, and that ancestor, for k = 0, 1, ...; what is read in a round is a copy."""
+    """Rows that have a 2**k-th ancestor, and that ancestor, for k = 0, 1, ...; what is read in a
+    round is a copy."""
     table: Int32 | None = parent
     while table is not None:
         rows = np.flatnonzero(table >= 0)

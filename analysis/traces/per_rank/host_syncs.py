@@ -1,8 +1,8 @@
 """Calls in which the host waits for the accelerator, and which operators made them.
 
-Left out are waits that belong to nobody's code: the profiler's own last synchronisation, and those of the data
-loader. A host that waits is no trouble by itself while the accelerator works; what it costs is the time in which the
-accelerator then has nothing to do, until the next kernel starts.
+Left out are waits that belong to nobody's code: the profiler's own last synchronisation, and those
+of the data loader. A host that waits is no trouble by itself while the accelerator works; what it
+costs is the time in which the accelerator then has nothing to do, until the next kernel starts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ from analysis.traces.per_rank.data_loading import loader_rows
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 SYNC_CALL = re.compile(
-    r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^(?:cuda|hip)Memcpy(?:_ptds)?$"
+    r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^"
+    r"(?:cuda|hip)Memcpy(?:_ptds)?$"
     r"|^hipMemcpyWithStream$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$"
 )
 """Calls that return only when the accelerator is done (CUDA and HIP runtime and driver APIs)."""
-READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero", "aten::masked_select")
+READS = (
+    "aten::item",
+    "aten::_local_scalar_dense",
+    "aten::is_nonzero",
+    "aten::nonzero",
+    "aten::masked_select",
+)
 """Operators that need a value, or a size, on the host."""
 OPERATORS = (
     *READS,
@@ -50,9 +57,11 @@ class HostSyncs:
     share: float
     """Of the window."""
     idle_after_ns: int
-    """Time from the end of a wait until the accelerator has work again, where it had none then; loading left out."""
+    """Time from the end of a wait until the accelerator has work again, where it had none then;
+    loading left out."""
     by_operator: tuple[tuple[str, int], ...]
-    """Operators that waited and how often, the most frequent first; "" for calls outside any known operator."""
+    """Operators that waited and how often, the most frequent first; "" for calls outside any known
+    operator."""
     reads: int
     """`aten::item` and `aten::nonzero` called in the window, also those on tensors of the host."""
     longest: tuple[EventReference, ...]
@@ -99,12 +108,14 @@ def _inside(trace: TraceColumns, rows: Int64, spans: tuple[Int64, Int64]) -> Boo
     if not len(rows) or not len(spans[0]):
         return np.zeros(len(rows), dtype=np.bool_)
     place = np.maximum(np.searchsorted(spans[0], trace.ts[rows], side="right") - 1, 0)
-    return np.asarray((spans[0][place] <= trace.ts[rows]) & (trace.ts[rows] < spans[1][place]), dtype=np.bool_)
+    return np.asarray(
+        (spans[0][place] <= trace.ts[rows]) & (trace.ts[rows] < spans[1][place]), dtype=np.bool_
+    )
 
 
 def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
-    """Idle time of the accelerator that begins in, or goes on after, a wait of the host, without that in which the
-    host loads data: the loader costs that."""
+    """Idle time of the accelerator that begins in, or goes on after, a wait of the host, without
+    that in which the host loads data: the loader costs that."""
     device = trace.on_device
     starts, ends = window.clipped(trace.ts[device], trace.end[device])
     if not len(rows) or len(starts) < 2:

@@ -1,7 +1,9 @@
-"""Why each stream of the accelerator is idle: the host was late, one kernel waits for the next, or something else.
+"""Why each stream of the accelerator is idle: the host was late, one kernel waits for the next, or
+something else.
 
-The rules are HTA's `get_idle_time_breakdown`, with two corrections: a gap begins where everything before it on the
-stream has ended (HTA: where the previous kernel has), and what overlaps is no gap (HTA adds negative ones).
+The rules are HTA's `get_idle_time_breakdown`, with two corrections: a gap begins where everything
+before it on the stream has ended (HTA: where the previous kernel has), and what overlaps is no gap
+(HTA adds negative ones).
 """
 
 from __future__ import annotations
@@ -12,20 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.device import Stream, by_stream, device_launches, device_rows, device_streams
+from analysis.traces.columns.device import (
+    Stream,
+    by_stream,
+    device_launches,
+    device_rows,
+    device_streams,
+)
 from analysis.traces.columns.distribution import Distribution, distributions
 from analysis.traces.columns.events import Int32, Int64, TraceColumns
 from analysis.traces.columns.intervals import running_end
 from analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
-"""Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30, whose documentation
-says ns, but which it compares with microseconds."""
+"""Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30,
+whose documentation says ns, but which it compares with microseconds."""
 MAX_ROWS = 1_000
 HOST_WAIT, KERNEL_WAIT, OTHER = "host_wait", "kernel_wait", "other"
 CATEGORIES = (HOST_WAIT, KERNEL_WAIT, OTHER)
-"""Launched only after the stream had run dry; launched in time, and begun at once; launched in time, but begun late (it
-waited for another stream, an event, or the device)."""
+"""Launched only after the stream had run dry; launched in time, and begun at once; launched in
+time, but begun late (it waited for another stream, an event, or the device)."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,18 @@ def idle_breakdown(
     streams: Collection[int] | None = None,
     consecutive_kernel_delay_ns: int = CONSECUTIVE_KERNEL_DELAY_NS,
 ) -> tuple[StreamIdle, ...]:
-    """The idle time of each stream (None: of all) by cause, streams in order of device and number. O(n log n)."""
+    """The idle time of each stream (None: of all) by cause, streams in order of device and number.
+    O(n log n)."""
     gaps = stream_gaps(trace, streams, consecutive_kernel_delay_ns)
     sums = np.zeros(len(gaps.streams) * len(CATEGORIES), dtype=np.int64)
     np.add.at(sums, gaps.stream * len(CATEGORIES) + gaps.category, gaps.end - gaps.begin)
     return tuple(
-        StreamIdle(stream, {category: ns for category, ns in zip(CATEGORIES, parts, strict=True) if ns})
-        for stream, parts in zip(gaps.streams, sums.reshape(-1, len(CATEGORIES)).tolist(), strict=True)
+        StreamIdle(
+            stream, {category: ns for category, ns in zip(CATEGORIES, parts, strict=True) if ns}
+        )
+        for stream, parts in zip(
+            gaps.streams, sums.reshape(-1, len(CATEGORIES)).tolist(), strict=True
+        )
         if streams is None or stream.stream in streams
     )
 
@@ -95,7 +108,9 @@ def idle_breakdown(
 def gap_statistics(gaps: Gaps) -> tuple[GapTimes, ...]:
     """How long the gaps are, for each stream and category that occurs."""
     spread = distributions(
-        gaps.end - gaps.begin, gaps.stream * len(CATEGORIES) + gaps.category, len(gaps.streams) * len(CATEGORIES)
+        gaps.end - gaps.begin,
+        gaps.stream * len(CATEGORIES) + gaps.category,
+        len(gaps.streams) * len(CATEGORIES),
     )
     found = []
     for key in np.flatnonzero(spread.count).tolist():
@@ -109,14 +124,17 @@ def stream_gaps(
     streams: Collection[int] | None = None,
     consecutive_kernel_delay_ns: int = CONSECUTIVE_KERNEL_DELAY_NS,
 ) -> Gaps:
-    """Every gap of every stream (None: of all). What begins before all before it has ended leaves none."""
+    """Every gap of every stream (None: of all). What begins before all before it has ended leaves
+    none."""
     index, known = device_streams(trace)
     order = by_stream(index, len(known))
     if streams is not None:
         wanted = np.asarray([stream.stream in streams for stream in known] + [False])
         order = order[wanted[index[order]]]
     rows = device_rows(trace)
-    place, begin = gaps_of_streams(order, index, rows, trace.ts, trace.dur) or _gaps(order, index, rows, trace)
+    place, begin = gaps_of_streams(order, index, rows, trace.ts, trace.dur) or _gaps(
+        order, index, rows, trace
+    )
     next_row, launch = rows.take(place), device_launches(trace).take(place)
     end = trace.ts.take(next_row)
     category = gap_category(trace, begin, end, launch, consecutive_kernel_delay_ns)
@@ -132,8 +150,11 @@ def _gaps(order: Int64, index: Int64, rows: Int64, trace: TraceColumns) -> tuple
     return order.take(after + 1), reach.take(after)
 
 
-def gap_category(trace: TraceColumns, begin: Int64, end: Int64, launch: Int64, delay_ns: int) -> Int32:
-    """Index into `CATEGORIES` of each gap; `launch` is the row of the call that launched what ends it, or -1."""
+def gap_category(
+    trace: TraceColumns, begin: Int64, end: Int64, launch: Int64, delay_ns: int
+) -> Int32:
+    """Index into `CATEGORIES` of each gap; `launch` is the row of the call that launched what ends
+    it, or -1."""
     late = trace.ts[launch] > begin if len(launch) else np.zeros(0, dtype=np.bool_)
     short = np.where(end - begin < delay_ns, 1, 2)
     return np.where(late & (launch >= 0), 0, short).astype(np.int32)

@@ -1,7 +1,7 @@
 """The longest times in which nothing ran on the accelerator, and what the host was doing meanwhile.
 
-People who see a hole in a timeline ask what the CPU did in it: here is each call's own time inside the hole, first of
-the thread that launched the work which ended it.
+People who see a hole in a timeline ask what the CPU did in it: here is each call's own time inside
+the hole, first of the thread that launched the work which ended it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ class DeviceGap:
         return self.end_ns - self.begin_ns
 
 
-def longest_gaps(trace: TraceColumns, count: int = GAPS, calls: int = CALLS) -> tuple[DeviceGap, ...]:
-    """The longest gaps between the first and the last work, longest first; `calls` per gap. O(events x count)."""
+def longest_gaps(
+    trace: TraceColumns, count: int = GAPS, calls: int = CALLS
+) -> tuple[DeviceGap, ...]:
+    """The longest gaps between the first and the last work, longest first; `calls` per gap.
+    O(events x count)."""
     work = device_work(trace)
     starts, ends = union(work.start, work.end)
     if len(starts) < 2:
@@ -71,9 +74,13 @@ def longest_gaps(trace: TraceColumns, count: int = GAPS, calls: int = CALLS) -> 
     chosen = np.argsort(begin - end, kind="stable")[:count]
     by_end = np.argsort(work.end, kind="stable")
     next_rows = work.row[np.searchsorted(work.start, end[chosen])]
-    previous_rows = work.row[by_end[np.searchsorted(work.end[by_end], begin[chosen], side="right") - 1]]
+    previous_rows = work.row[
+        by_end[np.searchsorted(work.end[by_end], begin[chosen], side="right") - 1]
+    ]
     launches = launches_of(trace, next_rows)
-    categories = gap_category(trace, begin[chosen], end[chosen], launches, CONSECUTIVE_KERNEL_DELAY_NS)
+    categories = gap_category(
+        trace, begin[chosen], end[chosen], launches, CONSECUTIVE_KERNEL_DELAY_NS
+    )
     host = np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_ON_HOST) & (trace.dur > 0))
     found = []
     for place, gap in enumerate(chosen.tolist()):
@@ -111,7 +118,12 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "unrecorded_ns": gap.unrecorded_ns,
         }
         calls = [
-            {"host_call": c.name, "thread": c.thread[1], "launching": c.launching, "self_ns": c.self_ns}
+            {
+                "host_call": c.name,
+                "thread": c.thread[1],
+                "launching": c.launching,
+                "self_ns": c.self_ns,
+            }
             for c in gap.host
         ]
         found += [{**known, **call} for call in calls or [{}]]
@@ -119,15 +131,22 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
 
 
 def _nested(trace: TraceColumns, rows: Int64) -> Int64:
-    """Outer calls before inner ones, so that the order still tells them apart once they are cut to the gap."""
+    """Outer calls before inner ones, so that the order still tells them apart once they are cut to
+    the gap."""
     return rows[np.lexsort((-trace.end[rows], trace.ts[rows]))]
 
 
 def _launching(trace: TraceColumns, rows: Int64, launch: int) -> Bool:
-    return np.asarray(trace.lane[rows] == trace.lane[launch]) if launch >= 0 else np.zeros(len(rows), dtype=np.bool_)
+    return (
+        np.asarray(trace.lane[rows] == trace.lane[launch])
+        if launch >= 0
+        else np.zeros(len(rows), dtype=np.bool_)
+    )
 
 
-def _calls(trace: TraceColumns, rows: Int64, launching: Bool, bounds: tuple[int, int]) -> tuple[HostCall, ...]:
+def _calls(
+    trace: TraceColumns, rows: Int64, launching: Bool, bounds: tuple[int, int]
+) -> tuple[HostCall, ...]:
     starts, ends = np.maximum(trace.ts[rows], bounds[0]), np.minimum(trace.end[rows], bounds[1])
     spent = self_times(starts, ends, trace.lane[rows])
     key = trace.lane[rows] * np.int64(len(trace.names)) + trace.name[rows]
@@ -139,7 +158,10 @@ def _calls(trace: TraceColumns, rows: Int64, launching: Bool, bounds: tuple[int,
     longest[group[by_time]] = by_time
     order = np.lexsort((-sums, ~launching[longest]))
     order = order[sums[order] > 0]
-    return tuple(_call(trace, int(rows[longest[k]]), bool(launching[longest[k]]), int(sums[k])) for k in order[:100])
+    return tuple(
+        _call(trace, int(rows[longest[k]]), bool(launching[longest[k]]), int(sums[k]))
+        for k in order[:100]
+    )
 
 
 def _call(trace: TraceColumns, row: int, launching: bool, spent: int) -> HostCall:

@@ -1,4 +1,5 @@
-"""How long each kernel of one rank takes, by name and shape of its launch: what speeds of ranks are compared by."""
+"""How long each kernel of one rank takes, by name and shape of its launch: what speeds of ranks are
+compared by."""
 
 from __future__ import annotations
 
@@ -37,9 +38,12 @@ class KernelSpeeds:
 
 
 def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
-    """Durations of computation kernels; `kind` of every row as `kinds` gives it. O(kernels log kernels)."""
+    """Durations of computation kernels; `kind` of every row as `kinds` gives it. O(kernels log
+    kernels)."""
     rows = np.flatnonzero(kind == Kind.COMPUTATION)
-    grid, block = (trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block"))
+    grid, block = (
+        trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")
+    )
     shape = np.unique((grid + 1) * (block.max(initial=-1) + 2) + block, return_inverse=True)[1]
     key = trace.name[rows] * (shape.max(initial=0) + 1) + shape
     _, example, place = np.unique(key, return_index=True, return_inverse=True)
@@ -53,7 +57,8 @@ def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
     last = count[top] - 1
     return KernelSpeeds(
         names=tuple(
-            _named(trace, int(trace.name[rows[i]]), int(grid[i]), int(block[i])) for i in example[top].tolist()
+            _named(trace, int(trace.name[rows[i]]), int(grid[i]), int(block[i]))
+            for i in example[top].tolist()
         ),
         count=count[top].astype(np.int64),
         total=total[top],

@@ -1,7 +1,7 @@
 """Kernels by kind and by name: how often, how long, how evenly.
 
-The kinds are HTA's types with their overlaps; the statistics are of the kernels' lengths (HTA's are of sums as soon as
-it cuts its list, so that its minimum, maximum and mean are all the same).
+The kinds are HTA's types with their overlaps; the statistics are of the kernels' lengths (HTA's are
+of sums as soon as it cuts its list, so that its minimum, maximum and mean are all the same).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from analysis.traces.columns.distribution import Distribution, distribution, dis
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.intervals import union
 
-KINDS = {Kind.COMPUTATION: "computation", Kind.COMMUNICATION: "communication", Kind.MEMORY: "memory"}
+KINDS = {
+    Kind.COMPUTATION: "computation",
+    Kind.COMMUNICATION: "communication",
+    Kind.MEMORY: "memory",
+}
 OTHERS = "others"
 MAX_ROWS = 1_000
 
@@ -96,15 +100,19 @@ def kind_times(work: DeviceWork, kinds: Sequence[Kind] = tuple(KINDS)) -> tuple[
     return tuple(sorted(found, key=lambda k: (-k.total_ns, k.label)))
 
 
-def kernel_breakdown(trace: TraceColumns, top: int | None = None, share: float = 1.0) -> tuple[KernelTime, ...]:
+def kernel_breakdown(
+    trace: TraceColumns, top: int | None = None, share: float = 1.0
+) -> tuple[KernelTime, ...]:
     """Kernels by name, the longest in all first. O(n log n).
 
-    Only the first `top` names are kept, and of these only as many as fill this share of the time; what is cut stands
-    in one last entry `OTHERS`, with the statistics of its kernels.
+    Only the first `top` names are kept, and of these only as many as fill this share of the time;
+    what is cut stands in one last entry `OTHERS`, with the statistics of its kernels.
     """
     work = device_work(trace)
     key = work.kind * np.int64(len(trace.names)) + trace.name[work.row]
-    used = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else np.empty(0, dtype=np.int64)
+    used = (
+        np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else np.empty(0, dtype=np.int64)
+    )
     place = np.zeros(int(used[-1]) + 1 if len(used) else 1, dtype=np.int64)
     place[used] = np.arange(len(used))
     group, lengths = place[key], work.end - work.start
@@ -136,7 +144,17 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
         middle = median(mean for mean, _, _ in entries)
         total = int(sum(sum_ns for _, _, sum_ns in entries))
         found.append(
-            KernelSpread(name, kind, len(entries), total, fastest[1], slowest[1], fastest[0], middle, slowest[0])
+            KernelSpread(
+                name,
+                kind,
+                len(entries),
+                total,
+                fastest[1],
+                slowest[1],
+                fastest[0],
+                middle,
+                slowest[0],
+            )
         )
     return tuple(sorted(found, key=lambda k: (-k.total_ns, k.name)))
 
@@ -166,7 +184,9 @@ def _label(mask: int, kinds: Sequence[Kind]) -> str:
     return " overlapping ".join(KINDS[kind] for bit, kind in enumerate(kinds) if mask >> bit & 1)
 
 
-def _kept(descending: np.ndarray[Any, np.dtype[np.int64]], whole: int, top: int | None, share: float) -> int:
+def _kept(
+    descending: np.ndarray[Any, np.dtype[np.int64]], whole: int, top: int | None, share: float
+) -> int:
     count = len(descending) if top is None else min(top, len(descending))
     if share < 1.0:
         count = min(count, int(np.searchsorted(np.cumsum(descending), share * whole)) + 1)

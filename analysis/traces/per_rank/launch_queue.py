@@ -1,9 +1,10 @@
 """How much launched work waits on each stream: +1 when the host launches, -1 when the work begins.
 
-The driver's queue holds about 1,024 entries; the host that fills it stands still until the device takes one. The rules
-are HTA's `get_queue_length_time_series`, `_summary` and `get_time_spent_blocked_on_full_queue`, for every launching
-call: a graph is one entry on each stream that it uses, from its launch until its first work there begins (with graphs
-HTA fails or leaves them out).
+The driver's queue holds about 1,024 entries; the host that fills it stands still until the device
+takes one. The rules are HTA's `get_queue_length_time_series`, `_summary` and
+`get_time_spent_blocked_on_full_queue`, for every launching call: a graph is one entry on each
+stream that it uses, from its launch until its first work there begins (with graphs HTA fails or
+leaves them out).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MAX_ROWS = 1_000
 
 @dataclass(frozen=True)
 class LaunchQueue:
-    """Changes of the queues' lengths, by stream, then by time; a length holds until the stream's next change."""
+    """Changes of the queues' lengths, by stream, then by time; a length holds until the stream's
+    next change."""
 
     time: Int64
     """ns since the epoch."""
@@ -51,7 +53,9 @@ class LaunchQueue:
 
     @property
     def _last(self) -> Bool:
-        return np.append(self.stream[1:] != self.stream[:-1], np.ones(min(len(self), 1), dtype=np.bool_))
+        return np.append(
+            self.stream[1:] != self.stream[:-1], np.ones(min(len(self), 1), dtype=np.bool_)
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
     order = _by_stream_and_time(stream, time, len(streams))
     length = np.cumsum(np.where(order < len(work), 1, -1))
     row = np.concatenate((call, work))
-    return LaunchQueue(time.take(order), stream.take(order), length, row.take(order), streams, early, lost)
+    return LaunchQueue(
+        time.take(order), stream.take(order), length, row.take(order), streams, early, lost
+    )
 
 
 def queue_summary(queue: LaunchQueue) -> tuple[QueueSummary, ...]:
@@ -111,7 +117,9 @@ def queue_summary(queue: LaunchQueue) -> tuple[QueueSummary, ...]:
     )
 
 
-def time_blocked(trace: TraceColumns, queue: LaunchQueue, limit: int = FULL_QUEUE) -> tuple[BlockedTime, ...]:
+def time_blocked(
+    trace: TraceColumns, queue: LaunchQueue, limit: int = FULL_QUEUE
+) -> tuple[BlockedTime, ...]:
     """How long each stream's queue held at least `limit` entries; only the streams where it did."""
     full = queue.length >= limit
     if not full.any():
@@ -121,7 +129,9 @@ def time_blocked(trace: TraceColumns, queue: LaunchQueue, limit: int = FULL_QUEU
     whole = int(trace.ts.max()) - int(trace.ts.min())
     reached = np.unique(queue.stream[full]).tolist()
     return tuple(
-        BlockedTime(queue.streams[i], int(blocked[i]), 100.0 * int(blocked[i]) / whole if whole else 0.0)
+        BlockedTime(
+            queue.streams[i], int(blocked[i]), 100.0 * int(blocked[i]) / whole if whole else 0.0
+        )
         for i in reached
     )
 

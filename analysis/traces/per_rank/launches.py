@@ -1,7 +1,9 @@
-"""From the host's call to the device's work: how long the call took, how long the work, how long between them.
+"""From the host's call to the device's work: how long the call took, how long the work, how long
+between them.
 
-The statistics are HTA's `get_cuda_kernel_launch_stats`, over every call that launched something: CUDA's runtime and
-driver (Triton's), graphs, HIP, MTIA, XPU. One entry per call: a graph's delay is that of its first kernel.
+The statistics are HTA's `get_cuda_kernel_launch_stats`, over every call that launched something:
+CUDA's runtime and driver (Triton's), graphs, HIP, MTIA, XPU. One entry per call: a graph's delay is
+that of its first kernel.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ CallKind = Literal["kernel", "graph", "memory", "other"]
 CALLS: dict[CallKind, re.Pattern[str]] = {
     "graph": re.compile(r"^(cuda|cu|hip)GraphLaunch"),
     "kernel": re.compile(
-        r"^(cuda|cu|hip|hcc)(Ext)?(Module)?Launch\w*Kernel|^runFunction - job_prep|^(ur|pi)EnqueueKernelLaunch|"
+        r"^(cuda|cu|hip|hcc)(Ext)?(Module)?Launch\w*Kernel|^runFunction - "
+        r"job_prep|^(ur|pi)EnqueueKernelLaunch|"
         r"^zeCommandListAppendLaunch\w*Kernel"
     ),
     "memory": re.compile(
         r"^(cuda|cu)(Memcpy|Memset)\w*Async|^hip(Memcpy\w*Async|MemcpyWithStream|Memset\w*Async)|"
-        r"^enqueueCommand memcpy|^(ur|pi)EnqueueUSM(Memcpy|Fill)|^zeCommandListAppendMemory(Copy|Fill)"
+        r"^enqueueCommand "
+        r"memcpy|^(ur|pi)EnqueueUSM(Memcpy|Fill)|^zeCommandListAppendMemory(Copy|Fill)"
     ),
 }
-"""Calls that put work on a stream and return; any other call with work of its own is "other" (a blocking copy)."""
+"""Calls that put work on a stream and return; any other call with work of its own is "other" (a
+blocking copy)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Launches:
     delay_ns: Int64
     """From the end of the call to the begin of the first work; 0 where the work began before."""
     without_work: int
-    """Launching calls whose work is not in the trace: it ran after the end of the capture, or was lost."""
+    """Launching calls whose work is not in the trace: it ran after the end of the capture, or was
+    lost."""
     work_without_launch: int
     """Work whose launch is not in the trace: from before the begin of the capture."""
 
@@ -108,22 +114,37 @@ def launch_stats(trace: TraceColumns) -> Launches:
 
 
 def launches_without_work(trace: TraceColumns, with_work: Int64 | None = None) -> int:
-    """How many launching calls have no work in the trace; `with_work` are the rows of those that have, where known."""
+    """How many launching calls have no work in the trace; `with_work` are the rows of those that
+    have, where known."""
     runtime = np.flatnonzero(on_runtime(trace))
     if with_work is None:
         with_work = np.unique(device_launches(trace))
         with_work = with_work[with_work >= 0]
-    counts = np.bincount(trace.name[runtime], minlength=1) if len(runtime) else np.zeros(1, dtype=np.int64)
+    counts = (
+        np.bincount(trace.name[runtime], minlength=1)
+        if len(runtime)
+        else np.zeros(1, dtype=np.int64)
+    )
     np.subtract.at(counts, trace.name[with_work], 1)
-    return sum(int(counts[i]) for i in np.flatnonzero(counts).tolist() if call_kind(trace.names[i]) != "other")
+    return sum(
+        int(counts[i])
+        for i in np.flatnonzero(counts).tolist()
+        if call_kind(trace.names[i]) != "other"
+    )
 
 
 def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:
     """Launches by function, the most frequent first."""
     stats = launch_stats(trace)
     used, group = np.unique(trace.name[stats.row], return_inverse=True)
-    spreads = [distributions(column, group, len(used)) for column in (stats.call_ns, stats.work_ns, stats.delay_ns)]
-    marks = [np.bincount(group, mask, len(used)) for mask in (stats.short_work, stats.long_call, stats.long_delay)]
+    spreads = [
+        distributions(column, group, len(used))
+        for column in (stats.call_ns, stats.work_ns, stats.delay_ns)
+    ]
+    marks = [
+        np.bincount(group, mask, len(used))
+        for mask in (stats.short_work, stats.long_call, stats.long_delay)
+    ]
     works = np.bincount(group, stats.work_count, len(used))
     found = []
     for i, name in enumerate(used.tolist()):
@@ -132,7 +153,18 @@ def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:
         text = trace.names[name]
         counted = int(works[i])
         found.append(
-            LaunchSummary(text, call_kind(text), call.count, counted, call, work, delay, short, long_call, long_delay)
+            LaunchSummary(
+                text,
+                call_kind(text),
+                call.count,
+                counted,
+                call,
+                work,
+                delay,
+                short,
+                long_call,
+                long_delay,
+            )
         )
     return tuple(sorted(found, key=lambda s: (-s.count, s.name)))
 

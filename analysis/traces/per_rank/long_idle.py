@@ -1,6 +1,7 @@
 """Long times in which one rank did nothing, and what its host did meanwhile.
 
-On a rank with an accelerator: nothing ran on any stream. On a rank without one: no operator and no collective ran.
+On a rank with an accelerator: nothing ran on any stream. On a rank without one: no operator and no
+collective ran.
 """
 
 from __future__ import annotations
@@ -43,10 +44,15 @@ class LongIdle:
 
 
 def long_idle(trace: TraceColumns, steps: Steps, activity: Activity) -> LongIdle:
-    """Idle intervals from the first step (or the first work) to the last. O(events x named intervals)."""
+    """Idle intervals from the first step (or the first work) to the last. O(events x named
+    intervals)."""
     begin, end = _window(steps, activity.busy)
     whole = (np.asarray([begin], dtype=np.int64), np.asarray([end], dtype=np.int64))
-    starts, ends = difference(whole, clip(*activity.busy, begin, end)) if end > begin else (whole[0][:0], whole[1][:0])
+    starts, ends = (
+        difference(whole, clip(*activity.busy, begin, end))
+        if end > begin
+        else (whole[0][:0], whole[1][:0])
+    )
     long = np.flatnonzero(ends - starts >= LONG_NS)
     by_length = long[np.argsort(starts[long] - ends[long], kind="stable")]
     kept, cut = np.sort(by_length[:MAX_INTERVALS]), by_length[MAX_INTERVALS:]
@@ -56,7 +62,8 @@ def long_idle(trace: TraceColumns, steps: Steps, activity: Activity) -> LongIdle
         start=starts[kept],
         end=ends[kept],
         host=tuple(
-            _doing(trace, candidates, int(starts[i]), int(ends[i])) if i in named else "" for i in kept.tolist()
+            _doing(trace, candidates, int(starts[i]), int(ends[i])) if i in named else ""
+            for i in kept.tolist()
         ),
         cut=len(cut),
         cut_ns=int((ends[cut] - starts[cut]).sum()),
@@ -76,7 +83,8 @@ def _host_rows(trace: TraceColumns) -> Int64:
 
 
 def _doing(trace: TraceColumns, rows: Int64, begin: int, end: int) -> str:
-    """The shortest of the host's events that fill most of the interval; else the one that fills most."""
+    """The shortest of the host's events that fill most of the interval; else the one that fills
+    most."""
     shared = np.minimum(trace.end[rows], end) - np.maximum(trace.ts[rows], begin)
     filling = rows[shared >= NAMED_SHARE * (end - begin)]
     filling = filling[np.argsort(trace.dur[filling], kind="stable")]

@@ -1,7 +1,9 @@
-"""Memory of each device over time, from the allocator's events of a trace (`[memory]`, profile_memory=True).
+"""Memory of each device over time, from the allocator's events of a trace (`[memory]`,
+profile_memory=True).
 
-What stood allocated at the peak and by which operator, what was never freed, and how the level moves from step to
-step. Raw timelines that torch exports by category: analysis/traces/per_rank/memory_categories.py.
+What stood allocated at the peak and by which operator, what was never freed, and how the level
+moves from step to step. Raw timelines that torch exports by category:
+analysis/traces/per_rank/memory_categories.py.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ MAX_HOLDERS, MAX_POINTS, MAX_ROWS = 50, 400, 1000
 
 @dataclass(frozen=True)
 class Blocks:
-    """Allocations of one device, by time; addresses in use before the recording are not among them."""
+    """Allocations of one device, by time; addresses in use before the recording are not among
+    them."""
 
     start: Int64
     """When it was allocated, ns."""
@@ -61,7 +64,8 @@ class MemoryTimeline:
     device: int
     ts: Int64
     allocated: Int64
-    """Bytes in use after the event; where the trace has no totals (2021), above the lowest level seen."""
+    """Bytes in use after the event; where the trace has no totals (2021), above the lowest level
+    seen."""
     reserved: Int64
     """Bytes the allocator holds after the event; -1 where unknown."""
     has_totals: bool
@@ -91,32 +95,37 @@ class MemoryTimeline:
 
 
 def memory_timelines(trace: TraceColumns) -> list[MemoryTimeline]:
-    """One timeline per device that has events; the device with the highest peak first. O(n log n)."""
+    """One timeline per device that has events; the device with the highest peak first. O(n log
+    n)."""
     events, steps = trace.memory, steps_of(trace)
     if not len(events):
         return []
     key = events.device_type.astype(np.int64) * (1 << 32) + events.device
     operators = _operators(trace)
-    found = [_timeline(trace, _picked(events, np.flatnonzero(key == k)), steps, operators) for k in np.unique(key)]
+    found = [
+        _timeline(trace, _picked(events, np.flatnonzero(key == k)), steps, operators)
+        for k in np.unique(key)
+    ]
     return sorted(found, key=lambda t: -int(t.allocated[t.peak]))
 
 
 def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[Holder]:
-    """Who had allocated what stood at the peak, by operator, most bytes first. What was there before the recording
-    has no holder."""
+    """Who had allocated what stood at the peak, by operator, most bytes first. What was there
+    before the recording has no holder."""
     blocks, at = timeline.blocks, int(timeline.ts[timeline.peak])
     alive = (blocks.start <= at) & ((blocks.end < 0) | (blocks.end > at))
     return _holders(trace, blocks, np.flatnonzero(alive))
 
 
 def never_freed(trace: TraceColumns, timeline: MemoryTimeline) -> list[Holder]:
-    """Blocks allocated during the recording and not freed until its end, by operator. Those of several steps may leak;
-    those of the last step may be freed after the recording."""
+    """Blocks allocated during the recording and not freed until its end, by operator. Those of
+    several steps may leak; those of the last step may be freed after the recording."""
     return _holders(trace, timeline.blocks, np.flatnonzero(timeline.blocks.end < 0))
 
 
 def thinned(timeline: MemoryTimeline, points: int = MAX_POINTS) -> Int64:
-    """Places of at most so many points that keep the line's look: the highest of each equal part of the time."""
+    """Places of at most so many points that keep the line's look: the highest of each equal part of
+    the time."""
     if len(timeline.ts) <= points:
         return np.arange(len(timeline.ts), dtype=np.int64)
     begin, end = int(timeline.ts[0]), int(timeline.ts[-1])
@@ -127,7 +136,8 @@ def thinned(timeline: MemoryTimeline, points: int = MAX_POINTS) -> Int64:
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """Peaks, holders, what was not freed, and points of the lines, as JSON values; each row says which `kind` it is."""
+    """Peaks, holders, what was not freed, and points of the lines, as JSON values; each row says
+    which `kind` it is."""
     found = memory_timelines(trace)
     given: list[dict[str, Any]] = [_summary(trace, t) for t in found]
     for timeline in found:
@@ -136,7 +146,13 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             ("never_freed", never_freed(trace, timeline)),
         ):
             given += [
-                {"kind": kind, "device": timeline.name, "operator": h.operator, "blocks": h.blocks, "bytes": h.bytes}
+                {
+                    "kind": kind,
+                    "device": timeline.name,
+                    "operator": h.operator,
+                    "blocks": h.blocks,
+                    "bytes": h.bytes,
+                }
                 | {"steps": h.steps}
                 for h in holders[:MAX_HOLDERS]
             ]
@@ -151,7 +167,11 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             }
             for i in thinned(timeline).tolist()
         ]
-    return given if len(given) <= MAX_ROWS else [*given[: MAX_ROWS - 1], {"cut": len(given) - MAX_ROWS + 1}]
+    return (
+        given
+        if len(given) <= MAX_ROWS
+        else [*given[: MAX_ROWS - 1], {"cut": len(given) - MAX_ROWS + 1}]
+    )
 
 
 def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:
@@ -187,15 +207,26 @@ def _picked(events: MemoryEvents, rows: Int64) -> MemoryEvents:
 def _timeline(
     trace: TraceColumns, events: MemoryEvents, steps: Steps, operators: list[tuple[Int64, Int64]]
 ) -> MemoryTimeline:
-    has_totals, has_addresses = bool((events.allocated >= 0).any()), bool((events.address != 0).any())
+    has_totals, has_addresses = (
+        bool((events.allocated >= 0).any()),
+        bool((events.address != 0).any()),
+    )
     level = events.allocated if has_totals else np.cumsum(events.bytes)
     level = np.maximum(level, 0) if has_totals else level - min(int(level.min()), 0)
     place = steps.position_of(events.ts)
     inside = np.flatnonzero(place >= 0)
     present, first = np.unique(place[inside], return_index=True)
     ordered = bool((np.diff(place[inside]) >= 0).all())
-    floor = np.minimum.reduceat(level[inside], first) if len(first) and ordered else np.empty(0, dtype=np.int64)
-    peak = np.maximum.reduceat(level[inside], first) if len(first) and ordered else np.empty(0, dtype=np.int64)
+    floor = (
+        np.minimum.reduceat(level[inside], first)
+        if len(first) and ordered
+        else np.empty(0, dtype=np.int64)
+    )
+    peak = (
+        np.maximum.reduceat(level[inside], first)
+        if len(first) and ordered
+        else np.empty(0, dtype=np.int64)
+    )
     return MemoryTimeline(
         int(events.device_type[0]),
         int(events.device[0]),
@@ -204,17 +235,23 @@ def _timeline(
         events.reserved,
         has_totals,
         has_addresses,
-        _blocks(trace, events, operators) if has_addresses else Blocks(*np.empty((4, 0), dtype=np.int64)),
+        _blocks(trace, events, operators)
+        if has_addresses
+        else Blocks(*np.empty((4, 0), dtype=np.int64)),
         steps.number[present] if ordered else np.empty(0, dtype=np.int64),
         floor,
         peak,
     )
 
 
-def _blocks(trace: TraceColumns, events: MemoryEvents, operators: list[tuple[Int64, Int64]]) -> Blocks:
+def _blocks(
+    trace: TraceColumns, events: MemoryEvents, operators: list[tuple[Int64, Int64]]
+) -> Blocks:
     """An allocation ends with the next event at its address."""
     by_address = np.argsort(events.address, kind="stable")
-    same = np.concatenate((events.address[by_address][1:] == events.address[by_address][:-1], [False]))
+    same = np.concatenate(
+        (events.address[by_address][1:] == events.address[by_address][:-1], [False])
+    )
     end = np.full(len(events), -1, dtype=np.int64)
     followed = np.flatnonzero(same)
     end[by_address[followed]] = events.ts[by_address[followed + 1]]
@@ -224,7 +261,8 @@ def _blocks(trace: TraceColumns, events: MemoryEvents, operators: list[tuple[Int
 
 
 def _operators(trace: TraceColumns) -> list[tuple[Int64, Int64]]:
-    """By thread: rows of its operators by start, and the place of the operator around each. Busiest threads first."""
+    """By thread: rows of its operators by start, and the place of the operator around each. Busiest
+    threads first."""
     rows = np.flatnonzero(trace.in_category(*OPERATOR_CATEGORIES) & ~trace.on_device)
     if not len(rows):
         return []
@@ -240,7 +278,8 @@ def _operators(trace: TraceColumns) -> list[tuple[Int64, Int64]]:
 
 
 def _operator_at(trace: TraceColumns, operators: list[tuple[Int64, Int64]], times: Int64) -> Int64:
-    """Row of the operator that began last and is open at each moment; the events do not say their thread."""
+    """Row of the operator that began last and is open at each moment; the events do not say their
+    thread."""
     best = np.full(len(times), -1, dtype=np.int64)
     since = np.full(len(times), np.iinfo(np.int64).min)
     for mine, above in operators:

@@ -1,7 +1,8 @@
-"""Memory by category (parameters, activations, gradients, ...) from the raw files of torch's memory timeline.
+"""Memory by category (parameters, activations, gradients, ...) from the raw files of torch's memory
+timeline.
 
-`torch.profiler.profile.export_memory_timeline("x.raw.json.gz")` writes a list of [time, action, bytes, category].
-HTA's `MemoryAnalysis` shows the same sums.
+`torch.profiler.profile.export_memory_timeline("x.raw.json.gz")` writes a list of [time, action,
+bytes, category]. HTA's `MemoryAnalysis` shows the same sums.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class MemoryByCategory:
     """Bytes in use by category after all events of each moment."""
 
     ts: Int64
-    """ns, as torch writes them; what was there before the recording stands at the first moment of it."""
+    """ns, as torch writes them; what was there before the recording stands at the first moment of
+    it."""
     sizes: Int64
     """One row per moment, one column per category of CATEGORIES; bytes."""
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -73,17 +75,23 @@ def read_memory_timeline(path: Path) -> MemoryByCategory:
     np.add.at(sizes, (moment, table[:, 3]), table[:, 2])
     ts, real = time[new].copy(), time[time > 0]
     ts[ts < 0] = int(real.min()) if len(real) else NO_TIME
-    return MemoryByCategory(ts, np.cumsum(sizes, axis=0), {why: n for why, n in dropped.items() if n})
+    return MemoryByCategory(
+        ts, np.cumsum(sizes, axis=0), {why: n for why, n in dropped.items() if n}
+    )
 
 
 def category_rows(timeline: MemoryByCategory, limit: int = 1000) -> list[dict[str, Any]]:
-    """The line as JSON values: at most `limit` moments, the fullest of each equal part, in order."""
+    """The line as JSON values: at most `limit` moments, the fullest of each equal part, in
+    order."""
     total = timeline.sizes.sum(axis=1)
     parts = np.array_split(np.arange(len(total)), min(len(total), limit))
     places = [int(part[np.argmax(total[part])]) for part in parts]
     return [
         {"ts_ns": int(timeline.ts[i])}
-        | {f"{name.lower().replace(' ', '_')}_bytes": int(timeline.sizes[i, c]) for c, name in enumerate(CATEGORIES)}
+        | {
+            f"{name.lower().replace(' ', '_')}_bytes": int(timeline.sizes[i, c])
+            for c, name in enumerate(CATEGORIES)
+        }
         for i in places
     ]
 

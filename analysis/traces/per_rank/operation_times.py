@@ -1,4 +1,5 @@
-"""Self time of one rank's operations in each step: the time an event runs without the events inside it."""
+"""Self time of one rank's operations in each step: the time an event runs without the events inside
+it."""
 
 from __future__ import annotations
 
@@ -41,11 +42,13 @@ class OperationTimes:
         return dict(zip(self.names, self.self_ns[:, columns].mean(axis=1).tolist(), strict=True))
 
 
-def operation_times(trace: TraceColumns, steps: Steps, kind: Int32, on_device: Steps | None = None) -> OperationTimes:
+def operation_times(
+    trace: TraceColumns, steps: Steps, kind: Int32, on_device: Steps | None = None
+) -> OperationTimes:
     """Self times on threads and streams; steps, phases and collectives are told elsewhere.
 
-    `kind` of every row is as `kinds` gives it; `on_device` are the steps as the accelerator worked them off, to which
-    its kernels belong. O(events log events).
+    `kind` of every row is as `kinds` gives it; `on_device` are the steps as the accelerator worked
+    them off, to which its kernels belong. O(events log events).
     """
     count = max(1, min(len(steps), MAX_NUMBERS // 16))
     kept = steps.first(count)
@@ -58,7 +61,9 @@ def operation_times(trace: TraceColumns, steps: Steps, kind: Int32, on_device: S
     counted = ~_frames(trace, rows) & (kind[rows] != Kind.COMMUNICATION)
     rows, own = rows[counted], own[counted]
     width = max(len(kept), 1)
-    cells, cell = np.unique(trace.name[rows].astype(np.int64) * width + step[rows], return_inverse=True)
+    cells, cell = np.unique(
+        trace.name[rows].astype(np.int64) * width + step[rows], return_inverse=True
+    )
     spent = np.zeros(len(cells), dtype=np.int64)
     np.add.at(spent, cell, own)
     names, first = np.unique(cells // width, return_index=True)
@@ -66,7 +71,9 @@ def operation_times(trace: TraceColumns, steps: Steps, kind: Int32, on_device: S
     top = np.argsort(-most, kind="stable")[: min(MAX_NAMES, MAX_NUMBERS // width)]
     table = np.zeros((len(top), width), dtype=np.int64)
     for row, name in enumerate(names[top].tolist()):
-        own_cells = slice(first[top[row]], first[top[row] + 1] if top[row] + 1 < len(first) else len(cells))
+        own_cells = slice(
+            first[top[row]], first[top[row] + 1] if top[row] + 1 < len(first) else len(cells)
+        )
         table[row, cells[own_cells] - name * width] = spent[own_cells]
     return OperationTimes(
         names=tuple(told_apart(trace.names[i], MAX_NAME) for i in names[top].tolist()),
@@ -98,7 +105,13 @@ def _frames(trace: TraceColumns, rows: Int64) -> Bool:
 
 
 def _is_frame(name: str) -> bool:
-    told = is_step(name) or is_collective_on_host(name) or is_launch(name) or is_call(name) or _holds_waiting(name)
+    told = (
+        is_step(name)
+        or is_collective_on_host(name)
+        or is_launch(name)
+        or is_call(name)
+        or _holds_waiting(name)
+    )
     return told or any(p.match(name) for p in PHASES.values())
 
 

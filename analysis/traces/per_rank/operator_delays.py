@@ -1,4 +1,5 @@
-"""How late an operator's kernels come: from its start to the launch, and from the launch to the kernel.
+"""How late an operator's kernels come: from its start to the launch, and from the launch to the
+kernel.
 
 One row per operator and sequence of kernels, as HTA's `get_aten_op_kernels_and_delay` has them.
 """

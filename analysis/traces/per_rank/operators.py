@@ -1,4 +1,5 @@
-"""Operators of one rank: what each costs on the host and on the accelerator, and how late its kernels come.
+"""Operators of one rank: what each costs on the host and on the accelerator, and how late its
+kernels come.
 
 The table by time is what users of a profiler know as `key_averages()`. The table of delays is HTA's
 `get_aten_op_kernels_and_delay`, right where that is not: docs/trace-engine/differences/stacks.md.
@@ -21,7 +22,8 @@ MAX_ROWS = 1000
 OPERATOR_CATEGORIES = ("cpu_op", "operator")
 """PyTorch's operators; "Operator" in traces of 2021."""
 TABLE_CATEGORIES = (*OPERATOR_CATEGORIES, "user_annotation", *RUNTIME_CATEGORIES)
-"""What the table by time has rows for: operators, annotations and the runtime's calls, as in `key_averages()`."""
+"""What the table by time has rows for: operators, annotations and the runtime's calls, as in
+`key_averages()`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class OperatorDelay:
     """Mean time from its first launch to the start of the kernel that this launched."""
 
 
-def operator_table(trace: TraceColumns, *, by_shapes: bool = False, stacks: CallStacks | None = None) -> list[Operator]:
+def operator_table(
+    trace: TraceColumns, *, by_shapes: bool = False, stacks: CallStacks | None = None
+) -> list[Operator]:
     """Operators, annotations and runtime calls by time on the host, own time first. O(n log n)."""
     stacks = stacks or call_stacks(trace)
     listed = trace.in_category(*TABLE_CATEGORIES) & stacks.inside
@@ -94,16 +98,23 @@ def operator_table(trace: TraceColumns, *, by_shapes: bool = False, stacks: Call
 
 
 def operator_delays(
-    trace: TraceColumns, *, prefix: str = "aten::", copies: bool = False, stacks: CallStacks | None = None
+    trace: TraceColumns,
+    *,
+    prefix: str = "aten::",
+    copies: bool = False,
+    stacks: CallStacks | None = None,
 ) -> list[OperatorDelay]:
     """Sequences of kernels by the innermost operator around their launches; most frequent first.
 
-    The operator is looked for on the launching thread. A launch of several kernels (a graph) counts once, with all of
-    them. `prefix` "" takes all operators; `copies` counts copies and fills as kernels.
+    The operator is looked for on the launching thread. A launch of several kernels (a graph) counts
+    once, with all of them. `prefix` "" takes all operators; `copies` counts copies and fills as
+    kernels.
     """
     stacks = stacks or call_stacks(trace)
     named = np.asarray([name.startswith(prefix) for name in trace.names], dtype=np.bool_)
-    operator = trace.in_category(*OPERATOR_CATEGORIES) & (named[trace.name] if len(named) else False)
+    operator = trace.in_category(*OPERATOR_CATEGORIES) & (
+        named[trace.name] if len(named) else False
+    )
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
     if not copies:
         kernels = kernels[kinds(trace)[kernels] != Kind.MEMORY]
@@ -115,9 +126,13 @@ def operator_delays(
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """The table by time as JSON values, with the mean delays of the operators that launch kernels themselves."""
+    """The table by time as JSON values, with the mean delays of the operators that launch kernels
+    themselves."""
     stacks = call_stacks(trace)
-    table, delays = operator_table(trace, stacks=stacks), _mean_delays(operator_delays(trace, prefix="", stacks=stacks))
+    table, delays = (
+        operator_table(trace, stacks=stacks),
+        _mean_delays(operator_delays(trace, prefix="", stacks=stacks)),
+    )
     given = [
         {
             "name": o.name,
@@ -149,8 +164,14 @@ def _mean_delays(delays: list[OperatorDelay]) -> dict[str, dict[str, int]]:
     }
 
 
-def _delays(trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32) -> list[OperatorDelay]:
-    starts = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1]))) if len(owner) else np.empty(0, np.int64)
+def _delays(
+    trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32
+) -> list[OperatorDelay]:
+    starts = (
+        np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
+        if len(owner)
+        else np.empty(0, np.int64)
+    )
     ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []
     first_launch, operator = launches[starts], owner[starts]
     before = (trace.ts[first_launch] - trace.ts[operator]).tolist()
@@ -191,10 +212,14 @@ def _outermost_of_group(trace: TraceColumns, rows: Int64, group: Int64) -> Bool:
     """Mask of the rows that lie in no other row of their group on their thread."""
     _, rank = np.unique(trace.end[rows], return_inverse=True)
     order = np.lexsort((-rank, trace.ts[rows], trace.lane[rows], group))
-    new = np.concatenate(([True], (np.diff(group[order]) != 0) | (np.diff(trace.lane[rows[order]]) != 0)))
+    new = np.concatenate(
+        ([True], (np.diff(group[order]) != 0) | (np.diff(trace.lane[rows[order]]) != 0))
+    )
     section = np.cumsum(new) - 1
     reach = np.maximum.accumulate(rank[order] + section * (len(rows) + 1))
-    inside = np.concatenate(([False], reach[:-1] >= rank[order][1:] + section[1:] * (len(rows) + 1)))
+    inside = np.concatenate(
+        ([False], reach[:-1] >= rank[order][1:] + section[1:] * (len(rows) + 1))
+    )
     mask = np.ones(len(rows), dtype=np.bool_)
     mask[order] = ~inside
     return mask
@@ -211,8 +236,8 @@ def _own_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
 
 
 def _device_self(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
-    """Length of the work on streams that each operator or annotation launched itself or through runtime calls; a
-    runtime call has its own, too."""
+    """Length of the work on streams that each operator or annotation launched itself or through
+    runtime calls; a runtime call has its own, too."""
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
     launches, length = stacks.parent[kernels], trace.dur[kernels]
     runtime = trace.in_category(*RUNTIME_CATEGORIES)
@@ -225,7 +250,11 @@ def _device_self(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64
 
 def _on_thread(trace: TraceColumns, stacks: CallStacks) -> Int32:
     """Parents on the row's own thread; -1 where the parent is on another."""
-    same = trace.lane == trace.lane[np.maximum(stacks.parent, 0)] if len(trace) else np.empty(0, dtype=np.bool_)
+    same = (
+        trace.lane == trace.lane[np.maximum(stacks.parent, 0)]
+        if len(trace)
+        else np.empty(0, dtype=np.bool_)
+    )
     return np.asarray(np.where(same, stacks.parent, -1), dtype=np.int32)
 
 

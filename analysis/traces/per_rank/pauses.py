@@ -1,4 +1,5 @@
-"""Named pauses of a rank's host: checkpoint saves, garbage collections, evaluations, barriers for them."""
+"""Named pauses of a rank's host: checkpoint saves, garbage collections, evaluations, barriers for
+them."""
 
 from __future__ import annotations
 
@@ -16,15 +17,20 @@ PauseKind = Literal["checkpoint save", "garbage collection", "evaluation"]
 KINDS: dict[PauseKind, re.Pattern[str]] = {
     "checkpoint save": re.compile(
         r"torch\.save|save_checkpoint|checkpoint_save|\bsave_state|(?:dcp|checkpoint)\S*[.:/_ ]save"
-        r"|\bsave\b.*\b(?:ckpt|checkpoint|model|state)|serialization\.py\(\d+\): save|state_dict_saver|\bfsync\b",
+        r"|\bsave\b.*\b(?:ckpt|checkpoint|model|state)|serialization\.py\(\d+\): "
+        r"save|state_dict_saver|\bfsync\b",
         re.IGNORECASE,
     ),
     "garbage collection": re.compile(
-        r"\bgc\.collect|(?:^|\W)gc(?:\W|$)|garbage.?collect|built-in function collect", re.IGNORECASE
+        r"\bgc\.collect|(?:^|\W)gc(?:\W|$)|garbage.?collect|built-in function collect",
+        re.IGNORECASE,
     ),
-    "evaluation": re.compile(r"^#* ?(?:eval(?:uation|uate)?|validat(?:e|ion))(?:_\w+)?(?: ?#*)$", re.IGNORECASE),
+    "evaluation": re.compile(
+        r"^#* ?(?:eval(?:uation|uate)?|validat(?:e|ion))(?:_\w+)?(?: ?#*)$", re.IGNORECASE
+    ),
 }
-"""Names that people and PyTorch give them; python frames ("torch/serialization.py(964): save") count too."""
+"""Names that people and PyTorch give them; python frames ("torch/serialization.py(964): save")
+count too."""
 LEAST_NS = 1_000_000
 """Shorter ones hold nobody up."""
 MAX_PAUSES = 16
@@ -41,14 +47,19 @@ class Pause:
 def pauses(trace: TraceColumns, window: StepWindow | None = None) -> tuple[Pause, ...]:
     """The longest named pauses in the window, longest first."""
     window = window or window_of(trace)
-    kind_of = {i: kind for i, name in enumerate(trace.names) if (kind := pause_kind(name)) is not None}
+    kind_of = {
+        i: kind for i, name in enumerate(trace.names) if (kind := pause_kind(name)) is not None
+    }
     if not kind_of:
         return ()
     named = np.isin(trace.name, np.asarray(list(kind_of), dtype=np.int32))
     rows = np.flatnonzero(named & window.holds(trace) & ~trace.on_device & (trace.dur >= LEAST_NS))
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
     rows = rows[np.argsort(-trace.dur[rows], kind="stable")][:MAX_PAUSES]
-    return tuple(Pause(kind_of[int(trace.name[r])], event_reference(trace, r, window.steps)) for r in rows.tolist())
+    return tuple(
+        Pause(kind_of[int(trace.name[r])], event_reference(trace, r, window.steps))
+        for r in rows.tolist()
+    )
 
 
 def pause_kind(name: str) -> PauseKind | None:

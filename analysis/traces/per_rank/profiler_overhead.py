@@ -16,7 +16,8 @@ from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 @dataclass(frozen=True)
 class ProfilerOverhead:
-    """Events of category `overhead` in the window: flushes of buffers, set-up of the accelerator's profiler."""
+    """Events of category `overhead` in the window: flushes of buffers, set-up of the accelerator's
+    profiler."""
 
     ns: int
     share: float
@@ -42,9 +43,12 @@ class Capture:
 
 
 def profiler_overhead(trace: TraceColumns, window: StepWindow | None = None) -> ProfilerOverhead:
-    """The profiler's own time. Source of the threshold over it: nsys-ai (contaminated from 15 %)."""
+    """The profiler's own time. Source of the threshold over it: nsys-ai (contaminated from 15
+    %)."""
     window = window or window_of(trace)
-    rows = np.flatnonzero(trace.in_category("overhead") & (trace.end > window.begin) & (trace.ts < window.end))
+    rows = np.flatnonzero(
+        trace.in_category("overhead") & (trace.end > window.begin) & (trace.ts < window.end)
+    )
     spent = window.time_in(trace.ts[rows], trace.end[rows])
     flush = np.asarray(["flush" in name.lower() for name in trace.names] or [False], dtype=np.bool_)
     return ProfilerOverhead(
@@ -59,7 +63,9 @@ def capture(trace: TraceColumns, window: StepWindow | None = None) -> Capture:
     """What was recorded, and what was lost."""
     window = window or window_of(trace)
     devices = trace.header.get("deviceProperties")
-    calls = trace.in_category("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "mtia_runtime")
+    calls = trace.in_category(
+        "cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "mtia_runtime"
+    )
     return Capture(
         events=len(trace),
         device_events=int(trace.on_device.sum()),
@@ -68,7 +74,9 @@ def capture(trace: TraceColumns, window: StepWindow | None = None) -> Capture:
         steps=len(window.steps),
         window_ns=window.ns if len(trace) else 0,
         dropped=sum(trace.dropped.values()),
-        truncated=any(n and re.search("rest of the file|not closed", why) for why, n in trace.dropped.items()),
+        truncated=any(
+            n and re.search("rest of the file|not closed", why) for why, n in trace.dropped.items()
+        ),
     )
 
 
@@ -80,5 +88,11 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     for name in np.unique(trace.name[found]).tolist()[:1000]:
         own = found[trace.name[found] == name]
         begin, end = union(*clip(trace.ts[own], trace.end[own], window.begin, window.end))
-        out.append({"overhead": trace.names[name], "count": len(own), "in_steps_ns": int((end - begin).sum())})
+        out.append(
+            {
+                "overhead": trace.names[name],
+                "count": len(own),
+                "in_steps_ns": int((end - begin).sum()),
+            }
+        )
     return out

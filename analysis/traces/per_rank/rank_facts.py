@@ -11,7 +11,12 @@ from analysis.traces.per_rank.data_loading import DataLoading, data_loading
 from analysis.traces.per_rank.device_use import DeviceUse, device_use
 from analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
 from analysis.traces.per_rank.pauses import Pause, pauses
-from analysis.traces.per_rank.profiler_overhead import Capture, ProfilerOverhead, capture, profiler_overhead
+from analysis.traces.per_rank.profiler_overhead import (
+    Capture,
+    ProfilerOverhead,
+    capture,
+    profiler_overhead,
+)
 from analysis.traces.per_rank.recompiles import Recompiles, recompiles
 from analysis.traces.per_rank.step_window import window_of
 from analysis.traces.per_rank.tensor_cores import TensorCores, tensor_cores
@@ -20,7 +25,8 @@ from analysis.traces.per_rank.tiny_kernels import TinyKernels, tiny_kernels
 
 @dataclass(frozen=True)
 class RankFacts:
-    """Facts of one rank that need no other rank to be judged, over its steps (over all of it where it has none)."""
+    """Facts of one rank that need no other rank to be judged, over its steps (over all of it where
+    it has none)."""
 
     window_ns: int
     steps: int

@@ -1,8 +1,9 @@
 """Compiled graphs that a rank ran, and compilations inside its steps.
 
-`Torch-Compiled Region: f/N` is the N-th compilation of frame f: N grows with every set of assumptions (shapes, flags)
-that did not hold. Compilations themselves show as "... (dynamo_timed)" ranges. At its limit TorchDynamo gives a frame
-up: from then on it is looked up ("TorchDynamo Cache Lookup") and runs uncompiled.
+`Torch-Compiled Region: f/N` is the N-th compilation of frame f: N grows with every set of
+assumptions (shapes, flags) that did not hold. Compilations themselves show as "... (dynamo_timed)"
+ranges. At its limit TorchDynamo gives a frame up: from then on it is looked up ("TorchDynamo Cache
+Lookup") and runs uncompiled.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 MAX_FRAMES = 64
-_REGION = re.compile(r"^(?:##\s*)?(?:Torch-Compiled Region|CompiledFunction|Compiled Region):? ?(\d{1,9})/(\d{1,9})")
+_REGION = re.compile(
+    r"^(?:##\s*)?(?:Torch-Compiled Region|CompiledFunction|Compiled Region):? ?(\d{1,9})/(\d{1,9})"
+)
 _COMPILING = re.compile(
-    r"^(?:_compile\.compile_inner|entire_frame_compile|OutputGraph\.call_user_compiler|compile_fx(?:_inner)?|"
-    r"_compile_fx_inner|backend_compile|inductor_compile|convert_frame(?:_assert)?|async_compile\.wait)\b.*",
+    r"^(?:_compile\.compile_inner|entire_frame_compile|OutputGraph\.call_user_compiler|compile_fx"
+    r"(?:_inner)?|"
+    r"_compile_fx_inner|backend_compile|inductor_compile|convert_frame(?:_assert)?"
+    r"|async_compile\.wait)\b.*",
 )
 _COMPILE_ID = re.compile(r"compile_id=(\d{1,9})/(\d{1,9})")
 LOOKUP = "TorchDynamo Cache Lookup"
@@ -68,7 +73,9 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
     ids = trace.rows_named(lambda name: _COMPILE_ID.search(name) is not None)
     compiling = _rows(trace, _COMPILING)
     compiling = compiling[here[compiling]]
-    counted = next((found for mark in _ONE_EACH if len(found := _matching(trace, compiling, mark))), compiling)
+    counted = next(
+        (found for mark in _ONE_EACH if len(found := _matching(trace, compiling, mark))), compiling
+    )
     in_step = window.steps.of(trace.ts[counted])
     return Recompiles(
         frames=_frames(trace, _by_start(trace, regions, ids[here[ids]]), window),
@@ -76,7 +83,9 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
         steps_compiling=len(np.unique(in_step[in_step >= 0])),
         compiling_ns=window.time_in(trace.ts[compiling], trace.end[compiling]),
         uncompiled_steps=_uncompiled(trace, window, np.concatenate((regions, compiling))),
-        events=longest(trace, counted if len(counted) else _first_of_each(trace, regions), window.steps),
+        events=longest(
+            trace, counted if len(counted) else _first_of_each(trace, regions), window.steps
+        ),
     )
 
 
@@ -109,7 +118,8 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
         if found:
             seen[int(found[1])].setdefault(int(found[2]), step)
     frames = [
-        CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16]) for frame, own in seen.items()
+        CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16])
+        for frame, own in seen.items()
     ]
     return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
 
@@ -126,6 +136,11 @@ def _uncompiled(trace: TraceColumns, window: StepWindow, ran: Int64) -> int:
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """Compiled frames, as JSON rows."""
     return [
-        {"frame": f.frame, "versions": f.versions, "highest": f.highest, "first_seen_in_step": list(f.first_seen)}
+        {
+            "frame": f.frame,
+            "versions": f.versions,
+            "highest": f.highest,
+            "first_seen_in_step": list(f.first_seen),
+        }
         for f in recompiles(trace).frames
     ]

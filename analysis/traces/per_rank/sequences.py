@@ -1,6 +1,7 @@
 """Sequences of kernels that an operator launches again and again: candidates for fusing.
 
-After HTA's `get_frequent_cuda_kernel_sequences`; where this differs: docs/trace-engine/differences/stacks.md.
+After HTA's `get_frequent_cuda_kernel_sequences`; where this differs:
+docs/trace-engine/differences/stacks.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MAX_ROWS, MAX_NAMES = 1000, 64
 
 @dataclass(frozen=True)
 class KernelSequence:
-    """Calls of one operator that launched the same kernels, copies and fills in the same order of their starts."""
+    """Calls of one operator that launched the same kernels, copies and fills in the same order of
+    their starts."""
 
     operator: str
     kernels: tuple[str, ...]
@@ -48,8 +50,8 @@ def kernel_sequences(
     min_kernels: int = MIN_KERNELS,
     stacks: CallStacks | None = None,
 ) -> list[KernelSequence]:
-    """Sequences under every outermost call whose name contains `operator`, or, without one, under every outermost
-    call of a PyTorch operator; most frequent first. O(n log n).
+    """Sequences under every outermost call whose name contains `operator`, or, without one, under
+    every outermost call of a PyTorch operator; most frequent first. O(n log n).
     """
     stacks = stacks or call_stacks(trace)
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
@@ -57,7 +59,11 @@ def kernel_sequences(
     kernels, root = kernels[root >= 0], root[root >= 0]
     order = np.lexsort((trace.ts[kernels], root))
     kernels, root = kernels[order], root[order]
-    begin = np.flatnonzero(np.concatenate(([True], root[1:] != root[:-1]))) if len(root) else np.empty(0, np.int64)
+    begin = (
+        np.flatnonzero(np.concatenate(([True], root[1:] != root[:-1])))
+        if len(root)
+        else np.empty(0, np.int64)
+    )
     end = np.concatenate((begin[1:], [len(root)])).astype(np.int64)[: len(begin)]
     long = end - begin >= min_kernels
     return _grouped(trace, kernels, root, begin[long], end[long])
@@ -88,7 +94,9 @@ def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bo
     return calls & named[trace.name] if len(named) else calls
 
 
-def _grouped(trace: TraceColumns, kernels: Int64, root: Int32, begin: Int64, end: Int64) -> list[KernelSequence]:
+def _grouped(
+    trace: TraceColumns, kernels: Int64, root: Int32, begin: Int64, end: Int64
+) -> list[KernelSequence]:
     names = trace.name[kernels].astype(np.int32)
     length = np.concatenate(([0], np.cumsum(trace.dur[kernels])))
     calls = root[begin]

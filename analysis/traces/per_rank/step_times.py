@@ -1,9 +1,10 @@
 """Where each step of one rank went: every nanosecond of the step belongs to one part.
 
-On a rank with an accelerator the parts are what its streams did, in this order: computation (by the phase whose call
-launched the kernel), communication that no computation hides, copies that neither hides, and idle time, of which that
-during data loading on the host is data loading. On a rank without one they are what the host did: communication that
-no operator ran beside, then the phases. Across ranks communication is told apart into waiting and transfer
+On a rank with an accelerator the parts are what its streams did, in this order: computation (by the
+phase whose call launched the kernel), communication that no computation hides, copies that neither
+hides, and idle time, of which that during data loading on the host is data loading. On a rank
+without one they are what the host did: communication that no operator ran beside, then the phases.
+Across ranks communication is told apart into waiting and transfer
 (analysis/traces/across_ranks/step_breakdown.py).
 """
 
@@ -11,16 +12,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.columns.disjoint_intervals import Spans, covered, difference, nothing_in, union_of
+from analysis.traces.columns.disjoint_intervals import (
+    Spans,
+    covered,
+    difference,
+    nothing_in,
+    union_of,
+)
 from analysis.traces.columns.events import Int64
 from analysis.traces.columns.steps import PHASES, Steps
 from analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
 
-__all__ = ["COMMUNICATION", "COPIES", "DATA", "IDLE", "MAX_STEPS", "OTHER", "PARTS", "StepTimes", "step_times"]
+__all__ = [
+    "COMMUNICATION",
+    "COPIES",
+    "DATA",
+    "IDLE",
+    "MAX_STEPS",
+    "OTHER",
+    "PARTS",
+    "StepTimes",
+    "step_times",
+]
 
 COMMUNICATION, COPIES, IDLE, OTHER = "communication", "copies", "idle", "other"
 PARTS = (*PHASES, COMMUNICATION, COPIES, IDLE, OTHER)
-"""Parts of a step, in the order of a stacked chart. `other` is computation, or the host's time, outside every phase."""
+"""Parts of a step, in the order of a stacked chart. `other` is computation, or the host's time,
+outside every phase."""
 MAX_STEPS = 512
 """Most steps kept of one rank (own: a profile has tens)."""
 
@@ -46,14 +64,20 @@ class StepTimes:
 
 
 def step_times(steps: Steps, activity: Activity, on_device: Steps | None = None) -> StepTimes:
-    """The parts of every step; `on_device` are the steps as the accelerator worked them off, those of the host else."""
+    """The parts of every step; `on_device` are the steps as the accelerator worked them off, those
+    of the host else."""
     issued, kept = steps.first(MAX_STEPS), (on_device or steps).first(MAX_STEPS)
     taken = _on_accelerator(activity) if activity.accelerator else _on_host(activity)
     parts = {part: covered(taken.get(part, nothing_in()), kept.start, kept.end) for part in PARTS}
     rest = IDLE if activity.accelerator else OTHER
     parts[rest] = kept.end - kept.start - sum(parts[p] for p in PARTS if p != rest)
-    host = {phase: covered(spans, issued.start, issued.end) for phase, spans in activity.annotated.items()}
-    return StepTimes(kept.number, kept.start, kept.end, parts, host, len(steps) - len(kept), steps.inferred)
+    host = {
+        phase: covered(spans, issued.start, issued.end)
+        for phase, spans in activity.annotated.items()
+    }
+    return StepTimes(
+        kept.number, kept.start, kept.end, parts, host, len(steps) - len(kept), steps.inferred
+    )
 
 
 def _on_host(activity: Activity) -> dict[str, Spans]:

@@ -15,7 +15,8 @@ from analysis.traces.readable import readable
 
 @dataclass(frozen=True)
 class StepWindow:
-    """[begin, end) in ns, and the steps in it; a trace without steps is one step as long as itself."""
+    """[begin, end) in ns, and the steps in it; a trace without steps is one step as long as
+    itself."""
 
     begin: int
     end: int
@@ -54,7 +55,8 @@ class StepWindow:
 
 
 def window_of(trace: TraceColumns, steps: Steps | None = None) -> StepWindow:
-    """The rank's steps, from the first one's start to the last one's end or to the end of the work launched in it."""
+    """The rank's steps, from the first one's start to the last one's end or to the end of the work
+    launched in it."""
     steps = steps_of(trace) if steps is None else steps
     if len(steps):
         return StepWindow(int(steps.start.min()), _end(trace, steps), steps)
@@ -85,7 +87,9 @@ def event_reference(trace: TraceColumns, row: int, steps: Steps | None = None) -
     )
 
 
-def longest(trace: TraceColumns, rows: Int64, steps: Steps, count: int = 3) -> tuple[EventReference, ...]:
+def longest(
+    trace: TraceColumns, rows: Int64, steps: Steps, count: int = 3
+) -> tuple[EventReference, ...]:
     """The longest of some rows, longest first."""
     order = rows[np.argsort(-trace.dur[rows], kind="stable")][:count]
     return tuple(event_reference(trace, row, steps) for row in order.tolist())

@@ -1,7 +1,8 @@
 """Where the accelerator's time goes: computation, communication, copies, nothing.
 
-Computation hides whatever runs beside it: communication and copies are counted as exposed only while no computation
-runs. The breakdown is HTA's `get_temporal_breakdown` and `get_comm_comp_overlap`, with the non-computing time split.
+Computation hides whatever runs beside it: communication and copies are counted as exposed only
+while no computation runs. The breakdown is HTA's `get_temporal_breakdown` and
+`get_comm_comp_overlap`, with the non-computing time split.
 """
 
 from __future__ import annotations
@@ -103,8 +104,11 @@ class CommunicationOverlap:
         return 100.0 * self.overlapped_ns / self.communication_ns if self.communication_ns else None
 
 
-def temporal_breakdown(trace: TraceColumns, begin: int | None = None, end: int | None = None) -> TemporalBreakdown:
-    """The breakdown from the first work on the device to the end of the last, or of the window [begin, end)."""
+def temporal_breakdown(
+    trace: TraceColumns, begin: int | None = None, end: int | None = None
+) -> TemporalBreakdown:
+    """The breakdown from the first work on the device to the end of the last, or of the window
+    [begin, end)."""
     work = device_work(trace)
     windows = None if begin is None or end is None else [(begin, end)]
     return breakdowns(work, windows)[0]
@@ -119,11 +123,17 @@ def communication_overlap(
     return CommunicationOverlap(found.communication_ns, found.compute_ns, hidden)
 
 
-def breakdowns(work: DeviceWork, windows: Sequence[tuple[int, int]] | None = None) -> list[TemporalBreakdown]:
+def breakdowns(
+    work: DeviceWork, windows: Sequence[tuple[int, int]] | None = None
+) -> list[TemporalBreakdown]:
     """One breakdown per window; None: one, of all the work. O((work + windows) log work)."""
     everything = union(work.start, work.end)
     if windows is None:
-        whole = (int(work.start[0]), max(int(work.end.max()), int(work.start[-1]))) if len(work) else (0, 0)
+        whole = (
+            (int(work.start[0]), max(int(work.end.max()), int(work.start[-1])))
+            if len(work)
+            else (0, 0)
+        )
         windows = [whole]
     marks = np.asarray(windows, dtype=np.int64).reshape(-1, 2)
     marks[:, 1] = np.maximum(marks[:, 0], marks[:, 1])
@@ -133,14 +143,18 @@ def breakdowns(work: DeviceWork, windows: Sequence[tuple[int, int]] | None = Non
         "compute_ns": compute,
         "communication_ns": communication,
         "memory_ns": union(*work.of(Kind.MEMORY)),
-        "not_copies": union(*(np.concatenate(pair) for pair in zip(compute, communication, strict=True))),
+        "not_copies": union(
+            *(np.concatenate(pair) for pair in zip(compute, communication, strict=True))
+        ),
     }
     parts = {name: _within(span, marks) for name, span in spans.items()}
     both = parts.pop("not_copies")
     parts["exposed_communication_ns"] = both - parts["compute_ns"]
     parts["exposed_memory_ns"] = parts["busy_ns"] - both
     return [
-        TemporalBreakdown(int(begin), int(end), **{name: int(values[i]) for name, values in parts.items()})
+        TemporalBreakdown(
+            int(begin), int(end), **{name: int(values[i]) for name, values in parts.items()}
+        )
         for i, (begin, end) in enumerate(marks)
     ]
 
@@ -162,7 +176,9 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         mine = np.asarray([stream.device == device for stream in streams])[index]
         found.append({"part": f"device {device}", **_row(breakdowns(work.only(mine))[0])})
     found += [{"part": f"step {number}", **_row(step)} for number, step in step_breakdowns(trace)]
-    return found if len(found) <= MAX_ROWS else [*found[: MAX_ROWS - 1], {"part": "cut", "cut": True}]
+    return (
+        found if len(found) <= MAX_ROWS else [*found[: MAX_ROWS - 1], {"part": "cut", "cut": True}]
+    )
 
 
 def _row(found: TemporalBreakdown) -> dict[str, Any]:

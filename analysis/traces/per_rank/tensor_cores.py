@@ -1,7 +1,7 @@
 """Whether matrix products ran on the accelerator's matrix units (tensor cores, AMD's MFMA).
 
-Told by kernel names, as TensorBoard's plugin does, with the names of newer libraries added; operators that could use
-them are those of the plugin's list.
+Told by kernel names, as TensorBoard's plugin does, with the names of newer libraries added;
+operators that could use them are those of the plugin's list.
 """
 
 from __future__ import annotations
@@ -19,26 +19,34 @@ from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 TENSOR_CORE_KERNEL = re.compile(
-    r"h884|s884|h1688|s1688|i8816|16816|16832|hmma|imma|tensorop|tensor_op|xmma_|_wmma|wgmma|warpgroup|nvjet|"
-    r"sm(?:80|86|89|90|100|120)_xmma|tcgen05|flash_(?:fwd|bwd)|fmha_(?:cutlass|v2)|cudnn_generated_fort_native_sdpa|"
+    r"h884|s884|h1688|s1688|i8816|16816|16832|hmma|imma|tensorop|tensor_op|xmma_|_wmma|wgmma"
+    r"|warpgroup|nvjet|"
+    r"sm(?:80|86|89|90|100|120)_xmma|tcgen05|flash_(?:fwd|bwd)|fmha_(?:cutlass|v2)"
+    r"|cudnn_generated_fort_native_sdpa|"
     r"Cijk_.*_MI\d|mfma|\bck::.*xdl|xdlops|_xdl_|igemm_\w+_gtcx",
     re.IGNORECASE,
 )
-"""h884, s884, h1688, s1688, i8816, hmma, xmma_ (the plugin's); CUTLASS tensorop, nvjet (Hopper, Blackwell), wgmma,
-FlashAttention; AMD: Tensile kernels with MI (matrix instructions), Composable Kernel's XDL, MIOpen's igemm ... gtcx."""
+"""h884, s884, h1688, s1688, i8816, hmma, xmma_ (the plugin's); CUTLASS tensorop, nvjet (Hopper,
+Blackwell), wgmma, FlashAttention; AMD: Tensile kernels with MI (matrix instructions), Composable
+Kernel's XDL, MIOpen's igemm ... gtcx."""
 MATRIX_KERNEL = re.compile(
-    r"(?<!fb)gemm|conv|dgrad|wgrad|fprop|implicit|winograd|Cijk_|nvjet|cutlass|attention|fmha|flash_|igemm|miopen.*conv",
+    r"(?<!fb)gemm|conv|dgrad|wgrad|fprop|implicit|winograd|Cijk_|nvjet|cutlass|attention|fmha"
+    r"|flash_|igemm|miopen.*conv",
     re.IGNORECASE,
 )
-"""The embedding and permutation kernels of FBGEMM are none, whose names or arguments have `fbgemm_gpu::` in them."""
+"""The embedding and permutation kernels of FBGEMM are none, whose names or arguments have
+`fbgemm_gpu::` in them."""
 NO_MATRIX_KERNEL = re.compile(
-    r"gemv|convert|gemmk1|splitKreduce|reduceSplitK|reduce_wgrad|reduce_kernel|elementwise|reshape_and_cache|Offsets?Kernel",
+    r"gemv|convert|gemmk1|splitKreduce|reduceSplitK|reduce_wgrad|reduce_kernel|elementwise"
+    r"|reshape_and_cache|Offsets?Kernel",
     re.IGNORECASE,
 )
 ELIGIBLE = (
-    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::matmul", "aten::linear", "aten::addbmm",
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::matmul", "aten::linear",
+    "aten::addbmm",
     "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution", "aten::cudnn_convolution",
-    "aten::miopen_convolution", "aten::cudnn_convolution_backward", "aten::convolution_backward", "aten::_scaled_mm",
+    "aten::miopen_convolution", "aten::cudnn_convolution_backward", "aten::convolution_backward",
+    "aten::_scaled_mm",
     "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention",
     "aten::_scaled_dot_product_efficient_attention", "aten::_scaled_dot_product_cudnn_attention",
 )  # fmt: skip
@@ -61,7 +69,8 @@ class TensorCores:
     compute_capability: float | None
     """7.0 from Volta on; None where the trace does not say, or the vendor counts otherwise."""
     half_inputs: int
-    """Eligible operators with half or bfloat16 inputs; 0 also where shapes and types were not recorded."""
+    """Eligible operators with half or bfloat16 inputs; 0 also where shapes and types were not
+    recorded."""
     longest: tuple[EventReference, ...]
     """Matrix products without matrix units."""
 
@@ -75,7 +84,9 @@ def tensor_cores(trace: TraceColumns, window: StepWindow | None = None) -> Tenso
     operators = trace.rows_named(lambda name: name in ELIGIBLE)
     operators = _outermost(trace, operators[here[operators]])
     types = trace.arguments.text("Input type")
-    half = np.asarray([bool(re.search("half|bfloat", t, re.IGNORECASE)) for t in types.texts] + [False])
+    half = np.asarray(
+        [bool(re.search("half|bfloat", t, re.IGNORECASE)) for t in types.texts] + [False]
+    )
     return TensorCores(
         eligible_operators=len(operators),
         used_kernels=len(used),
@@ -103,22 +114,32 @@ def _split(trace: TraceColumns, kernels: Int64) -> tuple[Int64, Int64]:
     for i in np.unique(trace.name[kernels]).tolist():
         name = trace.names[i]
         used[i] = TENSOR_CORE_KERNEL.search(name) is not None
-        matrix[i] = not used[i] and bool(MATRIX_KERNEL.search(name)) and not NO_MATRIX_KERNEL.search(name)
+        matrix[i] = (
+            not used[i] and bool(MATRIX_KERNEL.search(name)) and not NO_MATRIX_KERNEL.search(name)
+        )
     return kernels[used[trace.name[kernels]]], kernels[matrix[trace.name[kernels]]]
 
 
 def compute_capability(trace: TraceColumns) -> float | None:
-    """CUDA's compute capability of the first device; None for other vendors (they count from 9 in another way)."""
+    """CUDA's compute capability of the first device; None for other vendors (they count from 9 in
+    another way)."""
     devices = trace.header.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    first = (
+        devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    )
     major, minor = first.get("computeMajor"), first.get("computeMinor", 0)
-    if not isinstance(major, int) or first.get("warpSize") == 64 or re.search("AMD|Radeon", str(first.get("name", ""))):
+    if (
+        not isinstance(major, int)
+        or first.get("warpSize") == 64
+        or re.search("AMD|Radeon", str(first.get("name", "")))
+    ):
         return None
     return major + (minor if isinstance(minor, int) else 0) / 10
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """Kernels of matrix products by name and whether they use matrix units, as JSON rows, the longest first."""
+    """Kernels of matrix products by name and whether they use matrix units, as JSON rows, the
+    longest first."""
     window = window_of(trace)
     kernels = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
     launch = launched_by(trace) if len(kernels) else kernels

@@ -1,7 +1,8 @@
-"""How small the pieces are that the work is cut into: kernels on the accelerator, operators on the host.
+"""How small the pieces are that the work is cut into: kernels on the accelerator, operators on the
+host.
 
-Each kernel costs the host a launch of some microseconds, each operator its dispatch; where the pieces are shorter than
-that, the host sets the pace.
+Each kernel costs the host a launch of some microseconds, each operator its dispatch; where the
+pieces are shorter than that, the host sets the pace.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class TinyKernels:
 
 
 def tiny_kernels(trace: TraceColumns, window: StepWindow | None = None) -> TinyKernels:
-    """The sizes of the rank's kernels and operators. Source of the threshold on kernels: nsys-ai."""
+    """The sizes of the rank's kernels and operators. Source of the threshold on kernels:
+    nsys-ai."""
     window = window or window_of(trace)
     here = window.holds(trace)
     computing = np.flatnonzero(here & (kinds(trace) == Kind.COMPUTATION))
@@ -70,8 +72,18 @@ def tiny_kernels(trace: TraceColumns, window: StepWindow | None = None) -> TinyK
 
 def operator_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     """Operators that compute: not autograd's frames, nor collectives, which contain waiting."""
-    frames = ("autograd::engine", "torch::autograd", "c10d::", "nccl:", "gloo:", "record_param_comms", "FSDP::")
-    wanted = np.asarray(["::" in n and not n.startswith(frames) for n in trace.names] or [False], dtype=np.bool_)
+    frames = (
+        "autograd::engine",
+        "torch::autograd",
+        "c10d::",
+        "nccl:",
+        "gloo:",
+        "record_param_comms",
+        "FSDP::",
+    )
+    wanted = np.asarray(
+        ["::" in n and not n.startswith(frames) for n in trace.names] or [False], dtype=np.bool_
+    )
     here = window.holds(trace) & trace.in_category("cpu_op", "operator")
     return np.flatnonzero(here & (wanted[trace.name] if len(trace) else here))
 
@@ -96,7 +108,9 @@ def _pieces(trace: TraceColumns, rows: Int64, window: StepWindow) -> Pieces:
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """Small kernels by name, as JSON rows, the most frequent first."""
     window = window_of(trace)
-    small = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION) & (trace.dur < SMALL_NS))
+    small = np.flatnonzero(
+        window.holds(trace) & (kinds(trace) == Kind.COMPUTATION) & (trace.dur < SMALL_NS)
+    )
     if not len(small):
         return []
     counts = np.bincount(trace.name[small], minlength=len(trace.names))

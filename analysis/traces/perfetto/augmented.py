@@ -1,8 +1,9 @@
-"""A trace with more drawn into it: counter tracks, or its critical path. Perfetto and chrome://tracing show both.
+"""A trace with more drawn into it: counter tracks, or its critical path. Perfetto and
+chrome://tracing show both.
 
-The file is read and written block by block; blocks without a change are copied as they are. Added events stand at the
-end of the list, so the numbers of the trace's own events stay what they are. A file that ends early is closed
-properly; the result is valid JSON.
+The file is read and written block by block; blocks without a change are copied as they are. Added
+events stand at the end of the list, so the numbers of the trace's own events stay what they are. A
+file that ends early is closed properly; the result is valid JSON.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ class Written:
 
 
 def write_with_counters(source: Path, target: Path, trace: TraceColumns) -> Written:
-    """The trace with tracks for queue length per stream, copy bandwidth, GPU busy and allocated memory.
+    """The trace with tracks for queue length per stream, copy bandwidth, GPU busy and allocated
+    memory.
 
-    `trace` is what the reader gave for `source`. A target that ends in .gz is packed. Raises EvidenceError when the
-    source cannot be read, or the target cannot be written or is the source.
+    `trace` is what the reader gave for `source`. A target that ends in .gz is packed. Raises
+    EvidenceError when the source cannot be read, or the target cannot be written or is the source.
     """
     base = time_base(trace)
     added = (text for track in counter_tracks(trace) for text in _counter_events(track, base))
@@ -71,14 +73,18 @@ def write_overlay(
     only_critical: bool = True,
     all_edges: bool = False,
 ) -> Written:
-    """The trace with `critical: 1` in the arguments of the events on the path, and arrows for its dependencies.
+    """The trace with `critical: 1` in the arguments of the events on the path, and arrows for its
+    dependencies.
 
-    `only_critical` leaves out all other intervals but annotations and python functions; `all_edges` (only without it)
-    draws every edge of the graph but those of launches that take no time. Names are HTA's. Errors as above.
+    `only_critical` leaves out all other intervals but annotations and python functions; `all_edges`
+    (only without it) draws every edge of the graph but those of launches that take no time. Names
+    are HTA's. Errors as above.
     """
     critical = _flags(trace, path.rows())
     left_out = (
-        _flags(trace, np.flatnonzero(~trace.in_category(*KEPT_CATEGORIES))) & ~critical if only_critical else None
+        _flags(trace, np.flatnonzero(~trace.in_category(*KEPT_CATEGORIES))) & ~critical
+        if only_critical
+        else None
     )
     edges = _drawn(path, all_edges and not only_critical)
     ends = np.concatenate((path.edges.source[edges], path.edges.target[edges]))
@@ -114,7 +120,8 @@ def _flags(trace: TraceColumns, rows: Int64) -> Bool:
 
 
 def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[Changed, int]:
-    """The block's events as they are to be written (None: as they are), and how many are left out."""
+    """The block's events as they are to be written (None: as they are), and how many are left
+    out."""
     first, last = block.first, block.first + len(block)
     mark = critical[first:last]
     drop = left_out[first:last] if left_out is not None else mark[:0]
@@ -168,7 +175,9 @@ def _drawn(path: CriticalPath, all_edges: bool) -> Int64:
     return path.path[np.isin(kind[path.path], DRAWN_KINDS)]
 
 
-def _arrows(trace: TraceColumns, path: CriticalPath, edges: Int64, tracks: _Tracks) -> Iterator[bytes]:
+def _arrows(
+    trace: TraceColumns, path: CriticalPath, edges: Int64, tracks: _Tracks
+) -> Iterator[bytes]:
     base, events = time_base(trace), path.events
     on_path = np.zeros(len(path.edges), dtype=np.bool_)
     on_path[path.path] = True
@@ -178,7 +187,10 @@ def _arrows(trace: TraceColumns, path: CriticalPath, edges: Int64, tracks: _Trac
         critical = "true" if on_path[edge] else "false"
         arguments = f'{{"weight": {weight}, "critical": {critical}, "type": "{kind}"}}'
         ends = []
-        for phase, node in (("s", int(path.edges.source[edge])), ("f", int(path.edges.target[edge]))):
+        for phase, node in (
+            ("s", int(path.edges.source[edge])),
+            ("f", int(path.edges.target[edge])),
+        ):
             row = int(events.row[events.node_event[node]])
             track = tracks.of.get(int(trace.event[row]))
             if track is None:
@@ -186,7 +198,8 @@ def _arrows(trace: TraceColumns, path: CriticalPath, edges: Int64, tracks: _Trac
             inside = 0 if events.node_is_start[node] or not trace.dur[row] else 1
             ts = microseconds(int(events.node_time[node]) - inside - base)
             ends.append(
-                f'{{"ph": "{phase}", "id": {number}, "ts": {ts}, "cat": "critical_path", "name": "critical_path", '
+                f'{{"ph": "{phase}", "id": {number}, "ts": {ts}, "cat": "critical_path", "name": '
+                f'"critical_path", '
                 f'"args": {arguments}{"" if phase == "s" else _ENCLOSING}, "pid": '.encode()
                 + track[0]
                 + b', "tid": '
@@ -201,7 +214,11 @@ _ENCLOSING = ', "bp": "e"'
 
 
 def _counter_events(track: CounterTrack, base: int) -> Iterator[bytes]:
-    process = track.process if track.process.isdecimal() and len(track.process) < 16 else json.dumps(track.process)
+    process = (
+        track.process
+        if track.process.isdecimal() and len(track.process) < 16
+        else json.dumps(track.process)
+    )
     start = f'{{"ph": "C", "name": {json.dumps(track.name)}, "pid": {process}, "ts": '
     unit = json.dumps(track.unit)
     for ts, value in zip(track.ts.tolist(), track.value.tolist(), strict=True):
@@ -233,7 +250,9 @@ def _rewrite(
     added: Callable[[], Iterable[bytes]],
 ) -> Written:
     if target.exists() and source.exists() and target.samefile(source):
-        raise EvidenceError(target.name, "is the trace itself; choose another name for the new file")
+        raise EvidenceError(
+            target.name, "is the trace itself; choose another name for the new file"
+        )
     handle = None
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -244,7 +263,9 @@ def _rewrite(
     except OSError as error:
         if handle is not None:
             _remove(name)
-        raise EvidenceError(target.name, f"cannot be written ({error.strerror or type(error).__name__})") from error
+        raise EvidenceError(
+            target.name, f"cannot be written ({error.strerror or type(error).__name__})"
+        ) from error
     except BaseException:
         if handle is not None:
             _remove(name)
@@ -275,7 +296,10 @@ def _copy(
         changed, gone = change(block)
         left_out, own = left_out + gone, len(block) - gone
         if own:
-            out.write((SEPARATOR if kept else b"") + (block.text if changed is None else SEPARATOR.join(changed)))
+            out.write(
+                (SEPARATOR if kept else b"")
+                + (block.text if changed is None else SEPARATOR.join(changed))
+            )
         kept += own
     if not opened:
         out.write(raw.header + b"\n  ")
@@ -290,4 +314,6 @@ def _copy(
         out.write(b"\n]" + (b"}\n" if b'"traceEvents"' in raw.header else b"\n"))
     if packed:
         packed.close()
-    return Written(target, kept, count, left_out, {reason: n for reason, n in raw.dropped.items() if n})
+    return Written(
+        target, kept, count, left_out, {reason: n for reason, n in raw.dropped.items() if n}
+    )

@@ -1,4 +1,5 @@
-"""Counter tracks of one rank, to be drawn over its trace: queue length, copy bandwidth, memory, device busy."""
+"""Counter tracks of one rank, to be drawn over its trace: queue length, copy bandwidth, memory,
+device busy."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def counter_tracks(trace: TraceColumns) -> Iterator[CounterTrack]:
 
 
 def queue_lengths(trace: TraceColumns) -> Iterator[CounterTrack]:
-    """Per stream: launches whose work has not started. A launch adds one for each of its kernels."""
+    """Per stream: launches whose work has not started. A launch adds one for each of its
+    kernels."""
     launch = launched_by(trace)
     work = np.flatnonzero(launch >= 0)
     for process, stream, rows in _by_process_and_stream(trace, work):
@@ -60,11 +62,19 @@ def copy_bandwidth(trace: TraceColumns) -> Iterator[CounterTrack]:
     rows, bandwidth = rows[real], known.values[real]
     labels = np.asarray([_direction(name) for name in trace.names], dtype=np.int64)
     process = _process_of_lane(trace)
-    keys = (process[trace.lane[rows]] * (len(DIRECTIONS) + 2) + labels[trace.name[rows]]) if len(rows) else rows
+    keys = (
+        (process[trace.lane[rows]] * (len(DIRECTIONS) + 2) + labels[trace.name[rows]])
+        if len(rows)
+        else rows
+    )
     for mine in _groups(keys):
         chosen = rows[mine]
         what = int(labels[trace.name[chosen[0]]])
-        name = DIRECTIONS[what] if what < len(DIRECTIONS) else ("Memset", "other")[what - len(DIRECTIONS)]
+        name = (
+            DIRECTIONS[what]
+            if what < len(DIRECTIONS)
+            else ("Memset", "other")[what - len(DIRECTIONS)]
+        )
         steps = np.concatenate((bandwidth[mine], -bandwidth[mine]))
         times = np.concatenate((trace.ts[chosen], trace.end[chosen]))
         yield _track(f"Memcpy bandwidth, {name}", _process(trace, chosen), "GB/s", times, steps)
@@ -78,7 +88,9 @@ def device_busy(trace: TraceColumns) -> Iterator[CounterTrack]:
         rows = work[mine]
         starts, ends = union(trace.ts[rows], trace.end[rows])
         steps = np.repeat(np.asarray([1, -1]), len(starts))
-        yield _track("GPU busy", _process(trace, rows), "busy", np.concatenate((starts, ends)), steps)
+        yield _track(
+            "GPU busy", _process(trace, rows), "busy", np.concatenate((starts, ends)), steps
+        )
 
 
 def allocated_memory(trace: TraceColumns) -> Iterator[CounterTrack]:
@@ -89,14 +101,26 @@ def allocated_memory(trace: TraceColumns) -> Iterator[CounterTrack]:
         order = mine[np.argsort(memory.ts[mine], kind="stable")]
         total = memory.allocated[order]
         total = np.where(total >= 0, total, np.cumsum(memory.bytes[order]))
-        device = "host" if memory.device_type[order[0]] != CUDA else f"device {max(int(memory.device[order[0]]), 0)}"
+        device = (
+            "host"
+            if memory.device_type[order[0]] != CUDA
+            else f"device {max(int(memory.device[order[0]]), 0)}"
+        )
         ts = memory.ts[order]
         last = np.concatenate((ts[1:] != ts[:-1], [True]))
         process = trace.lanes[0][0] if trace.lanes else "0"
-        yield CounterTrack(f"Allocated memory, {device}", process, "bytes", ts[last], total[last].astype(np.float64))
+        yield CounterTrack(
+            f"Allocated memory, {device}",
+            process,
+            "bytes",
+            ts[last],
+            total[last].astype(np.float64),
+        )
 
 
-def _track(name: str, process: str, unit: str, times: Int64, steps: Int64 | Float64) -> CounterTrack:
+def _track(
+    name: str, process: str, unit: str, times: Int64, steps: Int64 | Float64
+) -> CounterTrack:
     order = np.argsort(times, kind="stable")
     ts, value = times[order], np.cumsum(steps[order].astype(np.float64))
     last = np.concatenate((ts[1:] != ts[:-1], [True])) if len(ts) else np.zeros(0, dtype=np.bool_)

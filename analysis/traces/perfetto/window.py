@@ -1,7 +1,9 @@
-"""A cropped trace: the events of a window as a document small enough for a page to hand to Perfetto.
+"""A cropped trace: the events of a window as a document small enough for a page to hand to
+Perfetto.
 
-Everything that overlaps the window is in it as the file has it, with all names of processes and threads. Where that is
-too large the shortest events go first, python functions before all others, and the document says how many.
+Everything that overlaps the window is in it as the file has it, with all names of processes and
+threads. Where that is too large the shortest events go first, python functions before all others,
+and the document says how many.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from analysis.traces.reading.raw_events import RawEvents
 MAX_DOCUMENT_BYTES = 20_000_000
 """Perfetto opens it within seconds; a page of the same size can be sent."""
 OTHERS_SHARE = 0.25
-"""Most of the document that may go to names of processes and threads, and as much to arrows, instants, counters."""
+"""Most of the document that may go to names of processes and threads, and as much to arrows,
+instants, counters."""
 MAX_METADATA_BYTES = 100_000
 """Longest value beside the list of events that is taken along."""
 FIRST_TO_GO = "python_function"
@@ -51,17 +54,21 @@ class WindowDocument:
         """What is not in it, in words; "" where all is."""
         if not self.cut:
             return ""
-        parts = [f"{count:,} of {category or 'marks and arrows'}" for category, count in sorted(self.cut.items())]
+        parts = [
+            f"{count:,} of {category or 'marks and arrows'}"
+            for category, count in sorted(self.cut.items())
+        ]
         return f"left out to keep the document small: {', '.join(parts)}"
 
 
 def perfetto_window(
     source: Path, trace: TraceColumns, begin: int, end: int, max_bytes: int = MAX_DOCUMENT_BYTES
 ) -> WindowDocument:
-    """The raw events that overlap [begin, end) (ns since the epoch) of the file that `trace` was read from.
+    """The raw events that overlap [begin, end) (ns since the epoch) of the file that `trace` was
+    read from.
 
-    Reads the file once, twice where the window is larger than the document may be; never holds more than the document.
-    Raises EvidenceError when the file cannot be read.
+    Reads the file once, twice where the window is larger than the document may be; never holds more
+    than the document. Raises EvidenceError when the file cannot be read.
     """
     inside = (trace.ts < end) & ((trace.end > begin) | ((trace.dur == 0) & (trace.ts >= begin)))
     head, tail = _around(trace)
@@ -87,7 +94,11 @@ def _around(trace: TraceColumns) -> tuple[bytes, bytes]:
     values: dict[str, Any] = {}
     for key, value in trace.header.items():
         try:
-            if key != "traceEvents" and len(json.dumps(value)) <= MAX_METADATA_BYTES and len(values) < 100:
+            if (
+                key != "traceEvents"
+                and len(json.dumps(value)) <= MAX_METADATA_BYTES
+                and len(values) < 100
+            ):
                 values[str(key)] = value
         except (ValueError, RecursionError):
             continue
@@ -113,7 +124,8 @@ class _Choice:
         self.others_lost = 0
 
     def read(self, source: Path) -> Int64 | None:
-        """Fill `texts`; where they would be larger than the room, give the size of every row's event instead."""
+        """Fill `texts`; where they would be larger than the room, give the size of every row's
+        event instead."""
         sizes = np.zeros(self._count, dtype=np.int64)
         used, too_large = 0, False
         for block in RawEvents(source).blocks():
@@ -144,7 +156,8 @@ class _Choice:
         return sum(self._others.values())
 
     def _takes(self, raw: bytes, size: int) -> bool:
-        """Whether an event that is no interval is to be in the document, and there is room for it."""
+        """Whether an event that is no interval is to be in the document, and there is room for
+        it."""
         try:
             other = _OTHER.decode(raw)
         except (msgspec.DecodeError, RecursionError):

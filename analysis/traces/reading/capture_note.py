@@ -1,7 +1,8 @@
-"""The note that `faultline capture` leaves beside the files it brought: when each of them was asked for.
+"""The note that `faultline capture` leaves beside the files it brought: when each of them was asked
+for.
 
-A file of a running job says little without that moment: a collective that was pending for 0.1 s is work, one that was
-pending for a minute is a hang.
+A file of a running job says little without that moment: a collective that was pending for 0.1 s is
+work, one that was pending for a minute is a hang.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ MAX_BYTES = 16 << 20
 
 
 def taken_at(notes: Iterable[Path]) -> dict[str, int]:
-    """Path of a file beside a note -> ns since 1970 at which it was asked for. A broken note tells nothing."""
+    """Path of a file beside a note -> ns since 1970 at which it was asked for. A broken note tells
+    nothing."""
     found: dict[str, int] = {}
     for note in notes:
         try:

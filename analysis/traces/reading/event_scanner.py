@@ -1,8 +1,10 @@
-"""Events of a Chrome JSON trace from blocks of bytes: finds the list of events and hands it to a lane.
+"""Events of a Chrome JSON trace from blocks of bytes: finds the list of events and hands it to a
+lane.
 
-A lane (analysis/traces/reading/scanned.py) reads whole events from a buffer that is used again and again. What it cannot read
-is looked at here, one event at a time: where only a bare NaN or N/A makes it invalid it is given back to the lane,
-otherwise it is dropped and counted, and reading goes on where the next event seems to begin.
+A lane (analysis/traces/reading/scanned.py) reads whole events from a buffer that is used again and
+again. What it cannot read is looked at here, one event at a time: where only a bare NaN or N/A
+makes it invalid it is given back to the lane, otherwise it is dropped and counted, and reading goes
+on where the next event seems to begin.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.traces.reading.json_values import MAX_DEPTH, STRICT, depth, looks_cut, without_bare_words
+from analysis.traces.reading.json_values import (
+    MAX_DEPTH,
+    STRICT,
+    depth,
+    looks_cut,
+    without_bare_words,
+)
 from analysis.traces.reading.scanned import Lane
 
 MAX_HEADER_BYTES = 16 << 20
@@ -20,10 +28,11 @@ MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
 """Longest event that is read."""
 MAX_WASTED_BYTES, FAILURE_BYTES = 192 << 20, 256
-"""How much text may be looked at in vain before a file is given up, a failure counting as so much more: bounds the time
-a hostile file takes to some 10 s, and lets 300,000 damaged events pass."""
+"""How much text may be looked at in vain before a file is given up, a failure counting as so much
+more: bounds the time a hostile file takes to some 10 s, and lets 300,000 damaged events pass."""
 FIRST_WINDOW = 1 << 10
-"""How much of an odd event is looked at first; eight times as much each time that does not suffice."""
+"""How much of an odd event is looked at first; eight times as much each time that does not
+suffice."""
 FIRST_BUFFER = 1 << 16
 INVALID = "events that are not valid JSON"
 
@@ -52,7 +61,8 @@ class EventScanner:
         self._cut = False
 
     def read(self, blocks: Iterable[bytes | memoryview]) -> None:
-        """Read all events that can be read. `found` tells afterwards whether there was a list of events."""
+        """Read all events that can be read. `found` tells afterwards whether there was a list of
+        events."""
         for block in blocks:
             if self._ended:
                 self._keep_trailer(block)
@@ -80,7 +90,9 @@ class EventScanner:
             self._buffer[:kept] = self._buffer[self._start : self._end]
             self._start, self._end = 0, kept
         if kept + len(block) > len(self._buffer):
-            self._buffer.extend(bytes(max(len(self._buffer), kept + len(block) - len(self._buffer))))
+            self._buffer.extend(
+                bytes(max(len(self._buffer), kept + len(block) - len(self._buffer)))
+            )
         self._buffer[kept : kept + len(block)] = block
         self._end = kept + len(block)
 
@@ -147,7 +159,9 @@ class EventScanner:
         if boundary is None and not whole:
             return False
         too_long = boundary is None and not final
-        self._dropped[f"text of more than {MAX_EVENT_BYTES} bytes without an event" if too_long else INVALID] += 1
+        self._dropped[
+            f"text of more than {MAX_EVENT_BYTES} bytes without an event" if too_long else INVALID
+        ] += 1
         self._cut = boundary is None
         self._advance((boundary.end() if boundary else limit) - self._start)
         return True
@@ -155,7 +169,8 @@ class EventScanner:
     def _valid(self, limit: int, *, final: bool) -> tuple[bytes | None, int | None]:
         """The value at hand as valid JSON and its length in the file.
 
-        No text where it is nested too deep; length 0 where it is no JSON, None where the text ends too early.
+        No text where it is nested too deep; length 0 where it is no JSON, None where the text ends
+        too early.
         """
         size = FIRST_WINDOW
         while True:
@@ -173,7 +188,9 @@ class EventScanner:
                 cut = length == len(text) and isinstance(value, str) and text[0] != '"'
                 ended = not cut or (final and stop == limit)
             if ended:
-                return None if depth(text[:length]) > MAX_DEPTH else text[:length].encode("latin-1"), length
+                return None if depth(text[:length]) > MAX_DEPTH else text[:length].encode(
+                    "latin-1"
+                ), length
             if not cut:
                 return None, 0
             if stop == limit:

@@ -1,4 +1,5 @@
-"""What a file of a training job is, told by its first bytes; the name is asked only where the bytes say nothing.
+"""What a file of a training job is, told by its first bytes; the name is asked only where the bytes
+say nothing.
 
 Nothing is unpickled, parsed or unpacked here but a first block.
 """
@@ -36,13 +37,20 @@ FileKind = Literal[
 `label`: what a person or a test wrote about the job; its content is never read."""
 
 HEAD_BYTES = 65_536
-DUMP_NAME = re.compile(r"(?:^|[_.-])(?:rank_?\d+|dump_\d+)$|fr_trace|flight_recorder|comm_lib_trace|nccl_trace", re.I)
-"""Flight recorder files: rank_3, comm_lib_trace_rank_3, nccl_trace_rank_3, _dump_3, rank3.fr_trace_json.json."""
+DUMP_NAME = re.compile(
+    r"(?:^|[_.-])(?:rank_?\d+|dump_\d+)$|fr_trace|flight_recorder|comm_lib_trace|nccl_trace", re.I
+)
+"""Flight recorder files: rank_3, comm_lib_trace_rank_3, nccl_trace_rank_3, _dump_3,
+rank3.fr_trace_json.json."""
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,6})(?!\d)", re.I)
 _LAST_NUMBER = re.compile(r"(?:^|[_.-])dump_(\d{1,6})$")
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d{1,6})/(?:stdout|stderr)\.(?:log|txt)$")
-_STACKS = re.compile(rb"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\)|^Process \d+: ", re.M)
-_METRIC = re.compile(rb'"(?:[a-z_./]{0,80}loss[a-z_./]{0,80}|grad_norm|step_ms|throughput\(tps\))"\s*:', re.I)
+_STACKS = re.compile(
+    rb"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\)|^Process \d+: ", re.M
+)
+_METRIC = re.compile(
+    rb'"(?:[a-z_./]{0,80}loss[a-z_./]{0,80}|grad_norm|step_ms|throughput\(tps\))"\s*:', re.I
+)
 _STEP = re.compile(rb'"(?:step|_step|global_step|iteration)"\s*:')
 _JSON_START = re.compile(rb'\{\s*["}]|\[\s*[\[{\]"]|\[\s*-?\d+(?:\.\d+)?\s*[,\]]')
 _LOG_SUFFIXES = frozenset({"", ".log", ".txt", ".out", ".err", ".stdout", ".stderr"})
@@ -54,11 +62,18 @@ _TRACE_KEYS = (
     b'"baseTimeNanoseconds"',
 )
 _TRACEML_KEYS = (b'"primary_diagnosis"', b'"analysis_window"', b'"step_time"')
-_RECORDER_KEYS = (b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_version", b"nccl_comm_state")
+_RECORDER_KEYS = (
+    b"pg_config",
+    b"pg_status",
+    b"comm_lib_version",
+    b"nccl_version",
+    b"nccl_comm_state",
+)
 
 
 def first_block(path: Path, limit: int = HEAD_BYTES) -> bytes:
-    """The first bytes of a file, unpacked if it is gzip. Raises OSError where it cannot be opened."""
+    """The first bytes of a file, unpacked if it is gzip. Raises OSError where it cannot be
+    opened."""
     with path.open("rb") as file:
         head = file.read(limit)
     if head[:2] != b"\x1f\x8b":
@@ -75,7 +90,11 @@ def kind_of(path: Path, head: bytes) -> FileKind:
     if name.startswith("label.") or name == "label":
         return "label"
     if not head.strip():
-        return "flight_recorder" if DUMP_NAME.search(path.name) and not name.endswith((".txt", ".log")) else "empty"
+        return (
+            "flight_recorder"
+            if DUMP_NAME.search(path.name) and not name.endswith((".txt", ".log"))
+            else "empty"
+        )
     if head.startswith(b":W&B\xe1\xbe"):
         return "wandb_run"
     if head.startswith(b"SQLite format 3\0"):
@@ -93,7 +112,9 @@ def kind_of(path: Path, head: bytes) -> FileKind:
 
 
 def _database(head: bytes) -> FileKind:
-    if any(mark in head for mark in (b"CUPTI_ACTIVITY", b"TARGET_INFO", b"StringIds", b"NVTX_EVENTS")):
+    if any(
+        mark in head for mark in (b"CUPTI_ACTIVITY", b"TARGET_INFO", b"StringIds", b"NVTX_EVENTS")
+    ):
         return "nsight_sqlite"
     return "traceml" if b"step_time_samples" in head or b"process_samples" in head else "other"
 
@@ -110,7 +131,9 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "capture_note"
     if any(key in head for key in _TRACE_KEYS) or re.match(rb'\[\s*\{[^}]{0,400}"ph"\s*:', head):
         return "profiler_trace"
-    if b'"entries"' in head[:4096] and any(key in head for key in (*_RECORDER_KEYS, b"collective_seq_id")):
+    if b'"entries"' in head[:4096] and any(
+        key in head for key in (*_RECORDER_KEYS, b"collective_seq_id")
+    ):
         return "flight_recorder"
     if any(b'"' + key + b'"' in head[:4096] for key in _RECORDER_KEYS):
         return "flight_recorder"
@@ -118,19 +141,27 @@ def _json(path: Path, head: bytes) -> FileKind:
         return "execution_trace"
     if b"pytorch.wait_counter." in head[:4096]:
         return "debug_answer"
-    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,", head) or re.match(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[", head):
+    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,", head) or re.match(
+        rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[", head
+    ):
         return "memory_timeline"
     lines = head.splitlines()
     first = lines[0] if lines else b""
     if b'"log_type_name"' in first and b'"time_us"' in first:
         return "structured_log"
-    if (_METRIC.search(first) and _STEP.search(first)) or (path.suffix.lower() == ".jsonl" and _STEP.search(head)):
+    if (_METRIC.search(first) and _STEP.search(first)) or (
+        path.suffix.lower() == ".jsonl" and _STEP.search(head)
+    ):
         return "metrics"
     if path.suffix.lower() == ".jsonl":
         return "metrics" if _METRIC.search(head) else "log"
     if re.search(r"\.pt\.trace\.json|_trace\.json(\.gz)?$", path.name):
         return "profiler_trace"
-    return "traceml" if b'"schema_version"' in head[:400] and any(key in head for key in _TRACEML_KEYS) else "other"
+    return (
+        "traceml"
+        if b'"schema_version"' in head[:400] and any(key in head for key in _TRACEML_KEYS)
+        else "other"
+    )
 
 
 def _page(head: bytes) -> FileKind:
@@ -138,7 +169,11 @@ def _page(head: bytes) -> FileKind:
         return "other"
     if b"/handler/fr_trace_json" in head or b"/handler/dump_nccl_trace_json" in head:
         return "flight_recorder"
-    return "stack_dump" if b"/handler/dump_traceback" in head or b"/handler/pyspy_dump" in head else "debug_answer"
+    return (
+        "stack_dump"
+        if b"/handler/dump_traceback" in head or b"/handler/pyspy_dump" in head
+        else "debug_answer"
+    )
 
 
 def _text(path: Path, head: bytes) -> FileKind:
@@ -154,7 +189,15 @@ def _text(path: Path, head: bytes) -> FileKind:
 
 def rank_in_name(path: Path) -> int | None:
     """The rank that a file's name (or torchelastic's folder) gives, or None."""
-    found = _RANK.search(path.name) or _LAST_NUMBER.search(path.name) or _ELASTIC.search(path.as_posix())
-    if found is None and re.fullmatch(r"\d{1,6}", path.parent.name) and path.stem in ("stdout", "stderr"):
+    found = (
+        _RANK.search(path.name)
+        or _LAST_NUMBER.search(path.name)
+        or _ELASTIC.search(path.as_posix())
+    )
+    if (
+        found is None
+        and re.fullmatch(r"\d{1,6}", path.parent.name)
+        and path.stem in ("stdout", "stderr")
+    ):
         return int(path.parent.name)
     return int(found[1]) if found else None

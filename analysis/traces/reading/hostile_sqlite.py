@@ -1,6 +1,8 @@
-"""A hostile SQLite file, read: only tables, only named columns, whole numbers and bounded text, in bounded time.
+"""A hostile SQLite file, read: only tables, only named columns, whole numbers and bounded text, in
+bounded time.
 
-Names of tables and columns are the reader's own, quoted; nothing of the file becomes part of a query.
+Names of tables and columns are the reader's own, quoted; nothing of the file becomes part of a
+query.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ MAX_SECONDS = 600
 """Longest reading of one file: a crafted database can make SQLite search without end."""
 MAX_TEXT = 4096
 MAX_ALL_TEXT = 1 << 30
-"""Bytes of memory for the text of one table: a column's default value stands in no row and comes with each."""
+"""Bytes of memory for the text of one table: a column's default value stands in no row and comes
+with each."""
 MAX_VALUE_BYTES = 64 << 20
 """Largest text or blob that SQLite takes into memory."""
 STEPS_BETWEEN_CHECKS = 1_000_000
@@ -36,7 +39,8 @@ _PLAIN_TABLE = re.compile(r"\s*CREATE\s+TABLE\s", re.IGNORECASE)
 
 
 class Database:
-    """One read-only SQLite file. Any failure of SQLite's is an EvidenceError that names the file."""
+    """One read-only SQLite file. Any failure of SQLite's is an EvidenceError that names the
+    file."""
 
     def __init__(self, path: Path) -> None:
         self._name = path.name
@@ -44,20 +48,27 @@ class Database:
         self.cut: dict[str, int] = {}
         """Tables of which rows were left out, and after how many."""
         with self._errors():
-            self._connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True
+            )
             self._connection.set_progress_handler(self._too_long, STEPS_BETWEEN_CHECKS)
             self._connection.text_factory = lambda raw: raw[:MAX_TEXT].decode("utf-8", "replace")
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-            found = self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000")
+            found = self._connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000"
+            )
             self.tables = {str(name) for name, sql in found if _PLAIN_TABLE.match(str(sql))}
 
     def __enter__(self) -> Database:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._connection.close()
 
@@ -66,40 +77,59 @@ class Database:
         if table not in self.tables:
             return set()
         with self._errors():
-            return {str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")}
+            return {
+                str(row[1])
+                for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")
+            }
 
     def numbers(self, table: str, wanted: Sequence[str], default: int = -1) -> dict[str, Int64]:
-        """Columns of whole numbers; `default` for NULL and for columns that the table does not have."""
+        """Columns of whole numbers; `default` for NULL and for columns that the table does not
+        have."""
         have = self.columns_of(table)
         names = [name for name in wanted if name in have]
         if not names:
             return {name: np.empty(0, dtype=np.int64) for name in wanted}
-        chosen = ", ".join(f"coalesce(CAST({_quoted(name)} AS INTEGER), {default})" for name in names)
+        chosen = ", ".join(
+            f"coalesce(CAST({_quoted(name)} AS INTEGER), {default})" for name in names
+        )
         with self._errors():
-            cursor = self._connection.execute(f"SELECT {chosen} FROM {_in_order(table)} LIMIT {MAX_ROWS + 1}")  # noqa: S608
+            cursor = self._connection.execute(
+                f"SELECT {chosen} FROM {_in_order(table)} LIMIT {MAX_ROWS + 1}"  # noqa: S608
+            )
             parts = [np.asarray(rows, dtype=np.int64) for rows in _chunks(cursor)]
         whole = np.concatenate(parts) if parts else np.empty((0, len(names)), dtype=np.int64)
         if len(whole) > MAX_ROWS:
             self.cut[table] = MAX_ROWS
             whole = whole[:MAX_ROWS]
         found = {name: np.ascontiguousarray(whole[:, i]) for i, name in enumerate(names)}
-        return {name: found.get(name, np.full(len(whole), default, dtype=np.int64)) for name in wanted}
+        return {
+            name: found.get(name, np.full(len(whole), default, dtype=np.int64)) for name in wanted
+        }
 
-    def texts(self, table: str, wanted: Sequence[str], limit: int = MAX_ROWS) -> list[tuple[str, ...]]:
-        """Rows of text, in the order of `numbers`; "" for NULL and for columns that the table does not have.
+    def texts(
+        self, table: str, wanted: Sequence[str], limit: int = MAX_ROWS
+    ) -> list[tuple[str, ...]]:
+        """Rows of text, in the order of `numbers`; "" for NULL and for columns that the table does
+        not have.
 
         Fewer than `numbers` gives where they take more than MAX_ALL_TEXT.
         """
         have = self.columns_of(table)
         if not have:
             return []
-        chosen = ", ".join(f"coalesce(CAST({_quoted(n)} AS TEXT), '')" if n in have else "''" for n in wanted)
+        chosen = ", ".join(
+            f"coalesce(CAST({_quoted(n)} AS TEXT), '')" if n in have else "''" for n in wanted
+        )
         rows: list[tuple[str, ...]] = []
         known: dict[str, str] = {}
         left = MAX_ALL_TEXT
         with self._errors():
-            for row in self._connection.execute(f"SELECT {chosen} FROM {_in_order(table)} LIMIT {limit}"):  # noqa: S608
-                left -= _ROW_BYTES + sum(len(text) + _TEXT_BYTES for text in row if text not in known)
+            for row in self._connection.execute(
+                f"SELECT {chosen} FROM {_in_order(table)} LIMIT {limit}"  # noqa: S608
+            ):
+                left -= _ROW_BYTES + sum(
+                    len(text) + _TEXT_BYTES for text in row if text not in known
+                )
                 if left < 0:
                     self.cut[table] = len(rows)
                     break
@@ -116,7 +146,9 @@ class Database:
         except sqlite3.Error as error:
             raise EvidenceError(self._name, f"is no readable SQLite file ({error})") from error
         except (OverflowError, ValueError, MemoryError) as error:
-            raise EvidenceError(self._name, f"holds values that cannot be read ({error})") from error
+            raise EvidenceError(
+                self._name, f"holds values that cannot be read ({error})"
+            ) from error
 
 
 def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[tuple[int, ...]]]:
@@ -125,7 +157,8 @@ def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[tuple[int, ...]]]:
 
 
 def _in_order(table: str) -> str:
-    """The table by its rows: with an index over a column SQLite would read that column in the index's order."""
+    """The table by its rows: with an index over a column SQLite would read that column in the
+    index's order."""
     return f"{_quoted(table)} NOT INDEXED"
 
 

@@ -47,7 +47,8 @@ class JobFiles:
 
 
 def is_trace(file: JobFile) -> bool:
-    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says what it is."""
+    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says
+    what it is."""
     if file.kind in ("other", "empty"):
         return file.path.name.lower().endswith(TRACE_NAMES)
     return file.kind in ("profiler_trace", "nsight_sqlite")
@@ -58,12 +59,14 @@ def traces_of(files: JobFiles) -> list[JobFile]:
     return sorted(filter(is_trace, files.files), key=lambda f: f.path)
 
 
-def sort_job_files(paths: Iterable[Path], known: Callable[[Path], JobFile | None] | None = None) -> JobFiles:
-    """Look at files, and at everything below folders, in the order of their names. `known` says what a file is that
-    was looked at before; it need not be there.
+def sort_job_files(
+    paths: Iterable[Path], known: Callable[[Path], JobFile | None] | None = None
+) -> JobFiles:
+    """Look at files, and at everything below folders, in the order of their names. `known` says
+    what a file is that was looked at before; it need not be there.
 
-    Links are followed to files but not to folders; what is neither file nor folder (pipes, devices) is left out.
-    Bounded by MAX_FILES and MAX_DEPTH; `left_out` says what that cost.
+    Links are followed to files but not to folders; what is neither file nor folder (pipes, devices)
+    is left out. Bounded by MAX_FILES and MAX_DEPTH; `left_out` says what that cost.
     """
     found: list[JobFile] = []
     left_out: dict[str, int] = {}
@@ -85,7 +88,9 @@ def _look(path: Path) -> JobFile | str:
             return "no regular file"
         size = path.stat().st_size
         named_label = path.name.lower().startswith("label.")
-        return JobFile(path, kind_of(path, b"" if named_label else first_block(path)), rank_in_name(path), size)
+        return JobFile(
+            path, kind_of(path, b"" if named_label else first_block(path)), rank_in_name(path), size
+        )
     except OSError:
         return "cannot be opened"
 

@@ -30,7 +30,8 @@ _TEXT_STARTS = b'"-0123456789{['
 
 
 def nanoseconds(microseconds: bytes) -> int | None:
-    """Microseconds (a number, or a number in quotes) in whole ns, half to even; None when it is no finite time."""
+    """Microseconds (a number, or a number in quotes) in whole ns, half to even; None when it is no
+    finite time."""
     text = microseconds.strip(b'" ')
     number = _NUMBER.fullmatch(text) if len(text) <= MAX_NUMBER_TEXT else None
     if number is None:
@@ -74,7 +75,8 @@ def real_number(token: bytes) -> float | None:
 
 
 def whole_number(token: bytes) -> int | None:
-    """A number cut to a whole one, exact where it is written as one; None where it needs more than 64 bits."""
+    """A number cut to a whole one, exact where it is written as one; None where it needs more than
+    64 bits."""
     text = token[1:-1] if token.startswith(b'"') else token
     number = _NUMBER.fullmatch(text) if len(text) <= MAX_NUMBER_TEXT else None
     if number and number[3] is None and number[4] is None:
@@ -90,7 +92,8 @@ def whole_number(token: bytes) -> int | None:
 
 
 def stream_number(token: bytes) -> int | None:
-    """A stream's number, -1 for none; None where the token is a handle or a name, to be numbered."""
+    """A stream's number, -1 for none; None where the token is a handle or a name, to be
+    numbered."""
     named = _NAMED_STREAM.fullmatch(token)
     if named:
         return int(named[1])
@@ -104,7 +107,11 @@ def stream_number(token: bytes) -> int | None:
 
 def is_text(token: bytes) -> bool:
     """Whether an argument that is kept as text says anything: not null, not "", not N/A."""
-    starts = token[:1] in _TEXT_STARTS and token[1:2] not in b"iI" if token[:1] == b"-" else token[:1] in _TEXT_STARTS
+    starts = (
+        token[:1] in _TEXT_STARTS and token[1:2] not in b"iI"
+        if token[:1] == b"-"
+        else token[:1] in _TEXT_STARTS
+    )
     return token in (b"true", b"false") or (bool(token) and starts and token != b'""')
 
 
@@ -119,7 +126,9 @@ def compact(token: bytes) -> str:
     """A string's text; anything else as JSON without spaces."""
     if token[:1] == b'"':
         return _unquoted(token)
-    return _SPACE_OUTSIDE_STRINGS.sub(lambda found: found[1] or "", token.decode("utf-8", "replace"))
+    return _SPACE_OUTSIDE_STRINGS.sub(
+        lambda found: found[1] or "", token.decode("utf-8", "replace")
+    )
 
 
 def _unquoted(token: bytes) -> str:
@@ -133,7 +142,8 @@ def _unquoted(token: bytes) -> str:
 
 
 def merged(texts: list[str]) -> tuple[tuple[str, ...], list[int] | None]:
-    """Distinct texts in their order, and the new number of each where several were one (else None)."""
+    """Distinct texts in their order, and the new number of each where several were one (else
+    None)."""
     numbers: dict[str, int] = {}
     renumbered = [numbers.setdefault(text, len(numbers)) for text in texts]
     return tuple(numbers), None if len(numbers) == len(texts) else renumbered

@@ -15,7 +15,10 @@ NEAR_THE_END = 10
 """An error that close to the end of the text may be the cut."""
 STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _WORD = re.compile(r"(?:N/A|NaN|nan|inf|Infinity)[ \t\r\n,}\]]")
-_BARE = re.compile(r'"(?:[^"\\]|\\.)*+"|(?<![^:,\[ \t\r\n])(N/A|NaN|nan|-?inf|-?Infinity)(?=[ \t\r\n,}\]])', re.DOTALL)
+_BARE = re.compile(
+    r'"(?:[^"\\]|\\.)*+"|(?<![^:,\[ \t\r\n])(N/A|NaN|nan|-?inf|-?Infinity)(?=[ \t\r\n,}\]])',
+    re.DOTALL,
+)
 
 
 def _refuse(constant: str) -> Any:
@@ -23,7 +26,8 @@ def _refuse(constant: str) -> Any:
 
 
 STRICT = json.JSONDecoder(strict=False, parse_float=str, parse_int=str, parse_constant=_refuse)
-"""Finds where a value ends. Control characters in strings are let pass; numbers are not converted."""
+"""Finds where a value ends. Control characters in strings are let pass; numbers are not
+converted."""
 
 
 def looks_cut(error: json.JSONDecodeError, length: int) -> bool:
@@ -44,7 +48,8 @@ def depth(text: str) -> int:
 
 
 def without_bare_words(text: str) -> str:
-    """JSON with bare NaN, N/A and the like as empty strings, padded to their length; what stands in strings stays."""
+    """JSON with bare NaN, N/A and the like as empty strings, padded to their length; what stands in
+    strings stays."""
     if not _WORD.search(text):
         return text
     return _BARE.sub(lambda found: '""' + " " * (len(found[1]) - 2) if found[1] else found[0], text)

@@ -32,7 +32,10 @@ LIMITS = Limits()
 NOT_A_TRACE = "is not a profiler trace"
 _NO_EVENTS = (
     (re.compile(rb"SQLite format 3\0"), "an SQLite database, perhaps of Nsight Systems"),
-    (re.compile(rb"\x80[\x00-\x05]"), "a pickle, perhaps a flight recorder dump or a memory snapshot"),
+    (
+        re.compile(rb"\x80[\x00-\x05]"),
+        "a pickle, perhaps a flight recorder dump or a memory snapshot",
+    ),
     (re.compile(rb"PK\x03\x04|.{257}ustar", re.DOTALL), "an archive"),
     (re.compile(rb"\s*<"), "a page of HTML or XML"),
     (re.compile(rb'\s*[\[{].*"traceID"', re.DOTALL), "spans of Jaeger"),
@@ -50,14 +53,20 @@ _RANK = re.compile(r'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d{1,6})
 
 
 def read_trace(
-    path: Path, *, order: int = 0, max_bytes: int = MAX_TRACE_BYTES, progress: Progress | None = None
+    path: Path,
+    *,
+    order: int = 0,
+    max_bytes: int = MAX_TRACE_BYTES,
+    progress: Progress | None = None,
 ) -> TraceColumns:
-    """Read a .json or .json.gz trace. `order` is the rank where neither the trace nor its name gives one; `progress`
-    is called with the number of bytes of the file read since its last call.
+    """Read a .json or .json.gz trace. `order` is the rank where neither the trace nor its name
+    gives one; `progress` is called with the number of bytes of the file read since its last call.
 
     Raises EvidenceError, one line, when the file cannot be opened or holds no list of trace events.
     """
-    return read_trace_stream(str(path), file_blocks(path, progress), order=order, max_bytes=max_bytes)
+    return read_trace_stream(
+        str(path), file_blocks(path, progress), order=order, max_bytes=max_bytes
+    )
 
 
 def read_trace_stream(
@@ -68,7 +77,8 @@ def read_trace_stream(
     max_bytes: int = MAX_TRACE_BYTES,
     lane: Lane | None = None,
 ) -> TraceColumns:
-    """Read a trace, as it is or gzip, from blocks of any length. Raises EvidenceError as read_trace does.
+    """Read a trace, as it is or gzip, from blocks of any length. Raises EvidenceError as read_trace
+    does.
 
     `lane` takes the events; the compiled one where it could be built.
     """
@@ -91,14 +101,17 @@ def read_trace_stream(
 
 
 def read_traces(
-    paths: Iterable[Path], jobs: int | None = None, progress: Callable[[int, int], None] | None = None
+    paths: Iterable[Path],
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[TraceColumns], list[EvidenceError]]:
     """All traces that can be read, by rank, and the errors of those that cannot.
 
-    `jobs` files are read at a time (unpacking and scanning let go of the interpreter), as many as there are cores
-    unless said otherwise. `progress` is called with bytes read and bytes in all, on disk; from any thread, never from
-    two at once. Files that have no rank of their own get the lowest free ones in their order; where two say that they
-    are the same rank, both are given, each with a note.
+    `jobs` files are read at a time (unpacking and scanning let go of the interpreter), as many as
+    there are cores unless said otherwise. `progress` is called with bytes read and bytes in all, on
+    disk; from any thread, never from two at once. Files that have no rank of their own get the
+    lowest free ones in their order; where two say that they are the same rank, both are given, each
+    with a note.
     """
     files = list(paths)
     advance = _shared_progress(files, progress) if progress else None
@@ -121,7 +134,9 @@ def read_traces(
 
 
 def _slow_lane() -> Lane:
-    from analysis.traces.reading.python_lane import PythonLane  # with msgspec, which costs a cold start 30 ms
+    from analysis.traces.reading.python_lane import (
+        PythonLane,
+    )  # with msgspec, which costs a cold start 30 ms
 
     return PythonLane(LIMITS)
 
@@ -141,7 +156,11 @@ def _shared_progress(files: list[Path], progress: Callable[[int, int], None]) ->
 def _said_to_be(beginning: bytes) -> str:
     for pattern, what in _NO_EVENTS:
         if pattern.match(beginning):
-            return f"{NOT_A_TRACE} but {what}" if what[0] in "aA" else f"{NOT_A_TRACE} but holds {what}"
+            return (
+                f"{NOT_A_TRACE} but {what}"
+                if what[0] in "aA"
+                else f"{NOT_A_TRACE} but holds {what}"
+            )
     return f"{NOT_A_TRACE} (no list of trace events)"
 
 

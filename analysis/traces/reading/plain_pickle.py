@@ -1,10 +1,11 @@
 """Pickles that hold nothing but data, read by a machine that knows no other.
 
-Python's own unpickler can be told to refuse globals, but it still lets a file of ten bytes ask for gigabytes (memo
-indices, byte arrays) and gives nothing of a file that was cut off. This machine knows lists, dicts, tuples, text,
-numbers, booleans and None; it has no way to name a class, import a module or call anything. Its memory is bounded by
-the file's size and MAX_CONTAINERS, and of a file that ends too early it gives what had been read.
-Source: opcodes as Python's pickletools documents them; torch/csrc/jit/serialization/pickler.cpp writes the dumps.
+Python's own unpickler can be told to refuse globals, but it still lets a file of ten bytes ask for
+gigabytes (memo indices, byte arrays) and gives nothing of a file that was cut off. This machine
+knows lists, dicts, tuples, text, numbers, booleans and None; it has no way to name a class, import
+a module or call anything. Its memory is bounded by the file's size and MAX_CONTAINERS, and of a
+file that ends too early it gives what had been read. Source: opcodes as Python's pickletools
+documents them; torch/csrc/jit/serialization/pickler.cpp writes the dumps.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class CutOff(Exception):
 def load_plain_pickle(data: bytes) -> Any:
     """The value of a pickle (protocols 1 to 5).
 
-    Raises NotPlainData for any opcode but data's, for broken structure and beyond the limits; CutOff for a file that
-    ends too early.
+    Raises NotPlainData for any opcode but data's, for broken structure and beyond the limits;
+    CutOff for a file that ends too early.
     """
     return _Machine(data).run()
 
@@ -50,7 +51,8 @@ class _Machine:
         self.containers = 0
 
     def run(self) -> Any:
-        """Until STOP. The most frequent opcodes stand first, outside the table: dumps have millions."""
+        """Until STOP. The most frequent opcodes stand first, outside the table: dumps have
+        millions."""
         data, size, stack, memo = self.data, len(self.data), self.stack, self.memo
         table = _TABLE
         try:
@@ -68,7 +70,9 @@ class _Machine:
                 else:
                     table[code](self)
         except (KeyError, TypeError) as error:
-            raise NotPlainData(f"byte {self.at - 1} is no data: {_what(self.data, self.at - 1)}") from error
+            raise NotPlainData(
+                f"byte {self.at - 1} is no data: {_what(self.data, self.at - 1)}"
+            ) from error
         except (IndexError, struct.error) as error:
             if self.at >= size:
                 raise CutOff(stack) from error
@@ -252,8 +256,8 @@ _TABLE: Final[dict[int, Callable[[_Machine], None]]] = {
     0x80: _protocol,
     0x95: _frame,
 }
-"""Everything that is data. Missing on purpose: globals, calls, instances, persistent ids, the extension registry,
-byte arrays, out-of-band buffers, sets, and the text opcodes of protocol 0."""
+"""Everything that is data. Missing on purpose: globals, calls, instances, persistent ids, the
+extension registry, byte arrays, out-of-band buffers, sets, and the text opcodes of protocol 0."""
 
 _NAMES = {
     ord("c"): "names a global",

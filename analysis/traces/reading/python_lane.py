@@ -1,6 +1,8 @@
-"""Events to columns in Python: slower than the compiled scanner (native/), with the same result to the last bit.
+"""Events to columns in Python: slower than the compiled scanner (native/), with the same result to
+the last bit.
 
-It is the reference that the scanner is tested against, and the way to read where the scanner could not be built.
+It is the reference that the scanner is tested against, and the way to read where the scanner could
+not be built.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ import msgspec
 import numpy as np
 
 from analysis.traces.columns.arguments import COUNTER_CATEGORY
-from analysis.traces.reading.json_tokens import HANDLES, is_text, nanoseconds, real_number, stream_number, whole_number
+from analysis.traces.reading.json_tokens import (
+    HANDLES,
+    is_text,
+    nanoseconds,
+    real_number,
+    stream_number,
+    whole_number,
+)
 from analysis.traces.reading.json_values import MAX_DEPTH, STRICT, STRING, depth, looks_cut
 from analysis.traces.reading.scanned import (
     LINKS,
@@ -93,7 +102,10 @@ class PythonLane:
                 return "more", at
             if text[at] == "]":
                 return "end", at + 1
-            if len(self._wide["ts"]) + len(self._memory) // (1 + len(MEMORY_KEYS)) >= self._limits.events:
+            if (
+                len(self._wide["ts"]) + len(self._memory) // (1 + len(MEMORY_KEYS))
+                >= self._limits.events
+            ):
                 return "full", at
             try:
                 value, stop = STRICT.raw_decode(text, at)
@@ -141,7 +153,9 @@ class PythonLane:
                 return
             ids.append(number)
         self._add_arguments(event)
-        for column, value in zip(self._wide.values(), (ts, dur, self._position, offset), strict=True):
+        for column, value in zip(
+            self._wide.values(), (ts, dur, self._position, offset), strict=True
+        ):
             column.append(value)
         for small, number in zip(self._small.values(), ids, strict=True):
             small.append(number)
@@ -177,7 +191,9 @@ class PythonLane:
 
     def _kept(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
         known = self._known
-        return {(s.kind, s.argument): token for key, token in pairs if (s := known.get(key)) is not None}
+        return {
+            (s.kind, s.argument): token for key, token in pairs if (s := known.get(key)) is not None
+        }
 
     def _room_for_argument(self) -> bool:
         if self._arguments_kept >= self._limits.arguments:
@@ -204,7 +220,9 @@ class PythonLane:
             if number is None:
                 self._dropped[self._reasons[4]] += 1
             elif self._room_for_argument():
-                for column, value in zip(self._counters, (row, number, np.nan if real is None else real), strict=True):
+                for column, value in zip(
+                    self._counters, (row, number, np.nan if real is None else real), strict=True
+                ):
                     column.append(value)  # type: ignore[attr-defined]
 
     def _stream(self, token: bytes) -> int:
@@ -288,7 +306,11 @@ def _members(text: str) -> dict[str, bytes]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         else:
-            return {name: bytes(getattr(event, name)) for name in _MEMBERS if bytes(getattr(event, name))}
+            return {
+                name: bytes(getattr(event, name))
+                for name in _MEMBERS
+                if bytes(getattr(event, name))
+            }
     found = {key.decode("latin-1"): value for key, value in _pairs(text)}
     return {name: found[name] for name in _MEMBERS if name in found}
 

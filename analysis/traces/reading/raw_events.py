@@ -1,8 +1,10 @@
-"""The events of a Chrome JSON trace as the bytes they are, block by block: to copy a trace, or a part of it.
+"""The events of a Chrome JSON trace as the bytes they are, block by block: to copy a trace, or a
+part of it.
 
-Events keep their order and, but for what stands between them, their bytes. Control characters inside strings become
-spaces and unquoted N/A becomes text, so that a copy is valid JSON; what cannot be read even so is left out and counted.
-Numbers of events are the reader's: positions among the events that can be read.
+Events keep their order and, but for what stands between them, their bytes. Control characters
+inside strings become spaces and unquoted N/A becomes text, so that a copy is valid JSON; what
+cannot be read even so is left out and counted. Numbers of events are the reader's: positions among
+the events that can be read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, unpacked_blocks
 MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
 MAX_WASTED_CHARACTERS, FAILURE_CHARACTERS = 192 << 20, 128
-"""How much text may be decoded in vain before a file is given up, a failure counting as so much more: some 10 s."""
+"""How much text may be decoded in vain before a file is given up, a failure counting as so much
+more: some 10 s."""
 TAIL_BYTES, OVERLAP_BYTES = 64 << 10, 256
 MAX_PIECES = 8
 """How many boundaries within one event are looked over."""
@@ -73,7 +76,8 @@ class RawEvents:
         self._wasted = 0
 
     def blocks(self) -> Iterator[EventBlock]:
-        """The events. Raises EvidenceError where the file holds no list of events, or too much that is no JSON."""
+        """The events. Raises EvidenceError where the file holds no list of events, or too much that
+        is no JSON."""
         if not self._open_list():
             raise EvidenceError(self.path.name, "is not a profiler trace (no list of trace events)")
         new_from, ended = 0, False
@@ -91,7 +95,8 @@ class RawEvents:
             self._buffer += more
 
     def trailer(self) -> Iterator[bytes]:
-        """What follows the list, from its closing bracket on; nothing where the list is not closed."""
+        """What follows the list, from its closing bracket on; nothing where the list is not
+        closed."""
         if self.closed:
             yield self._buffer
             for block in self._source:
@@ -102,7 +107,10 @@ class RawEvents:
             self._buffer += block
             opened = _LIST_OPENS.search(self._buffer) or _BARE_LIST.match(self._buffer)
             if opened is not None:
-                self.header, self._buffer = self._buffer[: opened.end()], self._buffer[opened.end() :]
+                self.header, self._buffer = (
+                    self._buffer[: opened.end()],
+                    self._buffer[opened.end() :],
+                )
                 return True
             if len(self._buffer) > MAX_HEADER_BYTES:
                 return False
@@ -125,8 +133,8 @@ class RawEvents:
         return block
 
     def _stepwise(self, raw: bytes, end: int, following: int, ended: bool) -> list[bytes]:
-        """Event by event, where the text holds the list's end or something that is no JSON. What is left of an event
-        that the text's end went through goes back to the buffer."""
+        """Event by event, where the text holds the list's end or something that is no JSON. What is
+        left of an event that the text's end went through goes back to the buffer."""
         text, at = raw.decode("utf-8", "replace"), 0
         events: list[bytes] = []
         rest = self._buffer[following:]
@@ -141,7 +149,11 @@ class RawEvents:
             piece, stop, cut = self._decode(text, at)
             if piece is not None:
                 events.append(piece)
-            elif cut and not (ended and following == len(self._buffer)) and len(text) - at < MAX_EVENT_BYTES:
+            elif (
+                cut
+                and not (ended and following == len(self._buffer))
+                and len(text) - at < MAX_EVENT_BYTES
+            ):
                 rest = text[at:].encode() + self._buffer[end:]
                 break
             else:
@@ -160,7 +172,9 @@ class RawEvents:
             failed = error.pos if isinstance(error, json.JSONDecodeError) else len(text)
         self._wasted += max(failed - at, 0) + FAILURE_CHARACTERS
         if self._wasted > MAX_WASTED_CHARACTERS:
-            raise EvidenceError(self.path.name, "holds too many events that are not valid JSON to be copied")
+            raise EvidenceError(
+                self.path.name, "holds too many events that are not valid JSON to be copied"
+            )
         go_on = len(text)
         for number, boundary in enumerate(islice(_TEXT_BOUNDARY.finditer(text, at), MAX_PIECES)):
             go_on = go_on if number else boundary.end()
@@ -172,7 +186,8 @@ class RawEvents:
 
 
 def _repaired(text: str, at: int, end: int) -> tuple[bytes, int] | None:
-    """The event in this part of the text with N/A put in quotes, and where it ends; None where that does not help."""
+    """The event in this part of the text with N/A put in quotes, and where it ends; None where that
+    does not help."""
     repaired = _UNQUOTED.sub(r'\1"\2"', text[at:end])
     if len(repaired) == end - at:
         return None
@@ -184,7 +199,8 @@ def _repaired(text: str, at: int, end: int) -> tuple[bytes, int] | None:
 
 
 def _sound(piece: str) -> bytes:
-    """The piece as JSON that any reader takes: characters that strings may not hold become spaces."""
+    """The piece as JSON that any reader takes: characters that strings may not hold become
+    spaces."""
     encoded = piece.encode("utf-8", "replace")
     try:
         _VALID.decode(encoded)

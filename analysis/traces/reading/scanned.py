@@ -1,6 +1,8 @@
-"""What a scan of a trace file gives, before its text is decoded: the meeting point of the compiled and the Python lane.
+"""What a scan of a trace file gives, before its text is decoded: the meeting point of the compiled
+and the Python lane.
 
-Text is kept as the bytes of JSON values; equal texts may stand twice where the file writes them differently.
+Text is kept as the bytes of JSON values; equal texts may stand twice where the file writes them
+differently.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Label:
-    """A metadata event that names a thread ("t") or a process ("p"): the bytes of its pid, tid and arguments."""
+    """A metadata event that names a thread ("t") or a process ("p"): the bytes of its pid, tid and
+    arguments."""
 
     kind: Literal["t", "p"]
     pid: bytes
@@ -76,7 +79,8 @@ class Scanned:
     category: Int32
     lane: Int32
     links: Mapping[str, Int64]
-    """By name in LINKS; without those that no event has. Streams that are handles: 2**30 + index into `handles`."""
+    """By name in LINKS; without those that no event has. Streams that are handles: 2**30 + index
+    into `handles`."""
     names: list[bytes]
     categories: list[bytes]
     lanes: list[tuple[bytes, bytes]]
@@ -84,8 +88,8 @@ class Scanned:
     numbers: Mapping[str, tuple[Int32, Float64]]
     texts: Mapping[str, tuple[Int32, Int32, list[bytes]]]
     counters: tuple[Int32, Int32, Float64, list[bytes]]
-    """Rows, indices into the list of names, values (NaN for none) of all arguments of counter events; a row may hold a
-    name twice, then the last counts."""
+    """Rows, indices into the list of names, values (NaN for none) of all arguments of counter
+    events; a row may hold a name twice, then the last counts."""
     memory: Int64
     """Shape (events, 7): ts and MEMORY_KEYS."""
     labels: list[Label]
@@ -94,14 +98,16 @@ class Scanned:
 
 
 Outcome = Literal["more", "end", "odd", "full"]
-"""Why a lane stopped: it needs more text, the list ended, it cannot read the event at hand, enough was kept."""
+"""Why a lane stopped: it needs more text, the list ended, it cannot read the event at hand, enough
+was kept."""
 
 
 class Lane(Protocol):
     """Takes events from text."""
 
     def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
-        """Read events from buffer[start:end], which begins between two events and at byte `offset` of the file.
+        """Read events from buffer[start:end], which begins between two events and at byte `offset`
+        of the file.
 
         Returns why it stopped and how many bytes were read.
         """
@@ -149,7 +155,8 @@ def split_pair(lane: bytes) -> tuple[bytes, bytes]:
 
 
 def split_label(label: bytes) -> Label:
-    """An interned label: one byte with the kind, then each part after four bytes with its length."""
+    """An interned label: one byte with the kind, then each part after four bytes with its
+    length."""
     parts, at = [], 1
     for _ in range(3):
         stop = at + 4 + int.from_bytes(label[at : at + 4], "little")

@@ -1,7 +1,8 @@
-"""Where a rank's threads stand: stack dumps of faulthandler (torch's debug server), py-spy and its pages.
+"""Where a rank's threads stand: stack dumps of faulthandler (torch's debug server), py-spy and its
+pages.
 
-Formats: faulthandler.dump_traceback ("most recent call first"), `py-spy dump`, and the debug server's /stacks and
-/pyspy_dump pages with one such text per rank.
+Formats: faulthandler.dump_traceback ("most recent call first"), `py-spy dump`, and the debug
+server's /stacks and /pyspy_dump pages with one such text per rank.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _FAULT_FRAME = re.compile(r'\s{1,8}File "([^"]{1,1000})", line (\d{1,9}) in (.{1
 _PYSPY_FRAME = re.compile(r"\s{2,8}(\S.{0,300}) \(([^()]{1,1000}):(\d{1,9})\)$")
 _PAGE_PART = re.compile(r"<h2>Rank (\d{1,6}):[^<]{0,500}</h2>\s{0,200}<pre>")
 _LIBRARY = re.compile(
-    r"(?:site|dist)-packages/|(?:^|/)torch/|(?:^|/)python\d\.\d+/|(?:^|/)lib/python|^<frozen|^<string>|\.so(?:\.|$)|^\("
+    r"(?:site|dist)-packages/|(?:^|/)torch/|(?:^|/)python\d\.\d+/|(?:^|/)lib/python|^<frozen"
+    r"|^<string>|\.so(?:\.|$)|^\("
 )
 _COLLECTIVE = re.compile(r"torch/distributed/|/c10d_logger\.py|distributed_c10d\.py")
 
@@ -77,16 +79,20 @@ class StackDump:
 
     @property
     def main(self) -> StackThread | None:
-        """The thread that runs the training loop: MainThread, else the one that a module's top level started."""
+        """The thread that runs the training loop: MainThread, else the one that a module's top
+        level started."""
         for thread in self.threads:
             if "MainThread" in thread.name and thread.frames:
                 return thread
-        started = [t for t in self.threads if t.frames and t.frames[-1].function.strip() == "<module>"]
+        started = [
+            t for t in self.threads if t.frames and t.frames[-1].function.strip() == "<module>"
+        ]
         return started[-1] if started else None
 
 
 def read_stack_dumps(paths: Iterable[Path]) -> list[StackDump]:
-    """Every rank's stacks in these files; files that hold none, or cannot be opened, give nothing."""
+    """Every rank's stacks in these files; files that hold none, or cannot be opened, give
+    nothing."""
     found: list[StackDump] = []
     for path in paths:
         try:
@@ -137,5 +143,7 @@ def _page(text: str) -> Sequence[tuple[int | None, str]]:
     parts = []
     for heading in _PAGE_PART.finditer(text):
         end = text.find("</pre>", heading.end())
-        parts.append((int(heading[1]), html.unescape(text[heading.end() : end if end >= 0 else len(text)])))
+        parts.append(
+            (int(heading[1]), html.unescape(text[heading.end() : end if end >= 0 else len(text)]))
+        )
     return parts

@@ -16,8 +16,8 @@ PACKED_BYTES = 1 << 15
 MAX_TRACE_BYTES = 4_000_000_000
 """Most unpacked bytes read of one trace; profilers' viewers give up at 1 GB (kineto #595, #760)."""
 BOMB_BYTES, BOMB_RATIO = 64 << 20, 250
-"""Gzip data that have given more than BOMB_BYTES and more than BOMB_RATIO times what they hold are read no further.
-Traces pack to between 1/5 and 1/40; zeros to 1/1000."""
+"""Gzip data that have given more than BOMB_BYTES and more than BOMB_RATIO times what they hold are
+read no further. Traces pack to between 1/5 and 1/40; zeros to 1/1000."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 UNPACKING_ERROR: type[Exception] = isal_zlib.error  # type: ignore[assignment]
@@ -39,21 +39,29 @@ def file_blocks(path: Path, progress: Progress | None = None) -> Iterator[memory
                 if progress:
                     progress(count)
     except OSError as error:
-        raise EvidenceError(path.name, f"cannot be read ({error.strerror or type(error).__name__})") from error
+        raise EvidenceError(
+            path.name, f"cannot be read ({error.strerror or type(error).__name__})"
+        ) from error
 
 
-def unpacked_blocks(path: Path, dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES) -> Iterator[bytes]:
+def unpacked_blocks(
+    path: Path, dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES
+) -> Iterator[bytes]:
     """As `unpacked`, of a file; the blocks may be kept."""
     yield from map(bytes, unpacked(path.name, file_blocks(path), dropped, max_bytes))
 
 
 def unpacked(
-    name: str, blocks: Iterable[bytes | memoryview], dropped: Counter[str], max_bytes: int = MAX_TRACE_BYTES
+    name: str,
+    blocks: Iterable[bytes | memoryview],
+    dropped: Counter[str],
+    max_bytes: int = MAX_TRACE_BYTES,
 ) -> Iterator[bytes | memoryview]:
-    """Blocks of at most BLOCK_BYTES, gunzipped where they are gzip whatever the name says; to be used one by one.
+    """Blocks of at most BLOCK_BYTES, gunzipped where they are gzip whatever the name says; to be
+    used one by one.
 
-    A file that ends early, is corrupt further on or is larger than `max_bytes` gives what comes before; `dropped`
-    says so. Raises EvidenceError when there is not one byte.
+    A file that ends early, is corrupt further on or is larger than `max_bytes` gives what comes
+    before; `dropped` says so. Raises EvidenceError when there is not one byte.
     """
     packed = (block for block in blocks if len(block))
     first = bytes(next(packed, b""))
@@ -116,7 +124,9 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
                 dropped["rest of the file: gzip data end early"] += 1
                 return
             if given > BOMB_BYTES and given > BOMB_RATIO * taken:
-                dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] += 1
+                dropped[
+                    f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"
+                ] += 1
                 return
             before = len(packed)
             try:

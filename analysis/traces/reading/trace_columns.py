@@ -1,4 +1,5 @@
-"""The last step of reading a trace: what was scanned, its text decoded and its times made absolute, as columns."""
+"""The last step of reading a trace: what was scanned, its text decoded and its times made absolute,
+as columns."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.arguments import ALIASES, NUMBERS, TEXTS, Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns.arguments import (
+    ALIASES,
+    NUMBERS,
+    TEXTS,
+    Arguments,
+    SparseNumbers,
+    SparseTexts,
+)
 from analysis.traces.columns.events import (
     DEVICE_CATEGORIES,
     Bool,
@@ -19,11 +27,20 @@ from analysis.traces.columns.events import (
     TraceColumns,
     nothing,
 )
-from analysis.traces.reading.json_tokens import HANDLES, INT64, compact, json_object, merged, stream_number, text_of
+from analysis.traces.reading.json_tokens import (
+    HANDLES,
+    INT64,
+    compact,
+    json_object,
+    merged,
+    stream_number,
+    text_of,
+)
 from analysis.traces.reading.scanned import LINK_KEYS, LINKS, Label, Scanned
 
 LONE_ZERO_NS = 60_000_000_000
-"""An event at time 0 that lies further than this before all others has lost its time (kineto #109, pytorch #188481)."""
+"""An event at time 0 that lies further than this before all others has lost its time (kineto #109,
+pytorch #188481)."""
 MAX_TEXT = 4096
 """Characters kept of an argument's text."""
 MAX_LABEL = 256
@@ -41,7 +58,8 @@ def columns_of(
     header: dict[str, Any],
     dropped: Counter[str],
 ) -> TraceColumns:
-    """Columns in absolute time, without events that have lost their time. Takes over the memory of `scanned`."""
+    """Columns in absolute time, without events that have lost their time. Takes over the memory of
+    `scanned`."""
     base = _base(header)
     keep = _has_its_time(scanned, base)
     names, name = _decoded(scanned.names, scanned.name)
@@ -124,9 +142,13 @@ def _decoded(tokens: list[bytes], ids: Int32) -> tuple[tuple[str, ...], Int32]:
 
 def _decoded_lanes(scanned: Scanned) -> tuple[tuple[tuple[str, str], ...], Int32]:
     numbers: dict[tuple[str, str], int] = {}
-    renumbered = [numbers.setdefault((text_of(pid), text_of(tid)), len(numbers)) for pid, tid in scanned.lanes]
+    renumbered = [
+        numbers.setdefault((text_of(pid), text_of(tid)), len(numbers)) for pid, tid in scanned.lanes
+    ]
     same = len(numbers) == len(renumbered)
-    return tuple(numbers), scanned.lane if same else np.asarray(renumbered, dtype=np.int32)[scanned.lane]
+    return tuple(numbers), scanned.lane if same else np.asarray(renumbered, dtype=np.int32)[
+        scanned.lane
+    ]
 
 
 def _streams(
@@ -137,12 +159,17 @@ def _streams(
     categories: tuple[str, ...],
     lanes: tuple[tuple[str, str], ...],
 ) -> Int64:
-    """Equal handles as one; work on a GPU without a stream gets that of its lane, where the lane says one."""
+    """Equal handles as one; work on a GPU without a stream gets that of its lane, where the lane
+    says one."""
     _, renumbered = merged([text_of(token) for token in scanned.handles])
     if renumbered is not None:
         handles = np.flatnonzero(streams >= HANDLES)
-        streams[handles] = HANDLES + np.asarray(renumbered, dtype=np.int64)[streams[handles] - HANDLES]
-    on_device = np.asarray([name.lower() in LANES_ARE_STREAMS for name in categories], dtype=np.bool_)
+        streams[handles] = (
+            HANDLES + np.asarray(renumbered, dtype=np.int64)[streams[handles] - HANDLES]
+        )
+    on_device = np.asarray(
+        [name.lower() in LANES_ARE_STREAMS for name in categories], dtype=np.bool_
+    )
     if not on_device.any():
         return streams
     rows = np.flatnonzero(on_device[category] & (streams == -1))
@@ -166,14 +193,18 @@ def _last_of_each_row(rows: Int32) -> Bool:
 
 
 def _arguments(scanned: Scanned) -> Arguments:
-    numbers = {name: SparseNumbers(rows, values) for name, (rows, values) in scanned.numbers.items()}
+    numbers = {
+        name: SparseNumbers(rows, values) for name, (rows, values) in scanned.numbers.items()
+    }
     for name, found in _counters(scanned).items():
         numbers.setdefault(name, found)
     texts = {}
     for name, (rows, ids, tokens) in scanned.texts.items():
         decoded, renumbered = merged([compact(token)[:MAX_TEXT] for token in tokens])
         texts[name] = SparseTexts(
-            rows, ids if renumbered is None else np.asarray(renumbered, dtype=np.int32)[ids], decoded
+            rows,
+            ids if renumbered is None else np.asarray(renumbered, dtype=np.int32)[ids],
+            decoded,
         )
     return Arguments(numbers, texts)
 
@@ -198,7 +229,9 @@ def _counters(scanned: Scanned) -> dict[str, SparseNumbers]:
 
 
 def _memory(table: Int64, base: int) -> MemoryEvents:
-    ts, address, size, allocated, reserved, kind, device = (np.ascontiguousarray(column) for column in table.T)
+    ts, address, size, allocated, reserved, kind, device = (
+        np.ascontiguousarray(column) for column in table.T
+    )
     fits = np.iinfo(np.int32)
     small = [np.clip(column, fits.min, fits.max).astype(np.int32) for column in (kind, device)]
     return MemoryEvents(_within(ts, base), address, size, allocated, reserved, small[0], small[1])
@@ -208,7 +241,9 @@ def _within(ts: Int64, base: int) -> Int64:
     return np.minimum(ts, INT64 - 1 - base) + base
 
 
-def _labels(labels: list[Label], lanes: tuple[tuple[str, str], ...]) -> tuple[dict[int, str], dict[str, str]]:
+def _labels(
+    labels: list[Label], lanes: tuple[tuple[str, str], ...]
+) -> tuple[dict[int, str], dict[str, str]]:
     """Names of lanes and of processes; where one has several, the one that was first given last."""
     numbers = {lane: number for number, lane in enumerate(lanes)}
     lane_names: dict[int, str] = {}

@@ -1,4 +1,5 @@
-"""Which rank wrote a trace: what the trace says of itself, then the file's name, then the order of the files."""
+"""Which rank wrote a trace: what the trace says of itself, then the file's name, then the order of
+the files."""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from analysis.traces.columns.events import RankSource, TraceColumns
 MAX_RANK = 10_000_000
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
-"""torchtitan: rank3_trace.json.gz; HTA's data: rank-3.Jul_15_10_52_41.1074.pt.trace.json.gz; tensorboard_trace_handler
-with the rank in the worker's name: vm_rank0.1795229.pt.trace.json.gz; vLLM: dp0_pp0_tp3_dcp0_ep3_rank3.1774.pt.trace.
-json.gz and graph_capture_rank_0.1774.pt.trace.json.gz."""
+"""torchtitan: rank3_trace.json.gz; HTA's data: rank-3.Jul_15_10_52_41.1074.pt.trace.json.gz;
+tensorboard_trace_handler with the rank in the worker's name: vm_rank0.1795229.pt.trace.json.gz;
+vLLM: dp0_pp0_tp3_dcp0_ep3_rank3.1774.pt.trace. json.gz and
+graph_capture_rank_0.1774.pt.trace.json.gz."""
 _RANK_IN_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})", re.IGNORECASE)
 _TENSOR_PARALLEL = re.compile(r"(?:^|[-_.])TP-?(\d{1,5})(?=[-_.])", re.IGNORECASE)
 """1774.3-TP-0.trace.json.gz (SGLang): the rank where tensor parallelism is the only kind."""
 
 
 def rank_of(header: Mapping[str, Any], name: str, order: int) -> tuple[int, RankSource]:
-    """The rank and where it was found; `order` is the rank where neither the trace nor its name (a path) has one."""
+    """The rank and where it was found; `order` is the rank where neither the trace nor its name (a
+    path) has one."""
     info = header.get("distributedInfo")
     rank = info.get("rank") if isinstance(info, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < MAX_RANK:
@@ -37,15 +40,17 @@ def rank_of(header: Mapping[str, Any], name: str, order: int) -> tuple[int, Rank
 
 
 def told_apart(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
-    """The traces by rank. Those that have no rank of their own get the lowest free ones, in their order; of those that
-    have the same rank each gets a note that says so.
+    """The traces by rank. Those that have no rank of their own get the lowest free ones, in their
+    order; of those that have the same rank each gets a note that says so.
     """
     taken = {trace.rank for trace in traces if trace.rank_source != "order"}
     free = (rank for rank in range(len(traces) + len(taken)) if rank not in taken)
     ranked = [replace(t, rank=next(free)) if t.rank_source == "order" else t for t in traces]
     count = Counter(trace.rank for trace in ranked)
     noted = [
-        replace(t, notes=(*t.notes, f"{count[t.rank]} files say they are rank {t.rank}")) if count[t.rank] > 1 else t
+        replace(t, notes=(*t.notes, f"{count[t.rank]} files say they are rank {t.rank}"))
+        if count[t.rank] > 1
+        else t
         for t in ranked
     ]
     return sorted(noted, key=lambda t: (t.rank, t.file))

@@ -1,8 +1,8 @@
 """The history of a run that wandb wrote to disk (`run-<id>.wandb`), without wandb.
 
 Source: wandb's DataStore (a LevelDB log: blocks of 32 KiB, frames of checksum, length and type) and
-wandb/proto/wandb_internal.proto; read of files that wandb 0.31 wrote. Nothing but the history is decoded:
-configuration, host, user and arguments of the run are passed over.
+wandb/proto/wandb_internal.proto; read of files that wandb 0.31 wrote. Nothing but the history is
+decoded: configuration, host, user and arguments of the run are passed over.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MAX_KEY = 256
 MAX_VARINT_BYTES = 10
 HISTORY, ITEM, STEP, STEP_NUMBER = 2, 1, 2, 1
 KEY, NESTED_KEY, INTEGER, NUMBER, TEXT, VALUE_JSON = 1, 2, 5, 6, 7, 16
-"""Field numbers of Record, HistoryRecord, HistoryStep and HistoryItem. Newer files may hold a typed value (integer,
-number, text) instead of JSON."""
+"""Field numbers of Record, HistoryRecord, HistoryStep and HistoryItem. Newer files may hold a typed
+value (integer, number, text) instead of JSON."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -48,8 +48,8 @@ def is_wandb_run(head: bytes) -> bool:
 def one_run(files: Iterable[JobFile]) -> list[JobFile]:
     """The files without those of other runs of wandb's.
 
-    A run does not say its rank. Several runs, told apart by neither rank nor name, would overwrite each other's steps,
-    so the largest stands for all; resumed parts of one run belong together.
+    A run does not say its rank. Several runs, told apart by neither rank nor name, would overwrite
+    each other's steps, so the largest stands for all; resumed parts of one run belong together.
     """
     kept = list(files)
     unknown = [f for f in kept if f.kind == "wandb_run" and f.rank is None]
@@ -66,7 +66,8 @@ def one_run(files: Iterable[JobFile]) -> list[JobFile]:
 def history_rows(path: Path) -> Iterator[dict[str, Any]]:
     """One dict per call of `run.log`: key (nested ones joined by ".") -> number or short text.
 
-    Never raises for what the file holds: a damaged block is passed over, a file that is cut off ends early.
+    Never raises for what the file holds: a damaged block is passed over, a file that is cut off
+    ends early.
     """
     try:
         with path.open("rb") as file:
@@ -99,7 +100,8 @@ def _records(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _frames(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(type, data) of every frame; what follows a damaged one is passed over up to the next block."""
+    """(type, data) of every frame; what follows a damaged one is passed over up to the next
+    block."""
     read = HEADER_BYTES
     block = file.read(BLOCK_BYTES - HEADER_BYTES)
     while block and read < MAX_FILE_BYTES:
@@ -165,7 +167,8 @@ def _json(raw: bytes) -> Any:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """(field number, value) of a protobuf message: integers of varints, floats of 8 bytes, bytes of all else."""
+    """(field number, value) of a protobuf message: integers of varints, floats of 8 bytes, bytes of
+    all else."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

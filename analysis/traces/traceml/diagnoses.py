@@ -1,4 +1,5 @@
-"""What TraceML's files say is wrong: our judgement of its measurements, and its own verdict as one more piece."""
+"""What TraceML's files say is wrong: our judgement of its measurements, and its own verdict as one
+more piece."""
 
 from __future__ import annotations
 
@@ -34,13 +35,17 @@ CAUSES = {
     "h2d": "copies to its device for {own} ms, rank {victim} {other} ms",
     "optimizer": "spends {own} ms in its optimizer, rank {victim} {other} ms",
     "computation": "spends {own} ms in its forward pass, rank {victim} {other} ms",
-    "residual": "spends {own} ms of the step outside forward, backward and optimizer, rank {victim} {other} ms",
+    "residual": "spends {own} ms of the step outside forward, backward and optimizer, rank "
+    "{victim} {other} ms",
 }
 FIXES = {
-    "input": "Look at what that rank reads and from where, the storage and CPUs of its host, and whether its shard is "
+    "input": "Look at what that rank reads and from where, the storage and CPUs of its host, and "
+    "whether its shard is "
     "larger or its samples longer than the others'.",
-    "residual": "Look at what its loop does between the phases: logging, metrics, saves, Python code, host waits.",
-    "": "Compare its host and device with another rank's; a profile of both shows what takes longer.",
+    "residual": "Look at what its loop does between the phases: logging, metrics, saves, Python "
+    "code, host waits.",
+    "": "Compare its host and device with another rank's; a profile of both shows what takes "
+    "longer.",
 }
 VERDICTS = {
     "INPUT_STRAGGLER": "straggler",
@@ -53,11 +58,16 @@ VERDICTS = {
 
 
 def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
-    """What the files' sessions say, and (file, problem) of those that cannot be read. Never raises for a file."""
+    """What the files' sessions say, and (file, problem) of those that cannot be read. Never raises
+    for a file."""
     sessions, unread = _sessions(list(files)[: 3 * MAX_SESSIONS])
     found: list[Diagnosis] = []
     for session in sessions[:MAX_SESSIONS]:
-        found += [d for d in session_diagnoses(session) if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in found}]
+        found += [
+            d
+            for d in session_diagnoses(session)
+            if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in found}
+        ]
     return found, unread
 
 
@@ -73,7 +83,8 @@ def session_diagnoses(session: Session) -> list[Diagnosis]:
 
 
 def _sessions(files: Sequence[JobFile]) -> tuple[list[Session], list[tuple[str, str]]]:
-    """One session per database; a summary beside or above a database adds only its verdict to it."""
+    """One session per database; a summary beside or above a database adds only its verdict to
+    it."""
     databases: dict[Path, Session] = {}
     summaries: dict[Path, Session] = {}
     unread: list[tuple[str, str]] = []
@@ -116,8 +127,10 @@ def _severity(share: float, steps: int) -> Severity:
 def _straggler(session: Session, late: Straggler) -> Diagnosis:
     numbers = Numbers()
     statement = (
-        f"{numbers.ranks([late.rank])} holds up the others by {numbers.say('wait_ms', short(late.wait_ms))} ms of a "
-        f"step of {numbers.say('step_ms', short(late.step_ms))} ms, in {numbers.say('steps', session.steps)} steps "
+        f"{numbers.ranks([late.rank])} holds up the others by "
+        f"{numbers.say('wait_ms', short(late.wait_ms))} ms of a "
+        f"step of {numbers.say('step_ms', short(late.step_ms))} ms, in "
+        f"{numbers.say('steps', session.steps)} steps "
         "that TraceML timed"
     )
     if late.cause:
@@ -138,7 +151,11 @@ def _straggler(session: Session, late: Straggler) -> Diagnosis:
         source=SOURCE,
         numbers=numbers,
         ranks=(late.rank,),
-        details={"blame_share": round(late.score, 4), "cause": late.cause or "not measured", "source": "TraceML"},
+        details={
+            "blame_share": round(late.score, 4),
+            "cause": late.cause or "not measured",
+            "source": "TraceML",
+        },
     )
 
 
@@ -152,14 +169,27 @@ def _shares(session: Session, late: Straggler | None) -> list[Diagnosis]:
                 "dataloader_stall",
                 found["input"],
                 "of the step is waiting for input",
-                "More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; faster "
+                "More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
+                "pin_memory; faster "
                 "storage or cheaper transforms.",
                 {"data_share": round(found["input"], 4)},
             )
         )
     if found.get("h2d", 0.0) >= WARN:
-        fix = "pin_memory=True with .to(device, non_blocking=True), and copies that overlap with computation."
-        told.append(_share(session, "long_copies", found["h2d"], "of the step is copying to the device", fix, {}))
+        fix = (
+            "pin_memory=True with .to(device, non_blocking=True), and copies that overlap with "
+            "computation."
+        )
+        told.append(
+            _share(
+                session,
+                "long_copies",
+                found["h2d"],
+                "of the step is copying to the device",
+                fix,
+                {},
+            )
+        )
     if found.get("residual", 0.0) >= WARN and not (late and late.cause == "residual"):
         fix = FIXES["residual"].replace("its loop", "the loop")
         what = "of the step lies outside input, forward, backward and optimizer"
@@ -177,7 +207,8 @@ def _share(
         severity=severity,
         subject="all ranks",
         statement=f"{numbers.say('percent', percent(share))} % {what}, as TraceML timed "
-        f"{numbers.count('steps', session.steps, 'step')} of {numbers.count('ranks', len(session.ranks), 'rank')}",
+        f"{numbers.count('steps', session.steps, 'step')} of "
+        f"{numbers.count('ranks', len(session.ranks), 'rank')}",
         fix=fix,
         source=SOURCE,
         numbers=numbers,
@@ -195,9 +226,11 @@ def _pressure(memory: Sequence[RankMemory]) -> list[Diagnosis]:
             rule="memory_pressure",
             severity="critical" if pressure(full[0]) >= HIGH_PRESSURE else "warning",
             subject=subject_of(ranks),
-            statement=f"{numbers.ranks(ranks)}: up to {numbers.say('percent', percent(pressure(full[0])))} % of the "
+            statement=f"{numbers.ranks(ranks)}: up to "
+            f"{numbers.say('percent', percent(pressure(full[0])))} % of the "
             "device's memory is reserved",
-            fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+            fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller "
+            "batch.",
             source="TraceML (92 %, 97 %)",
             numbers=numbers,
             details={"source": "TraceML"},
@@ -218,7 +251,8 @@ def _creep(memory: Sequence[RankMemory]) -> list[Diagnosis]:
             statement=f"{numbers.ranks(ranks)}: the peak of the device's memory rises by "
             f"{numbers.say('grown_mb', short(creep(grown[0]) / 1e6))} MB over "
             f"{numbers.say('steps', len(grown[0].peak_allocated))} steps",
-            fix="Something outlives its step: keep loss.item() instead of losses, clear lists of outputs; a memory "
+            fix="Something outlives its step: keep loss.item() instead of losses, clear lists of "
+            "outputs; a memory "
             "snapshot (torch.cuda.memory._dump_snapshot) names the line.",
             source="TraceML: early, middle and late steps rise, by 1 GiB over at least 50 steps",
             numbers=numbers,
@@ -240,7 +274,8 @@ def _taken_over(verdict: Verdict) -> list[Diagnosis]:
             rule=rule,
             severity="critical" if verdict.severity == "crit" else "warning",
             subject=subject_of(verdict.ranks),
-            statement=f"{who}: {_kind(verdict)}, as TraceML's summary says without measurements of the ranks",
+            statement=f"{who}: {_kind(verdict)}, as TraceML's summary says without measurements "
+            f"of the ranks",
             fix=readable(verdict.action, 200),
             source="TraceML's own verdict",
             numbers=numbers,

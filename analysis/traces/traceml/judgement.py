@@ -1,8 +1,9 @@
 """Our own judgement of what TraceML measured, with TraceML's thresholds.
 
-Medians over the steps stand where TraceML takes means, so that one long step makes no straggler, and a straggler must
-be one in half of the steps. A rank that is slow in its backward pass is not seen: the all-reduce makes all backward
-passes equally long (TraceML #252); arrival times in traces or flight recorder dumps show it.
+Medians over the steps stand where TraceML takes means, so that one long step makes no straggler,
+and a straggler must be one in half of the steps. A rank that is slow in its backward pass is not
+seen: the all-reduce makes all backward passes equally long (TraceML #252); arrival times in traces
+or flight recorder dumps show it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ WARN_STEPS, CRITICAL_STEPS = 2, 20
 COVERAGE = 0.80
 """Share of the wait that a part must explain to be called the cause (TraceML)."""
 PERSISTENT = 0.5
-"""Share of the steps in which the rank must be late (own: recorded stragglers nearly all, single pauses 3 of 8)."""
+"""Share of the steps in which the rank must be late (own: recorded stragglers nearly all, single
+pauses 3 of 8)."""
 PRESSURE, HIGH_PRESSURE = 0.92, 0.97
 """Reserved share of the device's memory (TraceML)."""
 CREEP_BYTES, CREEP_STEPS = 2**30, 50
@@ -82,9 +84,15 @@ def straggler(session: Session) -> Straggler | None:
     )
 
 
-def _parts(session: Session, sharded: bool) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _parts(
+    session: Session, sharded: bool
+) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """What a rank can be late by: all but what ends only when the others arrive."""
-    parts = {"input": session.usual("input"), "h2d": session.usual("h2d"), "optimizer": session.usual("optimizer")}
+    parts = {
+        "input": session.usual("input"),
+        "h2d": session.usual("h2d"),
+        "optimizer": session.usual("optimizer"),
+    }
     parts["residual"] = session.residual_ms
     if not sharded:
         parts["computation"] = session.usual("forward")
@@ -92,7 +100,8 @@ def _parts(session: Session, sharded: bool) -> dict[str, np.ndarray[tuple[int], 
 
 
 def shares(session: Session) -> dict[str, float]:
-    """Median over the ranks of the share of their steps: "input", "h2d" (accelerator's clock only), "residual"."""
+    """Median over the ranks of the share of their steps: "input", "h2d" (accelerator's clock only),
+    "residual"."""
     if session.ms is None or session.steps < WARN_STEPS:
         return {}
     step = np.maximum(session.step_ms, 1e-9)
@@ -108,9 +117,12 @@ def pressure(memory: RankMemory) -> float:
 
 
 def creep(memory: RankMemory) -> float:
-    """Bytes by which the peak grew from early to late steps, rising throughout; 0 where it did not, or too little."""
+    """Bytes by which the peak grew from early to late steps, rising throughout; 0 where it did not,
+    or too little."""
     peaks = memory.peak_allocated
     if len(peaks) < CREEP_STEPS:
         return 0.0
-    early, middle, late = (float(np.median(peaks[int(a * len(peaks)) : int(b * len(peaks))])) for a, b in CREEP_BANDS)
+    early, middle, late = (
+        float(np.median(peaks[int(a * len(peaks)) : int(b * len(peaks))])) for a, b in CREEP_BANDS
+    )
     return late - early if early < middle < late and late - early >= CREEP_BYTES else 0.0

@@ -50,7 +50,8 @@ class Session:
     file: str
     ranks: tuple[int, ...] = ()
     ms: Mapping[str, Floats] | None = None
-    """Phase, and TRACED -> (rank, step) in ms; one column of means where only the summary is at hand."""
+    """Phase, and TRACED -> (rank, step) in ms; one column of means where only the summary is at
+    hand."""
     steps: int = 0
     """Steps that all ranks share."""
     strategy: str = ""

@@ -76,7 +76,13 @@ def _rows(section: dict[str, Any]) -> dict[int, dict[str, Any]]:
         return {}
     found: dict[int, dict[str, Any]] = {}
     for name, row in _dict(groups, "rows").items():
-        if name.isascii() and name.isdigit() and len(name) < 8 and isinstance(row, dict) and len(found) < MAX_RANKS:
+        if (
+            name.isascii()
+            and name.isdigit()
+            and len(name) < 8
+            and isinstance(row, dict)
+            and len(found) < MAX_RANKS
+        ):
             found[int(name)] = _dict(row, "metrics")
     return found
 
@@ -86,7 +92,9 @@ def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> Verdict | None
     if not isinstance(kind, str):
         return None
     issues = _list(section, "issues")
-    own: dict[str, Any] = next((i for i in issues if isinstance(i, dict) and i.get("kind") == kind), {})
+    own: dict[str, Any] = next(
+        (i for i in issues if isinstance(i, dict) and i.get("kind") == kind), {}
+    )
     return Verdict(
         kind=kind[:60],
         severity=str(primary.get("severity"))[:10],

@@ -32,11 +32,14 @@ Samples = dict[int, dict[int, dict[str, float]]]
 
 
 def read_telemetry(path: Path) -> Session:
-    """The session of a database. Raises EvidenceError when it is no readable SQLite file, or none of TraceML's."""
+    """The session of a database. Raises EvidenceError when it is no readable SQLite file, or none
+    of TraceML's."""
     with Database(path) as database:
         if "step_time_samples" not in database.tables:
             raise EvidenceError(path.name, "is no telemetry of TraceML")
-        rows = database.texts("step_time_samples", ("global_rank", "rank", "step", "events_json"), MAX_SAMPLES + 1)
+        rows = database.texts(
+            "step_time_samples", ("global_rank", "rank", "step", "events_json"), MAX_SAMPLES + 1
+        )
         samples, on_gpu = _samples(rows[:MAX_SAMPLES])
         ranks, steps, ms = _common(samples)
         return Session(
@@ -104,7 +107,9 @@ def _common(samples: Samples) -> tuple[tuple[int, ...], list[int], Mapping[str, 
     if not steps:
         return ranks, [], None
     tables = {
-        phase: np.array([[samples[r][s].get(phase, 0.0) for s in steps] for r in ranks], dtype=np.float64)
+        phase: np.array(
+            [[samples[r][s].get(phase, 0.0) for s in steps] for r in ranks], dtype=np.float64
+        )
         for phase in (*PHASES, TRACED)
     }
     return ranks, steps, tables
@@ -121,7 +126,9 @@ def _memory(database: Database) -> tuple[RankMemory, ...]:
     reserved: dict[int, float] = {}
     total: dict[int, float] = {}
     columns = ("global_rank", "rank", "step", "peak_alloc_bytes", "peak_reserved_bytes")
-    for global_rank, local_rank, step, alloc, reserve in database.texts("step_memory_samples", columns, MAX_SAMPLES):
+    for global_rank, local_rank, step, alloc, reserve in database.texts(
+        "step_memory_samples", columns, MAX_SAMPLES
+    ):
         rank, number, held = _whole(global_rank or local_rank), _whole(step), _bytes(alloc)
         if rank is not None and number is not None and held:
             allocated.setdefault(rank, {})[number] = held
@@ -136,7 +143,9 @@ def _memory(database: Database) -> tuple[RankMemory, ...]:
     return tuple(
         RankMemory(
             rank=r,
-            peak_allocated=np.array([v for _, v in sorted(allocated.get(r, {}).items())], dtype=np.float64),
+            peak_allocated=np.array(
+                [v for _, v in sorted(allocated.get(r, {}).items())], dtype=np.float64
+            ),
             reserved=reserved.get(r, 0.0),
             total=total.get(r, 0.0),
         )

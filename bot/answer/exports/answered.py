@@ -1,4 +1,5 @@
-"""An answered case as every export reads it: what was answered then, or, where the folder holds no answer, anew."""
+"""An answered case as every export reads it: what was answered then, or, where the folder holds no
+answer, anew."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ MOST_ONSETS, MOST_CHANGES = 20, 15
 
 
 class AnswerTimes(Frozen):
-    """answered.json: the investigation's id and page, and when its alert was accepted, begun with and answered."""
+    """answered.json: the investigation's id and page, and when its alert was accepted, begun with
+    and answered."""
 
     id: str
     page: str | None = None
@@ -28,7 +30,8 @@ class AnswerTimes(Frozen):
 
 @dataclass(frozen=True)
 class Moment:
-    """One row of the timeline. `what` is a word for its kind, `text` foreign where a change or an alert is told."""
+    """One row of the timeline. `what` is a word for its kind, `text` foreign where a change or an
+    alert is told."""
 
     time: datetime
     what: str
@@ -72,37 +75,55 @@ def _times(folder: Path) -> AnswerTimes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise EvidenceError(ANSWERED_FILE, "is not what was written when the answer was given") from error
+        raise EvidenceError(
+            ANSWERED_FILE, "is not what was written when the answer was given"
+        ) from error
 
 
 def timeline_of(answered: Answered) -> list[Moment]:
     """Alert, onsets, changes and what the bot did, by time."""
     alert, times = answered.case.alert, answered.times
-    moments = [Moment(alert.started_at, "alert", f"{alert.source}: {alert.title}"), *_onsets(answered)]
+    moments = [
+        Moment(alert.started_at, "alert", f"{alert.source}: {alert.title}"),
+        *_onsets(answered),
+    ]
     moments += _changes(answered)
     if times is not None:
-        steps = ((times.accepted_at, "accepted"), (times.started_at, "begun"), (times.finished_at, "answered"))
-        moments += [Moment(at, "investigation", f"the investigation was {said}") for at, said in steps if at]
+        steps = (
+            (times.accepted_at, "accepted"),
+            (times.started_at, "begun"),
+            (times.finished_at, "answered"),
+        )
+        moments += [
+            Moment(at, "investigation", f"the investigation was {said}") for at, said in steps if at
+        ]
     return sorted(moments, key=lambda m: (m.time, m.what, m.text))
 
 
 def _onsets(answered: Answered) -> list[Moment]:
     diagnosis = answered.diagnosis
-    first = {i for cause in diagnosis.causes[:1] for i in cause.findings} | set(diagnosis.impact.findings)
-    known = [f for f in diagnosis.findings if f.onset is not None and f.series.get("table") != "changes"]
+    first = {i for cause in diagnosis.causes[:1] for i in cause.findings} | set(
+        diagnosis.impact.findings
+    )
+    known = [
+        f for f in diagnosis.findings if f.onset is not None and f.series.get("table") != "changes"
+    ]
     known.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
     return [Moment(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset]
 
 
 def _changes(answered: Answered) -> list[Moment]:
-    """The changes that the answer speaks of, then those nearest to the alert, of all that were collected."""
+    """The changes that the answer speaks of, then those nearest to the alert, of all that were
+    collected."""
     about: dict[str, list[str]] = {}
     for finding in answered.diagnosis.findings:
         if isinstance(change := finding.details.get("change"), str):
             about.setdefault(change, []).append(finding.id)
     rows = answered.case.changes.select("time", "service", "kind", "id", "title", "link").rows()
     at = answered.case.alert.started_at
-    near = sorted(rows, key=lambda r: (r[3] not in about, abs((r[0] - at).total_seconds()), r[3]))[:MOST_CHANGES]
+    near = sorted(rows, key=lambda r: (r[3] not in about, abs((r[0] - at).total_seconds()), r[3]))[
+        :MOST_CHANGES
+    ]
     return [
         Moment(
             time,

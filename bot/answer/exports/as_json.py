@@ -1,4 +1,5 @@
-"""An answered case as one JSON document: what `investigate --json` prints, with alert, report and timeline."""
+"""An answered case as one JSON document: what `investigate --json` prints, with alert, report and
+timeline."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from bot.answer.replay import Replayed, as_json
 
 
 def document(answered: Answered) -> str:
-    """Sorted keys, so that equal content gives equal bytes. `timings` is empty: it would differ each time."""
+    """Sorted keys, so that equal content gives equal bytes. `timings` is empty: it would differ
+    each time."""
     case, report = answered.case, answered.report
     whole: dict[str, Any] = as_json(Replayed(case, answered.diagnosis, report, {}))
     whole |= {
@@ -19,9 +21,20 @@ def document(answered: Answered) -> str:
         "evidence": [item.model_dump(mode="json") for item in case.evidence],
         "report": report.model_dump(mode="json"),
         "timeline": [
-            {"time": m.time.isoformat(), "what": m.what, "text": m.text, "findings": list(m.findings), "link": m.link}
+            {
+                "time": m.time.isoformat(),
+                "what": m.what,
+                "text": m.text,
+                "findings": list(m.findings),
+                "link": m.link,
+            }
             for m in timeline_of(answered)
         ],
         "answered": answered.times.model_dump(mode="json") if answered.times else None,
     }
-    return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+    return (
+        json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False)
+        .encode("utf-8", "replace")
+        .decode()
+        + "\n"
+    )

@@ -1,4 +1,5 @@
-"""The exports there are: by the name that `faultline export --as` takes, with the file that the pages offer."""
+"""The exports there are: by the name that `faultline export --as` takes, with the file that the
+pages offer."""
 
 from __future__ import annotations
 

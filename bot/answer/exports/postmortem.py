@@ -1,5 +1,5 @@
-"""A postmortem draft in Markdown: what the investigation can say, each sentence with its findings and links, and
-clearly marked blanks for what only people can know."""
+"""A postmortem draft in Markdown: what the investigation can say, each sentence with its findings
+and links, and clearly marked blanks for what only people can know."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def postmortem(answered: Answered) -> str:
         _section("Timeline", draft.timeline()),
         _section("Root cause", draft.root_cause()),
         _section("Other explanations that were weighed", draft.others()),
-        _section("What went well", [f"- {BLANK} what helped: an alert, a person, a safeguard, luck."]),
+        _section(
+            "What went well", [f"- {BLANK} what helped: an alert, a person, a safeguard, luck."]
+        ),
         _section("What was missing", draft.missing()),
         _section("Action items", draft.actions()),
         _section("What runbooks say", draft.runbooks()),
@@ -68,9 +70,11 @@ class _Draft:
         return [
             f"# Postmortem draft: {shown(alert.title)}",
             "",
-            f"Alert: {shown(alert.source)}{about}{severity}, {alert.started_at:%Y-%m-%d %H:%M:%S} UTC{links}{page}",
+            f"Alert: {shown(alert.source)}{about}{severity}, {alert.started_at:%Y-%m-%d %H:%M:%S} "
+            f"UTC{links}{page}",
             "",
-            "> A draft of what the investigation found. Sentences name the findings they rest on, which are listed",
+            "> A draft of what the investigation found. Sentences name the findings they rest on, "
+            "which are listed",
             f"> below. What only people can know is marked {BLANK}",
         ]
 
@@ -87,7 +91,11 @@ class _Draft:
             lines.append(f"- Since {impact.since:%Y-%m-%d %H:%M:%S} UTC.")
         if impact.services:
             lines.append(f"- Services: {', '.join(shown(s) for s in impact.services[:20])}.")
-        return [*lines, f"- {BLANK} who was affected, how many, and what it cost them.", f"- {BLANK} when it was over."]
+        return [
+            *lines,
+            f"- {BLANK} who was affected, how many, and what it cost them.",
+            f"- {BLANK} when it was over.",
+        ]
 
     def timeline(self) -> list[str]:
         at = self.answered.case.alert.started_at
@@ -102,8 +110,16 @@ class _Draft:
     def root_cause(self) -> list[str]:
         cause, verdict = self.cause, self.diagnosis.verdict
         if cause is None or verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-            suspect = f" First suspect: {shown(cause.summary)}{self.cite(cause.findings)}" if cause else ""
-            return [f"Not established ({LABELS[verdict].lower()}).{suspect}", "", f"{BLANK} the root cause."]
+            suspect = (
+                f" First suspect: {shown(cause.summary)}{self.cite(cause.findings)}"
+                if cause
+                else ""
+            )
+            return [
+                f"Not established ({LABELS[verdict].lower()}).{suspect}",
+                "",
+                f"{BLANK} the root cause.",
+            ]
         since = f" Since {cause.onset:%H:%M:%S} UTC." if cause.onset else ""
         change = f" Change: {shown(cause.change)}." if cause.change else ""
         lines = [f"{shown(cause.summary)}{self.cite(cause.findings)}", ""]
@@ -120,22 +136,32 @@ class _Draft:
 
     def others(self) -> list[str]:
         causes = sorted(self.diagnosis.causes, key=lambda c: c.rank)[1 : 1 + MOST_OTHERS]
-        return [f"- {shown(c.summary)} ({percent(c.confidence)}){self.cite(c.findings)}" for c in causes]
+        return [
+            f"- {shown(c.summary)} ({percent(c.confidence)}){self.cite(c.findings)}" for c in causes
+        ]
 
     def missing(self) -> list[str]:
         lines = [f"- {shown(m)}" for m in self.diagnosis.missing]
-        lines += [f"- {shown(g.kind)} from {shown(g.source)}: {shown(g.reason)}" for g in self.answered.case.gaps[:20]]
+        lines += [
+            f"- {shown(g.kind)} from {shown(g.source)}: {shown(g.reason)}"
+            for g in self.answered.case.gaps[:20]
+        ]
         return [*lines, f"- {BLANK} what went badly: detection, response, safeguards."]
 
     def actions(self) -> list[str]:
         who = "owner: ____, due: ____"
-        steps = [f"- [ ] {shown(s.text)}{self.cite(s.findings)} ({who})" for s in self.answered.report.next_steps]
+        steps = [
+            f"- [ ] {shown(s.text)}{self.cite(s.findings)} ({who})"
+            for s in self.answered.report.next_steps
+        ]
         asked = self.diagnosis.next_query
         steps += [f"- [ ] {shown(asked.text)} ({who})"] if asked else []
         return [*steps, f"- [ ] {BLANK} what keeps it from happening again ({who})"]
 
     def runbooks(self) -> list[str]:
-        return [f"- {shown(said_by(line))}{opened(line.url)}" for line in self.answered.report.guidance]
+        return [
+            f"- {shown(said_by(line))}{opened(line.url)}" for line in self.answered.report.guidance
+        ]
 
     def findings(self) -> list[str]:
         """Those that the sections above cite; after all of them."""
@@ -144,12 +170,16 @@ class _Draft:
     def _finding(self, finding: Finding) -> str:
         anchor = f'<a id="{finding.id.lower()}"></a>' if finding.id.isalnum() else ""
         items = ", ".join(shown(e) for e in finding.evidence)
-        return f"- {anchor}**{shown(finding.id)}** {shown(finding.sentence)}{f' ({items})' if items else ''}"
+        return (
+            f"- {anchor}**{shown(finding.id)}** "
+            f"{shown(finding.sentence)}{f' ({items})' if items else ''}"
+        )
 
     def evidence(self) -> list[str]:
         ids = {e for i in self.cited for e in self.known[i].evidence}
         return [
-            f"- **{shown(e.id)}** {shown(e.kind)} from {shown(e.source)}: {shown(e.query)}{opened(e.link)}"
+            f"- **{shown(e.id)}** {shown(e.kind)} from {shown(e.source)}: "
+            f"{shown(e.query)}{opened(e.link)}"
             for e in self.items.values()
             if e.id in ids
         ]

@@ -1,7 +1,8 @@
-"""A PagerDuty incident as replies see it: whether it still stands, and what its custom fields are to say.
+"""A PagerDuty incident as replies see it: whether it still stands, and what its custom fields are
+to say.
 
-Fields: https://developer.pagerduty.com/api-reference, `GET /incidents/{id}` (`status`, `resolve_reason`) and
-`PUT /incidents/{id}/custom_fields/values`.
+Fields: https://developer.pagerduty.com/api-reference, `GET /incidents/{id}` (`status`,
+`resolve_reason`) and `PUT /incidents/{id}/custom_fields/values`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ INCIDENT_ID = re.compile(r"[A-Za-z0-9]{1,40}")
 """An id comes from a webhook and becomes part of a path."""
 MERGED = "merge_resolve_reason"
 MAX_FIELD = 200
-"""Characters of a text field: https://support.pagerduty.com/main/docs/custom-fields-on-incidents."""
+"""Characters of a text field:
+https://support.pagerduty.com/main/docs/custom-fields-on-incidents."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,22 @@ class IncidentState:
 
 
 def read_incident(answer: Any, asked: str) -> IncidentState:
-    """From PagerDuty's answer; the merge of an incident into itself or into no id is none. Raises ConnectorError."""
+    """From PagerDuty's answer; the merge of an incident into itself or into no id is none. Raises
+    ConnectorError."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("status"), str):
-        raise ConnectorError(VENDOR, "get incident", "the answer was not understood", retryable=True)
+        raise ConnectorError(
+            VENDOR, "get incident", "the answer was not understood", retryable=True
+        )
     reason = answer.get("resolve_reason")
-    into = reason.get("incident") if isinstance(reason, Mapping) and reason.get("type") == MERGED else None
+    into = (
+        reason.get("incident")
+        if isinstance(reason, Mapping) and reason.get("type") == MERGED
+        else None
+    )
     target = into.get("id") if isinstance(into, Mapping) else None
-    valid = isinstance(target, str) and INCIDENT_ID.fullmatch(target) is not None and target != asked
+    valid = (
+        isinstance(target, str) and INCIDENT_ID.fullmatch(target) is not None and target != asked
+    )
     resolved = answer["status"] == "resolved"
     return IncidentState(asked, resolved, str(target) if valid and resolved else None)
 

@@ -1,4 +1,5 @@
-"""The note on the PagerDuty incident: the answer's lines as plain text, because notes have no markup.
+"""The note on the PagerDuty incident: the answer's lines as plain text, because notes have no
+markup.
 
 Pure. The last line is the marker by which the note is found again.
 """
@@ -35,14 +36,19 @@ def note_text(
     *,
     evidence: Sequence[Evidence] = (),
 ) -> str:
-    """Six lines, the main evidence, what was looked at and is fine, what could not be had, the page."""
-    answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
+    """Six lines, the main evidence, what was looked at and is fine, what could not be had, the
+    page."""
+    answer = answer_lines(
+        investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence
+    )
     lines = [f"{line.label}: {line.text}" for line in answer.six]
     lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
     lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
     lines += _listed("Looked at, and nothing unusual", _fine(diagnosis, evidence))
     lines += _listed("Before", [_cited(line) for line in answer.earlier])
-    lines += _listed("Runbooks", [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]])
+    lines += _listed(
+        "Runbooks", [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]]
+    )
     lines += _listed("Also part of it", _related(investigation))
     lines += _listed("What is missing", answer.missing)
     lines += _listed("Could not be had", _gaps(answer))
@@ -60,18 +66,24 @@ def failed_note_text(investigation: Investigation, reason: str, page_url: str) -
 def closing_note_text(investigation: Investigation, headline: str, page_url: str) -> str:
     """The incident was resolved before the answer: one line for whoever looks at it again."""
     found = sentence(headline, 400) or "no answer was found"
-    return _finished([f"Resolved meanwhile. What the investigation found: {found}"], investigation.id, page_url)
+    return _finished(
+        [f"Resolved meanwhile. What the investigation found: {found}"], investigation.id, page_url
+    )
 
 
 def joined_note_text(investigation: Investigation, why: str, headline: str, page_url: str) -> str:
     """On an incident whose alert joined another's investigation: where the answer is."""
-    lines = [f"Investigated together with “{sentence(investigation.alert.title, 200)}”: {sentence(why, 200)}"]
+    lines = [
+        f"Investigated together with “{sentence(investigation.alert.title, 200)}”: "
+        f"{sentence(why, 200)}"
+    ]
     lines += [f"Found: {said}"] if (said := sentence(headline, 400)) else []
     return _finished(lines, investigation.id, page_url)
 
 
 def marker(investigation_id: str) -> str:
-    """The last line of an investigation's note. Foreign text never holds a line of its own, so it cannot forge it."""
+    """The last line of an investigation's note. Foreign text never holds a line of its own, so it
+    cannot forge it."""
     return f"Faultline {investigation_id}"
 
 
@@ -95,7 +107,8 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 def _fine(diagnosis: Diagnosis, evidence: Sequence[Evidence]) -> list[str]:
     """Measurements of each source on which no finding rests; and changes that were ruled out.
 
-    What merely describes (topology, the state of the monitor that fired) is no sign that anything is fine.
+    What merely describes (topology, the state of the monitor that fired) is no sign that anything
+    is fine.
     """
     noticed = {item for finding in diagnosis.findings for item in finding.evidence}
     answered = [one for one in evidence if one.rows and one.kind in MEASURED]
@@ -110,7 +123,10 @@ def _fine(diagnosis: Diagnosis, evidence: Sequence[Evidence]) -> list[str]:
 
 
 def _related(investigation: Investigation) -> list[str]:
-    shown = [f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})" for one in investigation.related[:RELATED]]
+    shown = [
+        f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})"
+        for one in investigation.related[:RELATED]
+    ]
     left_out = len(investigation.related) - len(shown)
     return [*shown, f"and {left_out} more alerts"] if left_out else shown
 

@@ -13,7 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty_incident import INCIDENT_ID, VENDOR, IncidentState, field_values, read_incident
+from bot.answer.targets.pagerduty_incident import (
+    INCIDENT_ID,
+    VENDOR,
+    IncidentState,
+    field_values,
+    read_incident,
+)
 from bot.answer.targets.pagerduty_note import (
     bears_marker,
     closing_note_text,
@@ -35,7 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
-"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as an OSError."""
+"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as
+an OSError."""
 RETRIES = {429: 3}
 """pdpyras would retry 429 for ever."""
 FIRST_WAIT_S = 0.5
@@ -43,7 +50,8 @@ FIRST_WAIT_S = 0.5
 MAX_MERGES = 3
 """Incidents that were merged one into the next, followed at most."""
 MAX_JOINED = 20
-"""Incidents whose alerts joined that get a note; each is a few requests of the 960 a minute that PagerDuty allows."""
+"""Incidents whose alerts joined that get a note; each is a few requests of the 960 a minute that
+PagerDuty allows."""
 
 
 class PagerDutyReplies:
@@ -51,7 +59,9 @@ class PagerDutyReplies:
 
     name = VENDOR
 
-    def __init__(self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
+    ) -> None:
         self._settings = settings
         self._store = store
         self._owner = owner
@@ -59,7 +69,9 @@ class PagerDutyReplies:
 
     def wanted(self, investigation: Investigation) -> bool:
         """Whether there is a key, and the alert has an incident."""
-        return self._settings.pagerduty.api_token is not None and bool(investigation.reply_to.pagerduty_incident)
+        return self._settings.pagerduty.api_token is not None and bool(
+            investigation.reply_to.pagerduty_incident
+        )
 
     async def announce(self, investigation: Investigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -68,10 +80,12 @@ class PagerDutyReplies:
         """Nothing: the note is written once, with the final answer."""
 
     async def answer(self, outcome: Outcome) -> None:
-        """Write the note, or amend the one that is there; then the custom fields, and notes on incidents that joined.
+        """Write the note, or amend the one that is there; then the custom fields, and notes on
+        incidents that joined.
 
-        The incident's state is asked right before: of one that was resolved meanwhile there is only a short note to
-        close with, and of one that was merged into another that other gets the note.
+        The incident's state is asked right before: of one that was resolved meanwhile there is only
+        a short note to close with, and of one that was merged into another that other gets the
+        note.
         """
         investigation = outcome.investigation
         own = self._own_incident(investigation)
@@ -83,8 +97,11 @@ class PagerDutyReplies:
             await self._fill_fields(outcome, incident.id)
         await self._point_from_joined(outcome, but={own, incident.id})
 
-    async def write(self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True) -> str:
-        """The id of the investigation's note on the incident (its own unless named), once its content is `text`."""
+    async def write(
+        self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True
+    ) -> str:
+        """The id of the investigation's note on the incident (its own unless named), once its
+        content is `text`."""
         own = self._own_incident(investigation)
         incident = incident or own
         path = f"/incidents/{incident}/notes"
@@ -99,7 +116,13 @@ class PagerDutyReplies:
 
         key = _key(investigation, incident, own)
         note_id = await post_once(
-            self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
+            self._store,
+            key,
+            investigation.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
         )
         if amend and note_id not in written:
             await asyncio.to_thread(self._amend, path, note_id, text)
@@ -109,7 +132,14 @@ class PagerDutyReplies:
         investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
         if answer is None:
             return failed_note_text(investigation, _reason(investigation), url)
-        return note_text(investigation, answer.diagnosis, answer.report, answer.gaps, url, evidence=answer.evidence)
+        return note_text(
+            investigation,
+            answer.diagnosis,
+            answer.report,
+            answer.gaps,
+            url,
+            evidence=answer.evidence,
+        )
 
     async def _close(self, outcome: Outcome, incident: str) -> None:
         """One short note, where there is something to say and no note of ours stands already."""
@@ -127,7 +157,11 @@ class PagerDutyReplies:
         if not wanted or outcome.answer is None:
             return
         found = field_values(outcome.investigation, outcome.answer, self._page(outcome))
-        body = {"custom_fields": [{"name": name, "value": found[ours]} for ours, name in wanted.items() if found[ours]]}
+        body = {
+            "custom_fields": [
+                {"name": name, "value": found[ours]} for ours, name in wanted.items() if found[ours]
+            ]
+        }
         if body["custom_fields"]:
             path = f"/incidents/{incident}/custom_fields/values"
             await asyncio.to_thread(
@@ -135,23 +169,36 @@ class PagerDutyReplies:
             )
 
     async def _point_from_joined(self, outcome: Outcome, *, but: set[str]) -> None:
-        """On open incidents whose alerts joined: why, and where the answer is. Written once, never amended."""
+        """On open incidents whose alerts joined: why, and where the answer is. Written once, never
+        amended."""
         investigation = outcome.investigation
-        joined = [g for g in investigation.related if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)]
+        joined = [
+            g
+            for g in investigation.related
+            if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)
+        ]
         posts = await asyncio.to_thread(self._store.posts, investigation.id) if joined else {}
         for one in joined[:MAX_JOINED]:
-            if one.alert.id in but or one.resolved_at or f"{investigation.id}:{VENDOR}:{one.alert.id}" in posts:
+            if (
+                one.alert.id in but
+                or one.resolved_at
+                or f"{investigation.id}:{VENDOR}:{one.alert.id}" in posts
+            ):
                 continue
             standing = await asyncio.to_thread(self._standing, one.alert.id)
             if standing.id != one.alert.id or standing.resolved:
                 continue
-            text = joined_note_text(investigation, one.why, investigation.headline or "", self._page(outcome))
+            text = joined_note_text(
+                investigation, one.why, investigation.headline or "", self._page(outcome)
+            )
             await self.write(investigation, text, incident=one.alert.id, amend=False)
 
     def _standing(self, incident: str) -> IncidentState:
         """The incident as it is now, or the one into which it was merged."""
         for _ in range(MAX_MERGES):
-            state = read_incident(self._call("get incident", partial(_incident, incident)), incident)
+            state = read_incident(
+                self._call("get incident", partial(_incident, incident)), incident
+            )
             if state.merged_into is None:
                 return state
             incident = state.merged_into
@@ -163,15 +210,23 @@ class PagerDutyReplies:
     def _find(self, path: str, investigation_id: str) -> str | None:
         notes = self._call("list notes", lambda session: session.rget(path))
         if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
-            raise ConnectorError(VENDOR, "list notes", "the answer was not understood", retryable=True)
-        found = (note for note in notes if bears_marker(str(note.get("content", "")), investigation_id))
+            raise ConnectorError(
+                VENDOR, "list notes", "the answer was not understood", retryable=True
+            )
+        found = (
+            note for note in notes if bears_marker(str(note.get("content", "")), investigation_id)
+        )
         return next((str(note["id"]) for note in found if note.get("id")), None)
 
     def _create(self, path: str, text: str) -> str:
-        answer = self._call("create note", lambda session: _json(session.post(path, json=_body(text))))
+        answer = self._call(
+            "create note", lambda session: _json(session.post(path, json=_body(text)))
+        )
         note = answer.get("note") if isinstance(answer, dict) else None
         created = note.get("id") if isinstance(note, dict) else None
-        if not isinstance(created, str) or not created:  # whether it stands is looked for at the next try
+        if (
+            not isinstance(created, str) or not created
+        ):  # whether it stands is looked for at the next try
             raise ConnectorError(VENDOR, "create note", "the answer names no note", retryable=True)
         return created
 
@@ -192,9 +247,13 @@ class PagerDutyReplies:
     def _session(self) -> Any:
         settings = self._settings.pagerduty
         if settings.api_token is None or not settings.from_email:
-            missing = "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
+            missing = (
+                "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
+            )
             raise ConnectorError(VENDOR, "create note", f"{missing} is not set")
-        session = pdpyras.APISession(settings.api_token.get_secret_value(), default_from=settings.from_email)
+        session = pdpyras.APISession(
+            settings.api_token.get_secret_value(), default_from=settings.from_email
+        )
         session.url = settings.api_url
         session.timeout = REQUEST_TIMEOUT_S
         session.retry = dict(RETRIES)
@@ -223,7 +282,8 @@ class PagerDutyReplies:
 
 
 def _key(investigation: Investigation, incident: str, own: str) -> str:
-    """Under which a note is remembered; that on another incident than the investigation's own has a key of its own."""
+    """Under which a note is remembered; that on another incident than the investigation's own has a
+    key of its own."""
     return f"{investigation.id}:{VENDOR}" + ("" if incident == own else f":{incident}")
 
 
@@ -258,7 +318,9 @@ def _refused(call: str, response: Any) -> ConnectorError:
         call,
         meaning or _message(response),
         status=status,
-        retryable=status == 429 or status >= 500 or status < 400,  # below 400: a success that is not understood
+        retryable=status == 429
+        or status >= 500
+        or status < 400,  # below 400: a success that is not understood
     )
 
 

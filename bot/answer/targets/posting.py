@@ -1,9 +1,11 @@
-"""Exactly one post outside, whatever crashes: claim it in the store, look for it at the vendor, only then send it.
+"""Exactly one post outside, whatever crashes: claim it in the store, look for it at the vendor,
+only then send it.
 
-A vendor's POST is not idempotent and a crash may fall on either side of it. So the right to post is claimed in the
-store first. Whoever finds that somebody attempted before waits until that attempt can no longer be under way, looks
-for the post at the vendor, and sends only when it is not there. A live holder keeps renewing its claim, so that a
-second live worker waits for it however long the vendor makes it wait.
+A vendor's POST is not idempotent and a crash may fall on either side of it. So the right to post is
+claimed in the store first. Whoever finds that somebody attempted before waits until that attempt
+can no longer be under way, looks for the post at the vendor, and sends only when it is not there. A
+live holder keeps renewing its claim, so that a second live worker waits for it however long the
+vendor makes it wait.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from bot.store.store import PostClaim
 REQUEST_TIMEOUT_S = 8
 """Time limit of one request of the vendors' clients; whole seconds, as slack_sdk types it."""
 LEASE = timedelta(seconds=10)
-"""An attempt older than this has either arrived at the vendor or never will: the request's own time limit, and 2 s for
-clocks of different machines and for a request that was already on the wire when its sender died."""
+"""An attempt older than this has either arrived at the vendor or never will: the request's own time
+limit, and 2 s for clocks of different machines and for a request that was already on the wire when
+its sender died."""
 RENEW_SHARE = 0.25
-"""A live holder renews its claim four times per lease, so that one slow renewal does not lose it."""
+"""A live holder renews its claim four times per lease, so that one slow renewal does not lose
+it."""
 POLL_S = 0.25
 """How often a second worker looks whether the first has posted."""
 
@@ -36,7 +40,9 @@ Send = Callable[[], Awaitable[str]]
 class Claims(Protocol):
     """Where claims are kept: the store's posts, or those of the conversation."""
 
-    def claim_post(self, key: str, investigation_id: str, /, *, owner: str, lease: timedelta) -> PostClaim:
+    def claim_post(
+        self, key: str, investigation_id: str, /, *, owner: str, lease: timedelta
+    ) -> PostClaim:
         """Claim the right to post under `key`; the second argument is what the post is about."""
 
     def record_post(self, key: str, ref: str) -> None:
@@ -53,9 +59,11 @@ async def post_once(
     send: Send,
     lease: timedelta = LEASE,
 ) -> str:
-    """The ref of the one post under `key`, sent now or by anybody before. `find` and `send` may raise; call again then.
+    """The ref of the one post under `key`, sent now or by anybody before. `find` and `send` may
+    raise; call again then.
 
-    Each call is an owner of its own, so that a retry in the same process does not overtake its predecessor's request.
+    Each call is an owner of its own, so that a retry in the same process does not overtake its
+    predecessor's request.
     """
     me = f"{owner}/{secrets.token_hex(4)}"
 
@@ -77,7 +85,12 @@ async def post_once(
 
 
 async def _find_or_send(
-    store: Claims, key: str, attempted_before: datetime | None, find: Find, send: Send, lease: timedelta
+    store: Claims,
+    key: str,
+    attempted_before: datetime | None,
+    find: Find,
+    send: Send,
+    lease: timedelta,
 ) -> str:
     ref = None
     if attempted_before is not None:
@@ -93,7 +106,8 @@ async def _find_or_send(
 async def _while_held(
     post: Awaitable[str], claim: Callable[[], PostClaim], claimed_from: datetime, lease: timedelta
 ) -> str | None:
-    """The post's ref, or None when the claim was lost on the way (this process had stood still for a lease)."""
+    """The post's ref, or None when the claim was lost on the way (this process had stood still for
+    a lease)."""
     work = asyncio.ensure_future(post)
     renewing = asyncio.create_task(_renew_until_lost(claim, claimed_from, lease))
     try:
@@ -106,8 +120,11 @@ async def _while_held(
                 await task
 
 
-async def _renew_until_lost(claim: Callable[[], PostClaim], held_from: datetime, lease: timedelta) -> None:
-    """Renew the claim; return when it was ours no longer. A database that is down for a moment is asked again."""
+async def _renew_until_lost(
+    claim: Callable[[], PostClaim], held_from: datetime, lease: timedelta
+) -> None:
+    """Renew the claim; return when it was ours no longer. A database that is down for a moment is
+    asked again."""
     while True:
         await asyncio.sleep(lease.total_seconds() * RENEW_SHARE)
         began = datetime.now(UTC)

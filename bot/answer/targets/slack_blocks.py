@@ -1,7 +1,7 @@
 """Block Kit's parts, each within Slack's documented limits whatever text it is given.
 
-Foreign text stands in `rich_text` and `plain_text`, in which Slack parses nothing; mrkdwn is escaped.
-Limits: https://docs.slack.dev/reference/block-kit and `slack_sdk.models.blocks`.
+Foreign text stands in `rich_text` and `plain_text`, in which Slack parses nothing; mrkdwn is
+escaped. Limits: https://docs.slack.dev/reference/block-kit and `slack_sdk.models.blocks`.
 """
 
 from __future__ import annotations
@@ -95,12 +95,16 @@ def spoken(said: str) -> list[Block]:
     if len(pieces) % 2 == 0 or len(pieces) > MAX_PIECES:  # not in pairs
         return [text(said)]
     shown = [
-        {"type": "text", "text": p, **({"style": {"code": True}} if n % 2 else {})} for n, p in enumerate(pieces) if p
+        {"type": "text", "text": p, **({"style": {"code": True}} if n % 2 else {})}
+        for n, p in enumerate(pieces)
+        if p
     ]
     return shown or [text("")]
 
 
-def context(said: str, page_url: str | None = None, *, to: str = "Open the investigation", limit: int = 500) -> Block:
+def context(
+    said: str, page_url: str | None = None, *, to: str = "Open the investigation", limit: int = 500
+) -> Block:
     """Small grey text; with an address a link before it."""
     url = safe_url(page_url)
     to_page = f"<{escape_mrkdwn(url)}|{to}>" if url else ""
@@ -110,7 +114,10 @@ def context(said: str, page_url: str | None = None, *, to: str = "Open the inves
             break
     else:
         line = to_page if len(to_page) <= MAX_CONTEXT else ""
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": line or NOTHING, "verbatim": True}]}
+    return {
+        "type": "context",
+        "elements": [{"type": "mrkdwn", "text": line or NOTHING, "verbatim": True}],
+    }
 
 
 def plain(said: str, limit: int) -> Block:
@@ -120,7 +127,12 @@ def plain(said: str, limit: int) -> Block:
 
 def button(action: str, said: str, value: str, *, style: str | None = None) -> Block:
     """A button; `value` is what the click brings back."""
-    shown = {"type": "button", "action_id": action, "text": plain(said, MAX_BUTTON), "value": _value(value, MAX_VALUE)}
+    shown = {
+        "type": "button",
+        "action_id": action,
+        "text": plain(said, MAX_BUTTON),
+        "value": _value(value, MAX_VALUE),
+    }
     return shown | ({"style": style} if style else {})
 
 
@@ -140,7 +152,12 @@ def actions(block_id: str, elements: Sequence[Block]) -> Block:
 
 
 def modal(
-    callback: str, title: str, blocks: Sequence[Block], *, metadata: str = "", submit: str | None = None
+    callback: str,
+    title: str,
+    blocks: Sequence[Block],
+    *,
+    metadata: str = "",
+    submit: str | None = None,
 ) -> Block:
     """A modal. `metadata` comes back with each click and with the form."""
     shown: Block = {
@@ -154,7 +171,9 @@ def modal(
     return shown | ({"submit": plain(submit, MAX_TITLE)} if submit else {})
 
 
-def field(block_id: str, label: str, element: Block, *, hint: str = "", optional: bool = False) -> Block:
+def field(
+    block_id: str, label: str, element: Block, *, hint: str = "", optional: bool = False
+) -> Block:
     """A field of a form; its element's action id is `given`."""
     shown = {
         "type": "input",

@@ -53,7 +53,8 @@ def option_value(choice: Choice, investigation_id: str) -> str:
 
 
 def read_choice(action: str, value: str) -> tuple[Choice, str] | None:
-    """What was chosen of which investigation, from a click's action id and value; None for anything else."""
+    """What was chosen of which investigation, from a click's action id and value; None for anything
+    else."""
     name, investigation = action.removeprefix(PREFIX), value
     if action == MORE:
         name, _, investigation = value.partition(" ")
@@ -71,12 +72,18 @@ def buttons(investigation: Investigation, standing: Standing, *, answered: bool)
     if standing.mute is None and standing.may_mute:
         shown.append(("mute", "Mute this alert"))
     if standing.note != "none":
-        shown.append(("pagerduty", "Send to PagerDuty" if standing.note == "send" else "Update the PagerDuty note"))
+        shown.append(
+            (
+                "pagerduty",
+                "Send to PagerDuty" if standing.note == "send" else "Update the PagerDuty note",
+            )
+        )
     return [_row(shown, investigation.id)]
 
 
 def standing_lines(standing: Standing, page_url: str) -> list[Block]:
-    """Small lines under the buttons: who judged it, until when it is muted, what it was started from."""
+    """Small lines under the buttons: who judged it, until when it is muted, what it was started
+    from."""
     lines: list[str] = []
     if standing.label is not None:
         lines.append(_judged(standing.label))
@@ -85,7 +92,9 @@ def standing_lines(standing: Standing, page_url: str) -> list[Block]:
     if standing.parent is not None:
         url = safe_url(f"{page_url.rpartition('/')[0]}/{standing.parent}")
         first = escape_mrkdwn(one_line(standing.parent, 60))
-        lines.append(f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}")
+        lines.append(
+            f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
+        )
     elements = [{"type": "mrkdwn", "text": line, "verbatim": True} for line in lines]
     return [{"type": "context", "elements": elements}] if elements else []
 

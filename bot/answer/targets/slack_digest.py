@@ -1,4 +1,5 @@
-"""The digest: one message for what came in a channel's quiet hours, posted once when they are over."""
+"""The digest: one message for what came in a channel's quiet hours, posted once when they are
+over."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from bot.store.retelling import DueDigest
 from bot.store.store import Investigation
 
 MAX_LINES = 20
-"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack takes."""
+"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack
+takes."""
 TITLE, HEADLINE = 80, 140
 
 
@@ -37,7 +39,9 @@ class SlackDigests(SlackReplies):
         async def send() -> str:
             return await self._send(place, key, message)
 
-        await post_once(self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease)
+        await post_once(
+            self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
 
 
 def digest_message(investigations: Sequence[Investigation], public_url: str) -> SlackMessage:
@@ -45,10 +49,17 @@ def digest_message(investigations: Sequence[Investigation], public_url: str) -> 
     count = len(investigations)
     title = f"While it was quiet, {count} alert{'s were' if count != 1 else ' was'} investigated"
     shown = investigations[:MAX_LINES]
-    blocks: list[Block] = [rich(section(bold(title))), rich(bullets([_line(one, public_url) for one in shown]))]
+    blocks: list[Block] = [
+        rich(section(bold(title))),
+        rich(bullets([_line(one, public_url) for one in shown])),
+    ]
     if count > len(shown):
-        blocks.append(context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations"))
-    said = escape_mrkdwn("\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)]))
+        blocks.append(
+            context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
+        )
+    said = escape_mrkdwn(
+        "\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)])
+    )
     return SlackMessage(said[:3_000], tuple(blocks))
 
 
@@ -75,5 +86,9 @@ def _found(one: Investigation) -> str:
         label = LABELS[Verdict(one.verdict)]
     except ValueError:
         return headline
-    sure = f" ({percent(one.confidence)})" if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND else ""
+    sure = (
+        f" ({percent(one.confidence)})"
+        if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND
+        else ""
+    )
     return f"{label}{sure}: {headline}"

@@ -57,11 +57,15 @@ def said_by_slack(call: str, error: Exception, channel: str = "") -> ConnectorEr
     status = _status(error)
     answer = error.response.data if hasattr(error.response, "data") else None
     if not isinstance(answer, Mapping) or not answer.get("error"):
-        return ConnectorError(VENDOR, call, "the answer was not understood", status=status, retryable=status != 404)
+        return ConnectorError(
+            VENDOR, call, "the answer was not understood", status=status, retryable=status != 404
+        )
     code = str(answer["error"])
     retryable = code in RETRYABLE or (status or 0) >= 500 or status == 429
     shown = status if status is not None and status >= 400 else None
-    return ConnectorError(VENDOR, call, _meaning(code, answer, channel), status=shown, retryable=retryable)
+    return ConnectorError(
+        VENDOR, call, _meaning(code, answer, channel), status=shown, retryable=retryable
+    )
 
 
 def error_code(error: Exception) -> str:
@@ -86,7 +90,9 @@ def _without_answer(call: str, error: Exception) -> ConnectorError:
     if isinstance(error, aiohttp.ClientConnectionError):
         return ConnectorError(VENDOR, call, "cannot be reached", retryable=True)
     if isinstance(error, (aiohttp.ClientError, SlackClientError, *NOT_UNDERSTOOD)):
-        return ConnectorError(VENDOR, call, f"the answer was not understood ({type(error).__name__})", retryable=True)
+        return ConnectorError(
+            VENDOR, call, f"the answer was not understood ({type(error).__name__})", retryable=True
+        )
     raise error
 
 

@@ -1,7 +1,8 @@
 """What Slack is told: the first message, the final answer, and that there is none.
 
-Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn cannot be avoided (the
-notification's text, the context line) it is escaped. https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn
+cannot be avoided (the notification's text, the context line) it is escaped.
+https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
 """
 
 from __future__ import annotations
@@ -14,13 +15,26 @@ from datetime import datetime
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
 from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
-from bot.answer.targets.slack_blocks import Block, bold, context, emoji, link, rich, section, size, spoken, text, titled
+from bot.answer.targets.slack_blocks import (
+    Block,
+    bold,
+    context,
+    emoji,
+    link,
+    rich,
+    section,
+    size,
+    spoken,
+    text,
+    titled,
+)
 from bot.answer.targets.slack_buttons import Standing, buttons, standing_lines
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, Investigation
 
 MAX_BLOCKS_JSON = 12_000
-"""Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks (slackapi/bolt-js#2509)."""
+"""Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks
+(slackapi/bolt-js#2509)."""
 MAX_TEXT = 3_900
 """chat.update refuses a `text` of more than 4,000 characters (`msg_too_long`)."""
 MAX_ALT_TEXT = 500
@@ -34,15 +48,16 @@ DOTS: Mapping[Verdict, str] = {
     Verdict.INSUFFICIENT_EVIDENCE: "large_yellow_circle",
 }
 _DETAIL = ((5, 2, 3), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
-"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until a message fits.
-All of it stands behind the button and on the page."""
+"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until
+a message fits. All of it stands behind the button and on the page."""
 RELATED = 5
 """Alerts of a storm that are listed; the others are counted."""
 
 
 @dataclass(frozen=True)
 class SlackMessage:
-    """One message: `text` for notifications and as the last resort, `blocks` as Slack's own JSON."""
+    """One message: `text` for notifications and as the last resort, `blocks` as Slack's own
+    JSON."""
 
     text: str
     blocks: tuple[Block, ...]
@@ -60,7 +75,8 @@ class SlackMessage:
 def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
     """`Investigating ...`, posted within seconds."""
     return _message(
-        _opening(investigation), [*_related(investigation.related), context(_footer(investigation), page_url)]
+        _opening(investigation),
+        [*_related(investigation.related), context(_footer(investigation), page_url)],
     )
 
 
@@ -76,9 +92,12 @@ def final_message(
     chart_text: str | None = None,
     standing: Standing | None = None,
 ) -> SlackMessage:
-    """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps, who wrote it."""
+    """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps,
+    who wrote it."""
     standing = standing or Standing()
-    answer = answer_lines(investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence)
+    answer = answer_lines(
+        investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence
+    )
     footer = _written(investigation, report, len(diagnosis.findings))
     for detail in _DETAIL:
         blocks = [
@@ -123,9 +142,17 @@ def chart_description(finding: Finding) -> str:
 def _opening(investigation: Investigation) -> Block:
     alert = investigation.alert
     lines = [Line("Investigating", _title(alert))]
-    about = [alert.service and f"service {alert.service}", alert.severity and f"severity {alert.severity}"]
+    about = [
+        alert.service and f"service {alert.service}",
+        alert.severity and f"severity {alert.severity}",
+    ]
     told = " · ".join(one_line(a, 80) for a in about if a)
-    lines.append(Line("Alert", f"{one_line(alert.source, 40)}, {at(alert.started_at)}{' · ' + told if told else ''}"))
+    lines.append(
+        Line(
+            "Alert",
+            f"{one_line(alert.source, 40)}, {at(alert.started_at)}{' · ' + told if told else ''}",
+        )
+    )
     if investigation.question:
         lines.append(Line("Asked", one_line(investigation.question, 300)))
     return _lines(lines, "mag")
@@ -147,11 +174,20 @@ def _footer(investigation: Investigation) -> str:
 
 
 def _written(investigation: Investigation, report: Report, findings: int) -> str:
-    writer = "the built-in writer" if report.written_by == "built-in" else one_line(report.written_by, 80)
-    parts = [_footer(investigation), f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}"]
+    writer = (
+        "the built-in writer"
+        if report.written_by == "built-in"
+        else one_line(report.written_by, 80)
+    )
+    parts = [
+        _footer(investigation),
+        f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}",
+    ]
     if report.dropped:
         count = len(report.dropped)
-        parts.append(f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings")
+        parts.append(
+            f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings"
+        )
     if report.model_use is not None:
         parts.append(model_use_line(report.model_use))
     elif investigation.finished_at is None:
@@ -179,7 +215,9 @@ def _related_line(one: GroupedAlert) -> Block:
     times = f" · {one.repeats + 1} times" if one.repeats else ""
     ended = " · resolved" if one.resolved_at else ""
     why = one_line(one.why, 120)
-    return section(text(f"{one_line(one.alert.title, 120)}{times}{ended}{f' · {why}' if why else ''}"))
+    return section(
+        text(f"{one_line(one.alert.title, 120)}{times}{ended}{f' · {why}' if why else ''}")
+    )
 
 
 def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
@@ -217,7 +255,11 @@ def _chart(file_id: str | None, description: str) -> list[Block]:
     if file_id is None:
         return []
     return [
-        {"type": "image", "slack_file": {"id": file_id}, "alt_text": one_line(description, MAX_ALT_TEXT) or "Chart"}
+        {
+            "type": "image",
+            "slack_file": {"id": file_id},
+            "alt_text": one_line(description, MAX_ALT_TEXT) or "Chart",
+        }
     ]
 
 

@@ -1,4 +1,5 @@
-"""Messages, modals and Home tabs as Slack would show them, as self-contained HTML for pictures, light and dark."""
+"""Messages, modals and Home tabs as Slack would show them, as self-contained HTML for pictures,
+light and dark."""
 
 from __future__ import annotations
 
@@ -18,12 +19,8 @@ _COLOURS: Mapping[str, str] = {
     "white_circle": "#e6e7e8",
     "large_yellow_circle": "#fdcb58",
 }
-_LIGHT = (
-    "--back:#fff;--ink:#1d1c1d;--grey:#616061;--line:#ddd;--link:#1264a3;--box:#f8f8f8;--code:#c01343;--veil:#868686"
-)
-_DARK = (
-    "--back:#1a1d21;--ink:#d1d2d3;--grey:#9a9b9e;--line:#4a4d52;--link:#1d9bd1;--box:#222529;--code:#e8912d;--veil:#000"
-)
+_LIGHT = "--back:#fff;--ink:#1d1c1d;--grey:#616061;--line:#ddd;--link:#1264a3;--box:#f8f8f8;--code:#c01343;--veil:#868686"  # noqa: E501
+_DARK = "--back:#1a1d21;--ink:#d1d2d3;--grey:#9a9b9e;--line:#4a4d52;--link:#1d9bd1;--box:#222529;--code:#e8912d;--veil:#000"  # noqa: E501
 _STYLE = """
 body{margin:0;background:var(--back);color:var(--ink);
 font:15px/1.466 Lato,"DejaVu Sans","Helvetica Neue",sans-serif}
@@ -62,27 +59,41 @@ border-bottom:1px solid var(--line)}.head .face{flex:0 0 28px;height:28px;line-h
 .go{background:#007a5a;border-color:#007a5a;color:#fff}
 .home{padding:8px 24px 24px;max-width:760px}.tab{border-bottom:2px solid var(--link);display:inline-block;
 font-weight:700;font-size:13px;padding:8px 0;margin:0 18px 0 0}.tabs{border-bottom:1px solid var(--line);padding:0 24px}
-"""
+"""  # noqa: E501
 
 
-def to_html(message: SlackMessage, images: Images | None = None, *, time: str = "", dark: bool = False) -> str:
+def to_html(
+    message: SlackMessage, images: Images | None = None, *, time: str = "", dark: bool = False
+) -> str:
     """The message as one page without outside references. `images` are PNGs by Slack file id."""
     if message.blocks:
         body = _blocks(message.blocks, images)
     else:
         body = f'<div class="rich">{_escaped(html.unescape(message.text))}</div>'
-    head = f'<span class="name">Faultline</span><span class="app">APP</span><span class="time">{_escaped(time)}</span>'
-    return _page(f'<div class="message"><div class="face">F</div><div>{head}{body}</div></div>', dark)
+    head = (
+        f'<span class="name">Faultline</span><span class="app">APP</span><span '
+        f'class="time">{_escaped(time)}</span>'
+    )
+    return _page(
+        f'<div class="message"><div class="face">F</div><div>{head}{body}</div></div>', dark
+    )
 
 
 def view_to_html(view: Mapping[str, Any], *, dark: bool = False) -> str:
     """A modal, or a Home tab."""
     body = _blocks(view["blocks"], None)
     if view["type"] == "home":
-        tabs = '<div class="tabs"><span class="tab">Home</span><span class="time">Messages &nbsp; About</span></div>'
+        tabs = (
+            '<div class="tabs"><span class="tab">Home</span><span class="time">Messages &nbsp; '
+            "About</span></div>"
+        )
         return _page(f'{tabs}<div class="home">{body}</div>', dark)
     title = f'<div class="head"><div class="face">F</div>{_escaped(view["title"]["text"])}</div>'
-    buttons = [f'<span class="button">{_escaped(view["close"]["text"])}</span>'] if "close" in view else []
+    buttons = (
+        [f'<span class="button">{_escaped(view["close"]["text"])}</span>']
+        if "close" in view
+        else []
+    )
     if "submit" in view:
         buttons.append(f'<span class="button go">{_escaped(view["submit"]["text"])}</span>')
     foot = f'<div class="foot">{"".join(buttons)}</div>'
@@ -93,12 +104,15 @@ def view_to_html(view: Mapping[str, Any], *, dark: bool = False) -> str:
 def _page(body: str, dark: bool) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Slack</title>'
-        f"<style>:root{{{_DARK if dark else _LIGHT}}}{_STYLE}</style></head><body>{body}</body></html>"
+        f"<style>:root{{{_DARK if dark else _LIGHT}}}{_STYLE}</style></head><body>{body}</body></"
+        f"html>"
     )
 
 
 def _blocks(blocks: Sequence[Mapping[str, Any]], images: Images | None) -> str:
-    return "".join(_SHOWN[block["type"]](block, images or {}) for block in blocks if block["type"] in _SHOWN)
+    return "".join(
+        _SHOWN[block["type"]](block, images or {}) for block in blocks if block["type"] in _SHOWN
+    )
 
 
 def _rich(block: Mapping[str, Any], _: Images) -> str:
@@ -138,7 +152,9 @@ def _button(element: Mapping[str, Any]) -> str:
 
 def _input(block: Mapping[str, Any], _: Images) -> str:
     element = block["element"]
-    label = _escaped(block["label"]["text"]) + (" <span>(optional)</span>" if block.get("optional") else "")
+    label = _escaped(block["label"]["text"]) + (
+        " <span>(optional)</span>" if block.get("optional") else ""
+    )
     hint = f'<div class="hint">{_escaped(block["hint"]["text"])}</div>' if "hint" in block else ""
     return f'<div class="field"><b>{label}</b>{_field(element)}{hint}</div>'
 
@@ -146,7 +162,9 @@ def _input(block: Mapping[str, Any], _: Images) -> str:
 def _field(element: Mapping[str, Any]) -> str:
     if element["type"] == "radio_buttons":
         chosen = element.get("initial_option")
-        rows = ((" on" if o == chosen else "", _escaped(o["text"]["text"])) for o in element["options"])
+        rows = (
+            (" on" if o == chosen else "", _escaped(o["text"]["text"])) for o in element["options"]
+        )
         return "".join(f'<div class="radio{on}"><i></i>{said}</div>' for on, said in rows)
     if element["type"] == "static_select":
         return f'<div class="input">{_escaped(element["placeholder"]["text"])} &#9662;</div>'

@@ -25,10 +25,12 @@ IsIt = Callable[[Mapping[str, Any]], bool]
 
 RATE_LIMIT_RETRIES = 3
 SEARCH_BACK = timedelta(minutes=10)
-"""A post is looked for from this long before its reason: the clocks of Slack and of the bot differ."""
+"""A post is looked for from this long before its reason: the clocks of Slack and of the bot
+differ."""
 LAST = timedelta(hours=1)
-"""So long before the newest message at least, by Slack's own clock: the bot's may have been far ahead when it noted the
-reason, and a search from a moment that has not come yet would find nothing and post a second time."""
+"""So long before the newest message at least, by Slack's own clock: the bot's may have been far
+ahead when it noted the reason, and a search from a moment that has not come yet would find nothing
+and post a second time."""
 PAGE = 200
 
 
@@ -95,13 +97,20 @@ async def send_with_key(
         place.channel,
     )
     channel, ts = answer.get("channel"), answer.get("ts")
-    if not (channel and ts and isinstance(channel, str) and isinstance(ts, str)):  # whether it stands is looked for
-        raise ConnectorError(VENDOR, "chat.postMessage", "the answer names no message", retryable=True)
+    if not (
+        channel and ts and isinstance(channel, str) and isinstance(ts, str)
+    ):  # whether it stands is looked for
+        raise ConnectorError(
+            VENDOR, "chat.postMessage", "the answer names no message", retryable=True
+        )
     return MessageRef(channel, ts)
 
 
-async def find_since(client: AsyncWebClient, place: SlackPlace, since: datetime, is_it: IsIt) -> MessageRef | None:
-    """Look through the thread; or through the channel, back to `SEARCH_BACK` before `since` and through its `LAST`.
+async def find_since(
+    client: AsyncWebClient, place: SlackPlace, since: datetime, is_it: IsIt
+) -> MessageRef | None:
+    """Look through the thread; or through the channel, back to `SEARCH_BACK` before `since` and
+    through its `LAST`.
 
     Raises ConnectorError.
     """
@@ -109,9 +118,13 @@ async def find_since(client: AsyncWebClient, place: SlackPlace, since: datetime,
     cursor, oldest = "", (since - SEARCH_BACK).timestamp()
     while True:
         if place.thread:
-            call = client.conversations_replies(channel=place.channel, ts=place.thread, cursor=cursor or None, **asked)
+            call = client.conversations_replies(
+                channel=place.channel, ts=place.thread, cursor=cursor or None, **asked
+            )
         else:
-            call = client.conversations_history(channel=place.channel, cursor=cursor or None, **asked)
+            call = client.conversations_history(
+                channel=place.channel, cursor=cursor or None, **asked
+            )
         page = await said("conversations history", call, place.channel)
         rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
         for row in rows:

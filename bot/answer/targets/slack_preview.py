@@ -1,4 +1,5 @@
-"""A Slack message as Slack would show it, in the terminal; `bot.answer.targets.slack_pictures` shows it as HTML."""
+"""A Slack message as Slack would show it, in the terminal; `bot.answer.targets.slack_pictures`
+shows it as HTML."""
 
 from __future__ import annotations
 
@@ -55,10 +56,17 @@ def _terminal_block(block: Mapping[str, Any]) -> Iterator[RenderableType]:
                 yield _terminal_text(runs_of(element))
         yield Text("")
     elif kind == "context":
-        yield _terminal_text([r for e in block["elements"] for r in mrkdwn_runs(e["text"])], Style(dim=True))
+        yield _terminal_text(
+            [r for e in block["elements"] for r in mrkdwn_runs(e["text"])], Style(dim=True)
+        )
     elif kind == "actions":
         named = [e["text"]["text"] for e in block["elements"] if e["type"] == "button"]
-        menus = [o["text"]["text"] for e in block["elements"] if e["type"] == "overflow" for o in e["options"]]
+        menus = [
+            o["text"]["text"]
+            for e in block["elements"]
+            if e["type"] == "overflow"
+            for o in e["options"]
+        ]
         yield Text("  ".join(f"[{name}]" for name in (*named, *menus)), style=Style(dim=True))
         yield Text("")
     elif kind == "image":
@@ -88,12 +96,15 @@ def runs_of(section: Mapping[str, Any]) -> list[Run]:
             runs.append(Run(element["text"], url=element["url"]))
         else:
             style = element.get("style", {})
-            runs.append(Run(element["text"], bold=bool(style.get("bold")), code=bool(style.get("code"))))
+            runs.append(
+                Run(element["text"], bold=bool(style.get("bold")), code=bool(style.get("code")))
+            )
     return runs
 
 
 def mrkdwn_runs(text: str) -> Iterator[Run]:
-    """The stretches of a mrkdwn text: links and bold words, which is all that the bot writes in it."""
+    """The stretches of a mrkdwn text: links and bold words, which is all that the bot writes in
+    it."""
     end = 0
     for found in _MARKED.finditer(text):
         yield Run(html.unescape(text[end : found.start()]))

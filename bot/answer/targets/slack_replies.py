@@ -1,6 +1,7 @@
 """Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
 
-What the message shows is read from the store each time it is edited, so that it does not matter who edits it last.
+What the message shows is read from the store each time it is edited, so that it does not matter who
+edits it last.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from bot.answer.targets.slack_message import (
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.slack_posts import MessageRef, SlackPlace, bears, find_since, said, send_with_key, slack_client
+from bot.answer.targets.slack_posts import (
+    MessageRef,
+    SlackPlace,
+    bears,
+    find_since,
+    said,
+    send_with_key,
+    slack_client,
+)
 from bot.answer.targets.standing import standing_of
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings, SlackSettings
@@ -39,13 +48,15 @@ EVENT_TYPE = "faultline_post"
 CHART = "slack-chart"
 """Under this key the store keeps the id of the uploaded chart."""
 PREVIEW = "slack-preview"
-"""Under this key and the number of the run: the preview was shown, or can be no more, for the answer comes."""
+"""Under this key and the number of the run: the preview was shown, or can be no more, for the
+answer comes."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
 """Somebody may click while we edit: then the message is edited again, so many times at most."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
-"""Slack works on an uploaded file for about a second before a block may show it (slackapi/python-slack-sdk#1521)."""
+"""Slack works on an uploaded file for about a second before a block may show it
+(slackapi/python-slack-sdk#1521)."""
 
 
 def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
@@ -59,24 +70,30 @@ def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | 
 
 
 async def check_slack(settings: SlackSettings) -> str:
-    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token lacks."""
+    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token
+    lacks."""
     try:
         answer = await slack_client(settings).auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
         raise said_by_slack("auth.test", error) from error
     granted = str(answer.headers.get("x-oauth-scopes") or "")
-    lacking = sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
+    lacking = (
+        sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
+    )
     if lacking:
         raise ConnectorError(VENDOR, "auth.test", f"the bot token lacks {', '.join(lacking)}")
     return f"bot {answer['user']} in {answer['team']}"
 
 
 class SlackReplies:
-    """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try again."""
+    """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try
+    again."""
 
     name = VENDOR
 
-    def __init__(self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
+    ) -> None:
         self._settings = settings
         self._store = store
         self._owner = owner
@@ -84,7 +101,8 @@ class SlackReplies:
         self._client = slack_client(settings.slack)
 
     def wanted(self, investigation: Investigation) -> bool:
-        """Whether there is a token and a channel for it, and the channel is not left alone for now."""
+        """Whether there is a token and a channel for it, and the channel is not left alone for
+        now."""
         if self._settings.slack.bot_token is None or investigation.quiet_until is not None:
             return False
         return place_for(investigation, self._settings) is not None
@@ -98,7 +116,8 @@ class SlackReplies:
         await self.post(investigation, first_message(investigation, self.page_url(investigation)))
 
     async def answer(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer, or post the answer where no announcement could be made."""
+        """Edit the announcement into the answer, or post the answer where no announcement could be
+        made."""
         investigation = outcome.investigation
         await self._no_preview_after(investigation)
         standing = await self._show(outcome)
@@ -109,7 +128,8 @@ class SlackReplies:
             await self.refresh(outcome)
 
     async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, without its chart; nothing once the answer is on its way."""
+        """Edit the announcement into the answer so far, without its chart; nothing once the answer
+        is on its way."""
 
         async def show() -> str:
             await self._show(outcome)
@@ -136,12 +156,22 @@ class SlackReplies:
         if self._settings.model.name is not None:
             await self._preview_once(investigation, passed)
 
-    async def _preview_once(self, investigation: Investigation, send: Callable[[], Awaitable[str]]) -> None:
+    async def _preview_once(
+        self, investigation: Investigation, send: Callable[[], Awaitable[str]]
+    ) -> None:
         async def find() -> None:
             return None
 
         key = f"{investigation.id}:{PREVIEW}:{investigation.runs}"
-        await post_once(self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease)
+        await post_once(
+            self._store,
+            key,
+            investigation.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
+        )
 
     async def refresh(self, outcome: Outcome) -> MessageRef | None:
         """Bring the message up to date with the store; None when none was posted yet."""
@@ -154,14 +184,19 @@ class SlackReplies:
         standing = await self._standing(investigation)
         for _ in range(EDITS_AT_ONCE):
             shown = standing
-            await self.edit(MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown))
+            await self.edit(
+                MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown)
+            )
             standing = await self._standing(investigation)
             if standing == shown:
                 break
         return MessageRef.parse(ref)
 
-    async def post(self, investigation: Investigation, message: SlackMessage) -> tuple[MessageRef, bool]:
-        """The investigation's one message: where it stands, and whether it was this call that posted it."""
+    async def post(
+        self, investigation: Investigation, message: SlackMessage
+    ) -> tuple[MessageRef, bool]:
+        """The investigation's one message: where it stands, and whether it was this call that
+        posted it."""
         place = place_for(investigation, self._settings)
         if place is None:
             raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
@@ -176,12 +211,19 @@ class SlackReplies:
             return sent[-1]
 
         ref = await post_once(
-            self._store, key, investigation.id, owner=self._owner, find=find, send=send, lease=self._lease
+            self._store,
+            key,
+            investigation.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
         )
         return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
 
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
-        """Replace the message. Without its image, at last without blocks, where Slack does not take them."""
+        """Replace the message. Without its image, at last without blocks, where Slack does not take
+        them."""
         for wait in (*IMAGE_WAITS_S, None) if message.has_image else ():
             try:
                 return await self._update(ref, message)
@@ -195,13 +237,17 @@ class SlackReplies:
         except SlackClientError as error:
             if error_code(error) not in {"invalid_blocks", "msg_blocks_too_long"}:
                 raise said_by_slack("chat.update", error, ref.channel) from error
-            await said("chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel)
+            await said(
+                "chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel
+            )
 
     async def upload_chart(self, png: bytes, investigation: Investigation) -> str:
         """The file's id. It is shared nowhere: the message's image block shows it."""
         uploaded = await said(
             "files.completeUploadExternal",
-            self._client.files_upload_v2(filename=f"{investigation.id}.png", file=png, title="Decisive signal"),
+            self._client.files_upload_v2(
+                filename=f"{investigation.id}.png", file=png, title="Decisive signal"
+            ),
         )
         return str(uploaded["file"]["id"])
 
@@ -209,7 +255,11 @@ class SlackReplies:
         return await asyncio.to_thread(standing_of, investigation, self._store, self._settings)
 
     def _worded(
-        self, investigation: Investigation, answer: Answer | None, chart: str | None, standing: Standing
+        self,
+        investigation: Investigation,
+        answer: Answer | None,
+        chart: str | None,
+        standing: Standing,
     ) -> SlackMessage:
         url = self.page_url(investigation)
         if answer is None:
@@ -229,7 +279,8 @@ class SlackReplies:
         )
 
     async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
-        """The chart's file id. The answer stands without its picture, so a refusal costs the picture only."""
+        """The chart's file id. The answer stands without its picture, so a refusal costs the
+        picture only."""
         if answer is None or answer.chart is None:
             return None
         key = f"{investigation.id}:{CHART}"
@@ -249,7 +300,8 @@ class SlackReplies:
         return uploaded
 
     async def _update(self, ref: MessageRef, message: SlackMessage) -> None:
-        """Raises SlackClientError as it is, because `invalid_blocks` has a remedy; the rest as ConnectorError."""
+        """Raises SlackClientError as it is, because `invalid_blocks` has a remedy; the rest as
+        ConnectorError."""
         try:
             await self._client.chat_update(
                 channel=ref.channel,
@@ -263,7 +315,9 @@ class SlackReplies:
             raise said_by_slack("chat.update", error, ref.channel) from error
 
     async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> str:
-        return str(await send_with_key(self._client, place, message, event_type=EVENT_TYPE, key=key))
+        return str(
+            await send_with_key(self._client, place, message, event_type=EVENT_TYPE, key=key)
+        )
 
     async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
         found = await find_since(self._client, place, investigation.accepted_at, bears(key))

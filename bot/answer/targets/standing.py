@@ -30,7 +30,9 @@ def standing_of(investigation: Investigation, store: Store, settings: Settings) 
     )
 
 
-def _note(investigation: Investigation, store: Store, settings: Settings) -> Literal["none", "send", "update"]:
+def _note(
+    investigation: Investigation, store: Store, settings: Settings
+) -> Literal["none", "send", "update"]:
     if settings.pagerduty.api_token is None:
         return "none"
     return "update" if f"{investigation.id}:pagerduty" in store.posts(investigation.id) else "send"

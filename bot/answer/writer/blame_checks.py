@@ -1,4 +1,5 @@
-"""Whether a sentence blames what code ranked first, and says of the incident what the verdict says."""
+"""Whether a sentence blames what code ranked first, and says of the incident what the verdict
+says."""
 
 from __future__ import annotations
 
@@ -10,12 +11,20 @@ from functools import cache, cached_property
 from analysis.vocabulary import Cause, Diagnosis, Verdict
 from bot.answer.writer.guarded_words import STEM, guarded, listed, reporting_stems
 from bot.answer.writer.names import without_names
-from bot.answer.writer.support import Support, folded, leading_cause, named_in, position_of, quotable
+from bot.answer.writer.support import (
+    Support,
+    folded,
+    leading_cause,
+    named_in,
+    position_of,
+    quotable,
+)
 
 _INSTEAD = re.compile(r"\b(?:rather than|instead of|and not|, not)\b")
 _NOTHING = re.compile(r"\b(?:nothing|none|no)\b[^,;:]*$")
 _LABEL = re.compile(
-    r"^\W*(?:less likely|unlikely|alternatively|otherwise|if (?:that|it) is not (?:it|that)|ruled out|against it)\b"
+    r"^\W*(?:less likely|unlikely|alternatively|otherwise|if (?:that|it) is not (?:it|that)|ruled "
+    r"out|against it)\b"
 )
 _PART = re.compile(
     r";|(?<=[a-z0-9)%])\. |,? (?:but|while|whereas|although|though)\b|:(?=\s)"
@@ -25,18 +34,21 @@ _OF = re.compile(r"\b(?:of|on|in|at|for|to)\s+(?:the\s+|its\s+)?$")
 NEAR = 60
 """Letters between a service and its change where both are one name."""
 _CULPRITS = (
-    "traffic upstream downstream dependency load config flag deploy release rollout caller node host region version"
+    "traffic upstream downstream dependency load config flag deploy release rollout caller node "
+    "host region version"
     " endpoint operation worker change user"
 )
 _BLAMABLE = frozenset(word[:STEM] for word in _CULPRITS.split())
-"""Words of a report that are also culprits: they may be blamed only where code's own words hold them."""
+"""Words of a report that are also culprits: they may be blamed only where code's own words hold
+them."""
 _ALL_CLEAR = re.compile(
     r"\ball (?:is|are|looks?|systems?|services?)(?: are| look)? "
     r"(?:fine|well|good|ok(?:ay)?|healthy|normal|green|nominal|operational)\b"
     r"|\beverything (?:is|looks|seems) \w+|\ball clear\b"
     r"|\bno (?:further )?(?:action|intervention) (?:is )?(?:needed|required|necessary)"
     r"|\bnothing (?:is )?(?:wrong|broken|to (?:do|see|worry about|fix))"
-    r"|\bno (?:active |real |ongoing )?(?:incident|problem|issue|impact|outage)s?\b|\bfalse (?:alarm|positive)\b"
+    r"|\bno (?:active |real |ongoing )?(?:incident|problem|issue|impact|outage)s?\b|\bfalse "
+    r"(?:alarm|positive)\b"
     r"|\b(?:can|should|may) be (?:safely )?(?:ignored|closed|resolved|silenced|muted|acknowledged)"
     r"|\bignore (?:this|the) (?:alert|incident|page)|\bsafe to ignore|\bgo back to (?:sleep|bed)"
 )
@@ -47,9 +59,12 @@ _OVER = re.compile(
     r"|^recovered\b|\bself-healed|\bresolved itself"
 )
 _SAYS_VERDICT = {
-    Verdict.RECOVERED: re.compile(r"recover|back (?:to|at|in)|resolved|is over|\bended\b|\bwas\b|\bwere\b"),
+    Verdict.RECOVERED: re.compile(
+        r"recover|back (?:to|at|in)|resolved|is over|\bended\b|\bwas\b|\bwere\b"
+    ),
     Verdict.NO_ACTIVE_INCIDENT: re.compile(
-        r"\bno (?:active )?(?:incident|signal|sign)|not? .{0,40}\bincident|\bnormal\b|at its baseline"
+        r"\bno (?:active )?(?:incident|signal|sign)|not? .{0,40}\bincident|\bnormal\b|at its "
+        r"baseline"
     ),
     Verdict.INSUFFICIENT_EVIDENCE: re.compile(
         r"not enough|insufficient|unknown|not (?:known|clear|identified|determined)|\bunclear\b"
@@ -59,10 +74,11 @@ _SAYS_VERDICT = {
 
 
 def wrong_blame(text: str, diagnosis: Diagnosis, *, may_hedge: bool) -> str | None:
-    """Blames something other than the first cause, clears that one, or blames where the verdict names no cause.
+    """Blames something other than the first cause, clears that one, or blames where the verdict
+    names no cause.
 
-    `text` is what remains after the findings' own sentences were taken out. Claims may speak of less likely causes
-    when they say so; a headline may not.
+    `text` is what remains after the findings' own sentences were taken out. Claims may speak of
+    less likely causes when they say so; a headline may not.
     """
     own = folded(text)
     blame = _Blame(diagnosis)
@@ -99,7 +115,9 @@ class _Blame:
             return ""
         own = [f for f in self.diagnosis.findings if f.id in self.cause.findings]
         said = [
-            f.sentence for f in own if self.cause.subject in f.subject or f.sentence.rstrip(".") in self.cause.summary
+            f.sentence
+            for f in own
+            if self.cause.subject in f.subject or f.sentence.rstrip(".") in self.cause.summary
         ]
         parts = [
             self.cause.subject,
@@ -113,15 +131,21 @@ class _Blame:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Subjects and changes of the diagnosis, longest first; of `job/rank 2` also `rank 2`."""
-        names = {f.subject for f in self.diagnosis.findings} | {c.subject for c in self.diagnosis.causes}
+        names = {f.subject for f in self.diagnosis.findings} | {
+            c.subject for c in self.diagnosis.causes
+        }
         names |= {n.rpartition("/")[2] for n in names if " " in n.rpartition("/")[2]}
-        names |= {str(f.details["change"]) for f in self.diagnosis.findings if f.details.get("change")}
+        names |= {
+            str(f.details["change"]) for f in self.diagnosis.findings if f.details.get("change")
+        }
         return tuple(sorted({folded(n) for n in names}, key=len, reverse=True))
 
     def fault(self, own: str) -> str | None:
         """What is wrong with what a part of a sentence blames."""
         targets = [(m.group(1), False) for m in _after().finditer(own)]
-        targets += [(m.group(1), True) for m in _before().finditer(own) if not _NOTHING.search(m.group(1))]
+        targets += [
+            (m.group(1), True) for m in _before().finditer(own) if not _NOTHING.search(m.group(1))
+        ]
         if not targets:
             return None
         if self.cause is None:
@@ -147,25 +171,40 @@ class _Blame:
 
     def _is_the_cause(self, name: str) -> bool:
         cause = self.cause
-        return cause is not None and name in (folded(cause.subject), folded(cause.change or cause.subject))
+        return cause is not None and name in (
+            folded(cause.subject),
+            folded(cause.change or cause.subject),
+        )
 
     def _is_first(self, name: str) -> bool:
-        return self._is_the_cause(name) or (named_in(name, self.text) and not self._is_other_change(name))
+        return self._is_the_cause(name) or (
+            named_in(name, self.text) and not self._is_other_change(name)
+        )
 
     def _is_other_change(self, name: str) -> bool:
         cause = self.cause
-        changes = {folded(str(f.details["change"])) for f in self.diagnosis.findings if f.details.get("change")}
+        changes = {
+            folded(str(f.details["change"]))
+            for f in self.diagnosis.findings
+            if f.details.get("change")
+        }
         return cause is not None and name in changes - {folded(cause.change or "")}
 
     def _nearest(self, text: str, *, last: bool) -> str | None:
-        """The name next to the verb: of `change of service` the change, of `service change` the change too."""
+        """The name next to the verb: of `change of service` the change, of `service change` the
+        change too."""
         named = sorted(self._named(text, last=last))
         if not named:
             return None
         place = len(named) - 1 if last else 0
         while last and place and _OF.search(text[: named[place][0]]):
             place -= 1
-        if not last and len(named) > 1 and self._is_other_change(named[1][1]) and named[1][0] - named[0][0] < NEAR:
+        if (
+            not last
+            and len(named) > 1
+            and self._is_other_change(named[1][1])
+            and named[1][0] - named[0][0] < NEAR
+        ):
             place = 1
         return named[place][1]
 
@@ -220,7 +259,10 @@ def contradicts_verdict(text: str, diagnosis: Diagnosis, support: Support) -> st
     own = folded(text)
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return None
-    seen = any(f.details.get("recovered") for f in support.findings) or diagnosis.verdict is Verdict.RECOVERED
+    seen = (
+        any(f.details.get("recovered") for f in support.findings)
+        or diagnosis.verdict is Verdict.RECOVERED
+    )
     patterns = [_ALL_CLEAR] if seen else [_ALL_CLEAR, _OVER, guarded("over")]
     for pattern in patterns:
         found = pattern.search(own)
@@ -230,6 +272,7 @@ def contradicts_verdict(text: str, diagnosis: Diagnosis, support: Support) -> st
 
 
 def states_verdict(headline: str, verdict: Verdict) -> bool:
-    """Whether a headline says what the verdict says; a cause that was found is said by naming it."""
+    """Whether a headline says what the verdict says; a cause that was found is said by naming
+    it."""
     pattern = _SAYS_VERDICT.get(verdict)
     return pattern is None or pattern.search(folded(headline)) is not None

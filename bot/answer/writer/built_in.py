@@ -1,4 +1,5 @@
-"""The built-in writer: words a diagnosis without a model, deterministically, from the findings' own sentences."""
+"""The built-in writer: words a diagnosis without a model, deterministically, from the findings' own
+sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ LIKELY = 0.4
 
 
 def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> Report:
-    """The report of any diagnosis. Every sentence cites findings; what is missing is told by the diagnosis itself."""
+    """The report of any diagnosis. Every sentence cites findings; what is missing is told by the
+    diagnosis itself."""
     return Report(
         headline=headline(diagnosis, alert, gaps),
         claims=tuple(_claims(diagnosis)),
@@ -60,7 +62,9 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
     claims = [_impact(diagnosis, known)]
     if diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED) and cause is not None:
         claims += _case_for(cause, diagnosis, known)
-        claims += [_said(known[i], _against(known[i])) for i in cause.contradicting if i in known][:CONTRADICTING]
+        claims += [_said(known[i], _against(known[i])) for i in cause.contradicting if i in known][
+            :CONTRADICTING
+        ]
         claims.append(_runner_up(diagnosis, cause))
     elif not (claims[0] and diagnosis.impact.findings):
         seen = [f for f in diagnosis.findings if not is_memory(f)]
@@ -82,7 +86,9 @@ def _case_for(cause: Cause, diagnosis: Diagnosis, known: dict[str, Finding]) -> 
         return []
     claims = [Claim(text=_sentence(cause.summary), findings=cited)]
     told = diagnosis.impact.sentence + cause.summary
-    fresh = [known[i] for i in cause.findings if i in known and known[i].sentence.rstrip(".") not in told]
+    fresh = [
+        known[i] for i in cause.findings if i in known and known[i].sentence.rstrip(".") not in told
+    ]
     fresh.sort(key=lambda f: (-f.strength, f.id))
     return claims + [_said(f) for f in fresh[:SUPPORTING]]
 
@@ -92,13 +98,19 @@ def _runner_up(diagnosis: Diagnosis, cause: Cause) -> Claim | None:
     others = sorted((c for c in diagnosis.causes if c is not cause), key=lambda c: c.rank)
     if cause.confidence >= SURE or not others or not _cited(others[0], diagnosis):
         return None
-    return Claim(text=f"Less likely: {_sentence(others[0].summary)}", findings=_cited(others[0], diagnosis))
+    return Claim(
+        text=f"Less likely: {_sentence(others[0].summary)}", findings=_cited(others[0], diagnosis)
+    )
 
 
 def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        explained = [f for f in diagnosis.findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")]
-        return [Claim(text=_sentence(str(f.details["fix"])), findings=(f.id,)) for f in explained[:2]]
+        explained = [
+            f for f in diagnosis.findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")
+        ]
+        return [
+            Claim(text=_sentence(str(f.details["fix"])), findings=(f.id,)) for f in explained[:2]
+        ]
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return []
     steps: list[Claim] = []
@@ -106,7 +118,12 @@ def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
         sure = steps and diagnosis.confidence >= SURE
         text = _sentence(cause.next_step or "")
         if text and not sure and _cited(cause, diagnosis) and text not in {s.text for s in steps}:
-            steps.append(Claim(text=f"If that is not it: {text}" if steps else text, findings=_cited(cause, diagnosis)))
+            steps.append(
+                Claim(
+                    text=f"If that is not it: {text}" if steps else text,
+                    findings=_cited(cause, diagnosis),
+                )
+            )
     return steps
 
 
@@ -127,29 +144,41 @@ def _said(finding: Finding, lead_in: str = "") -> Claim:
 
 
 def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
-    """The change to blame, after what it did where that is another subject; or else the trouble without its numbers."""
+    """The change to blame, after what it did where that is another subject; or else the trouble
+    without its numbers."""
     if cause.change:
         for finding in diagnosis.findings:
             if finding.id in cause.findings and finding.details.get("change") == cause.change:
                 sentence = quotable(TITLE.sub("", finding.sentence)).rstrip(".")
                 changed = sentence[:1].lower() + sentence[1:]
-                return changed if finding.subject == cause.subject else f"{_trouble(cause)}; {changed}"
+                return (
+                    changed if finding.subject == cause.subject else f"{_trouble(cause)}; {changed}"
+                )
     return f"{_trouble(cause)} ({cause.change[:12]})" if cause.change else _trouble(cause)
 
 
 def _trouble(cause: Cause) -> str:
-    """What is wrong with the cause's subject, without the numbers and without what explains it or not."""
+    """What is wrong with the cause's subject, without the numbers and without what explains it or
+    not."""
     return quotable(cause.summary.split(": ", 1)[0].split(", and ", 1)[0]).rstrip(".")
 
 
 def _felt(diagnosis: Diagnosis) -> str:
     """What users feel, in the words of the impact's first finding."""
-    first = next((f for i in diagnosis.impact.findings for f in diagnosis.findings if f.id == i), None)
+    first = next(
+        (f for i in diagnosis.impact.findings for f in diagnosis.findings if f.id == i), None
+    )
     return quotable(first.sentence).rstrip(".") if first else ""
 
 
 def _how_sure(cause: Cause) -> str:
-    return "Cause" if cause.confidence >= SURE else "Likely cause" if cause.confidence >= LIKELY else "Possible cause"
+    return (
+        "Cause"
+        if cause.confidence >= SURE
+        else "Likely cause"
+        if cause.confidence >= LIKELY
+        else "Possible cause"
+    )
 
 
 def _two_parts(first: str, second: str, *, keep_second: bool = False) -> str:

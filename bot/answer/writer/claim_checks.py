@@ -1,6 +1,8 @@
-"""The checks one sentence of a report must pass. Each answers None, or what is wrong in a few words.
+"""The checks one sentence of a report must pass. Each answers None, or what is wrong in a few
+words.
 
-What stands verbatim in the cited findings was written by code and is trusted; everything else is checked.
+What stands verbatim in the cited findings was written by code and is trusted; everything else is
+checked.
 """
 
 from __future__ import annotations
@@ -16,15 +18,19 @@ from bot.answer.writer.word_checks import unsupported_words
 
 _QUOTE = re.compile(r"\"([^\"]+)\"|“([^”]+)”|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
 _COUNTED = re.compile(
-    r"^(?:other |affected |more )?(?:services?|ranks?|hosts?|nodes?|signals?|findings?|subjects?|changes?)\b"
+    r"^(?:other |affected |more "
+    r")?(?:services?|ranks?|hosts?|nodes?|signals?|findings?|subjects?|changes?)\b"
 )
-_BOUND = re.compile(r"(?:(?P<more>more than|over|above|at least|exceeding)|less than|under|below|at most|up to)\s+$")
+_BOUND = re.compile(
+    r"(?:(?P<more>more than|over|above|at least|exceeding)|less than|under|below|at most|up to)\s+$"
+)
 BOUND = 1.25
 """How far from a value a bound may lie that a sentence names."""
 _STATUS = re.compile(r"[1-5]\d\d")
 """An HTTP status that a signal's name holds."""
 _LABELS = re.compile(
-    r"rank|gpu|node|host|step|stream|shard|partition|worker|device|replica|pod|thread|epoch|iteration|layer|stage|group"
+    r"rank|gpu|node|host|step|stream|shard|partition|worker|device|replica|pod|thread|epoch"
+    r"|iteration|layer|stage|group"
     r"|line|process|pid|block|bucket"
 )
 """Words in front of a number that names something: rank 3."""
@@ -32,8 +38,10 @@ SHORT_QUOTE = 3
 """Words up to which a quotation is a name in quotation marks."""
 _LABELLED_IN_DATA = frozenset({"http", "status", "code", "port", "error", "exit"})
 _COMMON = re.compile(
-    r"\b(?:this|that|with|from|have|been|were|will|which|when|there|their|then|than|they|into|over|after|before|about|your|"
-    r"should|could|would|does|what|please|also|more|most|very|some|such|only|just|because|other|while|where|until|still|"
+    r"\b(?:this|that|with|from|have|been|were|will|which|when|there|their|then|than|they|into|over"
+    r"|after|before|about|your|"
+    r"should|could|would|does|what|please|also|more|most|very|some|such|only|just|because|other"
+    r"|while|where|until|still|"
     r"likely|caused?|causes|root|alert|incident)\b"
 )
 
@@ -55,7 +63,8 @@ def unsupported_wording(text: str, support: Support) -> str | None:
 
 
 def without_verbatim(text: str, support: Support) -> str:
-    """The text without the sentences and quotations that stand word for word in the cited findings."""
+    """The text without the sentences and quotations that stand word for word in the cited
+    findings."""
     text = without_sentences(text, support)
     for match in _QUOTE.finditer(text):
         if _is_quoted(next(g for g in match.groups() if g), support):
@@ -72,7 +81,8 @@ def without_sentences(text: str, support: Support) -> str:
 
 
 def spoken(text: str, support: Support) -> str:
-    """The text without code's sentences and without longer quotations; a quoted name or word is spoken like others."""
+    """The text without code's sentences and without longer quotations; a quoted name or word is
+    spoken like others."""
     said = without_sentences(text, support)
     for match in _QUOTE.finditer(said):
         quotation = next(g for g in match.groups() if g)
@@ -92,7 +102,11 @@ def _unknown_quote(rest: str, support: Support) -> str | None:
 
 def _only_quotes(text: str, rest: str, support: Support) -> str | None:
     """Other systems' words need a sentence that says whose they are."""
-    if without_sentences(text, support) == text and rest != text and len(re.findall(r"[A-Za-z]{2,}", rest)) < 2:
+    if (
+        without_sentences(text, support) == text
+        and rest != text
+        and len(re.findall(r"[A-Za-z]{2,}", rest)) < 2
+    ):
         return "only quotes"
     return None
 
@@ -127,9 +141,13 @@ def _unsupported_number(rest: str, support: Support) -> str | None:
     for clause in CLAUSE.split(canonical(rest)):
         for part in _by_subject(clause, support):
             values = support.values_for(part.lower())
-            text = re.sub(rf"(?i)(?<!\w)(?:{'|'.join(spaced)})(?!\w)", " ", part) if spaced else part
+            text = (
+                re.sub(rf"(?i)(?<!\w)(?:{'|'.join(spaced)})(?!\w)", " ", part) if spaced else part
+            )
             for quantity in quantities(moments(without_names(text))[1]):
-                if not _is_supported(quantity, values, support) and not _is_bound(quantity, text, values):
+                if not _is_supported(quantity, values, support) and not _is_bound(
+                    quantity, text, values
+                ):
                     return f"the number {quantity.text} is not a cited finding's"
     return None
 
@@ -146,7 +164,8 @@ def _is_bound(quantity: Quantity, text: str, values: Sequence[Quantity]) -> bool
 
 
 def _by_subject(clause: str, support: Support) -> list[str]:
-    """`A rose 3x and B rose 5x` cut before B, so that each number is held against the subject it stands with."""
+    """`A rose 3x and B rose 5x` cut before B, so that each number is held against the subject it
+    stands with."""
     low = clause.lower()
     parts = re.split(r"\band\b", low)
     if len(parts) != 2:
@@ -179,7 +198,8 @@ def _is_supported(quantity: Quantity, values: Sequence[Quantity], support: Suppo
 
 
 def equal(quoted: Quantity, known: Quantity) -> bool:
-    """Whether the quoted quantity is the known one, to the precision quoted and in convertible units."""
+    """Whether the quoted quantity is the known one, to the precision quoted and in convertible
+    units."""
     if quoted.raw == 0:
         return known.raw == 0
     if quoted.dimension == known.dimension:

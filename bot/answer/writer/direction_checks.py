@@ -14,11 +14,13 @@ from bot.answer.writer.support import Support, folded, position_of, values_of
 
 CLAUSE = re.compile(r";|, (?:and|but|while|whereas)\b|\bwhile\b|\bwhereas\b|(?<=[a-z)%])\. ")
 _RISE = re.compile(
-    r"\b(?:rose|rises?|risen|rising|increas\w+|climb\w+|jump(?:s|ed|ing)|grew|grown|grows|higher|surg(?:ed|es|ing)|spik(?:ed|es|ing)"
+    r"\b(?:rose|rises?|risen|rising|increas\w+|climb\w+|jump(?:s|ed|ing)|grew|grown|grows|higher"
+    r"|surg(?:ed|es|ing)|spik(?:ed|es|ing)"
     r"|up from|slower|slowed|worse(?:ned)?|soar\w+|balloon\w+|doubled|tripled|quadrupled)\b"
 )
 _FALL = re.compile(
-    r"\b(?:fell|falls?|fallen|falling|decreas\w+|dropp?e?d|dropping|declin\w+|lower|shrank|down from|reduced|halved"
+    r"\b(?:fell|falls?|fallen|falling|decreas\w+|dropp?e?d|dropping|declin\w+|lower|shrank|down "
+    r"from|reduced|halved"
     r"|plummet\w+|plung\w+|faster|improv\w+|sank|dwindl\w+)\b"
 )
 _GOOD = re.compile(r"\b(?:succeed\w*|success\w*|working|works|healthy|served)\b")
@@ -28,12 +30,17 @@ _ALIKE = (
     ("error", "fail", "availability"),
 )
 _OTHERS = re.compile(
-    r"\bothers? (?:ranks? )?(?:takes?|took|needs?|spends?|have|has|at|with|in)? ?((?:about )?\d.{0,20})"
+    r"\bothers? (?:ranks? )?(?:takes?|took|needs?|spends?|have|has|at|with|in)? ?((?:about "
+    r")?\d.{0,20})"
 )
 _BASELINE = re.compile(r"\bbaseline(?:'s| of| was| is|:| at)? ((?:about )?\d.{0,20})")
 _FROM_TO = re.compile(r"\bfrom\s+(.{1,40}?)\s+to\s+(.{1,40})")
-_AFTER_ONSET = re.compile(r"\bafter (?:the |its )?(?:onset|trouble|incident|alert|start|beginning)\b")
-_SEQUENCE = re.compile(r"\b(before|after|preceded|followed|earlier than|later than|ahead of|then)\b")
+_AFTER_ONSET = re.compile(
+    r"\bafter (?:the |its )?(?:onset|trouble|incident|alert|start|beginning)\b"
+)
+_SEQUENCE = re.compile(
+    r"\b(before|after|preceded|followed|earlier than|later than|ahead of|then)\b"
+)
 
 
 def wrong_way(rest: str, support: Support) -> str | None:
@@ -49,13 +56,18 @@ def wrong_way(rest: str, support: Support) -> str | None:
 
 
 def _about(clause: str, support: Support) -> Sequence[Finding]:
-    """The cited findings that a clause speaks of: by subject and by the family of its signal, where it names any."""
+    """The cited findings that a clause speaks of: by subject and by the family of its signal, where
+    it names any."""
     found: Sequence[Finding] = support.findings
     named = [f for f in found if position_of(folded(f.subject), clause) >= 0]
     found = named or found
     families = [words for words in _ALIKE if any(w in clause for w in words)]
     if len(families) == 1:
-        alike = [f for f in found if any(w in folded(f"{f.signal or ''} {f.sentence}") for w in families[0])]
+        alike = [
+            f
+            for f in found
+            if any(w in folded(f"{f.signal or ''} {f.sentence}") for w in families[0])
+        ]
         found = alike or found
     return found
 
@@ -97,7 +109,8 @@ def _is(quoted: Quantity, finding: Finding, name: str) -> bool:
 def _denied(own: str, about: Sequence[Finding]) -> str | None:
     found = guarded("denied").search(own)
     if not found or not any(
-        _RISE.search(s) or _FALL.search(s) or "fail" in s for s in (folded(f.sentence) for f in about)
+        _RISE.search(s) or _FALL.search(s) or "fail" in s
+        for s in (folded(f.sentence) for f in about)
     ):
         return None
     if any(found.group() in folded(f.sentence) for f in about):
@@ -113,7 +126,11 @@ def _wrong_part(own: str, support: Support) -> str | None:
             if not said:
                 continue
             for f in support.findings:
-                values = {k: v for k, v in f.numbers.items() if said[0].raw and abs(said[0].raw - abs(v)) <= 0.005 * v}
+                values = {
+                    k: v
+                    for k, v in f.numbers.items()
+                    if said[0].raw and abs(said[0].raw - abs(v)) <= 0.005 * v
+                }
                 if (
                     values
                     and not any(k.startswith(theirs) for k in values)
@@ -127,12 +144,15 @@ def _good_for_bad(own: str, support: Support) -> str | None:
     """A share of failures told as a share of successes, or the reverse."""
     found = _GOOD.search(own)
     return (
-        f'says "{found.group()}", which no cited finding says' if found and found.group() not in support.own else None
+        f'says "{found.group()}", which no cited finding says'
+        if found and found.group() not in support.own
+        else None
     )
 
 
 def _wrong_order(own: str, support: Support) -> str | None:
-    """One subject before another where the onsets say the reverse; a change after the onset it came before."""
+    """One subject before another where the onsets say the reverse; a change after the onset it came
+    before."""
     if _AFTER_ONSET.search(own) and "before the onset" in support.own and "before" not in own:
         return "says after the onset what came before it"
     onsets = _onsets(support)
@@ -145,13 +165,18 @@ def _wrong_order(own: str, support: Support) -> str | None:
     first_in_time = re.search(r"\bfirst\b", between) is not None
     if not found and not first_in_time:
         return None
-    later = found is not None and found.group() in ("after", "followed", "later than") and not first_in_time
+    later = (
+        found is not None
+        and found.group() in ("after", "followed", "later than")
+        and not first_in_time
+    )
     wrong = onsets[one] < onsets[other] if later else onsets[one] > onsets[other]
     return f"puts {one} and {other} in the wrong order" if wrong else None
 
 
 def _onsets(support: Support) -> dict[str, datetime]:
-    """The first onset of each cited subject; changes are named by what they changed and do not count."""
+    """The first onset of each cited subject; changes are named by what they changed and do not
+    count."""
     onsets: dict[str, datetime] = {}
     for f in support.findings:
         if f.onset is not None and not f.details.get("change"):

@@ -1,4 +1,5 @@
-"""What memory knows, in the report: earlier causes that were tested again, and how often such answers were right."""
+"""What memory knows, in the report: earlier causes that were tested again, and how often such
+answers were right."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def is_memory(finding: Finding) -> bool:
 
 
 def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
-    """The first earlier cause, the record, then a second earlier cause; each cites the findings that show it again."""
+    """The first earlier cause, the record, then a second earlier cause; each cites the findings
+    that show it again."""
     known = {f.id: f for f in diagnosis.findings}
     earlier = [_claim(f, known) for f in diagnosis.findings if f.kind == KIND]
     record = [_claim(f, known) for f in diagnosis.findings if f.kind == RECORD]
@@ -24,5 +26,7 @@ def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
 
 def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:
     shown = finding.details.get("shows_in", ())
-    ids: Sequence[str] = [i for i in shown if i in known] if isinstance(shown, (list, tuple)) else []
+    ids: Sequence[str] = (
+        [i for i in shown if i in known] if isinstance(shown, (list, tuple)) else []
+    )
     return Claim(text=quotable(finding.sentence), findings=(finding.id, *ids))

@@ -1,8 +1,8 @@
 """The guard: code takes out of a report what the findings do not support.
 
-A sentence stays when it cites findings that exist, quotes only their numbers, times and names, says what the verdict
-says, and holds nothing that would notify or render. What is removed is listed in `Report.dropped` with its reason.
-A report of which nothing remains becomes the built-in report.
+A sentence stays when it cites findings that exist, quotes only their numbers, times and names, says
+what the verdict says, and holds nothing that would notify or render. What is removed is listed in
+`Report.dropped` with its reason. A report of which nothing remains becomes the built-in report.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
-from bot.answer.writer.blame_checks import blames_first_cause, contradicts_verdict, states_verdict, wrong_blame
+from bot.answer.writer.blame_checks import (
+    blames_first_cause,
+    contradicts_verdict,
+    states_verdict,
+    wrong_blame,
+)
 from bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
 from bot.answer.writer.claim_checks import spoken, unsupported_wording, without_sentences
 from bot.answer.writer.earlier import memory_claims
@@ -46,7 +51,9 @@ class Guard:
         """Why this headline may not stand; None when it may."""
         cause = leading_cause(self.diagnosis)
         ids = {*self.diagnosis.impact.findings, *(cause.findings if cause else ())}
-        support = support_of(self.diagnosis, self.alert, ids or {f.id for f in self.diagnosis.findings})
+        support = support_of(
+            self.diagnosis, self.alert, ids or {f.id for f in self.diagnosis.findings}
+        )
         given = (quotable(t) for t in (self.alert.title, *self.diagnosis.missing))
         support = replace(support, sentences=(*given, *support.sentences))
         fault = self._fault_of_text(headline, support, limit=HEADLINE_LIMIT, may_hedge=False)
@@ -54,11 +61,15 @@ class Guard:
             return fault
         if not states_verdict(headline, self.diagnosis.verdict):
             return f"does not say the verdict ({self.diagnosis.verdict.value})"
-        if self.diagnosis.verdict is Verdict.CAUSE_FOUND and not blames_first_cause(headline, self.diagnosis):
+        if self.diagnosis.verdict is Verdict.CAUSE_FOUND and not blames_first_cause(
+            headline, self.diagnosis
+        ):
             return "does not name the cause that code ranked first"
         return None
 
-    def _fault_of_text(self, text: str, support: Support, *, limit: int, may_hedge: bool) -> str | None:
+    def _fault_of_text(
+        self, text: str, support: Support, *, limit: int, may_hedge: bool
+    ) -> str | None:
         if not text.strip():
             return "is empty"
         if len(text) > limit:
@@ -76,19 +87,29 @@ class Guard:
 
 
 def keep_supported(
-    report: Report, diagnosis: Diagnosis, alert: Alert, *, gaps: Sequence[Gap] = (), links: Collection[str] = ()
+    report: Report,
+    diagnosis: Diagnosis,
+    alert: Alert,
+    *,
+    gaps: Sequence[Gap] = (),
+    links: Collection[str] = (),
 ) -> Report:
-    """The report without what the diagnosis does not support; the built-in report when nothing is left of it."""
+    """The report without what the diagnosis does not support; the built-in report when nothing is
+    left of it."""
     built_in = word(diagnosis, alert, gaps)
     guard = Guard(diagnosis, alert, links)
     dropped = list(report.dropped)
     claims = _kept(report.claims, "claim", MAX_CLAIMS, guard.fault_of_claim, dropped)
     if not claims or not _tells_the_cause(claims, diagnosis):
         if claims:
-            dropped.append("the report: no claim that is left speaks of the cause that code ranked first")
+            dropped.append(
+                "the report: no claim that is left speaks of the cause that code ranked first"
+            )
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     told = {i for c in claims for i in c.findings}
-    claims = (*claims, *(c for c in memory_claims(diagnosis) if c.findings[0] not in told))[:MAX_CLAIMS]
+    claims = (*claims, *(c for c in memory_claims(diagnosis) if c.findings[0] not in told))[
+        :MAX_CLAIMS
+    ]
     steps = _kept(report.next_steps, "next step", MAX_NEXT_STEPS, guard.fault_of_claim, dropped)
     return report.model_copy(
         update={
@@ -101,7 +122,11 @@ def keep_supported(
 
 
 def _kept(
-    claims: Sequence[Claim], what: str, limit: int, fault_of: Callable[[Claim], str | None], dropped: list[str]
+    claims: Sequence[Claim],
+    what: str,
+    limit: int,
+    fault_of: Callable[[Claim], str | None],
+    dropped: list[str],
 ) -> tuple[Claim, ...]:
     kept: list[Claim] = []
     for claim in claims:

@@ -1,4 +1,5 @@
-"""The lists of `guarded_words.toml`: what a report may say in its own words, and what only its findings may say."""
+"""The lists of `guarded_words.toml`: what a report may say in its own words, and what only its
+findings may say."""
 
 from __future__ import annotations
 
@@ -9,12 +10,15 @@ from importlib.resources import files
 from typing import Any
 
 STEM = 5
-"""Letters by which two words count as the same: rise and rising do not, increased and increasing do."""
+"""Letters by which two words count as the same: rise and rising do not, increased and increasing
+do."""
 
 
 @cache
 def _lists() -> dict[str, Any]:
-    return tomllib.loads(files("bot.answer.writer").joinpath("guarded_words.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        files("bot.answer.writer").joinpath("guarded_words.toml").read_text(encoding="utf-8")
+    )
 
 
 @cache

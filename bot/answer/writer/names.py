@@ -1,4 +1,5 @@
-"""The names of things in a sentence: services, signals, commits, paths, hosts, as opposed to words and numbers."""
+"""The names of things in a sentence: services, signals, commits, paths, hosts, as opposed to words
+and numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +10,22 @@ from bot.answer.writer.quantities import UNIT_PATTERN, canonical
 _BETWEEN = re.compile(r"[\s=()\[\]{};\"“”‘’|,<>‹›]+|→|->|–|—")
 _ORDINARY = frozenset({"e.g", "i.e", "a.m", "p.m", "n/a", "etc", "vs"})
 _PRODUCTS = frozenset(
-    {"PagerDuty", "GitHub", "GitLab", "PyTorch", "DataLoader", "OpenTelemetry", "CloudWatch", "JavaScript", "gRPC"}
+    {
+        "PagerDuty",
+        "GitHub",
+        "GitLab",
+        "PyTorch",
+        "DataLoader",
+        "OpenTelemetry",
+        "CloudWatch",
+        "JavaScript",
+        "gRPC",
+    }
 )
 """Capitals inside a word that are no name of the user's own."""
 _PARTS = (
-    r"service|svc|db|database|api|server|worker|cache|queue|proxy|gateway|broker|cluster|node|pod|store|topic|bucket"
+    r"service|svc|db|database|api|server|worker|cache|queue|proxy|gateway|broker|cluster|node"
+    r"|pod|store|topic|bucket"
 )
 _RULES = (
     re.compile(r"#\d+|\d+(?:\.\d+){2,}.*"),
@@ -26,7 +38,8 @@ _RULES = (
 )
 _NUMBER = r"(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+\-]?\d{1,3})?"
 _QUANTITY = re.compile(
-    rf"[~≈+\-]?{_NUMBER}(?:-?(?:{UNIT_PATTERN}))?(?:-[a-z]+)?|{_NUMBER}-{_NUMBER}(?:{UNIT_PATTERN})?"
+    rf"[~≈+\-]?{_NUMBER}(?:-?(?:{UNIT_PATTERN}))?(?:-[a-z]+)?|{_NUMBER}-{_NUMBER}"
+    rf"(?:{UNIT_PATTERN})?"
     r"|(?:\d+(?:h|min|ms|m|s)){2,}|\d+(?:st|nd|rd|th)|\d{1,2}:\d\d[\d:.]*(?:z|[ap]m|[+\-][\d:]+)?"
     r"|\d{4}-\d\d-\d\d(?:t[\d:.]+(?:z|[+\-][\d:]+)?)?",
     re.IGNORECASE,
@@ -52,7 +65,8 @@ def without_names(text: str) -> str:
 
 
 def is_percentile_of(name: str, text: str) -> bool:
-    """Whether `p99`, `99` or `99th` is the percentile of a signal that the text names (`latency_p99`, `lat99`)."""
+    """Whether `p99`, `99` or `99th` is the percentile of a signal that the text names
+    (`latency_p99`, `lat99`)."""
     match = re.fullmatch(r"p?(\d{2,3})(?:th)?", name)
     return match is not None and re.search(rf"(?<!\d){match[1]}(?!\d)", text) is not None
 

@@ -1,7 +1,7 @@
 """What a model is told: the diagnosis as one JSON document of data, each part with its provenance.
 
-Texts are redacted first, then stripped of mark-up; angle brackets are escaped so that no text can close the element
-that holds the document.
+Texts are redacted first, then stripped of mark-up; angle brackets are escaped so that no text can
+close the element that holds the document.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def payload(
     runbooks: Sequence[AppliedRunbook] = (),
     most: int = MAX_FINDINGS,
 ) -> str:
-    """The user message, with at most so many findings. What it replaced by placeholders, `redactor` remembers."""
+    """The user message, with at most so many findings. What it replaced by placeholders, `redactor`
+    remembers."""
     document = {
         "alert": _alert(alert),
         "verdict": diagnosis.verdict.value,
@@ -59,13 +60,17 @@ def payload(
 
 def as_data(lines: Iterable[str]) -> str:
     """JSON texts as the one element of data, which nothing in them can close."""
-    return "<data>\n" + "\n".join(lines).replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
+    return (
+        "<data>\n" + "\n".join(lines).replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
+    )
 
 
 def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
-    """The findings behind the impact and the first causes, then the strongest others, up to the limit.
+    """The findings behind the impact and the first causes, then the strongest others, up to the
+    limit.
 
-    What memory knows is not among them: it is told in code's own words, and no model can take it for evidence.
+    What memory knows is not among them: it is told in code's own words, and no model can take it
+    for evidence.
     """
     first = [*diagnosis.impact.findings[:8]]
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
@@ -105,7 +110,9 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    foreign = {k: finding.details[k] for k in FOREIGN_DETAILS if isinstance(finding.details.get(k), str)}
+    foreign = {
+        k: finding.details[k] for k in FOREIGN_DETAILS if isinstance(finding.details.get(k), str)
+    }
     return {
         "id": finding.id,
         "subject": finding.subject,
@@ -127,7 +134,8 @@ def _runbook(runbook: AppliedRunbook) -> dict[str, Any]:
         "name": runbook.name,
         "next_steps": list(runbook.next_steps),
         "text": runbook.text.splitlines()[:MAX_RUNBOOK_LINES],
-        "provenance": f"written by the operator for this alert ({runbook.why}); advice, no evidence",
+        "provenance": f"written by the operator for this alert ({runbook.why}); advice, no "
+        f"evidence",
     }
 
 

@@ -1,7 +1,8 @@
-"""Text that stays text: no mention, link or mark-up that Slack, PagerDuty or a browser would act on.
+"""Text that stays text: no mention, link or mark-up that Slack, PagerDuty or a browser would act
+on.
 
-`neutral` takes it out of foreign text; `rendered_part` finds it in a text that should hold none. The two agree:
-`rendered_part(neutral(text))` is None for every text.
+`neutral` takes it out of foreign text; `rendered_part` finds it in a text that should hold none.
+The two agree: `rendered_part(neutral(text))` is None for every text.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ LINK = re.compile(r"[a-z][a-z0-9+.\-]{0,20}://[^\s<>\"'|]*|\bwww\.[^\s<>\"'|]+",
 
 _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a mention", re.compile(r"<[!@#]|(?<![\w.+\-])@(?=\w)")),
-    ("a link", re.compile(r"://|\bwww\.|\b(?:mailto|javascript|data|tel):(?=[\w/])|\]\(", re.IGNORECASE)),
+    (
+        "a link",
+        re.compile(r"://|\bwww\.|\b(?:mailto|javascript|data|tel):(?=[\w/])|\]\(", re.IGNORECASE),
+    ),
     (
         "mark-up",
         re.compile(
-            r"<(?=[\w!@#/?$])|`|\*|~~|(?<![\w~])~(?=[^\W\d])|(?<![\w.])_|_(?!\w)|^\s*(?:#{1,6}\s|>|[-+]\s|\|)"
+            r"<(?=[\w!@#/?$])|`|\*|~~|(?<![\w~])~(?=[^\W\d])|(?<![\w.])_|_(?!\w)|^\s*(?:#{1,6}\s|>"
+            r"|[-+]\s|\|)"
             r"|(?<![\w:]):[a-z0-9_+\-]{2,40}:(?![\w:])",
         ),
     ),
@@ -45,13 +50,15 @@ _SAFE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def neutral(text: str, limit: int = 600) -> str:
-    """Foreign text as one harmless line of at most `limit` characters; a template's `<*>` becomes an ellipsis."""
+    """Foreign text as one harmless line of at most `limit` characters; a template's `<*>` becomes
+    an ellipsis."""
     line = _until_stable(plain(text, limit).replace("://", ": //"))
     return line if len(line) <= limit else clipped(line, limit)
 
 
 def rendered_part(text: str, links: Collection[str] = ()) -> str | None:
-    """What in the text would render or notify ("a mention", "a link", ...); None when nothing would.
+    """What in the text would render or notify ("a mention", "a link", ...); None when nothing
+    would.
 
     Links that equal one of `links` are allowed.
     """
@@ -60,7 +67,8 @@ def rendered_part(text: str, links: Collection[str] = ()) -> str | None:
 
 
 def clipped(text: str, limit: int) -> str:
-    """The text cut between words to `limit` characters, with an ellipsis where something is missing."""
+    """The text cut between words to `limit` characters, with an ellipsis where something is
+    missing."""
     if len(text) <= limit:
         return text
     head = text[: limit - 1]

@@ -1,10 +1,12 @@
-"""Secrets and personal data out of a text, before it leaves this machine, and back into what comes in return.
+"""Secrets and personal data out of a text, before it leaves this machine, and back into what comes
+in return.
 
-One `Redactor` serves one investigation: everything that goes to a model or into a stored prompt (alert, findings, the
-results of tools, a person's question) goes through its `redact` once, as raw text; everything that comes back goes
-through `reveal`. The same value then has the same placeholder everywhere, and what a prompt holds is what may be kept.
-A text that already looks like a placeholder gets a placeholder of its own, so nobody can forge one; for that reason a
-text must not be redacted twice.
+One `Redactor` serves one investigation: everything that goes to a model or into a stored prompt
+(alert, findings, the results of tools, a person's question) goes through its `redact` once, as raw
+text; everything that comes back goes through `reveal`. The same value then has the same placeholder
+everywhere, and what a prompt holds is what may be kept. A text that already looks like a
+placeholder gets a placeholder of its own, so nobody can forge one; for that reason a text must not
+be redacted twice.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from analysis.secrets.patterns import SECRETS
@@ -29,9 +32,11 @@ LOOK_ALIKE = "LITERAL"
 
 @dataclass
 class Redactor:
-    """Replaces secrets and personal data by numbered placeholders and remembers, in memory only, what they were.
+    """Replaces secrets and personal data by numbered placeholders and remembers, in memory only,
+    what they were.
 
-    Of secrets only a digest under a key of this object is kept: enough to know the same one again, no way back.
+    Of secrets only a digest under a key of this object is kept: enough to know the same one again,
+    no way back.
     """
 
     originals: dict[str, str] = field(default_factory=dict, repr=False)
@@ -41,10 +46,11 @@ class Redactor:
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def redact(self, text: str) -> str:
-        """The raw text with placeholders such as `[AWS_KEY_1]`; the same value always gets the same one."""
+        """The raw text with placeholders such as `[AWS_KEY_1]`; the same value always gets the same
+        one."""
         text = _FORGED.sub(lambda m: self._reversible(LOOK_ALIKE, m.group()), text)
         for kind, pattern in SECRETS:
-            text = pattern.sub(replacing(lambda secret, kind=kind: self._secret(kind, secret)), text)  # type: ignore[misc]
+            text = pattern.sub(replacing(partial(self._secret, kind)), text)
         for one in PERSONAL:
             text = one.pattern.sub(
                 replacing(lambda value, kind=one.kind: self._reversible(kind, value), one.holds),  # type: ignore[misc]
@@ -63,18 +69,24 @@ class Redactor:
         return value
 
     def reveal(self, text: str) -> str:
-        """Personal data restored, for people who may see the case; secrets named by kind alone, as `masked` does."""
+        """Personal data restored, for people who may see the case; secrets named by kind alone, as
+        `masked` does."""
 
         def shown(match: re.Match[str]) -> str:
             placeholder = match.group()
             if placeholder in self.originals:
                 return self.originals[placeholder]
-            return f"[{match.group(1)}]" if int(match.group(2)) <= self._counts[match.group(1)] else placeholder
+            return (
+                f"[{match.group(1)}]"
+                if int(match.group(2)) <= self._counts[match.group(1)]
+                else placeholder
+            )
 
         return _PLACEHOLDER.sub(shown, text)
 
     def state(self) -> dict[str, Any]:
-        """What a worker that takes over needs, as JSON; of secrets no more than how many there were."""
+        """What a worker that takes over needs, as JSON; of secrets no more than how many there
+        were."""
         return {"originals": dict(self.originals), "counts": dict(self._counts)}
 
     @classmethod
@@ -89,7 +101,9 @@ class Redactor:
         return placeholder
 
     def _secret(self, kind: str, secret: str) -> str:
-        digest = hashlib.blake2b(secret.encode(errors="surrogatepass"), key=self._key, digest_size=16)
+        digest = hashlib.blake2b(
+            secret.encode(errors="surrogatepass"), key=self._key, digest_size=16
+        )
         return self._placeholder(kind, digest.hexdigest())
 
     def _placeholder(self, kind: str, identity: str) -> str:

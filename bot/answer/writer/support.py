@@ -1,4 +1,5 @@
-"""What a set of cited findings supports: sentences, numbers, times, names and counts a claim may use."""
+"""What a set of cited findings supports: sentences, numbers, times, names and counts a claim may
+use."""
 
 from __future__ import annotations
 
@@ -18,15 +19,20 @@ from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
 
 QUOTED_IN_DATA = "quoted"
-"""Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never claimed."""
+"""Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never
+claimed."""
 MAX_INSTANTS = 12
 """Cited times whose distances a sentence may tell."""
 _FOREIGN = re.compile(r'"[^\n]*"|“[^\n]*”')
-_INVISIBLE = re.compile(r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+_INVISIBLE = re.compile(
+    r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
 _RATE = re.compile(r"(?:_|\b)per(?!cent)_?\w+$|/\w+$")
 
 
-@lru_cache(maxsize=2048)  # a report asks for the same sentences again and again, each time against every secret
+@lru_cache(
+    maxsize=2048
+)  # a report asks for the same sentences again and again, each time against every secret
 def quotable(text: str) -> str:
     """A sentence of the diagnosis as a report may show it: no secret, nothing that renders."""
     return neutral(masked(text))
@@ -45,7 +51,8 @@ def position_of(name: str, text: str, *, last: bool = False) -> int:
 
 @dataclass(frozen=True)
 class Support:
-    """`own` is text written by code (lower case), `words` all text including data that was quoted."""
+    """`own` is text written by code (lower case), `words` all text including data that was
+    quoted."""
 
     findings: tuple[Finding, ...]
     sentences: tuple[str, ...]
@@ -64,19 +71,29 @@ class Support:
     """Seconds between the cited times."""
 
     def values_for(self, clause: str) -> tuple[Quantity, ...]:
-        """The values a clause may use: those of the one subject and the one signal it names, otherwise all."""
+        """The values a clause may use: those of the one subject and the one signal it names,
+        otherwise all."""
         about = _narrowed(self.findings, {f.subject for f in self.findings}, clause)
         signals = {f.signal for f in about if f.signal and identifiers(f.signal)}
         about = _narrowed(about, signals, clause)
-        return self.values if len(about) == len(self.findings) else tuple(v for f in about for v in values_of(f))
+        return (
+            self.values
+            if len(about) == len(self.findings)
+            else tuple(v for f in about for v in values_of(f))
+        )
 
 
 def _narrowed(findings: Sequence[Finding], names: Iterable[str], clause: str) -> Sequence[Finding]:
-    """The findings about the one name that the clause names, or whose sentence names it; all when it is not one."""
+    """The findings about the one name that the clause names, or whose sentence names it; all when
+    it is not one."""
     named = [folded(n) for n in names if named_in(folded(n), clause)]
     if len(named) != 1:
         return findings
-    return [f for f in findings if named_in(named[0], folded(f"{f.subject} {f.signal or ''} {f.sentence}"))] or findings
+    return [
+        f
+        for f in findings
+        if named_in(named[0], folded(f"{f.subject} {f.signal or ''} {f.sentence}"))
+    ] or findings
 
 
 def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Support:
@@ -88,12 +105,24 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     values = [v for f in findings for v in values_of(f)]
     counts = {len(findings), len({f.subject for f in findings})}
     told = [c for c in causes if ids.issuperset(quoted_by(c, diagnosis))]
-    sentences = [f.sentence for f in findings] + [c.summary for c in told] + [c.next_step or "" for c in causes]
-    fixes = [str(f.details["fix"]) for f in findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")]
+    sentences = (
+        [f.sentence for f in findings]
+        + [c.summary for c in told]
+        + [c.next_step or "" for c in causes]
+    )
+    fixes = [
+        str(f.details["fix"])
+        for f in findings
+        if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")
+    ]
     sentences += fixes
     instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
-    names = [f"{f.subject} {f.signal or ''}" for f in findings] + [f"{c.subject} {c.signal or ''}" for c in causes]
-    names += [c.change or "" for c in causes] + [f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"]
+    names = [f"{f.subject} {f.signal or ''}" for f in findings] + [
+        f"{c.subject} {c.signal or ''}" for c in causes
+    ]
+    names += [c.change or "" for c in causes] + [
+        f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"
+    ]
     if impact:
         sentences.append(impact.sentence)
         instants.append(impact.since)
@@ -102,8 +131,13 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         names += list(impact.services)
     quoted = [text for f in findings for text in (*_texts(f.details), *f.series.values())]
     said = [quotable(s) for s in sentences if s]
-    words = folded(" ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title]))
-    subjects = {folded(s) for s in [f.subject for f in diagnosis.findings] + [c.subject for c in diagnosis.causes]}
+    words = folded(
+        " ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title])
+    )
+    subjects = {
+        folded(s)
+        for s in [f.subject for f in diagnosis.findings] + [c.subject for c in diagnosis.causes]
+    }
     known = sorted({i for i in instants if i is not None})[:MAX_INSTANTS]
     return Support(
         findings,
@@ -121,7 +155,8 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
 
 
 def values_of(finding: Finding) -> tuple[Quantity, ...]:
-    """The finding's numbers with the units that their names, its sentence or its signal give them."""
+    """The finding's numbers with the units that their names, its sentence or its signal give
+    them."""
     named = {k: v for k, v in finding.numbers.items() if not k.startswith(QUOTED_IN_DATA)}
     _, rest = moments(without_names(_FOREIGN.sub(" ", finding.sentence)))
     said = [q for q in quantities(rest) if not q.spelled]
@@ -130,7 +165,9 @@ def values_of(finding: Finding) -> tuple[Quantity, ...]:
     found: list[Quantity] = []
     for name, value in named.items():
         units = {unit_of(name)} | {
-            (q.dimension, q.value / q.raw) for q in said if q.raw and abs(q.raw - abs(value)) <= q.raw_tolerance
+            (q.dimension, q.value / q.raw)
+            for q in said
+            if q.raw and abs(q.raw - abs(value)) <= q.raw_tolerance
         }
         if name in ("baseline", "incident", "threshold", "proposed"):
             is_share = signal_unit == ("ratio", 0.01) and abs(value) <= 1
@@ -143,7 +180,8 @@ def values_of(finding: Finding) -> tuple[Quantity, ...]:
 
 
 def quoted_by(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The findings whose sentences the cause's summary repeats: only with their citation is it supported."""
+    """The findings whose sentences the cause's summary repeats: only with their citation is it
+    supported."""
     return tuple(f.id for f in diagnosis.findings if f.sentence.rstrip(".") in cause.summary)
 
 
@@ -153,7 +191,8 @@ def leading_cause(diagnosis: Diagnosis) -> Cause | None:
 
 
 def folded(text: str) -> str:
-    """Text for comparison: look-alikes and accented letters plain, nothing invisible, lower case."""
+    """Text for comparison: look-alikes and accented letters plain, nothing invisible, lower
+    case."""
     letters = unicodedata.normalize("NFD", canonical(text))
     return _INVISIBLE.sub("", letters).lower()
 

@@ -1,4 +1,5 @@
-"""The words of a sentence: how sure it sounds, what kind of trouble it speaks of, what it asks to do, its language."""
+"""The words of a sentence: how sure it sounds, what kind of trouble it speaks of, what it asks to
+do, its language."""
 
 from __future__ import annotations
 
@@ -13,20 +14,27 @@ from bot.answer.writer.support import Support, folded, named_in
 MAX_STRANGE_SHARE = 0.25
 """Of a sentence's words that neither its findings nor a report's vocabulary know."""
 _COMMAND = re.compile(
-    r"\b(?:curl|wget|rm -\w+|sudo|chmod|mkfs|dd if=|bash -c|sh -c|kubectl (?:delete|exec|drain|apply|scale)|"
-    r"drop (?:table|database)|truncate table|terraform (?:destroy|apply)|git push|npm install|pip install)\b"
+    r"\b(?:curl|wget|rm -\w+|sudo|chmod|mkfs|dd if=|bash -c|sh -c|kubectl "
+    r"(?:delete|exec|drain|apply|scale)|"
+    r"drop (?:table|database)|truncate table|terraform (?:destroy|apply)|git push|npm install|pip "
+    r"install)\b"
     r"|\$\(|&&|\|\||\|\s*(?:sh|bash|python)\b"
 )
 _ATTRIBUTED = re.compile(
-    r"\b(?:logs?|logged|lines?|messages?|says?|said|reports?|reported|titled?|named|called|complains?|answers?|prints?"
+    r"\b(?:logs?|logged|lines?|messages?|says?|said|reports?|reported|titled?|named|called"
+    r"|complains?|answers?|prints?"
     r"|writes?|errors?|deploy|change|flag|config|commit|moved|changed)\b"
 )
 """The sentence says that somebody else's words follow."""
 _ALL_OF = re.compile(
-    r"\b(?:all|every|each|any|entirely|completely|totally|always|none of|no)(?: of)?(?: the| its| their)? "
-    r"(?:(?!other|others)\S+ ){0,3}?(?:requests?|calls?|users?|services?|spans?|answers?|responses?|traffic|steps?)\b"
+    r"\b(?:all|every|each|any|entirely|completely|totally|always|none of|no)(?: of)?(?: the| its| "
+    r"their)? "
+    r"(?:(?!other|others)\S+ "
+    r"){0,3}?(?:requests?|calls?|users?|services?|spans?|answers?|responses?|traffic|steps?)\b"
 )
-_MOST_OF = re.compile(r"\b(?:most|majority|bulk|more than half|over half|nearly all|almost all)\b(?! likely| probabl)")
+_MOST_OF = re.compile(
+    r"\b(?:most|majority|bulk|more than half|over half|nearly all|almost all)\b(?! likely| probabl)"
+)
 _HIDDEN = ("Cf", "Co", "Cn", "Cs")
 _LETTERS_OF_UNITS = ("LATIN", "MICRO", "GREEK SMALL LETTER MU")
 _LETTERS = re.compile(r"(?<!\w)(?:[a-z] ){3,}[a-z](?!\w)")
@@ -101,7 +109,8 @@ def _unadvised(own: str, support: Support) -> str | None:
         target = re.split(r"[;,.]| and | or |\bif\b", own[found.end() :], maxsplit=1)[0]
         names = [*identifiers(target), *(s for s in support.subjects if named_in(s, target))]
         fits = any(
-            all(folded(n) in step for n in names) and (names or not target.strip() or _stems(target) & _stems(step))
+            all(folded(n) in step for n in names)
+            and (names or not target.strip() or _stems(target) & _stems(step))
             for step in steps
         )
         if not fits:
@@ -111,8 +120,13 @@ def _unadvised(own: str, support: Support) -> str | None:
 
 def _foreign_script(own: str, support: Support) -> str | None:
     """Letters that are not Latin hide a word from every other check; so do letters one by one."""
-    strange = {c for c in own if ord(c) > 127 and (c.isalpha() or unicodedata.category(c) in _HIDDEN)}
-    if any(c not in support.words and not unicodedata.name(c, "").startswith(_LETTERS_OF_UNITS) for c in strange):
+    strange = {
+        c for c in own if ord(c) > 127 and (c.isalpha() or unicodedata.category(c) in _HIDDEN)
+    }
+    if any(
+        c not in support.words and not unicodedata.name(c, "").startswith(_LETTERS_OF_UNITS)
+        for c in strange
+    ):
         return "is not in plain English letters"
     found = _LETTERS.search(own)
     return f'spells out "{found.group()}"' if found else None

@@ -1,4 +1,5 @@
-"""The assistant's pane: what it offers when it is opened. What is written there is a question like any other."""
+"""The assistant's pane: what it offers when it is opened. What is written there is a question like
+any other."""
 
 from __future__ import annotations
 
@@ -55,7 +56,10 @@ def prompts(latest: Sequence[Investigation]) -> list[dict[str, str]]:
     if service:
         named = one_line(service, 60)
         offered.append(
-            {"title": f"Investigate {named}", "message": f"investigate errors and latency of {named} in the last hour"}
+            {
+                "title": f"Investigate {named}",
+                "message": f"investigate errors and latency of {named} in the last hour",
+            }
         )
     offered.append({"title": "What can I ask?", "message": "help"})
     return offered[:MAX_PROMPTS]
@@ -68,7 +72,12 @@ async def offer_prompts(front: Front, thread: AssistantThread) -> None:
     latest = await front.stored(front.store.latest, READ)
     try:
         await front.client.assistant_threads_setSuggestedPrompts(
-            channel_id=thread.channel_id, thread_ts=thread.thread_ts, title=TITLE, prompts=prompts(latest)
+            channel_id=thread.channel_id,
+            thread_ts=thread.thread_ts,
+            title=TITLE,
+            prompts=prompts(latest),
         )
     except FAILURES as error:
-        log.warning("slack: no prompts (%s)", said_by_slack("assistant.threads.setSuggestedPrompts", error))
+        log.warning(
+            "slack: no prompts (%s)", said_by_slack("assistant.threads.setSuggestedPrompts", error)
+        )

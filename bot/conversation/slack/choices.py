@@ -1,4 +1,5 @@
-"""What each button under an answer does. Anybody in the channel may click; who did is noted and shown."""
+"""What each button under an answer does. Anybody in the channel may click; who did is noted and
+shown."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from analysis.vocabulary import Window
 from bot.answer.lines import at, span_of
 from bot.answer.targets.pagerduty_replies import PagerDutyReplies
 from bot.answer.targets.slack_buttons import Choice, read_choice
-from bot.conversation.slack.evidence_modal import Answered, evidence_modal, no_evidence_modal, read_page, reading_modal
+from bot.conversation.slack.evidence_modal import (
+    Answered,
+    evidence_modal,
+    no_evidence_modal,
+    read_page,
+    reading_modal,
+)
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from bot.conversation.slack.front import AT_ONCE_S, OVER, OWNER, Front
 from bot.conversation.slack.payloads import Interaction
@@ -23,8 +30,12 @@ from bot.store.store import Investigation, ReplyTo
 Handler = Callable[[Interaction, Investigation], Awaitable[None]]
 
 DOUBLE_CLICK_S = 60
-"""Further investigations of one kind asked for within the same so many seconds are one: people click twice."""
-TOO_MANY = "This thread has asked for as many further investigations as it may in an hour (slack.further_per_hour)."
+"""Further investigations of one kind asked for within the same so many seconds are one: people
+click twice."""
+TOO_MANY = (
+    "This thread has asked for as many further investigations as it may in an hour "
+    "(slack.further_per_hour)."
+)
 GONE = "This investigation is no longer known; ask again with a mention: `investigate ...`."
 
 
@@ -46,7 +57,8 @@ class Choices:
         }
 
     async def chosen(self, click: Interaction) -> bool:
-        """Do what was clicked under an answer; False when it was something else. Raises NotAccepted."""
+        """Do what was clicked under an answer; False when it was something else. Raises
+        NotAccepted."""
         choice = read_choice(click.action.action_id, click.action.chosen)
         if choice is None:
             return False
@@ -79,16 +91,28 @@ class Choices:
         self._front.later(self._ask_for_cause(click, investigation))
 
     async def _wider(self, click: Interaction, investigation: Investigation) -> None:
-        window = window_of(AskedSpan(), await self._incident(investigation), investigation.accepted_at)
-        said = f"a wider window: {at(window.start)} to {at(window.end)}, {span_of(window.end - window.start)}"
+        window = window_of(
+            AskedSpan(), await self._incident(investigation), investigation.accepted_at
+        )
+        said = (
+            f"a wider window: {at(window.start)} to {at(window.end)}, "
+            f"{span_of(window.end - window.start)}"
+        )
         await self._further(click, investigation, "wider", said, FurtherScope(window=window))
 
     async def _again(self, click: Interaction, investigation: Investigation) -> None:
         held = await self._front.stored(self._front.furthers.scope, investigation.id)
-        await self._further(click, investigation, "again", "the same once more", held or FurtherScope())
+        await self._further(
+            click, investigation, "again", "the same once more", held or FurtherScope()
+        )
 
     async def _further(
-        self, click: Interaction, investigation: Investigation, kind: str, said: str, scope: FurtherScope
+        self,
+        click: Interaction,
+        investigation: Investigation,
+        kind: str,
+        said: str,
+        scope: FurtherScope,
     ) -> None:
         channel, thread = click.place
         who = click.user.said_by
@@ -108,11 +132,14 @@ class Choices:
         await self._did(click, investigation, f"asked for {said}: {fresh}")
         if not is_new:
             self._front.later(
-                self._front.aside(click, "That was asked for a moment ago; the answer comes in this thread.")
+                self._front.aside(
+                    click, "That was asked for a moment ago; the answer comes in this thread."
+                )
             )
 
     def _too_many(self, key: str, channel: str, thread: str) -> bool:
-        """Whether this thread has asked for as many as it may; what was started is never too many."""
+        """Whether this thread has asked for as many as it may; what was started is never too
+        many."""
         since = datetime.now(UTC) - timedelta(hours=1)
         furthers, most = self._front.furthers, self._front.settings.slack.further_per_hour
         return furthers.count_since(channel, thread, since) >= most and not furthers.known(key)
@@ -158,7 +185,9 @@ class Choices:
             answer = await self._front.answer(investigation)
         except FaultlineError as error:
             return no_evidence_modal(investigation, str(error), url)
-        return evidence_modal(investigation, Answered(answer.diagnosis, answer.evidence, answer.gaps), url, page)
+        return evidence_modal(
+            investigation, Answered(answer.diagnosis, answer.evidence, answer.gaps), url, page
+        )
 
     async def _ask_for_cause(self, click: Interaction, investigation: Investigation) -> None:
         try:
@@ -168,7 +197,9 @@ class Choices:
             suspects = []  # the form has a field for words, too
         held = await self._front.stored(self._front.labels.get, investigation.id)
         given = held.cause if held is not None and not held.right else ""
-        await self._front.open(click, wrong_modal(_about(click, investigation), investigation, suspects, given))
+        await self._front.open(
+            click, wrong_modal(_about(click, investigation), investigation, suspects, given)
+        )
 
     async def _ask_how_long(self, click: Interaction, investigation: Investigation) -> None:
         await self._front.open(click, mute_modal(_about(click, investigation), investigation))
@@ -176,13 +207,17 @@ class Choices:
     async def _send_note(self, click: Interaction, investigation: Investigation) -> None:
         front = self._front
         if investigation.status not in OVER:
-            await front.aside(click, "It is still being investigated; send it when the answer is there.")
+            await front.aside(
+                click, "It is still being investigated; send it when the answer is there."
+            )
             return
         first = await self._first(investigation)
         incident = investigation.reply_to.pagerduty_incident or first.reply_to.pagerduty_incident
         if incident is None:
             source = investigation.alert.source
-            await front.aside(click, f"There is no PagerDuty incident for this alert: it came from {source}.")
+            await front.aside(
+                click, f"There is no PagerDuty incident for this alert: it came from {source}."
+            )
             return
         try:
             outcome = await front.outcome(investigation)
@@ -223,4 +258,8 @@ def _about(click: Interaction, investigation: Investigation) -> FormFor:
 def _moment(action_ts: str) -> str:
     """The minute of a click; the click itself where its time is not one."""
     seconds = action_ts.partition(".")[0]
-    return str(int(seconds) // DOUBLE_CLICK_S) if seconds.isascii() and seconds.isdigit() else action_ts
+    return (
+        str(int(seconds) // DOUBLE_CLICK_S)
+        if seconds.isascii() and seconds.isdigit()
+        else action_ts
+    )

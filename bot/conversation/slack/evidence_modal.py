@@ -1,5 +1,6 @@
-"""The modal behind `Evidence`: findings for and against each cause with links and log templates, then the others, then
-what could not be had. Pure; in pages, because a modal holds 100 blocks and 250 kB.
+"""The modal behind `Evidence`: findings for and against each cause with links and log templates,
+then the others, then what could not be had. Pure; in pages, because a modal holds 100 blocks and
+250 kB.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from bot.store.store import Investigation
 CALLBACK = "faultline_evidence_view"
 PAGE_ACTIONS = ("faultline_page_back", "faultline_page_on")
 PER_PAGE = 10
-"""Findings on one page: what a phone scrolls through in a few movements, far below the limits of a modal."""
+"""Findings on one page: what a phone scrolls through in a few movements, far below the limits of a
+modal."""
 CAUSES = 3
 SENTENCE, TEMPLATE = 700, 400
 LINKS = 3
@@ -59,7 +61,9 @@ class _Entry:
     block: Block
 
 
-def evidence_modal(investigation: Investigation, answered: Answered, page_url: str, page: int = 0) -> Block:
+def evidence_modal(
+    investigation: Investigation, answered: Answered, page_url: str, page: int = 0
+) -> Block:
     """One page of it, counted from 0; a page that does not exist is the nearest one that does."""
     entries = list(_entries(answered, page_url))
     pages = max(1, -(-len(entries) // PER_PAGE))
@@ -73,11 +77,15 @@ def evidence_modal(investigation: Investigation, answered: Answered, page_url: s
             title = entry.title
         blocks.append(entry.block)
     if not entries:
-        blocks.append(paragraph("There is no finding: nothing that was measured left its baseline."))
+        blocks.append(
+            paragraph("There is no finding: nothing that was measured left its baseline.")
+        )
     blocks += _turn(investigation.id, page, pages)
     total = len(answered.diagnosis.findings)
     where = f"page {page + 1} of {pages} · " if pages > 1 else ""
-    blocks.append(context(f"{where}{total} finding{'s' if total != 1 else ''} · {investigation.id}", page_url))
+    blocks.append(
+        context(f"{where}{total} finding{'s' if total != 1 else ''} · {investigation.id}", page_url)
+    )
     return modal(CALLBACK, "Evidence", blocks, metadata=investigation.id)
 
 
@@ -95,13 +103,18 @@ def no_evidence_modal(investigation: Investigation, reason: str, page_url: str) 
     """The case cannot be read, and why."""
     said = f"The evidence cannot be shown: {one_line(reason, 400)}"
     return modal(
-        CALLBACK, "Evidence", [paragraph(said), context(investigation.id, page_url)], metadata=investigation.id
+        CALLBACK,
+        "Evidence",
+        [paragraph(said), context(investigation.id, page_url)],
+        metadata=investigation.id,
     )
 
 
 def _first(investigation: Investigation, diagnosis: Diagnosis) -> Block:
     label = LABELS[diagnosis.verdict]
-    said = f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
+    said = (
+        f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
+    )
     return rich(section(text(said)))
 
 
@@ -124,11 +137,17 @@ def _entries(answered: Answered, page_url: str) -> Iterator[_Entry]:
     yield from of("Other findings", tuple(findings))
     for gap in answered.gaps[:MAX_FINDINGS]:
         where = one_line(f"{gap.source} {gap.kind}", 60)
-        yield _Entry("Could not be had", rich(section(bold(where), text(f"  {one_line(gap.reason, SENTENCE)}"))))
+        yield _Entry(
+            "Could not be had",
+            rich(section(bold(where), text(f"  {one_line(gap.reason, SENTENCE)}"))),
+        )
 
 
 def _title(side: str, cause: Cause) -> str:
-    return f"{side} {one_line(cause.subject, 60)}, {cause.kind.replace('_', ' ')} ({percent(cause.confidence)})"
+    return (
+        f"{side} {one_line(cause.subject, 60)}, {cause.kind.replace('_', ' ')} "
+        f"({percent(cause.confidence)})"
+    )
 
 
 def _finding(finding: Finding, items: dict[str, Evidence], page_url: str) -> Block:
@@ -163,4 +182,8 @@ def _turn(investigation_id: str, page: int, pages: int) -> list[Block]:
 def read_page(value: str) -> tuple[int, str] | None:
     """Page and investigation from a button's value."""
     number, _, investigation = value.partition(" ")
-    return (int(number), investigation) if number.isascii() and number.isdigit() and len(number) <= 4 else None
+    return (
+        (int(number), investigation)
+        if number.isascii() and number.isdigit() and len(number) <= 4
+        else None
+    )

@@ -1,6 +1,7 @@
 """The forms behind `Wrong` and `Mute this alert`, and what is read back from them. Pure.
 
-The metadata of a form names the investigation and the message under it: `<investigation> <channel> <thread>`.
+The metadata of a form names the investigation and the message under it: `<investigation> <channel>
+<thread>`.
 """
 
 from __future__ import annotations
@@ -63,30 +64,51 @@ class FormFor:
 
 
 def suspects_of(diagnosis: Diagnosis) -> list[str]:
-    """What may have been the cause instead: other causes, changes, then whatever a finding is about, each once."""
+    """What may have been the cause instead: other causes, changes, then whatever a finding is
+    about, each once."""
     ranked = sorted(diagnosis.causes, key=lambda c: c.rank)
     named = [_named(c.subject, c.change) for c in ranked]
-    changes = [_named(f.subject, str(f.details["change"])) for f in diagnosis.findings if f.details.get("change")]
+    changes = [
+        _named(f.subject, str(f.details["change"]))
+        for f in diagnosis.findings
+        if f.details.get("change")
+    ]
     subjects = [f.subject for f in sorted(diagnosis.findings, key=lambda f: -f.strength)]
     lines = (one_line(s, 75) for s in (*named[1:], *changes, *subjects))
     answered = {one_line(s, 75) for s in named[:1]}
     return [s for s in dict.fromkeys(lines) if s and s not in answered][:MAX_SUSPECTS]
 
 
-def wrong_modal(about: FormFor, investigation: Investigation, suspects: Sequence[str], held: str = "") -> Block:
-    """Which cause was it? Both fields may stay empty: that the answer was wrong is worth knowing by itself."""
+def wrong_modal(
+    about: FormFor, investigation: Investigation, suspects: Sequence[str], held: str = ""
+) -> Block:
+    """Which cause was it? Both fields may stay empty: that the answer was wrong is worth knowing by
+    itself."""
     fields = []
     if suspects:
         options = [option(said, said) for said in suspects[:MAX_OPTIONS]]
-        menu = {"type": "static_select", "options": options, "placeholder": plain("Choose", MAX_PLACEHOLDER)}
+        menu = {
+            "type": "static_select",
+            "options": options,
+            "placeholder": plain("Choose", MAX_PLACEHOLDER),
+        }
         fields.append(field(SUSPECT, "The cause was", menu, optional=True))
     words: Block = {"type": "plain_text_input", "multiline": True, "max_length": MAX_INPUT - 1_000}
     if held:
         words["initial_value"] = held[: MAX_INPUT - 1_000]
-    hint = "Names of services and ids of changes are matched to the case; it becomes a labelled case for evaluation."
-    fields.append(field(CAUSE, "In your words" if suspects else "The cause was", words, hint=hint, optional=True))
+    hint = (
+        "Names of services and ids of changes are matched to the case; it becomes a labelled "
+        "case for evaluation."
+    )
+    fields.append(
+        field(
+            CAUSE, "In your words" if suspects else "The cause was", words, hint=hint, optional=True
+        )
+    )
     blocks = [
-        paragraph(f"The answer was: {one_line(investigation.headline or investigation.alert.title, 400)}"),
+        paragraph(
+            f"The answer was: {one_line(investigation.headline or investigation.alert.title, 400)}"
+        ),
         *fields,
         context("Your name is shown with it."),
     ]
@@ -103,13 +125,24 @@ def mute_modal(about: FormFor, investigation: Investigation) -> Block:
     options = [option(said, name) for name, (said, _) in DURATIONS.items()]
     radio = {"type": "radio_buttons", "options": options, "initial_option": options[0]}
     blocks = [
-        paragraph(f"{one_line(investigation.alert.title, 300)} is counted, and not investigated, for"),
+        paragraph(
+            f"{one_line(investigation.alert.title, 300)} is counted, and not investigated, for"
+        ),
         field(FOR, "How long", radio),
     ]
     related = len(investigation.related)
     if related:
-        which = [option("This alert", THIS), option(f"This alert and the {related} others of the incident", ALL)]
-        blocks.append(field(WHICH, "Which", {"type": "radio_buttons", "options": which, "initial_option": which[0]}))
+        which = [
+            option("This alert", THIS),
+            option(f"This alert and the {related} others of the incident", ALL),
+        ]
+        blocks.append(
+            field(
+                WHICH,
+                "Which",
+                {"type": "radio_buttons", "options": which, "initial_option": which[0]},
+            )
+        )
     blocks += [
         field(REASON, "Why", {"type": "plain_text_input", "max_length": 300}, optional=True),
         context("Your name is shown with it. Anybody can end it, here or on the Home tab."),

@@ -1,7 +1,9 @@
-"""What every click needs: the store within the time Slack waits, Slack itself, and work that goes on after the answer.
+"""What every click needs: the store within the time Slack waits, Slack itself, and work that goes
+on after the answer.
 
-Slack wants its answer within 3 s. So what must not be forgotten is written first, in at most `STORE_WITHIN_S`; what
-takes longer (reading a case, opening a modal, editing a message) goes on afterwards.
+Slack wants its answer within 3 s. So what must not be forgotten is written first, in at most
+`STORE_WITHIN_S`; what takes longer (reading a case, opening a modal, editing a message) goes on
+afterwards.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ PEOPLE = "people"
 OPENED_ALREADY = "exchanged_trigger_id"
 """Slack told of one click more than once."""
 TOO_LATE = {
-    "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time was over.",
+    "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time "
+    "was over.",
     "invalid_trigger_id": "Slack did not take the click.",
 }
 FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
@@ -66,7 +69,11 @@ class Front:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
-        self.labels, self.mutes, self.furthers = Labels(store.engine), Mutes(store.engine), Furthers(store.engine)
+        self.labels, self.mutes, self.furthers = (
+            Labels(store.engine),
+            Mutes(store.engine),
+            Furthers(store.engine),
+        )
         self._case_path = case_path
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,7 +89,9 @@ class Front:
 
     async def did(self, investigation_id: str, what: str, *, key: str) -> None:
         """Note who did what on the investigation; the same `key` again notes nothing."""
-        note = partial(self.store.add_progress, investigation_id, PEOPLE, what, key=f"{PEOPLE}:{key}")
+        note = partial(
+            self.store.add_progress, investigation_id, PEOPLE, what, key=f"{PEOPLE}:{key}"
+        )
         await self.stored(note)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -101,9 +110,14 @@ class Front:
             return
         inside = thread if click.message.thread_ts or click.container.thread_ts else None
         try:
-            await self.client.chat_postEphemeral(channel=channel, user=click.user.id, text=said, thread_ts=inside)
+            await self.client.chat_postEphemeral(
+                channel=channel, user=click.user.id, text=said, thread_ts=inside
+            )
         except FAILURES as error:
-            log.warning("slack: an explanation was not shown (%s)", said_by_slack("chat.postEphemeral", error, channel))
+            log.warning(
+                "slack: an explanation was not shown (%s)",
+                said_by_slack("chat.postEphemeral", error, channel),
+            )
 
     async def open(self, click: Interaction, view: Block) -> str | None:
         """Open a modal; its id, or None when it was too late for that, which the person is told."""
@@ -134,7 +148,9 @@ class Front:
                 raise FaultlineError("the case folder is not there any more")
             return await asyncio.to_thread(_read, folder)
         except OSError as error:
-            raise FaultlineError(f"the case cannot be read ({error.strerror or type(error).__name__})") from error
+            raise FaultlineError(
+                f"the case cannot be read ({error.strerror or type(error).__name__})"
+            ) from error
 
     async def scope(self, investigation: Investigation) -> Scope:
         """What the investigation looked at. Raises FaultlineError."""
@@ -146,17 +162,22 @@ class Front:
                 raise FaultlineError("the case folder is not there")
             return (await asyncio.to_thread(read_case, folder)).scope
         except OSError as error:
-            raise FaultlineError(f"the case cannot be read ({error.strerror or type(error).__name__})") from error
+            raise FaultlineError(
+                f"the case cannot be read ({error.strerror or type(error).__name__})"
+            ) from error
 
     async def outcome(self, investigation: Investigation) -> Outcome:
         """How it ended. Raises FaultlineError."""
-        from bot.answer.outcome import Outcome  # late: the web process starts without what a worker needs
+        from bot.answer.outcome import (
+            Outcome,
+        )  # late: the web process starts without what a worker needs
 
         answered = investigation.status == "done"
         return Outcome(investigation, await self.answer(investigation) if answered else None)
 
     async def refresh(self, investigation: Investigation) -> None:
-        """Bring the investigation's message up to date; tried again for a while when Slack does not answer.
+        """Bring the investigation's message up to date; tried again for a while when Slack does not
+        answer.
 
         While it runs (again) there is nothing to do: its end edits the message.
         """
@@ -180,8 +201,12 @@ class Front:
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception as error:  # noqa: BLE001  the edge of a click: nobody waits for it, so it is told here
-        log.error("slack: a click came to nothing (%s)", error if isinstance(error, FaultlineError) else type(error))
+    # The edge of a click: nobody waits for it, so it is told here.
+    except Exception as error:  # noqa: BLE001
+        log.error(
+            "slack: a click came to nothing (%s)",
+            error if isinstance(error, FaultlineError) else type(error),
+        )
 
 
 def _read(folder: Path) -> Answer:

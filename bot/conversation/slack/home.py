@@ -1,4 +1,5 @@
-"""Publishing the Home tab: when somebody opens it, when something on it changed, and never too often."""
+"""Publishing the Home tab: when somebody opens it, when something on it changed, and never too
+often."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from bot.store.sight import ALL, NO_TEAMS
 from connectors.base import Check
 
 EVERY_S = 5.0
-"""One person's tab is published at most this often; what comes in between is one publication afterwards."""
+"""One person's tab is published at most this often; what comes in between is one publication
+afterwards."""
 CHECK_EVERY_S = 600.0
 """The parts are asked whether they work at most this often, however many people look."""
 MAX_PEOPLE = 1_000
@@ -50,7 +52,9 @@ class HomeTab:
             return
         self._waiting.add(user)
         try:
-            await asyncio.sleep(max(0.0, self._published.get(user, -math.inf) + self._every_s - time.monotonic()))
+            await asyncio.sleep(
+                max(0.0, self._published.get(user, -math.inf) + self._every_s - time.monotonic())
+            )
         finally:
             self._waiting.discard(user)
         await self._publish(user)
@@ -68,7 +72,9 @@ class HomeTab:
         except SQLAlchemyError as error:
             log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
         except FAILURES as error:
-            log.warning("slack: the Home tab was not published (%s)", said_by_slack("views.publish", error))
+            log.warning(
+                "slack: the Home tab was not published (%s)", said_by_slack("views.publish", error)
+            )
 
     async def _check(self) -> bool:
         """Whether the parts were checked anew."""
@@ -84,7 +90,9 @@ class HomeTab:
 
     def _read(self) -> Home:
         front, now = self._front, datetime.now(UTC)
-        apart = front.settings.login.isolation == "teams"  # Slack does not say who belongs to which team
+        apart = (
+            front.settings.login.isolation == "teams"
+        )  # Slack does not say who belongs to which team
         seen = NO_TEAMS if apart else ALL
         latest = front.store.latest(RECENT, seen)
         return Home(

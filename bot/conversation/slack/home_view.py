@@ -1,4 +1,5 @@
-"""The Home tab: what was investigated, what works, how answers were judged, what is muted, how to ask. Pure."""
+"""The Home tab: what was investigated, what works, how answers were judged, what is muted, how to
+ask. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +36,16 @@ from connectors.base import Check
 UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"
 RECENT, MUTED, PARTS = 12, 15, 25
 HELP = (
-    ("Ask", "@Faultline investigate checkout errors since 10:05; in the thread of an alert that first word is enough"),
+    (
+        "Ask",
+        "@Faultline investigate checkout errors since 10:05; in the thread of an alert that first "
+        "word is enough",
+    ),
     ("Go on", "write in the thread of an answer; a mention is not needed"),
-    ("Look deeper", "Evidence shows every finding with links; Wider window looks at three times the time"),
+    (
+        "Look deeper",
+        "Evidence shows every finding with links; Wider window looks at three times the time",
+    ),
     ("Teach it", "Right or Wrong under an answer: from these the record of answers is counted"),
     ("Have peace", "Mute this alert counts it and investigates nothing"),
 )
@@ -87,17 +95,31 @@ def _health(home: Home) -> list[Block]:
         said = f"{len(bad)} of {len(home.checks)} parts do not work"
         lines = [section(emoji("warning"), text(" "), bold(said), text(f"  Queue: {queue}"))]
     else:
-        lines = [section(emoji("large_green_circle"), text(" "), bold("Everything works"), text(f"  Queue: {queue}"))]
+        lines = [
+            section(
+                emoji("large_green_circle"),
+                text(" "),
+                bold("Everything works"),
+                text(f"  Queue: {queue}"),
+            )
+        ]
     blocks = [rich(*lines)]
     if bad:
-        items = [section(bold(one_line(c.name, 30)), text(f"  {one_line(c.line, 240)}")) for c in bad[:PARTS]]
+        items = [
+            section(bold(one_line(c.name, 30)), text(f"  {one_line(c.line, 240)}"))
+            for c in bad[:PARTS]
+        ]
         blocks.append(rich(bullets(items)))
     return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]
 
 
 def _recent(home: Home) -> list[Block]:
     if not home.latest:
-        return [paragraph("None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ...")]
+        return [
+            paragraph(
+                "None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ..."
+            )
+        ]
     return [rich(bullets([_one(home, i) for i in home.latest[:RECENT]]))]
 
 
@@ -112,7 +134,9 @@ def _one(home: Home, investigation: Investigation) -> Block:
         about.append(percent(investigation.confidence))
     judged = home.labels.get(investigation.id)
     if judged is not None:
-        about.append(f"{'right' if judged.right else 'wrong'}, said {one_line(judged.who, 60) or 'somebody'}")
+        about.append(
+            f"{'right' if judged.right else 'wrong'}, said {one_line(judged.who, 60) or 'somebody'}"
+        )
     if investigation.related:
         about.append(f"{len(investigation.related) + 1} alerts")
     return section(*elements, text(f"  {' · '.join(about)}"))
@@ -133,7 +157,10 @@ def _judged(record: Sequence[RecordLevel]) -> Block:
         return paragraph("Nobody has judged an answer yet: press Right or Wrong under one.")
     lines = [section(bold(f"{right} of {of}"), text(" judged answers were right"))]
     levels = [level for level in sorted(record, key=lambda r: -r.level) if level.of >= MIN_JUDGED]
-    items = [section(text(f"said {_band(level.level)}: {level.right} of {level.of} right")) for level in levels]
+    items = [
+        section(text(f"said {_band(level.level)}: {level.right} of {level.of} right"))
+        for level in levels
+    ]
     return rich(*lines, *([bullets(items)] if items else []))
 
 

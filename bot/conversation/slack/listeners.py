@@ -1,7 +1,7 @@
 """What the bot hears from Slack beside messages: clicks, forms, the Home tab, the assistant's pane.
 
-`SlackFace.register` adds the listeners to Bolt's app, for HTTP and Socket Mode alike. Each answers Slack once what must
-not be forgotten is stored.
+`SlackFace.register` adds the listeners to Bolt's app, for HTTP and Socket Mode alike. Each answers
+Slack once what must not be forgotten is stored.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ GONE = "This investigation is no longer known: nothing was kept."
 
 
 class SlackFace:
-    """All of it, for one process. `case_path` gives the folder of an investigation's case, `all_checks` asks whether each
-    configured part works."""
+    """All of it, for one process. `case_path` gives the folder of an investigation's case,
+    `all_checks` asks whether each configured part works."""
 
-    def __init__(self, settings: Settings, store: Store, case_path: CasePath, all_checks: AllChecks) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, case_path: CasePath, all_checks: AllChecks
+    ) -> None:
         self.front = Front(settings, store, case_path)
         self.choices = Choices(self.front)
         self.home = HomeTab(self.front, all_checks)
@@ -70,7 +72,9 @@ class SlackFace:
 
         @app.event("assistant_thread_started")
         async def on_pane(body: dict[str, Any]) -> None:
-            self.front.later(offer_prompts(self.front, AssistantBody.model_validate(body).event.assistant_thread))
+            self.front.later(
+                offer_prompts(self.front, AssistantBody.model_validate(body).event.assistant_thread)
+            )
 
         @app.event("assistant_thread_context_changed")
         async def on_pane_beside_another_channel() -> None:
@@ -90,14 +94,18 @@ class SlackFace:
             await self.choices.chosen(click)
 
     async def sent(self, form: Interaction) -> Answer:
-        """A form that was filled in; the answer closes it or says what is wrong. Raises NotAccepted."""
+        """A form that was filled in; the answer closes it or says what is wrong. Raises
+        NotAccepted."""
         about = FormFor.read(form.view.private_metadata)
         keep = {WRONG: self._keep_cause, MUTE: self._keep_mute}.get(form.view.callback_id)
         if keep is None:
             return {}
         investigation = await self.front.stored(self.front.store.get, about.investigation_id)
         if investigation is None:
-            return {"response_action": "errors", "errors": {CAUSE if keep == self._keep_cause else FOR: GONE}}
+            return {
+                "response_action": "errors",
+                "errors": {CAUSE if keep == self._keep_cause else FOR: GONE},
+            }
         await keep(form, investigation)
         self.front.later(self.front.refresh(investigation))
         return {}
@@ -105,7 +113,9 @@ class SlackFace:
     async def _keep_cause(self, form: Interaction, investigation: Investigation) -> None:
         front, who, cause = self.front, form.user.said_by, cause_given(form.view)
         await front.stored(front.labels.write, investigation.id, right=False, cause=cause, who=who)
-        said = f"{who} said that the answer is wrong" + (f": the cause was {cause}" if cause else "")
+        said = f"{who} said that the answer is wrong" + (
+            f": the cause was {cause}" if cause else ""
+        )
         await front.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
 
     async def _keep_mute(self, form: Interaction, investigation: Investigation) -> None:
@@ -131,4 +141,6 @@ class SlackFace:
         await front.stored(mute)
         count = f"{len(alerts)} alerts" if len(alerts) > 1 else "this alert"
         end = "until it is resolved" if until_resolved else f"until {until:%Y-%m-%d %H:%M} UTC"
-        await front.did(investigation.id, f"{who} muted {count} {end}", key=f"{form.user.id}:{form.view.id}")
+        await front.did(
+            investigation.id, f"{who} muted {count} {end}", key=f"{form.user.id}:{form.view.id}"
+        )

@@ -1,6 +1,7 @@
 """What Slack tells of a click or a form: https://docs.slack.dev/reference/interaction-payloads
 
-What is missing or of the wrong type is empty; text is cleaned and cut, because whoever clicks also writes.
+What is missing or of the wrong type is empty; text is cleaned and cut, because whoever clicks also
+writes.
 """
 
 from __future__ import annotations
@@ -84,13 +85,17 @@ class ClickedView(Payload):
     hash: Line = ""
     callback_id: Line = ""
     private_metadata: Text = ""
-    state: Annotated[dict[str, dict[str, Any]], BeforeValidator(_state)] = Field(default_factory=dict)
+    state: Annotated[dict[str, dict[str, Any]], BeforeValidator(_state)] = Field(
+        default_factory=dict
+    )
 
     def given(self, block_id: str) -> str:
         """What was written or chosen in a field; "" for nothing."""
         told = next((v for v in self.state.get(block_id, {}).values() if isinstance(v, dict)), {})
         option = told.get("selected_option")
-        return plain(option.get("value") if isinstance(option, dict) else told.get("value"), MAX_GIVEN)
+        return plain(
+            option.get("value") if isinstance(option, dict) else told.get("value"), MAX_GIVEN
+        )
 
 
 class Interaction(Payload):
@@ -113,5 +118,10 @@ class Interaction(Payload):
     @property
     def place(self) -> tuple[str, str]:
         """Channel and thread of the message under the button; empty where there is none."""
-        ts = self.message.thread_ts or self.container.thread_ts or self.message.ts or self.container.message_ts
+        ts = (
+            self.message.thread_ts
+            or self.container.thread_ts
+            or self.message.ts
+            or self.container.message_ts
+        )
         return self.channel.id or self.container.channel_id, ts

@@ -1,6 +1,7 @@
 """What a person asks of us in Slack, before anything is done about it.
 
-`Asked` is what every way in hands over: messages in threads, mentions, direct messages, the assistant pane, a modal.
+`Asked` is what every way in hands over: messages in threads, mentions, direct messages, the
+assistant pane, a modal.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from typing import Literal
 from analysis.vocabulary import Frozen
 
 Surface = Literal["thread", "mention", "dm", "pane"]
-"""Where it was asked: in a thread without a mention, with a mention, in a direct message, in the assistant pane."""
-Kind = Literal["question", "status", "explain", "trace", "help", "quiet", "listen", "investigate", "limited"]
-"""What it is: a question about an investigation, one of the commands, or the first one over the limit."""
+"""Where it was asked: in a thread without a mention, with a mention, in a direct message, in the
+assistant pane."""
+Kind = Literal[
+    "question", "status", "explain", "trace", "help", "quiet", "listen", "investigate", "limited"
+]
+"""What it is: a question about an investigation, one of the commands, or the first one over the
+limit."""
 
 MAX_TEXT = 2_000
 
@@ -53,11 +58,13 @@ class Taken:
 
 
 Ask = Callable[[Asked], Awaitable[Taken]]
-"""Take one question into the store; before the event is acknowledged. May raise NotAccepted: Slack shall send again."""
+"""Take one question into the store; before the event is acknowledged. May raise NotAccepted: Slack
+shall send again."""
 
 
 class AnswerLine(Frozen):
-    """One line of an answer, the findings it rests on, and links under which a reader can check it."""
+    """One line of an answer, the findings it rests on, and links under which a reader can check
+    it."""
 
     text: str
     findings: tuple[str, ...] = ()

@@ -23,9 +23,27 @@ NAMES: Mapping[str, Kind] = {
     "unmute": "listen",
 }
 MOST_WORDS: Mapping[Kind, int] = {"status": 3, "help": 3, "quiet": 3, "listen": 3}
-"""Commands that stand alone: in a longer sentence the word is a part of a question ("help me understand why ...")."""
-POLITE = frozenset({"please", "pls", "hey", "hi", "hello", "ok", "okay", "faultline", "bot", "now", "be", "a"})
-THANKS = frozenset({"thanks", "thank", "thx", "ty", "cheers", "great", "nice", "cool", "you", "good", "job", "perfect"})
+"""Commands that stand alone: in a longer sentence the word is a part of a question ("help me
+understand why ...")."""
+POLITE = frozenset(
+    {"please", "pls", "hey", "hi", "hello", "ok", "okay", "faultline", "bot", "now", "be", "a"}
+)
+THANKS = frozenset(
+    {
+        "thanks",
+        "thank",
+        "thx",
+        "ty",
+        "cheers",
+        "great",
+        "nice",
+        "cool",
+        "you",
+        "good",
+        "job",
+        "perfect",
+    }
+)
 """A message of nothing else wants no answer."""
 FINDING = re.compile(r"(?<![a-z0-9])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
 LOCATION = re.compile(r"s3://[^\s<>|\"'`]{3,1024}")
@@ -44,14 +62,17 @@ class Command:
 
 
 def command_in(text: str) -> Command | None:
-    """The command that a text addressed to us gives, or None: then it is a question, or something else."""
+    """The command that a text addressed to us gives, or None: then it is a question, or something
+    else."""
     said = words(text)
     kept = [word for word in said if word not in POLITE]
     if not kept:
         return Command("help")
     if len(kept) == 1 and FINDING.fullmatch(kept[0]):
         return Command("explain", kept[0].upper().replace("-", ""))
-    inflected = any(kept[0].startswith(known) for known in NAMES)  # "investigated" tells, it does not ask
+    inflected = any(
+        kept[0].startswith(known) for known in NAMES
+    )  # "investigated" tells, it does not ask
     name = kept[0] if kept[0] in NAMES else None if inflected else nearest(kept[0], NAMES)
     if name is None:
         return None
@@ -74,10 +95,17 @@ def _with_argument(kind: Kind, text: str) -> Command | None:
 
 
 def _named_trace(text: str) -> Command | None:
-    """`trace` alone, or with something that is no place: then we say what it takes. `trace of checkout?` asks."""
+    """`trace` alone, or with something that is no place: then we say what it takes. `trace of
+    checkout?` asks."""
     rest = text.split(maxsplit=1)[1:]
-    looks_like_place = bool(rest) and rest[0].lstrip("<").startswith(("/", "gs://", "http://", "https://", "file:"))
-    return Command("trace", rest[0] if looks_like_place else "") if not rest or looks_like_place else None
+    looks_like_place = bool(rest) and rest[0].lstrip("<").startswith(
+        ("/", "gs://", "http://", "https://", "file:")
+    )
+    return (
+        Command("trace", rest[0] if looks_like_place else "")
+        if not rest or looks_like_place
+        else None
+    )
 
 
 def is_courtesy(text: str) -> bool:

@@ -1,7 +1,8 @@
-"""The one way into the conversation: is this message for us, what is it, and into the store with it.
+"""The one way into the conversation: is this message for us, what is it, and into the store with
+it.
 
-Whoever receives a message (Events API, Socket Mode, the assistant pane, a modal) calls `Door.take` before it
-acknowledges. A worker answers it.
+Whoever receives a message (Events API, Socket Mode, the assistant pane, a modal) calls `Door.take`
+before it acknowledges. A worker answers it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ class Door:
         self._conversations = conversations
 
     async def take(self, asked: Asked, *, within_s: float = 2.0) -> Taken:
-        """Store a question, or say why it is none. Raises NotAccepted: then the sender shall send it again."""
+        """Store a question, or say why it is none. Raises NotAccepted: then the sender shall send
+        it again."""
         return await self._stored(self._take, asked, within_s=within_s)
 
     async def edited(self, channel: str, ts: str, text: str, *, within_s: float = 2.0) -> bool:
         """A message was edited: an unanswered question becomes what it says now."""
-        return await self._stored(self._conversations.edit, f"{channel}:{ts}", text[:MAX_TEXT], within_s=within_s)
+        return await self._stored(
+            self._conversations.edit, f"{channel}:{ts}", text[:MAX_TEXT], within_s=within_s
+        )
 
     async def deleted(self, channel: str, ts: str, *, within_s: float = 2.0) -> bool:
         """A message was deleted: an unanswered question is not answered."""
-        return await self._stored(self._conversations.withdraw, f"{channel}:{ts}", within_s=within_s)
+        return await self._stored(
+            self._conversations.withdraw, f"{channel}:{ts}", within_s=within_s
+        )
 
     def _take(self, asked: Asked) -> Taken:
         ours = asked.investigation_id or self._conversations.thread_of(asked.channel, asked.thread)
@@ -68,7 +74,11 @@ class Door:
             about_channel=asked.about_channel,
             investigation_id=ours,
         )
-        return Taken(True, new.kind) if self._conversations.take(new, now=now) else Taken(False, "taken before")
+        return (
+            Taken(True, new.kind)
+            if self._conversations.take(new, now=now)
+            else Taken(False, "taken before")
+        )
 
     def _kind(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
         """What it is, or None and why it is nothing for us."""
@@ -92,7 +102,11 @@ class Door:
             return None, "this thread asked for silence"
         since = datetime.now(UTC) - TALKING_FOR
         talking = self._conversations.is_talking(asked.channel, asked.thread, asked.who, since)
-        return ("question", "") if is_question(asked.text, talking=talking) else (None, "no question to us")
+        return (
+            ("question", "")
+            if is_question(asked.text, talking=talking)
+            else (None, "no question to us")
+        )
 
     async def _stored(self, what: Callable[..., T], *args: object, within_s: float) -> T:
         try:

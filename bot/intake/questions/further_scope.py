@@ -1,4 +1,5 @@
-"""What a question wants looked at beyond the case: a longer time ("the last 6 hours"), or more services."""
+"""What a question wants looked at beyond the case: a longer time ("the last 6 hours"), or more
+services."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from analysis.vocabulary import Window
 from bot.intake.questions.words import words
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=7)
-"""A further investigation's window; a longer one asks more than the vendors give within their limits."""
+"""A further investigation's window; a longer one asks more than the vendors give within their
+limits."""
 _NUMBERS = {
     "a": 1,
     "an": 1,
@@ -44,13 +46,19 @@ _UNITS = {
 }
 _SPAN = re.compile(
     r"\b(?:last|past|previous|over|for|within)(?: the)?(?: last| past| previous)? "
-    r"(?:(?P<n>\d{1,4}|" + "|".join(_NUMBERS) + r")(?: of)? ?)?(?P<unit>" + "|".join(_UNITS) + r")\b"
+    r"(?:(?P<n>\d{1,4}|"
+    + "|".join(_NUMBERS)
+    + r")(?: of)? ?)?(?P<unit>"
+    + "|".join(_UNITS)
+    + r")\b"
 )
 _SINCE = re.compile(
-    r"\b(?:since|from|after|starting at|going back to)(?: about| around)? (?P<h>[01]?\d|2[0-3]):(?P<m>[0-5]\d)\b"
+    r"\b(?:since|from|after|starting at|going back to)(?: about| around)? "
+    r"(?P<h>[01]?\d|2[0-3]):(?P<m>[0-5]\d)\b"
 )
 _WIDER = re.compile(
-    r"\b(?:wider|longer|larger|bigger) (?:window|time|range|period)\b|\bfurther back\b|\bgo back further\b"
+    r"\b(?:wider|longer|larger|bigger) (?:window|time|range|period)\b|\bfurther back\b|\bgo back "
+    r"further\b"
 )
 _LOOK = r"(?:check|look at|look into|include|add|investigate|examine|query)"
 _ALSO = re.compile(rf"\b{_LOOK}\b.*\b(?:too|also|as well)\b|\b(?:also|please) {_LOOK}\b")
@@ -60,7 +68,8 @@ WIDER = 3.0
 
 @dataclass(frozen=True)
 class AskedSpan:
-    """The time a question asks for: a length that ends now, a time of day (UTC) it begins at, or just a longer one."""
+    """The time a question asks for: a length that ends now, a time of day (UTC) it begins at, or
+    just a longer one."""
 
     length: timedelta | None = None
     since: tuple[int, int] | None = None
@@ -85,7 +94,8 @@ def asks_to_include(text: str) -> bool:
 
 
 def window_of(span: AskedSpan, incident: Window, now: datetime) -> Window:
-    """The window that a span means: it ends now, or, of an incident long past, where its window ended."""
+    """The window that a span means: it ends now, or, of an incident long past, where its window
+    ended."""
     now = now.astimezone(UTC)
     end = now if now - incident.end <= LONGEST else incident.end
     if span.since is not None:

@@ -1,8 +1,8 @@
 """Is a message in our thread, written without a mention, a question to us? When in doubt it is not.
 
-People talk to each other in these threads. What is taken here is a short question that the intent table, or the form
-"is it ...?", understands, and that is addressed to nobody else. A worker still says nothing where the case holds no
-answer.
+People talk to each other in these threads. What is taken here is a short question that the intent
+table, or the form "is it ...?", understands, and that is addressed to nobody else. A worker still
+says nothing where the case holds no answer.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ MAX_WORDS = 30
 _TO_OTHERS = re.compile(r"<@|<!|```|@(?:here|channel|everyone)\b", re.IGNORECASE)
 """A mention of somebody (ours is another event), of a group, or a pasted block."""
 _ASKS = listed(
-    "why what which who whom whose when where how is are was were has have had did does do any could might since"
+    "why what which who whom whose when where how is are was were has have had did does do any "
+    "could might since"
 )
 _TELLS = listed("show list explain summarize summarise compare check")
 _PEOPLE = listed(
-    "i we us our my someone anyone somebody anybody everyone everybody guys folks team y'all ya will gonna eta meeting "
-    "standup lunch zoom huddle bridge oncall on-call paged jira ticket tomorrow tonight he she they him her them "
+    "i we us our my someone anyone somebody anybody everyone everybody guys folks team y'all ya "
+    "will gonna eta meeting "
+    "standup lunch zoom huddle bridge oncall on-call paged jira ticket tomorrow tonight he she "
+    "they him her them "
     "shall let want wanna lets sync me finished done channel always right slack"
 )
 """Words of people who plan among each other."""
@@ -51,4 +54,8 @@ def is_question(text: str, *, talking: bool = False) -> bool:
     asks = text.rstrip().rstrip("!").endswith("?")
     if not (asks or told_to_show or (said[0] in _ASKS and len(said) <= 8)):
         return False
-    return understand(text).intent is not Intent.UNKNOWN or asks_about(text) or asked_span(text) is not None
+    return (
+        understand(text).intent is not Intent.UNKNOWN
+        or asks_about(text)
+        or asked_span(text) is not None
+    )

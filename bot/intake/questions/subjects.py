@@ -1,4 +1,5 @@
-"""What a question is about: a service, a signal or a change of the case; or a kind of thing, such as "the database"."""
+"""What a question is about: a service, a signal or a change of the case; or a kind of thing, such
+as "the database"."""
 
 from __future__ import annotations
 
@@ -14,12 +15,16 @@ MAX_SUBJECT = 60
 
 THINGS: Mapping[str, tuple[str, ...]] = {
     "database": (
-        "database databases db dbs sql postgres postgresql mysql mariadb mongo mongodb rds aurora dynamodb cockroach "
+        "database databases db dbs sql postgres postgresql mysql mariadb mongo mongodb rds aurora "
+        "dynamodb cockroach "
         "cassandra oracle sqlite deadlock deadlocks",
     ),
     "cache": ("cache caches caching redis memcached memcache valkey eviction evictions",),
     "queue": ("queue queues kafka rabbitmq sqs broker backlog consumer lag pulsar nats celery",),
-    "network": ("network networking dns tcp packet packets connectivity bandwidth nic infiniband ib latency_network",),
+    "network": (
+        "network networking dns tcp packet packets connectivity bandwidth nic infiniband ib "
+        "latency_network",
+    ),
     "cpu": ("cpu cpus throttling throttled load_average",),
     "memory": ("memory ram oom heap rss leak leaking swap",),
     "disk": ("disk disks storage iops filesystem volume volumes",),
@@ -29,7 +34,9 @@ THINGS: Mapping[str, tuple[str, ...]] = {
     "deploy": ("deploy deployment release rollout",),
     "dataloader": ("dataloader dataloading dataloaders loader loading data_loading",),
 }
-_WORD_TO_THING = {word: thing for thing, rows in THINGS.items() for row in rows for word in row.split()}
+_WORD_TO_THING = {
+    word: thing for thing, rows in THINGS.items() for row in rows for word in row.split()
+}
 _CALLED: Mapping[str, str] = {
     "cpu": "CPU",
     "gpu": "a GPU",
@@ -50,24 +57,30 @@ CLASSES: Mapping[str, frozenset[SignalClass]] = {
 }
 """Kinds of things that a class of signals is about."""
 _ABOUT = re.compile(
-    r"\b(?:is|was|could|can|might|may|would) (?:it|this|that)(?: be)?(?: not)?(?: because of| due to| caused by| from)?"
+    r"\b(?:is|was|could|can|might|may|would) (?:it|this|that)(?: be)?(?: not)?(?: because of| due "
+    r"to| caused by| from)?"
     r"(?: an?| the| our| my)? (?P<is>[\w./:-]+(?: [\w./:-]+){0,3})"
     r"|\b(?:what|how) (?:about|of)(?: an?| the| our)? (?P<about>[\w./:-]+(?: [\w./:-]+){0,3})"
     r"|\bwhy not(?: an?| the)? (?P<not>[\w./:-]+(?: [\w./:-]+){0,3})"
-    r"|\b(?:check|look at|look into|include|add|examine)(?: an?| the| our)? (?P<check>[\w./:-]+(?: [\w./:-]+){0,3})"
+    r"|\b(?:check|look at|look into|include|add|examine)(?: an?| the| our)? "
+    r"(?P<check>[\w./:-]+(?: [\w./:-]+){0,3})"
     r"|\b(?:is|are|was|were)(?: the| our)? (?P<ok>[\w./:-]+(?: [\w./:-]+){0,2}) "
-    r"(?:ok|okay|fine|healthy|affected|broken|down|slow|failing|to blame|involved|the cause|guilty)\b"
+    r"(?:ok|okay|fine|healthy|affected|broken|down|slow|failing|to blame|involved|the "
+    r"cause|guilty)\b"
 )
 _ONE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _FILLERS = listed(
-    "it this that the a an our my again then now really still too also as well maybe perhaps actually just there here "
-    "over ok okay fine going on or and not same one thing because of due to be been service job please"
+    "it this that the a an our my again then now really still too also as well maybe perhaps "
+    "actually just there here "
+    "over ok okay fine going on or and not same one thing because of due to be been service job "
+    "please"
 )
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a question is about. `names` are the case's own names for it, `thing` a kind of thing."""
+    """What a question is about. `names` are the case's own names for it, `thing` a kind of
+    thing."""
 
     said: str
     names: tuple[str, ...] = ()
@@ -81,11 +94,14 @@ class Subject:
     @property
     def is_service(self) -> bool:
         """Whether it may be a service's name: one that is known, or one word that looks like it."""
-        return bool(self.names) or (self.thing is None and _ONE_NAME.fullmatch(self.said) is not None)
+        return bool(self.names) or (
+            self.thing is None and _ONE_NAME.fullmatch(self.said) is not None
+        )
 
 
 def subject_of(text: str, names: Collection[str]) -> Subject | None:
-    """The subject of a question, or None when it names none. `names` are those of the case and the catalogue."""
+    """The subject of a question, or None when it names none. `names` are those of the case and the
+    catalogue."""
     said = words(text)
     found = _named(said, names)
     if found:
@@ -107,7 +123,9 @@ def subject_of(text: str, names: Collection[str]) -> Subject | None:
 def asks_about(text: str) -> bool:
     """Whether a text has the form of "is it ...?", "what about ...?", "check ... too"."""
     match = _ABOUT.search(" ".join(words(text)))
-    return match is not None and any(w not in _FILLERS for w in next(filter(None, match.groups())).split())
+    return match is not None and any(
+        w not in _FILLERS for w in next(filter(None, match.groups())).split()
+    )
 
 
 def thing_words(thing: str) -> frozenset[str]:
@@ -116,7 +134,8 @@ def thing_words(thing: str) -> frozenset[str]:
 
 
 def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """Names that stand in the text as whole words, in their order there; `rank 2` is such a name too."""
+    """Names that stand in the text as whole words, in their order there; `rank 2` is such a name
+    too."""
     text = f" {' '.join(said)} "
     places = []
     for name in list(names)[:MAX_NAMES]:

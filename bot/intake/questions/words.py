@@ -1,4 +1,5 @@
-"""The words of a question: normalised, their synonyms made one, and small typing errors forgiven."""
+"""The words of a question: normalised, their synonyms made one, and small typing errors
+forgiven."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from functools import lru_cache
 MAX_TEXT = 2_000
 MAX_WORDS = 200
 SHORT, LONG = 4, 8
-"""Words of fewer letters are never taken for a misspelt other one; from so many on two wrong letters are forgiven."""
+"""Words of fewer letters are never taken for a misspelt other one; from so many on two wrong
+letters are forgiven."""
 _WORD = re.compile(r"[a-z0-9_]+(?:[-./:][a-z0-9_]+)*")
 _SHORTENED = (
     ("won't", "will not"),
@@ -33,7 +35,8 @@ _SHORTENED = (
 
 
 def words(text: str) -> list[str]:
-    """The words in their order, without case, accents and punctuation; names such as `checkout-api` stay whole."""
+    """The words in their order, without case, accents and punctuation; names such as `checkout-api`
+    stay whole."""
     folded = unicodedata.normalize("NFKD", text[:MAX_TEXT].replace("\u2019", "'").casefold())
     plain = "".join(c for c in folded if not unicodedata.combining(c))
     for short, full in _SHORTENED:
@@ -47,13 +50,17 @@ def listed(text: str) -> frozenset[str]:
 
 
 def canonical(given: Sequence[str], synonyms: Mapping[str, str]) -> list[str]:
-    """Each word as the one that stands for it; a misspelt one as the word it is near to; others as they are."""
+    """Each word as the one that stands for it; a misspelt one as the word it is near to; others as
+    they are."""
     return [synonyms.get(word) or _guessed(word, synonyms) or word for word in given]
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that this one is, but for a typing error; None when there is none, or two as near."""
-    found = sorted((typing_errors(word, other), other) for other in known if _comparable(word, other))
+    """The known word that this one is, but for a typing error; None when there is none, or two as
+    near."""
+    found = sorted(
+        (typing_errors(word, other), other) for other in known if _comparable(word, other)
+    )
     found = [(errors, other) for errors, other in found if errors <= _forgiven(other)]
     if not found or (len(found) > 1 and found[0][0] == found[1][0]):
         return None
@@ -62,7 +69,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def typing_errors(one: str, other: str) -> int:
-    """Letters added, left out, wrong or swapped with their neighbour (optimal string alignment distance)."""
+    """Letters added, left out, wrong or swapped with their neighbour (optimal string alignment
+    distance)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, start=1):
@@ -77,7 +85,8 @@ def typing_errors(one: str, other: str) -> int:
 
 
 def _guessed(word: str, synonyms: Mapping[str, str]) -> str | None:
-    """A word of at least six letters, one error away from exactly one meaning, that begins with the same letter."""
+    """A word of at least six letters, one error away from exactly one meaning, that begins with the
+    same letter."""
     if len(word) < 6 or len(word) > 20 or not word.isalpha():
         return None
     near = {

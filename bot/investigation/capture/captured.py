@@ -17,7 +17,8 @@ MAX_TEXT = 2000
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """One file. What is not known is None: a trace on demand tells its rank only where the profiler knows it."""
+    """One file. What is not known is None: a trace on demand tells its rank only where the profiler
+    knows it."""
 
     path: Path
     kind: FileKind
@@ -38,7 +39,8 @@ class CaptureGap:
 
 @dataclass(frozen=True)
 class Brought:
-    """What one way of capturing brought. `counts`: whether any machine was, or may have been, asked to record."""
+    """What one way of capturing brought. `counts`: whether any machine was, or may have been, asked
+    to record."""
 
     files: tuple[CapturedFile, ...] = ()
     gaps: tuple[CaptureGap, ...] = ()
@@ -66,7 +68,9 @@ class CaptureResult:
         if self.refusal:
             return one_line(self.refusal)
         said = "; ".join(f"{gap.where}: {gap.why}" for gap in self.gaps)
-        return one_line(f"files: {len(self.files)}, gaps: {len(self.gaps)}{' (' + said + ')' if said else ''}")
+        return one_line(
+            f"files: {len(self.files)}, gaps: {len(self.gaps)}{' (' + said + ')' if said else ''}"
+        )
 
     def write_note(self) -> None:
         """Say beside the files whose they are."""

@@ -1,8 +1,9 @@
 """torch.distributed.debug: the HTTP servers inside a training job's processes.
 
 Rank 0 runs a frontend of pages (port 25999) that knows every rank's own server; each rank answers
-`POST /handler/<name>`. The servers have no authentication, so the operator's network is what protects them, and only
-hosts that the settings name are spoken to. Source: torch/distributed/debug in PyTorch 2.13.
+`POST /handler/<name>`. The servers have no authentication, so the operator's network is what
+protects them, and only hosts that the settings name are spoken to. Source: torch/distributed/debug
+in PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class DebugServers:
 
 
 class DebugServerClient:
-    """Asks one job's servers. Every failure is a ConnectorError that names the server and the call."""
+    """Asks one job's servers. Every failure is a ConnectorError that names the server and the
+    call."""
 
     def __init__(self, hosts: Sequence[str], *, timeout: float = 10.0) -> None:
         """`hosts`: names or addresses that may be spoken to."""
@@ -54,17 +56,28 @@ class DebugServerClient:
     async def discover(self, frontend: str) -> DebugServers:
         """Every rank's server, as the frontend's page of wait counters lists them."""
         page = await self._page(f"{frontend.rstrip('/')}/wait_counters")
-        found = {int(r): html.unescape(a) for r, a in _RANK.findall(page.decode("utf-8", "replace"))[:MAX_RANKS]}
+        found = {
+            int(r): html.unescape(a)
+            for r, a in _RANK.findall(page.decode("utf-8", "replace"))[:MAX_RANKS]
+        }
         if not found:
-            raise ConnectorError("debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks")
+            raise ConnectorError(
+                "debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks"
+            )
         allowed = {rank: address for rank, address in found.items() if self._allowed(address)}
         return DebugServers(allowed, tuple(sorted(set(found.values()) - set(allowed.values()))))
 
-    async def profile(self, server: str, seconds: float, target: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> Path:
+    async def profile(
+        self, server: str, seconds: float, target: Path, *, max_bytes: int = MAX_TRACE_BYTES
+    ) -> Path:
         """A profiler trace of the next `seconds` of one rank, written to `target`."""
-        return await self._save(server, f"{PROFILE}?duration={seconds:g}", seconds, target, max_bytes)
+        return await self._save(
+            server, f"{PROFILE}?duration={seconds:g}", seconds, target, max_bytes
+        )
 
-    async def flight_recorder(self, server: str, target: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> Path:
+    async def flight_recorder(
+        self, server: str, target: Path, *, max_bytes: int = MAX_TRACE_BYTES
+    ) -> Path:
         """The rank's flight recorder as JSON, written to `target`."""
         return await self._save(server, FLIGHT_RECORDER, 0, target, max_bytes)
 
@@ -72,7 +85,9 @@ class DebugServerClient:
         """The Python stacks of all threads of the rank, written to `target`."""
         return await self._save(server, STACKS, 0, target, MAX_PAGE_BYTES)
 
-    async def _save(self, server: str, handler: str, seconds: float, target: Path, max_bytes: int) -> Path:
+    async def _save(
+        self, server: str, handler: str, seconds: float, target: Path, max_bytes: int
+    ) -> Path:
         """Piece by piece to disk: all ranks of a job answer at the same time."""
         url = f"{server.rstrip('/')}/handler/{handler}"
         part = target.with_name(target.name + ".part")
@@ -97,7 +112,9 @@ class DebugServerClient:
         await self._read("GET", url, self._timeout, MAX_PAGE_BYTES, keep)
         return bytes(page)
 
-    async def _read(self, method: str, url: str, seconds: float, max_bytes: int, take: Take) -> None:
+    async def _read(
+        self, method: str, url: str, seconds: float, max_bytes: int, take: Take
+    ) -> None:
         call = f"{urlsplit(url).path} at {_shown(url)}"
         if not self._allowed(url):
             raise ConnectorError("debug server", call, "the settings do not name this host")
@@ -105,9 +122,13 @@ class DebugServerClient:
             async with asyncio.timeout(seconds), _http(seconds) as client:
                 await _body(client, method, url, call, max_bytes, take)
         except TimeoutError:
-            raise ConnectorError("debug server", call, f"no answer within {seconds:g} s", retryable=True) from None
+            raise ConnectorError(
+                "debug server", call, f"no answer within {seconds:g} s", retryable=True
+            ) from None
         except httpx.HTTPError as error:
-            raise ConnectorError("debug server", call, type(error).__name__, retryable=True) from error
+            raise ConnectorError(
+                "debug server", call, type(error).__name__, retryable=True
+            ) from error
 
     def _allowed(self, url: str) -> bool:
         try:
@@ -123,23 +144,33 @@ def _tls() -> ssl.SSLContext:
 
 
 def _http(seconds: float) -> httpx.AsyncClient:
-    """A client for one call. Reading the certificates anew for each took 60 ms of processor time per rank."""
+    """A client for one call. Reading the certificates anew for each took 60 ms of processor time
+    per rank."""
     plain = {"Accept-Encoding": "identity"}
     return httpx.AsyncClient(timeout=seconds, trust_env=False, verify=_tls(), headers=plain)
 
 
-async def _body(client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int, take: Take) -> None:
+async def _body(
+    client: httpx.AsyncClient, method: str, url: str, call: str, max_bytes: int, take: Take
+) -> None:
     async with client.stream(method, url) as response:
         if response.status_code != httpx.codes.OK:
             raise ConnectorError("debug server", call, "refused", status=response.status_code)
-        if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        if response.headers.get("Content-Encoding", "identity").strip().lower() not in (
+            "",
+            "identity",
+        ):
             # a few kilobytes may unpack to gigabytes, before the length of a piece is known
-            raise ConnectorError("debug server", call, "the answer is compressed, which was not asked for")
+            raise ConnectorError(
+                "debug server", call, "the answer is compressed, which was not asked for"
+            )
         length = 0
         async for piece in response.aiter_raw(CHUNK):
             length += len(piece)
             if length > max_bytes:
-                raise ConnectorError("debug server", call, f"the answer is longer than {max_bytes} bytes")
+                raise ConnectorError(
+                    "debug server", call, f"the answer is longer than {max_bytes} bytes"
+                )
             await take(piece)
 
 

@@ -1,8 +1,8 @@
 """Dynolog's RPC: asks the daemon of a host to let its training processes record a trace.
 
-One TCP connection per request: a 4-byte length (int32, the machine's own byte order: little-endian on x86 and ARM) and
-JSON, in both directions; a request that the daemon does not understand is answered by closing. Source:
-facebookincubator/dynolog, `dynolog/src/rpc` and `cli/src`.
+One TCP connection per request: a 4-byte length (int32, the machine's own byte order: little-endian
+on x86 and ARM) and JSON, in both directions; a request that the daemon does not understand is
+answered by closing. Source: facebookincubator/dynolog, `dynolog/src/rpc` and `cli/src`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from analysis.errors import ConnectorError
 PORT = 1778
 MAX_REPLY_BYTES = 1 << 20
 MAX_HOST_PROCESSES = 1000
-"""`process_limit`: the daemon's own default; the tool's default of 3 leaves out ranks on hosts with more GPUs."""
+"""`process_limit`: the daemon's own default; the tool's default of 3 leaves out ranks on hosts with
+more GPUs."""
 WARM_UP_SECONDS = 2
 LEAD_SECONDS = 12.0
-"""How far ahead a common start must lie: libkineto asks its daemon only every few seconds (6 were measured with PyTorch
-2.13), then drops a request whose start is nearer than its warm-up, 5 s by default, with a line in the job's own log."""
+"""How far ahead a common start must lie: libkineto asks its daemon only every few seconds (6 were
+measured with PyTorch 2.13), then drops a request whose start is nearer than its warm-up, 5 s by
+default, with a line in the job's own log."""
 _LENGTH = struct.Struct("<i")
 
 
@@ -53,7 +55,8 @@ class CaptureOptions:
     profile_memory: bool = False
 
     def text(self, output: str, start: datetime | None) -> str:
-        """libkineto's configuration. `start`: the same moment on all hosts; ignored when iterations are counted."""
+        """libkineto's configuration. `start`: the same moment on all hosts; ignored when iterations
+        are counted."""
         lines = {"ACTIVITIES_LOG_FILE": output}
         if self.iterations:
             lines |= {
@@ -108,7 +111,9 @@ class DynologClient:
         status = (await self._call({"fn": "getStatus"})).get("status")
         return status if isinstance(status, int) else 0
 
-    async def trigger(self, config: str, *, job_id: int = 0, process_limit: int = MAX_HOST_PROCESSES) -> Triggered:
+    async def trigger(
+        self, config: str, *, job_id: int = 0, process_limit: int = MAX_HOST_PROCESSES
+    ) -> Triggered:
         """Ask the processes of a job to record. `job_id`: the Slurm job, 0 outside Slurm."""
         request = {
             "fn": "setKinetOnDemandRequest",
@@ -132,7 +137,9 @@ class DynologClient:
             async with asyncio.timeout(self._timeout):
                 return await self._exchange(call, json.dumps(request).encode())
         except TimeoutError:
-            raise self._error(call, f"no answer within {self._timeout:g} s", retryable=True) from None
+            raise self._error(
+                call, f"no answer within {self._timeout:g} s", retryable=True
+            ) from None
         except asyncio.IncompleteReadError:
             raise self._error(call, "the daemon closed the connection without an answer") from None
         except OSError as error:
@@ -164,10 +171,11 @@ class DynologClient:
 
 
 def output_of(config_output: str, pid: int) -> str:
-    """The file that a process writes: its id stands before the last suffix, before `.pt.trace.json` as a whole.
+    """The file that a process writes: its id stands before the last suffix, before `.pt.trace.json`
+    as a whole.
 
-    libkineto puts it before the first of these endings; the tool of the daemon prints another name for
-    `.pt.trace.json.gz`.
+    libkineto puts it before the first of these endings; the tool of the daemon prints another name
+    for `.pt.trace.json.gz`.
     """
     for ending in (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"):
         if config_output.endswith(ending):
@@ -184,7 +192,11 @@ def _flag(on: bool) -> str:
 
 
 def _pids(value: Any) -> tuple[int, ...]:
-    return tuple(pid for pid in value if isinstance(pid, int))[:10_000] if isinstance(value, Sequence) else ()
+    return (
+        tuple(pid for pid in value if isinstance(pid, int))[:10_000]
+        if isinstance(value, Sequence)
+        else ()
+    )
 
 
 def _count(value: Any) -> int:

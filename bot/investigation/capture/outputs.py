@@ -1,7 +1,8 @@
-"""The storage into which a job's processes write what they record, as this machine sees it: a directory or S3 prefix.
+"""The storage into which a job's processes write what they record, as this machine sees it: a
+directory or S3 prefix.
 
-Only listed and read. A file is complete when nothing named `<file>.tmp` lies beside it (libkineto writes that and then
-renames it) and its size was the same twice.
+Only listed and read. A file is complete when nothing named `<file>.tmp` lies beside it (libkineto
+writes that and then renames it) and its size was the same twice.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class DirectoryOutput:
             raise self._error(name, error) from error
 
     def _error(self, name: str, error: OSError) -> ConnectorError:
-        return ConnectorError("traces", str(self._folder / name), f"cannot be read ({error.strerror})")
+        return ConnectorError(
+            "traces", str(self._folder / name), f"cannot be read ({error.strerror})"
+        )
 
 
 class S3Output:
@@ -92,9 +95,13 @@ class S3Output:
         try:
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix):
-                found |= {e["Key"].removeprefix(self._prefix): e["Size"] for e in page.get("Contents", ())}
+                found |= {
+                    e["Key"].removeprefix(self._prefix): e["Size"] for e in page.get("Contents", ())
+                }
         except (BotoCoreError, ClientError) as error:
-            raise ConnectorError("traces", f"s3://{self._bucket}", f"cannot be listed ({_code(error)})") from error
+            raise ConnectorError(
+                "traces", f"s3://{self._bucket}", f"cannot be listed ({_code(error)})"
+            ) from error
         return found
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -110,12 +117,17 @@ class S3Output:
 
 def output_place(location: str, endpoint_url: str | None) -> OutputPlace:
     """The place at `s3://bucket/prefix` or in a directory."""
-    return S3Output(location, endpoint_url) if location.startswith("s3://") else DirectoryOutput(Path(location))
+    return (
+        S3Output(location, endpoint_url)
+        if location.startswith("s3://")
+        else DirectoryOutput(Path(location))
+    )
 
 
 @dataclass(frozen=True)
 class ExpectedFile:
-    """A file that one process was asked to write. The name has its process id as the job sees it."""
+    """A file that one process was asked to write. The name has its process id as the job sees
+    it."""
 
     name: str
     host: str
@@ -134,7 +146,9 @@ class Collector:
     gaps: list[CaptureGap] = field(default_factory=list)
     _sizes: Mapping[str, int] = field(default_factory=dict)
 
-    async def collect(self, expected: list[ExpectedFile], seconds: float, say: Callable[[str], None]) -> None:
+    async def collect(
+        self, expected: list[ExpectedFile], seconds: float, say: Callable[[str], None]
+    ) -> None:
         """Until all are there or the time is up; what is missing then becomes a gap."""
         ends, open_, told, unreadable = time.monotonic() + seconds, list(expected), -1, ""
         while open_:
@@ -150,7 +164,10 @@ class Collector:
                     told = len(open_)
                     say(f"waiting for {told} of {len(expected)} files")
                 await asyncio.sleep(min(POLL_SECONDS, max(0.05, ends - time.monotonic())))
-        self.gaps += [CaptureGap(f"{e.host}, process {e.pid}", unreadable or self._missing(e, seconds)) for e in open_]
+        self.gaps += [
+            CaptureGap(f"{e.host}, process {e.pid}", unreadable or self._missing(e, seconds))
+            for e in open_
+        ]
 
     def _look(self, open_: list[ExpectedFile]) -> list[ExpectedFile]:
         """One look at the place; those that are still to come."""
@@ -158,7 +175,11 @@ class Collector:
         coming = []
         for expected in open_:
             size = self._sizes.get(expected.name)
-            complete = size and size == before.get(expected.name) and f"{expected.name}.tmp" not in self._sizes
+            complete = (
+                size
+                and size == before.get(expected.name)
+                and f"{expected.name}.tmp" not in self._sizes
+            )
             if not complete:
                 coming.append(expected)
             else:
@@ -174,7 +195,11 @@ class Collector:
             rank = rank_in(target)
         except (ConnectorError, OSError) as error:
             part.unlink(missing_ok=True)
-            why = str(error) if isinstance(error, ConnectorError) else f"cannot be copied ({error.strerror})"
+            why = (
+                str(error)
+                if isinstance(error, ConnectorError)
+                else f"cannot be copied ({error.strerror})"
+            )
             self.gaps.append(CaptureGap(f"{expected.host}, process {expected.pid}", why))
         else:
             self.files.append(CapturedFile(target, "trace", expected.host, expected.pid, rank))
@@ -185,7 +210,9 @@ class Collector:
             for chunk in self.place.read(name):
                 room -= len(chunk)
                 if room < 0:
-                    raise ConnectorError("traces", name, "is larger than the settings, or the disk, allow")
+                    raise ConnectorError(
+                        "traces", name, "is larger than the settings, or the disk, allow"
+                    )
                 out.write(chunk)
 
     def _missing(self, expected: ExpectedFile, seconds: float) -> str:

@@ -1,7 +1,7 @@
 """What one capture would ask of whom, decided from the settings alone. Nothing is asked here.
 
-A job is asked only where `jobs.NAME.allow_capture` says so; whatever stands in the way is a SettingsError that names
-the key.
+A job is asked only where `jobs.NAME.allow_capture` says so; whatever stands in the way is a
+SettingsError that names the key.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def plan_capture(
     )
 
 
-def _check_allowed(job: str, table: JobSettings, seconds: float | None, iterations: int | None) -> None:
+def _check_allowed(
+    job: str, table: JobSettings, seconds: float | None, iterations: int | None
+) -> None:
     def wrong(key: str, problem: str) -> SettingsError:
         return SettingsError(f"jobs.{job}.{key}", problem)
 
@@ -92,15 +94,27 @@ def _check_allowed(job: str, table: JobSettings, seconds: float | None, iteratio
     if seconds is not None and iterations is not None:
         raise SettingsError("--seconds", "cannot be given together with --iterations")
     if seconds is not None and not 0 < seconds <= table.longest_seconds:
-        raise wrong("longest_seconds", f"allows more than 0 and at most {table.longest_seconds:g} s, not {seconds:g} s")
+        raise wrong(
+            "longest_seconds",
+            f"allows more than 0 and at most {table.longest_seconds:g} s, not {seconds:g} s",
+        )
     if iterations is not None and not 0 < iterations <= table.most_iterations:
-        raise wrong("most_iterations", f"allows 1 to {table.most_iterations} iterations, not {iterations}")
+        raise wrong(
+            "most_iterations", f"allows 1 to {table.most_iterations} iterations, not {iterations}"
+        )
     if not table.hosts and not table.debug_server:
-        raise wrong("hosts", "names no hosts with a Dynolog daemon, and debug_server is not set either")
+        raise wrong(
+            "hosts", "names no hosts with a Dynolog daemon, and debug_server is not set either"
+        )
     if not table.hosts and iterations is not None:
-        raise wrong("hosts", "names no hosts with a Dynolog daemon, and a debug server cannot count iterations")
+        raise wrong(
+            "hosts",
+            "names no hosts with a Dynolog daemon, and a debug server cannot count iterations",
+        )
     if table.hosts and not table.job_directory:
-        raise wrong("job_directory", "is not set: the job's processes must know where to write their traces")
+        raise wrong(
+            "job_directory", "is not set: the job's processes must know where to write their traces"
+        )
 
 
 def _length(table: JobSettings, seconds: float | None) -> float:
@@ -122,6 +136,13 @@ def _address(key: str, host: str, port: int) -> DaemonAddress:
         name, own = parts.hostname, parts.port
     except ValueError:
         name, own = None, None
-    if not name or parts.path or parts.query or "@" in host or not host.isprintable() or " " in host:
+    if (
+        not name
+        or parts.path
+        or parts.query
+        or "@" in host
+        or not host.isprintable()
+        or " " in host
+    ):
         raise SettingsError(key, f"{host[:100]!r} is not like name or name:port")
     return DaemonAddress(name, own or port)

@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.errors import SettingsError
-from bot.investigation.capture.captured import Brought, CaptureGap, CaptureResult, one_line, status_of
+from bot.investigation.capture.captured import (
+    Brought,
+    CaptureGap,
+    CaptureResult,
+    one_line,
+    status_of,
+)
 from bot.investigation.capture.plan import CapturePlan
 from bot.investigation.capture.through_debug_server import capture_through_debug_servers
 from bot.investigation.capture.through_dynolog import capture_through_dynolog
@@ -20,15 +26,27 @@ def _silent(_: str) -> None:
 
 
 async def run_capture(
-    plan: CapturePlan, log: CaptureLog, output: Path, *, asked_by: str, say: Callable[[str], None] = _silent
+    plan: CapturePlan,
+    log: CaptureLog,
+    output: Path,
+    *,
+    asked_by: str,
+    say: Callable[[str], None] = _silent,
 ) -> CaptureResult:
-    """Ask the job, if its cool-down and budget allow it. The files come to lie in `output`/<id of the capture>.
+    """Ask the job, if its cool-down and budget allow it. The files come to lie in `output`/<id of
+    the capture>.
 
-    Whatever happens has a row in the record. Raises SettingsError when `output` cannot be written to.
+    Whatever happens has a row in the record. Raises SettingsError when `output` cannot be written
+    to.
     """
     _make(output)
     claim = await asyncio.to_thread(
-        log.claim, plan.job, asked_by=one_line(asked_by), wanted=plan.wanted, hosts=plan.hosts, budget=plan.budget
+        log.claim,
+        plan.job,
+        asked_by=one_line(asked_by),
+        wanted=plan.wanted,
+        hosts=plan.hosts,
+        budget=plan.budget,
     )
     folder = output / claim.id
     if claim.refusal is not None:
@@ -50,11 +68,15 @@ async def run_capture(
     except BaseException as error:
         log.finish(claim.id, "failed", result=f"ended early ({type(error).__name__})", counts=True)
         raise
-    await asyncio.to_thread(log.finish, claim.id, result.status, result=result.text, counts=brought.counts)
+    await asyncio.to_thread(
+        log.finish, claim.id, result.status, result=result.text, counts=brought.counts
+    )
     return result
 
 
-async def _brought(plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None]) -> Brought:
+async def _brought(
+    plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None]
+) -> Brought:
     """Through the debug servers where the job has them, else through the daemons."""
     before: tuple[CaptureGap, ...] = ()
     if plan.debug_server is not None:

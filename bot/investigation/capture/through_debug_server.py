@@ -1,4 +1,5 @@
-"""A capture through PyTorch's debug servers: stacks, then a profile of all ranks at once, then the flight recorders."""
+"""A capture through PyTorch's debug servers: stacks, then a profile of all ranks at once, then the
+flight recorders."""
 
 from __future__ import annotations
 
@@ -35,12 +36,17 @@ async def capture_through_debug_servers(
     except ConnectorError as error:
         return str(error)
     if not servers.by_rank:
-        return f"the settings do not name the hosts of the job's debug servers ({', '.join(servers.refused[:3])})"
+        return (
+            f"the settings do not name the hosts of the job's debug servers "
+            f"({', '.join(servers.refused[:3])})"
+        )
     ranks = dict(sorted(servers.by_rank.items()))
     most = await asyncio.to_thread(_most_bytes, plan, folder, len(ranks))
     gaps = [CaptureGap(where, "debug_hosts does not name this host") for where in servers.refused]
     absent = [rank for rank in range(plan.ranks or 0) if rank not in ranks]
-    gaps += [CaptureGap(f"rank {rank}", "has no debug server that may be spoken to") for rank in absent]
+    gaps += [
+        CaptureGap(f"rank {rank}", "has no debug server that may be spoken to") for rank in absent
+    ]
     asked: list[tuple[FileKind, str, Ask]] = [
         ("stacks", "rank{}_stacks.txt", lambda _, server, target: quick.stacks(server, target)),
         (
@@ -59,24 +65,31 @@ async def capture_through_debug_servers(
     for kind, name, ask in asked:
         say(f"asking {len(ranks)} ranks: {kind.replace('_', ' ')}")
         start = datetime.now(UTC) if kind == "trace" else start
-        every = await asyncio.gather(*(_one(rank, server, kind, folder, name, ask) for rank, server in ranks.items()))
+        every = await asyncio.gather(
+            *(_one(rank, server, kind, folder, name, ask) for rank, server in ranks.items())
+        )
         files += [one for one in every if isinstance(one, CapturedFile)]
         gaps += [one for one in every if isinstance(one, CaptureGap)]
     return Brought(tuple(files), tuple(gaps), counts=True, start=start)
 
 
 def _most_bytes(plan: CapturePlan, folder: Path, ranks: int) -> int:
-    """Of one file: every rank writes a profile and a flight recorder, and the disk must not run full."""
+    """Of one file: every rank writes a profile and a flight recorder, and the disk must not run
+    full."""
     room = max(0, shutil.disk_usage(folder).free - KEEP_FREE_BYTES)
     return min(MAX_TRACE_BYTES, plan.max_file_bytes, min(MAX_ALL_BYTES, room) // (2 * ranks))
 
 
-async def _one(rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask) -> CapturedFile | CaptureGap:
+async def _one(
+    rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask
+) -> CapturedFile | CaptureGap:
     host, taken = urlsplit(server).hostname or "", datetime.now(UTC)
     try:
         path = await ask(rank, server, folder / name.format(rank))
     except ConnectorError as error:
         return CaptureGap(f"rank {rank} on {host}", str(error))
     except OSError as error:
-        return CaptureGap(f"rank {rank} on {host}", f"its {kind} cannot be written here ({error.strerror})")
+        return CaptureGap(
+            f"rank {rank} on {host}", f"its {kind} cannot be written here ({error.strerror})"
+        )
     return CapturedFile(path, kind, host, None, rank, taken)

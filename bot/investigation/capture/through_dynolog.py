@@ -1,7 +1,8 @@
-"""A capture through the hosts' Dynolog daemons: all of them asked for the same moment, their files collected.
+"""A capture through the hosts' Dynolog daemons: all of them asked for the same moment, their files
+collected.
 
-The first host is asked alone, so that a job which is being recorded already is left alone on all the others. Source of
-the procedure: dynolog/scripts/pytorch/unitrace.py.
+The first host is asked alone, so that a job which is being recorded already is left alone on all
+the others. Source of the procedure: dynolog/scripts/pytorch/unitrace.py.
 """
 
 from __future__ import annotations
@@ -60,16 +61,29 @@ async def capture_through_dynolog(
     if first.said is not None and first.said.busy and not first.said.triggered:
         return Brought(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
     asked = {answer.host for answer in answers}
-    gaps += [CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded") for n in alive if n not in asked]
-    gaps += [CaptureGap(str(plan.daemons[a.host]), why) for a in answers for why in _shortfalls(plan, a)]
+    gaps += [
+        CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded")
+        for n in alive
+        if n not in asked
+    ]
+    gaps += [
+        CaptureGap(str(plan.daemons[a.host]), why) for a in answers for why in _shortfalls(plan, a)
+    ]
     gaps += _late(plan, start)
-    expected = [_expected(plan, prefix, a.host, pid) for a in answers if a.said for pid in a.said.triggered]
+    expected = [
+        _expected(plan, prefix, a.host, pid) for a in answers if a.said for pid in a.said.triggered
+    ]
     collector = Collector(place, prefix, folder, plan.max_file_bytes)
-    recording = 0.0 if plan.iterations else (start - datetime.now(UTC)).total_seconds() + plan.seconds
+    recording = (
+        0.0 if plan.iterations else (start - datetime.now(UTC)).total_seconds() + plan.seconds
+    )
     await collector.collect(expected, max(0.0, recording) + plan.wait_seconds, say)
     counts = bool(expected) or any(answer.said is None for answer in answers)
     return Brought(
-        tuple(collector.files), (*gaps, *collector.gaps), counts=counts, start=None if plan.iterations else start
+        tuple(collector.files),
+        (*gaps, *collector.gaps),
+        counts=counts,
+        start=None if plan.iterations else start,
     )
 
 
@@ -87,12 +101,18 @@ async def _alive(plan: CapturePlan) -> tuple[list[int], list[CaptureGap]]:
 
     problems = await asyncio.gather(*(problem(daemon) for daemon in plan.daemons))
     alive = [n for n, why in enumerate(problems) if why is None]
-    return alive, [CaptureGap(str(plan.daemons[n]), why) for n, why in enumerate(problems) if why is not None]
+    return alive, [
+        CaptureGap(str(plan.daemons[n]), why) for n, why in enumerate(problems) if why is not None
+    ]
 
 
-async def _trigger_all(plan: CapturePlan, alive: list[int], prefix: str, start: datetime) -> list[_Answer]:
+async def _trigger_all(
+    plan: CapturePlan, alive: list[int], prefix: str, start: datetime
+) -> list[_Answer]:
     gate = asyncio.Semaphore(AT_ONCE)
-    options = CaptureOptions(duration_ms=max(1, round(plan.seconds * 1000)), iterations=plan.iterations)
+    options = CaptureOptions(
+        duration_ms=max(1, round(plan.seconds * 1000)), iterations=plan.iterations
+    )
 
     async def one(host: int) -> _Answer:
         config = options.text(f"{plan.job_directory}/{_output(prefix, host)}", start)
@@ -116,7 +136,10 @@ def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
         return [f"may have been asked: {answer.problem}"]
     if not said.matched:
         which = f"of Slurm job {plan.slurm_job_id} " if plan.slurm_job_id else ""
-        return [f"no process {which}is registered with the daemon (KINETO_USE_DAEMON=1 in the job's environment?)"]
+        return [
+            f"no process {which}is registered with the daemon (KINETO_USE_DAEMON=1 in the job's "
+            f"environment?)"
+        ]
     wrong = []
     if said.busy:
         wrong.append(f"{said.busy} of {len(said.matched)} processes are being recorded already")
@@ -124,7 +147,9 @@ def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
         wrong.append(f"{len(said.matched)} processes are registered, {expected} are expected")
     missing = len(said.matched) - len(said.triggered) - said.busy
     if missing > 0:
-        wrong.append(f"{missing} of {len(said.matched)} registered processes were not asked by the daemon")
+        wrong.append(
+            f"{missing} of {len(said.matched)} registered processes were not asked by the daemon"
+        )
     return wrong
 
 
@@ -132,14 +157,20 @@ def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
     left = (start - datetime.now(UTC)).total_seconds()
     if plan.iterations or left >= LEAD_SECONDS / 2:
         return []
-    return [CaptureGap("all hosts", f"the last one answered {left:.0f} s before the common start: some may miss it")]
+    return [
+        CaptureGap(
+            "all hosts",
+            f"the last one answered {left:.0f} s before the common start: some may miss it",
+        )
+    ]
 
 
 def _busy(plan: CapturePlan, first: _Answer) -> str:
     assert first.said is not None
     others = " and the other hosts were not asked" if len(plan.daemons) > 1 else ""
     return (
-        f"{plan.daemons[first.host]}: {first.said.busy} processes are being recorded already{others}; try again later"
+        f"{plan.daemons[first.host]}: {first.said.busy} processes are being recorded "
+        f"already{others}; try again later"
     )
 
 

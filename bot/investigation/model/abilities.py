@@ -1,7 +1,7 @@
 """What an endpoint can do: assumed until it refuses, remembered for the life of the process.
 
-A server says in its own words what it does not take. The words decide what is left out of the next try; where they
-name nothing, it is what servers lack most often.
+A server says in its own words what it does not take. The words decide what is left out of the next
+try; where they name nothing, it is what servers lack most often.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Literal
 from bot.investigation.model.turns import Turn
 from bot.settings.model import ModelSettings
 
-Ability = Literal["stream_usage", "tools_beside_schema", "schema", "json", "tools", "limit_name", "streaming"]
+Ability = Literal[
+    "stream_usage", "tools_beside_schema", "schema", "json", "tools", "limit_name", "streaming"
+]
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 
 _WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
@@ -22,9 +24,11 @@ _WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
     ("schema", ("schema", "response_format", "grammar", "guided", "text.format")),
     ("streaming", ("stream",)),
 )
-"""vLLM names `--enable-auto-tool-choice`, llama.cpp `--jinja` and "grammar" (with tools), OpenAI the parameter."""
+"""vLLM names `--enable-auto-tool-choice`, llama.cpp `--jinja` and "grammar" (with tools), OpenAI
+the parameter."""
 REFUSED = frozenset({400, 404, 405, 415, 422, 500, 501})
-"""Statuses that may mean "I do not take this": llama.cpp answers 500 to tools without its `--jinja` option."""
+"""Statuses that may mean "I do not take this": llama.cpp answers 500 to tools without its `--jinja`
+option."""
 
 VAGUE = frozenset({404, 500})
 """They mean it only where the server's words name something that the request holds."""
@@ -36,7 +40,8 @@ class Abilities:
 
     tools: bool = True
     tools_beside_schema: bool = True
-    """Whether the tools may stay in a request that asks for a schema: then the server's cache of the prompt holds."""
+    """Whether the tools may stay in a request that asks for a schema: then the server's cache of
+    the prompt holds."""
     schema: Literal["schema", "json", "words"] = "schema"
     streaming: bool = True
     stream_usage: bool = True
@@ -58,21 +63,33 @@ class Abilities:
 
     def told(self) -> str:
         """In a few words, for `faultline check`."""
-        schema = {"schema": "JSON schema", "json": "JSON without a schema", "words": "JSON only when asked in words"}
+        schema = {
+            "schema": "JSON schema",
+            "json": "JSON without a schema",
+            "words": "JSON only when asked in words",
+        }
         parts = [
-            "tools" if self.tools else "no tools (the model words the report, it cannot ask for more)",
+            "tools"
+            if self.tools
+            else "no tools (the model words the report, it cannot ask for more)",
             schema[self.schema],
             "streaming" if self.streaming else "no streaming",
         ]
         if self.usage is not None:
-            parts.append("token counts" if self.usage else "no token counts (limits use estimates, cost is unknown)")
+            parts.append(
+                "token counts"
+                if self.usage
+                else "no token counts (limits use estimates, cost is unknown)"
+            )
         return ", ".join(parts)
 
 
 def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability | None:
-    """What to give up of this request, as the server's words (in lower case) name it, else what is lacked most often.
+    """What to give up of this request, as the server's words (in lower case) name it, else what is
+    lacked most often.
 
-    None where the status means something else, or where one that may mean anything comes with words that name nothing.
+    None where the status means something else, or where one that may mean anything comes with words
+    that name nothing.
     """
     if status not in REFUSED:
         return None
@@ -94,7 +111,11 @@ def _held(turn: Turn, able: Abilities) -> list[Ability]:
     if turn.schema is None:
         held += ["tools"] if turn.tools and able.tools else []
     else:
-        held += ["tools_beside_schema"] if turn.tools and able.tools and able.tools_beside_schema else []
+        held += (
+            ["tools_beside_schema"]
+            if turn.tools and able.tools and able.tools_beside_schema
+            else []
+        )
         held += ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
     return [*held, *(["streaming"] if able.streaming else []), "limit_name"]  # type: ignore[list-item]
 

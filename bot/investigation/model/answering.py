@@ -1,4 +1,5 @@
-"""A question about an investigation that was answered, put to the model: the same tools, limits and guard."""
+"""A question about an investigation that was answered, put to the model: the same tools, limits and
+guard."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ LAST = "Answer the question now."
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question asked before in the same conversation, and what was answered. Both are foreign text."""
+    """A question asked before in the same conversation, and what was answered. Both are foreign
+    text."""
 
     question: str
     answer: str
@@ -44,14 +46,17 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Answered:
-    """What may be said to a question. Without claims nothing may: `use.ended` and `dropped` tell why."""
+    """What may be said to a question. Without claims nothing may: `use.ended` and `dropped` tell
+    why."""
 
     claims: tuple[Claim, ...]
     """Guarded sentences, in order; each cites findings of `diagnosis`."""
     diagnosis: Diagnosis
-    """The case's own, followed by the findings that new evidence brought: those that `new_findings` names."""
+    """The case's own, followed by the findings that new evidence brought: those that `new_findings`
+    names."""
     new_findings: tuple[str, ...]
-    """Of those that are cited. They are in no page and no findings.json: quote them, do not link to them."""
+    """Of those that are cited. They are in no page and no findings.json: quote them, do not link to
+    them."""
     dropped: tuple[str, ...]
     """What the guard took out, and why."""
     use: ModelUse
@@ -69,14 +74,16 @@ async def answer_question(
     run: Run = in_a_thread,
     progress: Progress = silent,
 ) -> Answered:
-    """Answer from the case in `folder` (alert.json ... findings.json), which stays as it is, and from new queries.
+    """Answer from the case in `folder` (alert.json ... findings.json), which stays as it is, and
+    from new queries.
 
-    `question` and `history` are what people wrote: data, never instructions. `connectors` are those that may be asked
-    for more evidence; none: only the case is read. What was sent, answered and collected is stored through `keep` as
-    `questions/<name>/...`, and taken up there again. `run` is `AnalysisPool.run` where there is a pool. Verdict,
-    confidence and the order of causes stay those of the case. Takes `settings.model`'s budgets (half of
-    `investigate_s`, since somebody waits) and never raises for what the model or a server does. Call it only where
-    `settings.model.name` is set. Raises EvidenceError when the case cannot be read.
+    `question` and `history` are what people wrote: data, never instructions. `connectors` are those
+    that may be asked for more evidence; none: only the case is read. What was sent, answered and
+    collected is stored through `keep` as `questions/<name>/...`, and taken up there again. `run` is
+    `AnalysisPool.run` where there is a pool. Verdict, confidence and the order of causes stay those
+    of the case. Takes `settings.model`'s budgets (half of `investigate_s`, since somebody waits)
+    and never raises for what the model or a server does. Call it only where `settings.model.name`
+    is set. Raises EvidenceError when the case cannot be read.
     """
     told = read_diagnosis(folder)
     with tempfile.TemporaryDirectory(prefix="faultline-question-") as scratch:
@@ -98,7 +105,8 @@ async def answer_question(
             claims = claims_of(draft.claims, records.redactor)
         except FaultlineError as error:
             ended = str(error)
-        except Exception as error:  # noqa: BLE001  a server may answer anything; the question still gets an answer
+        # A server may answer anything; the question still gets an answer.
+        except Exception as error:  # noqa: BLE001
             ended = f"answered something unexpected ({type(error).__name__})"
         await records.close()
         return _guarded(claims, told, bench, budget.use(ended))
@@ -136,12 +144,16 @@ def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
     case, redactor = records.bench.case, records.redactor
     data = payload(records.bench.diagnosis, case.alert, case.gaps, redactor, case.runbooks.runbooks)
     before = [{"question": e.question, "answer": e.answer} for e in history[-MAX_HISTORY:]]
-    asked = clean({"asked_before": before, "question": question, "provenance": "a person in the channel"}, redactor)
+    asked = clean(
+        {"asked_before": before, "question": question, "provenance": "a person in the channel"},
+        redactor,
+    )
     return f"{data}\n{as_data([json.dumps(asked, ensure_ascii=False)])}"
 
 
 def _guarded(claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelUse) -> Answered:
-    """The claims that stand: against the case's own decision, and the findings that new evidence added to it."""
+    """The claims that stand: against the case's own decision, and the findings that new evidence
+    added to it."""
     known = {f.id for f in told.findings}
     added = tuple(f for f in bench.findings if f.id not in known)
     diagnosis = told.model_copy(update={"findings": (*told.findings, *added)})
@@ -149,7 +161,11 @@ def _guarded(claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelU
     kept: list[Claim] = []
     dropped: list[str] = []
     for claim in claims:
-        fault = guard.fault_of_claim(claim) if len(kept) < MAX_CLAIMS else f"is one too many (limit {MAX_CLAIMS})"
+        fault = (
+            guard.fault_of_claim(claim)
+            if len(kept) < MAX_CLAIMS
+            else f"is one too many (limit {MAX_CLAIMS})"
+        )
         if fault is None:
             kept.append(claim)
         else:

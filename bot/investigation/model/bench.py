@@ -1,7 +1,8 @@
 """The bench: the case as the model's tools see it, with what was asked for in the meantime.
 
-The case folder itself stays as it is until the conversation ends: new evidence is merged into a working copy, which is
-analysed again by the same code. Findings keep the ids under which they were told.
+The case folder itself stays as it is until the conversation ends: new evidence is merged into a
+working copy, which is analysed again by the same code. Findings keep the ids under which they were
+told.
 """
 
 from __future__ import annotations
@@ -28,18 +29,27 @@ from connectors.base import Collected, Connector, Item, Missing, Request, collec
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
-"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or `in_a_thread`."""
+"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or
+`in_a_thread`."""
 Keep = Callable[[str, bytes], None]
 """Stores one file of the case by its name inside the case. Blocks."""
 
 ASKS = "asks"
-COPIED = ("alert.json", "scope.json", "evidence.json", "earlier.json", "runbooks.json", OBSERVATIONS_FILE)
+COPIED = (
+    "alert.json",
+    "scope.json",
+    "evidence.json",
+    "earlier.json",
+    "runbooks.json",
+    OBSERVATIONS_FILE,
+)
 """Files of a case beside its tables that its analysis reads."""
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What a new query brought: rows by table, what could not be had, and the findings that were not there before."""
+    """What a new query brought: rows by table, what could not be had, and the findings that were
+    not there before."""
 
     rows: Mapping[str, int]
     gaps: tuple[Gap, ...]
@@ -51,7 +61,8 @@ class Brought:
 
 @dataclass
 class Bench:
-    """The state of one conversation's case. `folder` is read, `work` is written; `store` is where asks are kept."""
+    """The state of one conversation's case. `folder` is read, `work` is written; `store` is where
+    asks are kept."""
 
     folder: Path
     work: Path
@@ -102,9 +113,14 @@ class Bench:
         return {name for name in known if name}
 
     def observe(self, finding: Finding) -> Finding:
-        """The observation with its id; one that says the same as an earlier one has that one's id."""
+        """The observation with its id; one that says the same as an earlier one has that one's
+        id."""
         for known in self.observations:
-            if (known.subject, known.signal, known.sentence) == (finding.subject, finding.signal, finding.sentence):
+            if (known.subject, known.signal, known.sentence) == (
+                finding.subject,
+                finding.signal,
+                finding.sentence,
+            ):
                 return known
         if len(self.observations) >= MAX_OBSERVATIONS:
             return finding
@@ -114,17 +130,21 @@ class Bench:
         return numbered
 
     async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> Brought:
-        """One new query through a connector, under its own limits; what it brings is merged and analysed."""
+        """One new query through a connector, under its own limits; what it brings is merged and
+        analysed."""
         name = f"ask-{len(self.asks) + 1}"
         place = self.work.parent / ASKS / name
         shutil.rmtree(place, ignore_errors=True)
         (place / "files").mkdir(parents=True)
-        collected = without_traces(await collect_one(connector, Request(alert, scope, place / "files")))
+        collected = without_traces(
+            await collect_one(connector, Request(alert, scope, place / "files"))
+        )
         part = await asyncio.to_thread(self._store, name, connector.name, collected, place)
         return await self._merge(name, part, place)
 
     async def restore(self, name: str) -> None:
-        """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is not there."""
+        """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is
+        not there."""
         place = self.folder / self.store / ASKS / name
         part = Part.model_validate_json(await asyncio.to_thread((place / "part.json").read_bytes))
         await self._merge(name, part, place)
@@ -146,7 +166,10 @@ class Bench:
         known = {f.id for f in before.findings}
         self._taken |= {f.id for f in self.diagnosis.findings}
         new = tuple(f for f in self.diagnosis.findings if f.id not in known)
-        rows = {t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item() for t in part.tables}
+        rows = {
+            t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item()
+            for t in part.tables
+        }
         return Brought(rows, merged[1], merged[0], new, before, self.diagnosis)
 
     def _merged(self, part: Part, place: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
@@ -154,7 +177,9 @@ class Bench:
             working_copy(self.folder, self.work)
         case = read_case(self.work)
         for table in part.tables:
-            rows = pl.concat([read_table(self.work, table), read_table(place, table)]).unique(maintain_order=True)
+            rows = pl.concat([read_table(self.work, table), read_table(place, table)]).unique(
+                maintain_order=True
+            )
             write_table(self.work, table, rows)
         evidence = _appended(case.evidence, part.items, "E")
         gaps = _appended(case.gaps, part.gaps, "G")
@@ -174,15 +199,20 @@ class Bench:
             await asyncio.to_thread(working_copy, self.folder, self.work)
         write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
         diagnosis = await self.run(analyze_case, self.work)
-        # Named anew: a call that ran out of time may have added evidence without being told of its findings.
+        # Named anew: a call that ran out of time may have added evidence without being told of its
+        # findings.
         _, self.names = with_kept_ids(self.diagnosis, diagnosis, self._taken)
-        changed = [OBSERVATIONS_FILE, *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else [])]
+        changed = [
+            OBSERVATIONS_FILE,
+            *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else []),
+        ]
         files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
 
 
 def working_copy(folder: Path, work: Path) -> None:
-    """What the analysis reads of a case, in a folder that may be written; trace files are only linked to."""
+    """What the analysis reads of a case, in a folder that may be written; trace files are only
+    linked to."""
     work.mkdir(parents=True, exist_ok=True)
     tables = [f"{t}{suffix}" for t in SCHEMAS for suffix in (".parquet", ".csv", ".jsonl")]
     for name in (*tables, *COPIED):
@@ -195,7 +225,8 @@ def working_copy(folder: Path, work: Path) -> None:
 
 
 def without_traces(collected: Collected) -> Collected:
-    """Files of training jobs are collected once, at the start; a model cannot ask for more of them."""
+    """Files of training jobs are collected once, at the start; a model cannot ask for more of
+    them."""
     kept: tuple[Item, ...] = tuple(i for i in collected.items if i.kind != "traces")
     missing: tuple[Missing, ...] = tuple(m for m in collected.missing if m.kind != "traces")
     return Collected(collected.tables, kept, missing)
@@ -204,7 +235,9 @@ def without_traces(collected: Collected) -> Collected:
 def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...]:
     """The known items, then those that are not among them, with the next numbers."""
     have = {item.model_copy(update={"id": ""}).model_dump_json() for item in known}
-    fresh = [item for item in new if item.model_copy(update={"id": ""}).model_dump_json() not in have]
+    fresh = [
+        item for item in new if item.model_copy(update={"id": ""}).model_dump_json() not in have
+    ]
     first = max((int(i.id[1:]) for i in known if i.id[1:].isdecimal()), default=0) + 1
     numbered = list(known)
     for n, item in enumerate(fresh, start=first):

@@ -1,4 +1,5 @@
-"""What an investigation may take of a model, and what it has taken: rounds, tokens, dollars, seconds.
+"""What an investigation may take of a model, and what it has taken: rounds, tokens, dollars,
+seconds.
 
 The last answer, the report, is always paid for: the others end while there is enough left for it.
 """
@@ -14,8 +15,9 @@ from bot.runtime.model_watch import model_used
 from bot.settings.model import ModelSettings
 
 CHARACTERS_PER_TOKEN = 3.5
-"""Of English and JSON, for servers that do not count. https://developers.openai.com/api/docs/concepts#tokens says 4;
-less is assumed, since identifiers and numbers take more tokens."""
+"""Of English and JSON, for servers that do not count.
+https://developers.openai.com/api/docs/concepts#tokens says 4; less is assumed, since identifiers
+and numbers take more tokens."""
 MILLION = 1_000_000
 REPORT_SHARE = 0.3
 """Of the seconds, kept for the report."""
@@ -41,7 +43,8 @@ class Limits:
 
 @dataclass
 class Budget:
-    """Counts against the limits. `before` are seconds taken by a worker that ended in the midst of it."""
+    """Counts against the limits. `before` are seconds taken by a worker that ended in the midst of
+    it."""
 
     settings: ModelSettings
     limits: Limits
@@ -76,7 +79,10 @@ class Budget:
         usage = answer.usage
         if usage is None:
             self.counted = False
-            usage = Usage(estimated_tokens(turn), _tokens(answer.text + "".join(c.arguments for c in answer.calls)))
+            usage = Usage(
+                estimated_tokens(turn),
+                _tokens(answer.text + "".join(c.arguments for c in answer.calls)),
+            )
         self.count_usage(usage)
         model_used(usage.input, usage.cached, usage.output, self.cost_of(usage))
         return usage
@@ -97,7 +103,9 @@ class Budget:
             return None
         kept = sent if model.price_per_million_cached is None else model.price_per_million_cached
         said = sent if model.price_per_million_output is None else model.price_per_million_output
-        return ((usage.input - usage.cached) * sent + usage.cached * kept + usage.output * said) / MILLION
+        return (
+            (usage.input - usage.cached) * sent + usage.cached * kept + usage.output * said
+        ) / MILLION
 
     @property
     def cost(self) -> float | None:
@@ -105,7 +113,8 @@ class Budget:
         return self.cost_of(Usage(self.input, self.output, self.cached))
 
     def reached(self, turn: Turn) -> str | None:
-        """The limit that `turn`, and the report after it, would go beyond; None where there is room for both."""
+        """The limit that `turn`, and the report after it, would go beyond; None where there is room
+        for both."""
         given = max(estimated_tokens(turn), self.last_input)
         both = Usage(2 * given, 2 * min(turn.max_output_tokens, 1500), 0)
         if self.rounds + 1 >= self.limits.rounds:
@@ -139,7 +148,9 @@ def estimated_tokens(turn: Turn) -> int:
     """Tokens that a request will count, roughly."""
     size = len(turn.system) + sum(len(t.description) + len(str(t.parameters)) for t in turn.tools)
     for entry in turn.history:
-        size += len(entry.text) + sum(len(c.arguments) + len(c.name) for c in getattr(entry, "calls", ()))
+        size += len(entry.text) + sum(
+            len(c.arguments) + len(c.name) for c in getattr(entry, "calls", ())
+        )
     return int(size / CHARACTERS_PER_TOKEN)
 
 

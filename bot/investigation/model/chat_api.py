@@ -59,12 +59,16 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
 
 
 def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
-    """One entry of the history; `in_words` for servers without tools, where earlier calls become text."""
+    """One entry of the history; `in_words` for servers without tools, where earlier calls become
+    text."""
     if isinstance(entry, Told):
         return [{"role": "user", "content": entry.text}]
     if isinstance(entry, Said):
         calls = [] if in_words else [_call(c) for c in entry.calls]
-        message: dict[str, Any] = {"role": "assistant", "content": entry.text or ("-" if not calls else None)}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": entry.text or ("-" if not calls else None),
+        }
         return [{**message, "tool_calls": calls} if calls else message]
     if in_words:
         return [{"role": "user", "content": entry.text}]
@@ -72,16 +76,26 @@ def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": True}
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": True,
+    }
     return {"type": "function", "function": function}
 
 
 class ChatReading:
-    """Puts an answer together from the chunks of a stream, or from one whole completion. Nothing is taken on trust."""
+    """Puts an answer together from the chunks of a stream, or from one whole completion. Nothing is
+    taken on trust."""
 
     def __init__(self, answer: Answer, first_call: int) -> None:
         self._answer = answer
@@ -92,7 +106,9 @@ class ChatReading:
 
     def read(self, chunk: Mapping[str, Any]) -> None:
         """One chunk."""
-        self._answer.usage = usage_of(chunk.get("usage"), "prompt_tokens", "completion_tokens") or self._answer.usage
+        self._answer.usage = (
+            usage_of(chunk.get("usage"), "prompt_tokens", "completion_tokens") or self._answer.usage
+        )
         choice = mapping(next(iter(items(chunk.get("choices"))), None))
         part = mapping(choice.get("delta") or choice.get("message"))
         self._answer.text += text_of(part.get("content"))
@@ -115,16 +131,23 @@ class ChatReading:
         piece = json.dumps(arguments) if isinstance(arguments, Mapping) else text_of(arguments)
         for known in reversed(self._open):
             # Some servers give every call the index 0, with an id and a name of its own.
-            if known[0] == index and index is not None and (not given or not known[1] or given == known[1]):
+            if (
+                known[0] == index
+                and index is not None
+                and (not given or not known[1] or given == known[1])
+            ):
                 known[3].append(piece)
                 return
         if name and len(self._open) < MAX_CALLS:
             self._open.append((index, given, name[:MAX_TOOL_NAME], [piece]))
 
     def finish(self, *, streamed: bool) -> None:
-        """The stream ended: what came is the answer; lost, where the server never said that it was whole."""
+        """The stream ended: what came is the answer; lost, where the server never said that it was
+        whole."""
         self._answer.text = _THOUGHT.sub("", self._answer.text)
         if streamed and not self._finished and self._answer.ending == "stop":
             self._answer.ending = "lost"
         for number, (_, _, name, pieces) in enumerate(self._open):
-            self._answer.calls.append(ToolCall(f"c{self._first_call + number:08d}", name, "".join(pieces)))
+            self._answer.calls.append(
+                ToolCall(f"c{self._first_call + number:08d}", name, "".join(pieces))
+            )

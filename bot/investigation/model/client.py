@@ -1,8 +1,9 @@
-"""The client: one turn in, one answer out, over the Responses API or chat completions, streamed where that works.
+"""The client: one turn in, one answer out, over the Responses API or chat completions, streamed
+where that works.
 
-A passing failure is tried again when the server says, what a server does not take is left out and remembered, a stream
-that falls silent or breaks off ends with what it brought. Errors are explained without the server's text, which may
-quote what was sent.
+A passing failure is tried again when the server says, what a server does not take is left out and
+remembered, a stream that falls silent or breaks off ends with what it brought. Errors are explained
+without the server's text, which may quote what was sent.
 """
 
 from __future__ import annotations
@@ -35,13 +36,22 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 8.0
 MAX_LEFT_OUT = 5
 """How often a request is sent again with less in it."""
 SMALL_ANSWER_TOKENS = 1000
-"""Asked for where the limit of an answer does not fit into the server's context beside the prompt."""
-TOO_LONG = ("context length", "context_length", "context size", "context window", "maximum context", "too many tokens")
+"""Asked for where the limit of an answer does not fit into the server's context beside the
+prompt."""
+TOO_LONG = (
+    "context length",
+    "context_length",
+    "context size",
+    "context window",
+    "maximum context",
+    "too many tokens",
+)
 NO_RETRY_AFTER_S = 3600.0
 
 
 class ModelClient:
-    """Speaks to the model that the settings name. Use as `async with ModelClient(settings) as client`."""
+    """Speaks to the model that the settings name. Use as `async with ModelClient(settings) as
+    client`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         if settings.api_key is None and settings.base_url is None:
@@ -60,7 +70,10 @@ class ModelClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._openai.close()
 
@@ -70,7 +83,8 @@ class ModelClient:
         return known_abilities(self._settings)
 
     async def answer(self, turn: Turn, *, within_s: float) -> Answer:
-        """The model's answer, whole or cut. Raises ConnectorError or BudgetExceeded when nothing usable came."""
+        """The model's answer, whole or cut. Raises ConnectorError or BudgetExceeded when nothing
+        usable came."""
         with watched_round() as round_:
             partial = Answer()
             try:
@@ -85,13 +99,15 @@ class ModelClient:
             return answer
 
     def disbelieve_schema(self) -> None:
-        """The server took a schema and did not keep to it: from now on the schema is told in words as well."""
+        """The server took a schema and did not keep to it: from now on the schema is told in words
+        as well."""
         able = self.abilities
         if able.schema == "schema":
             remember(self._settings, able.without("schema"))
 
     async def has_model(self) -> bool | None:
-        """Whether the endpoint lists the model; None where it does not say. Raises ConnectorError."""
+        """Whether the endpoint lists the model; None where it does not say. Raises
+        ConnectorError."""
         name = self._settings.name or ""
         try:
             await self._openai.models.retrieve(name)
@@ -142,7 +158,9 @@ class ModelClient:
                 return answer
         raise ConnectorError("openai", self._api, "the server refuses every form of the request")
 
-    async def _with_retries(self, turn: Turn, able: Abilities, partial: Answer, ends: float) -> Answer:
+    async def _with_retries(
+        self, turn: Turn, able: Abilities, partial: Answer, ends: float
+    ) -> Answer:
         for attempt in range(MAX_RETRIES + 1):
             try:
                 return await self._once(turn, able, partial)
@@ -160,7 +178,9 @@ class ModelClient:
         reading: ChatReading | ResponsesReading
         if self._api == "chat":
             request, reading = chat_request(turn, able), ChatReading(partial, self._calls)
-            given: Any = await self._openai.chat.completions.create(model=self._settings.name or "", **request)
+            given: Any = await self._openai.chat.completions.create(
+                model=self._settings.name or "", **request
+            )
         else:
             request, reading = responses_request(turn, able), ResponsesReading(partial, self._calls)
             given = await self._openai.responses.create(model=self._settings.name or "", **request)
@@ -192,9 +212,13 @@ class ModelClient:
         if isinstance(error, openai.APIStatusError):
             passing = error.status_code in RETRIED or error.status_code >= 500
             problem = "the server refused the request"
-            return ConnectorError("openai", "answer", problem, status=error.status_code, retryable=passing)
+            return ConnectorError(
+                "openai", "answer", problem, status=error.status_code, retryable=passing
+            )
         if isinstance(error, openai.APIConnectionError):
-            return ConnectorError("openai", "connect", "the server cannot be reached", retryable=True)
+            return ConnectorError(
+                "openai", "connect", "the server cannot be reached", retryable=True
+            )
         return ConnectorError("openai", "answer", f"not understood ({type(error).__name__})")
 
 
@@ -229,7 +253,8 @@ def _wait_before(error: openai.APIError, attempt: int) -> float | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """`retry-after-ms`, or `retry-after` in seconds. RFC 9110 also has a date; no provider of models sends one."""
+    """`retry-after-ms`, or `retry-after` in seconds. RFC 9110 also has a date; no provider of
+    models sends one."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit

@@ -1,7 +1,9 @@
-"""One conversation with a model: rounds with tools, without a schema; then one answer of the form that is asked for.
+"""One conversation with a model: rounds with tools, without a schema; then one answer of the form
+that is asked for.
 
-Everything is appended to the transcript, which is stored after each answer and after its tools have run. A worker that
-takes over pays for no answer twice. Whatever ends the rounds, the last answer is asked for as long as there is room.
+Everything is appended to the transcript, which is stored after each answer and after its tools have
+run. A worker that takes over pays for no answer twice. Whatever ends the rounds, the last answer is
+asked for as long as there is room.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from prompts import Prompt
 D = TypeVar("D", bound=BaseModel)
 
 AGAIN = "Your answer {why}. Answer again with the JSON object alone."
-SAME = '{{"note": "this call was made before: its result stands above, at call {number} of this conversation"}}'
+SAME = (
+    '{{"note": "this call was made before: its result stands above, at call {number} of this '
+    'conversation"}}'
+)
 Progress = Callable[[str], Awaitable[None]]
 """Told in a few words what the model asks for."""
 
@@ -36,7 +41,8 @@ async def silent(_: str) -> None:
 
 @dataclass
 class Conversation(Generic[D]):
-    """`first` is the data the model starts from, `last` asks for the answer; `read` makes it of the answer's text."""
+    """`first` is the data the model starts from, `last` asks for the answer; `read` makes it of the
+    answer's text."""
 
     client: ModelClient
     prompt: Prompt
@@ -50,13 +56,18 @@ class Conversation(Generic[D]):
     save: Callable[[], Awaitable[None]]
     progress: Progress = silent
     shorter: str = ""
-    """The first data once more with less in it, for a server whose context does not hold the conversation."""
+    """The first data once more with less in it, for a server whose context does not hold the
+    conversation."""
     _guard: LoopGuard = field(default_factory=LoopGuard)
 
     async def held(self) -> tuple[D, str]:
-        """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be had."""
+        """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be
+        had."""
         self._begin()
-        stored = next((line for line in reversed(self.transcript.lines) if line.reports and not line.error), None)
+        stored = next(
+            (line for line in reversed(self.transcript.lines) if line.reports and not line.error),
+            None,
+        )
         if stored is not None:
             return self.read(stored.text), self.transcript.ended or "answered"
         ended = self.transcript.ended
@@ -67,10 +78,18 @@ class Conversation(Generic[D]):
         return await self._report(), ended
 
     def _begin(self) -> None:
-        """A fresh transcript, or what an earlier worker left: its counts and its calls are taken over."""
+        """A fresh transcript, or what an earlier worker left: its counts and its calls are taken
+        over."""
         if not self.transcript.lines:
             prompt = f"{self.prompt.name} {self.prompt.version}"
-            self._add(Line(kind="start", text=self.prompt.text, prompt=prompt, model=self.budget.settings.name))
+            self._add(
+                Line(
+                    kind="start",
+                    text=self.prompt.text,
+                    prompt=prompt,
+                    model=self.budget.settings.name,
+                )
+            )
             self._add(Line(kind="told", text=self.first))
             return
         self.budget.before = self.transcript.seconds
@@ -103,7 +122,11 @@ class Conversation(Generic[D]):
                 return str(error)
             await self._said(turn, answer)
             if not answer.calls:
-                return "answered" if answer.ending == "stop" else f"an answer was {_ENDINGS[answer.ending]}"
+                return (
+                    "answered"
+                    if answer.ending == "stop"
+                    else f"an answer was {_ENDINGS[answer.ending]}"
+                )
             await self._run_calls(self.toolbox, answer.calls)
         return "answered"
 
@@ -120,7 +143,9 @@ class Conversation(Generic[D]):
             if earlier is not None:
                 self._result(call, SAME.format(number=earlier))
                 continue
-            await self.progress(f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool")
+            await self.progress(
+                f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
+            )
             outcome = await toolbox.run(call, within_s=self.budget.seconds_for_a_round)
             self.budget.tool_calls += 1
             self._guard.ended(error=outcome.error)
@@ -131,11 +156,23 @@ class Conversation(Generic[D]):
                 self._add(Line(kind="told", text=nudge))
             await self.save()
 
-    def _result(self, call: ToolCall, text: str, *, error: bool = False, asked: str | None = None) -> None:
-        self._add(Line(kind="result", text=text, call=call.id, tool=safe_call(call).name, error=error, asked=asked))
+    def _result(
+        self, call: ToolCall, text: str, *, error: bool = False, asked: str | None = None
+    ) -> None:
+        self._add(
+            Line(
+                kind="result",
+                text=text,
+                call=call.id,
+                tool=safe_call(call).name,
+                error=error,
+                asked=asked,
+            )
+        )
 
     async def _report(self) -> D:
-        """The last answer: after the whole history; where that does not fit, after the shorter data alone."""
+        """The last answer: after the whole history; where that does not fit, after the shorter data
+        alone."""
         asked = [line.text for line in self.transcript.lines if line.kind == "told"]
         if self.last and self.last not in asked:
             self._add(Line(kind="told", text=self.last))
@@ -185,7 +222,9 @@ class Conversation(Generic[D]):
     def _history(self) -> list[Entry]:
         return entries([line for line in self.transcript.lines if not line.reports])
 
-    async def _said(self, turn: Turn, answer: Answer, *, reports: bool = False, error: bool = False) -> None:
+    async def _said(
+        self, turn: Turn, answer: Answer, *, reports: bool = False, error: bool = False
+    ) -> None:
         usage = self.budget.count(turn, answer)
         calls = [] if reports else [safe_call(c) for c in answer.calls]
         self._add(
@@ -206,7 +245,11 @@ class Conversation(Generic[D]):
         self.transcript.add(line.model_copy(update={"seconds": round(self.budget.seconds, 3)}))
 
 
-_ENDINGS = {"length": "cut at its limit of tokens", "refused": "refused", "lost": "cut off by the server"}
+_ENDINGS = {
+    "length": "cut at its limit of tokens",
+    "refused": "refused",
+    "lost": "cut off by the server",
+}
 
 
 def _known(call: ToolCall, toolbox: Toolbox) -> bool:

@@ -1,4 +1,5 @@
-"""What a model is asked for in its last answer, read leniently: whole sentences of a cut answer count."""
+"""What a model is asked for in its last answer, read leniently: whole sentences of a cut answer
+count."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Draft(BaseModel):
 class AnswerDraft(BaseModel):
     """An answer to a question."""
 
-    claims: list[DraftClaim] = Field(description="The answer, one sentence each, the most useful first.")
+    claims: list[DraftClaim] = Field(
+        description="The answer, one sentence each, the most useful first."
+    )
 
 
 def read_draft(text: str) -> Draft:
@@ -46,7 +49,11 @@ def read_draft(text: str) -> Draft:
     headline = given.get("headline")
     claims = _drafted(given.get("claims"))
     if not isinstance(headline, str) or not claims:
-        raise ValueError("makes no claim" if isinstance(headline, str) else "is not the JSON asked for, or was cut off")
+        raise ValueError(
+            "makes no claim"
+            if isinstance(headline, str)
+            else "is not the JSON asked for, or was cut off"
+        )
     return Draft(headline=headline, claims=claims, next_steps=_drafted(given.get("next_steps")))
 
 
@@ -63,7 +70,9 @@ def claims_of(drafted: Sequence[DraftClaim], redactor: Redactor) -> tuple[Claim,
     return tuple(
         Claim(
             text=line_of(_CITATION.sub("", d.text.strip()), redactor),
-            findings=tuple(dict.fromkeys(plain(i, 40).strip("[]() ") for i in d.findings[:MAX_DRAFTED])),
+            findings=tuple(
+                dict.fromkeys(plain(i, 40).strip("[]() ") for i in d.findings[:MAX_DRAFTED])
+            ),
         )
         for d in drafted[:MAX_DRAFTED]
     )

@@ -1,7 +1,8 @@
-"""The model investigates a case that code has diagnosed, then words the report; the guard has the last word.
+"""The model investigates a case that code has diagnosed, then words the report; the guard has the
+last word.
 
-Verdict, confidence and the order of the causes come from code: from the diagnosis as it was, or, where the model asked
-for more evidence, from the same analysis of the case with it.
+Verdict, confidence and the order of the causes come from code: from the diagnosis as it was, or,
+where the model asked for more evidence, from the same analysis of the case with it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ LAST = "Write the report now."
 
 @dataclass(frozen=True)
 class Investigated:
-    """The guarded report, the diagnosis it rests on, and the files of the case that are to be replaced."""
+    """The guarded report, the diagnosis it rests on, and the files of the case that are to be
+    replaced."""
 
     report: Report
     diagnosis: Diagnosis
@@ -54,9 +56,9 @@ async def investigate(
 ) -> Investigated:
     """Let the model that the settings name investigate the diagnosed case in `folder`.
 
-    `keep` stores files of the case (its name inside the case, its content); what it stored before is taken up again.
-    Never raises for what the model, its server or a connector does: then the report is the built-in one and says why.
-    Raises EvidenceError when the case cannot be read.
+    `keep` stores files of the case (its name inside the case, its content); what it stored before
+    is taken up again. Never raises for what the model, its server or a connector does: then the
+    report is the built-in one and says why. Raises EvidenceError when the case cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="faultline-model-") as scratch:
         bench = Bench(
@@ -76,7 +78,8 @@ async def investigate(
             drafted, use = _drafted(draft, records, budget.use(ended)), budget.use(ended)
         except FaultlineError as error:
             drafted, use = None, budget.use(str(error))
-        except Exception as error:  # noqa: BLE001  a server may answer anything; the incident still gets its report
+        # A server may answer anything; the incident still gets its report.
+        except Exception as error:  # noqa: BLE001
             why = f"answered something unexpected ({type(error).__name__})"
             drafted, use = None, budget.use(why)
         investigated = await _settled(bench, drafted, use)
@@ -84,9 +87,15 @@ async def investigate(
         return investigated
 
 
-async def _draft(settings: Settings, records: Records, budget: Budget, progress: Progress) -> tuple[Draft, str]:
+async def _draft(
+    settings: Settings, records: Records, budget: Budget, progress: Progress
+) -> tuple[Draft, str]:
     model, bench = settings.model, records.bench
-    toolbox = toolbox_for(bench, records.redactor, resumed=records.resumed) if model.investigates else None
+    toolbox = (
+        toolbox_for(bench, records.redactor, resumed=records.resumed)
+        if model.investigates
+        else None
+    )
     async with ModelClient(model) as client:
         conversation = Conversation(
             client=client,
@@ -123,19 +132,24 @@ def _drafted(draft: Draft, records: Records, use: ModelUse) -> Report:
 
 
 async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Investigated:
-    """The report on the final diagnosis: what was asked for counts even where the model gave no answer."""
+    """The report on the final diagnosis: what was asked for counts even where the model gave no
+    answer."""
     claims: tuple[Claim, ...] = (*drafted.claims, *drafted.next_steps) if drafted else ()
     alert, gaps = bench.case.alert, bench.case.gaps
     try:
         settled = await bench.settled([i for c in claims for i in c.findings])
-    except FaultlineError as error:  # the case with the new evidence cannot be analysed: it stays as it was
+    except (
+        FaultlineError
+    ) as error:  # the case with the new evidence cannot be analysed: it stays as it was
         bench.start_over()
         settled, drafted, use = None, None, use.model_copy(update={"ended": str(error)})
     diagnosis, changed = settled if settled else (bench.diagnosis, {})
     if drafted is None:
         report = keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
         dropped = (*report.dropped, f"the model's report: {use.ended}")
-        return Investigated(report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed)
+        return Investigated(
+            report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed
+        )
     names = bench.names if settled else {}
     renamed = {
         "claims": claims_renamed(drafted.claims, names),

@@ -1,6 +1,8 @@
-"""Notices a model that goes in circles: the same call again, two calls in turns, nothing but errors.
+"""Notices a model that goes in circles: the same call again, two calls in turns, nothing but
+errors.
 
-It is told so, and what it already has is not fetched again; the second time its tools are withdrawn, and it reports.
+It is told so, and what it already has is not fetched again; the second time its tools are
+withdrawn, and it reports.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class LoopGuard:
             return None
         self.nudges += 1
         self._errors = 0
-        return f"Note from the program: {why}. Ask for something else that is still open, or stop asking."
+        return (
+            f"Note from the program: {why}. Ask for something else that is still open, or stop "
+            f"asking."
+        )
 
 
 def _key(call: ToolCall) -> str:

@@ -1,6 +1,8 @@
-"""The probe: what an endpoint says it can do, tried with two small requests. What it learns is remembered.
+"""The probe: what an endpoint says it can do, tried with two small requests. What it learns is
+remembered.
 
-A server that said it can and does not is met again at run time: then the conversation goes on with less.
+A server that said it can and does not is met again at run time: then the conversation goes on with
+less.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
         if listed is False and settings.base_url is None:
             raise ConnectorError("openai", "models", f"there is no model {name}", status=404)
         asked = Told(f"Call the tool `echo` with the word {WORD}.")
-        first = await client.answer(Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s)
+        first = await client.answer(
+            Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s
+        )
         called = any(c.name == ECHO.name and WORD in c.arguments for c in first.calls)
         history: list[Entry] = [asked, Said(first.text, tuple(safe_call(c) for c in first.calls))]
         history += [ToolResult(c.id, WORD) for c in first.calls]
@@ -97,7 +101,8 @@ def probe_in_background(settings: ModelSettings) -> threading.Thread | None:
             log.info("model: %s", probed.line)
         except FaultlineError as error:
             log.warning("model: %s", error)
-        except Exception as error:  # noqa: BLE001  the edge of the probe: investigations try for themselves
+        # The edge of the probe: investigations try for themselves.
+        except Exception as error:  # noqa: BLE001
             log.warning("model: the probe failed (%s)", type(error).__name__)
 
     thread = threading.Thread(target=run, name="model-probe", daemon=True)

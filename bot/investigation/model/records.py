@@ -1,7 +1,8 @@
-"""What a conversation leaves in the case folder, below one folder of it, and how a worker that takes over reads it.
+"""What a conversation leaves in the case folder, below one folder of it, and how a worker that
+takes over reads it.
 
-transcript.jsonl stays. observations.json and placeholders.json are for going on; the latter, which says what the
-placeholders of personal data stand for, is emptied when the conversation has ended.
+transcript.jsonl stays. observations.json and placeholders.json are for going on; the latter, which
+says what the placeholders of personal data stand for, is emptied when the conversation has ended.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Records:
 
 
 async def open_records(bench: Bench) -> Records:
-    """The records of a conversation, taken up where an earlier worker left them; from the start if they are broken."""
+    """The records of a conversation, taken up where an earlier worker left them; from the start if
+    they are broken."""
     folder = bench.folder / bench.store
     try:
         stored = (folder / TRANSCRIPT).read_bytes()
@@ -72,4 +74,9 @@ async def open_records(bench: Bench) -> Records:
     except (EvidenceError, ValidationError, ValueError, OSError):
         bench.start_over()
         return Records(bench, Transcript(), Redactor())
-    return Records(bench, transcript, Redactor.resumed(known.originals, known.counts), resumed=bool(transcript.lines))
+    return Records(
+        bench,
+        transcript,
+        Redactor.resumed(known.originals, known.counts),
+        resumed=bool(transcript.lines),
+    )

@@ -1,4 +1,5 @@
-"""The Responses API of the hosted service. https://developers.openai.com/api/reference/resources/responses"""
+"""The Responses API of the hosted service.
+https://developers.openai.com/api/reference/resources/responses"""
 
 from __future__ import annotations
 
@@ -26,16 +27,25 @@ from bot.investigation.model.turns import (
 
 
 def responses_request(turn: Turn, able: Abilities) -> dict[str, Any]:
-    """The arguments of `responses.create`, without what the server does not take. Nothing is kept at the provider."""
+    """The arguments of `responses.create`, without what the server does not take. Nothing is kept
+    at the provider."""
     history = [i for entry in turn.history for i in _items(entry, in_words=not able.tools)]
-    request: dict[str, Any] = {"instructions": turn.system, "max_output_tokens": turn.max_output_tokens, "store": False}
+    request: dict[str, Any] = {
+        "instructions": turn.system,
+        "max_output_tokens": turn.max_output_tokens,
+        "store": False,
+    }
     if turn.schema is not None:
         name, schema = turn.schema
         if able.schema == "schema":
-            request["text"] = {"format": {"type": "json_schema", "name": name, "schema": schema, "strict": True}}
+            request["text"] = {
+                "format": {"type": "json_schema", "name": name, "schema": schema, "strict": True}
+            }
         else:
             history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(schema)})
-            request |= {"text": {"format": {"type": "json_object"}}} if able.schema == "json" else {}
+            request |= (
+                {"text": {"format": {"type": "json_object"}}} if able.schema == "json" else {}
+            )
     if turn.tools and able.tools and not (turn.schema is not None and not able.tools_beside_schema):
         request["tools"] = [_tool(tool) for tool in turn.tools]
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
@@ -57,7 +67,12 @@ def _items(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+    }
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -71,7 +86,8 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 class ResponsesReading:
-    """Puts an answer together from the events of a stream, or from one whole response. Nothing is taken on trust."""
+    """Puts an answer together from the events of a stream, or from one whole response. Nothing is
+    taken on trust."""
 
     def __init__(self, answer: Answer, first_call: int) -> None:
         self._answer = answer
@@ -95,26 +111,44 @@ class ResponsesReading:
 
     def _response(self, response: Mapping[str, Any]) -> None:
         self._whole = True
-        self._answer.usage = usage_of(response.get("usage"), "input_tokens", "output_tokens") or self._answer.usage
+        self._answer.usage = (
+            usage_of(response.get("usage"), "input_tokens", "output_tokens") or self._answer.usage
+        )
         given = [mapping(item) for item in items(response.get("output"))]
         self._items = given if len(given) >= len(self._items) else self._items
-        status, why = response.get("status"), mapping(response.get("incomplete_details")).get("reason")
+        status, why = (
+            response.get("status"),
+            mapping(response.get("incomplete_details")).get("reason"),
+        )
         if status == "incomplete":
             self._answer.ending = "refused" if why == "content_filter" else "length"
         elif status == "failed":
             self._answer.ending = "lost"
 
     def finish(self, *, streamed: bool) -> None:
-        """The stream ended: what came is the answer; lost, where the server never said that it was whole."""
+        """The stream ended: what came is the answer; lost, where the server never said that it was
+        whole."""
         del streamed
         if not self._whole:
             self._answer.ending = "lost"
-        parts = [mapping(p) for i in self._items if i.get("type") == "message" for p in items(i.get("content"))]
+        parts = [
+            mapping(p)
+            for i in self._items
+            if i.get("type") == "message"
+            for p in items(i.get("content"))
+        ]
         whole = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
         self._answer.text = whole or self._answer.text
         if any(p.get("type") == "refusal" for p in parts):
             self._answer.ending = "refused"
-        calls = [i for i in self._items if i.get("type") == "function_call" and text_of(i.get("name"))]
+        calls = [
+            i for i in self._items if i.get("type") == "function_call" and text_of(i.get("name"))
+        ]
         for number, item in enumerate(calls[:MAX_CALLS]):
-            name, arguments = text_of(item.get("name"))[:MAX_TOOL_NAME], text_of(item.get("arguments"))
-            self._answer.calls.append(ToolCall(f"c{self._first_call + number:08d}", name, arguments))
+            name, arguments = (
+                text_of(item.get("name"))[:MAX_TOOL_NAME],
+                text_of(item.get("arguments")),
+            )
+            self._answer.calls.append(
+                ToolCall(f"c{self._first_call + number:08d}", name, arguments)
+            )

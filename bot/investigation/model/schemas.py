@@ -1,4 +1,5 @@
-"""JSON schemas as strict servers take them: every property required, no others, none of the keywords they refuse."""
+"""JSON schemas as strict servers take them: every property required, no others, none of the
+keywords they refuse."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import openai
 from pydantic import BaseModel
 
 REFUSED = frozenset({"title", "default", "maxLength", "minLength"})
-"""https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; our own checks hold anyway."""
+"""https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; our own
+checks hold anyway."""
 
 
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -24,4 +26,6 @@ def _without(schema: Any, *, names: bool = False) -> Any:
     if not isinstance(schema, dict):
         return schema
     kept = {k: v for k, v in schema.items() if names or k not in REFUSED}
-    return {k: _without(v, names=not names and k in ("properties", "$defs")) for k, v in kept.items()}
+    return {
+        k: _without(v, names=not names and k in ("properties", "$defs")) for k, v in kept.items()
+    }

@@ -1,7 +1,9 @@
-"""The toolbox: checks what a model asks for, runs it within bounds, and gives it back as data with placeholders.
+"""The toolbox: checks what a model asks for, runs it within bounds, and gives it back as data with
+placeholders.
 
-Arguments are hostile: a log line may have dictated them. They are validated against a typed model; names must be those
-that the case or the settings know. What is too long to send is kept as a file of the case, with a tool to search it.
+Arguments are hostile: a log line may have dictated them. They are validated against a typed model;
+names must be those that the case or the settings know. What is too long to send is kept as a file
+of the case, with a tool to search it.
 """
 
 from __future__ import annotations
@@ -48,11 +50,17 @@ _SAFE_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 class ReadArguments(Arguments):
     file: str = Field(description="Name of the kept result, such as r2.")
-    contains: str | None = Field(default=None, description="Only lines with these words, any case; or null.")
+    contains: str | None = Field(
+        default=None, description="Only lines with these words, any case; or null."
+    )
     from_line: int = Field(default=1, ge=1, le=10_000_000, description="The first line wanted.")
 
 
-READ = ToolSpec("read", "Lines of a result that was too long to be sent whole; or only those with some words.", {})
+READ = ToolSpec(
+    "read",
+    "Lines of a result that was too long to be sent whole; or only those with some words.",
+    {},
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,9 @@ class Toolbox:
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
             if call.name == READ.name and self.tools:
-                return await asyncio.to_thread(self._read, ReadArguments.model_validate(self._arguments(call)))
+                return await asyncio.to_thread(
+                    self._read, ReadArguments.model_validate(self._arguments(call))
+                )
             if tool is None:
                 raise NotFound(f"no such tool; there are {', '.join(t.name for t in self.specs)}")
             arguments = tool.arguments.model_validate(self._arguments(call))
@@ -97,12 +107,14 @@ class Toolbox:
             return self._error(str(error))
         except TimeoutError:
             return self._error("took too long")
-        except Exception as error:  # noqa: BLE001  the edge of a tool: the model is told, the conversation goes on
+        # The edge of a tool: the model is told, the conversation goes on.
+        except Exception as error:  # noqa: BLE001
             return self._error(f"failed ({type(error).__name__})")
         return await asyncio.to_thread(self._told, found)
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
-        """The arguments with placeholders turned back into what they stand for; nulls count as not given."""
+        """The arguments with placeholders turned back into what they stand for; nulls count as not
+        given."""
         try:
             given = json.loads(call.arguments or "{}")
         except (ValueError, RecursionError):
@@ -117,14 +129,22 @@ class Toolbox:
         return [self._revealed(v) for v in value] if isinstance(value, list) else value
 
     def _error(self, why: str) -> Outcome:
-        return Outcome(as_data([json.dumps({"error": clean(why, self.redactor)}, ensure_ascii=False)]), error=True)
+        return Outcome(
+            as_data([json.dumps({"error": clean(why, self.redactor)}, ensure_ascii=False)]),
+            error=True,
+        )
 
     def _told(self, found: Found) -> Outcome:
         head = {"provenance": found.provenance, "note": found.note}
-        lines = [json.dumps(clean(row, self.redactor), ensure_ascii=False) for row in (head, *found.rows)]
+        lines = [
+            json.dumps(clean(row, self.redactor), ensure_ascii=False) for row in (head, *found.rows)
+        ]
         if found.text:
             safe = self.redactor.redact(found.text).split("\n")
-            lines += [json.dumps(_CONTROL.sub(" ", line)[:LINE_LIMIT], ensure_ascii=False) for line in safe]
+            lines += [
+                json.dumps(_CONTROL.sub(" ", line)[:LINE_LIMIT], ensure_ascii=False)
+                for line in safe
+            ]
         return Outcome(self._bounded("\n".join(lines)[:LONGEST_RESULT]), asked=found.asked)
 
     def _bounded(self, text: str) -> str:
@@ -136,18 +156,24 @@ class Toolbox:
         self.bench.keep(f"{self.bench.store}/{RESULTS}/{name}.txt", text.encode())
         head, tail = text[:HEAD].rsplit("\n", 1)[0], text[-TAIL:].split("\n", 1)[-1]
         lines, shown = text.count("\n") + 1, head.count("\n") + tail.count("\n") + 2
-        left_out = json.dumps({"left_out_lines": max(0, lines - shown), "kept_as": name, "lines": lines})
+        left_out = json.dumps(
+            {"left_out_lines": max(0, lines - shown), "kept_as": name, "lines": lines}
+        )
         return as_data([head, left_out, tail])
 
     def _read(self, asked: ReadArguments) -> Outcome:
         """Lines of a kept result. It holds placeholders already."""
         text = self._kept.get(asked.file)
         if text is None:
-            return self._error(f"no result is kept under this name; there are {', '.join(self._kept) or 'none'}")
+            return self._error(
+                f"no result is kept under this name; there are {', '.join(self._kept) or 'none'}"
+            )
         # The words were turned back from placeholders; the kept text has them still.
         words = self.redactor.redact(asked.contains).lower() if asked.contains else ""
         numbered = enumerate(text.split("\n"), start=1)
-        lines = [f"{n}: {line}" for n, line in numbered if n >= asked.from_line and words in line.lower()]
+        lines = [
+            f"{n}: {line}" for n, line in numbered if n >= asked.from_line and words in line.lower()
+        ]
         shown: list[str] = []
         size = 0
         for line in lines[:MATCHES]:
@@ -156,7 +182,12 @@ class Toolbox:
                 break
             shown.append(line[:RESULT_LIMIT])
         rest = len(lines) - len(shown)
-        return Outcome(as_data([*shown, *([json.dumps({"more_lines": rest})] if rest else [])] or ['"no such line"']))
+        return Outcome(
+            as_data(
+                [*shown, *([json.dumps({"more_lines": rest})] if rest else [])]
+                or ['"no such line"']
+            )
+        )
 
     def restore(self) -> None:
         """The kept results of a worker that ended."""
@@ -179,7 +210,8 @@ def tools_for(bench: Bench) -> tuple[Tool, ...]:
 
 
 def toolbox_for(bench: Bench, redactor: Redactor, *, resumed: bool) -> Toolbox | None:
-    """The toolbox of a conversation, with what an earlier worker kept; None where there are no tools."""
+    """The toolbox of a conversation, with what an earlier worker kept; None where there are no
+    tools."""
     tools = tools_for(bench)
     toolbox = Toolbox(bench, redactor, tools) if tools else None
     if toolbox is not None and resumed:
@@ -188,7 +220,8 @@ def toolbox_for(bench: Bench, redactor: Redactor, *, resumed: bool) -> Toolbox |
 
 
 def safe_call(call: ToolCall) -> ToolCall:
-    """The call as it may stand in a history: servers refuse odd names and arguments that are not an object."""
+    """The call as it may stand in a history: servers refuse odd names and arguments that are not an
+    object."""
     try:
         whole = isinstance(json.loads(call.arguments or "{}"), dict)
     except (ValueError, RecursionError):
@@ -200,4 +233,6 @@ def safe_call(call: ToolCall) -> ToolCall:
 def _what_is_wrong(error: ValidationError) -> str:
     """Which arguments, and what is wrong with each; without the values."""
     found = error.errors(include_input=False, include_url=False)[:5]
-    return "; ".join(f"{neutral('.'.join(map(str, e['loc'])), 60)}: {neutral(e['msg'], 120)}" for e in found)
+    return "; ".join(
+        f"{neutral('.'.join(map(str, e['loc'])), 60)}: {neutral(e['msg'], 120)}" for e in found
+    )

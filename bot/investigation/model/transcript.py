@@ -1,7 +1,9 @@
-"""The transcript: everything that was sent to a model and came back, one JSON object per line, with placeholders.
+"""The transcript: everything that was sent to a model and came back, one JSON object per line, with
+placeholders.
 
-It is stored whole after each round, so that a worker that takes over goes on where the other ended, and no round that
-was paid for is asked for again. What stands in it has left the machine already: nothing else is added.
+It is stored whole after each round, so that a worker that takes over goes on where the other ended,
+and no round that was paid for is asked for again. What stands in it has left the machine already:
+nothing else is added.
 """
 
 from __future__ import annotations
@@ -61,9 +63,9 @@ class Transcript:
     def as_bytes(self) -> bytes:
         """The file."""
         dumped = (line.model_dump(mode="json", exclude_defaults=True) for line in self.lines)
-        return "".join(json.dumps(d, ensure_ascii=False, sort_keys=True) + "\n" for d in dumped).encode(
-            "utf-8", "replace"
-        )
+        return "".join(
+            json.dumps(d, ensure_ascii=False, sort_keys=True) + "\n" for d in dumped
+        ).encode("utf-8", "replace")
 
     @property
     def seconds(self) -> float:
@@ -77,7 +79,8 @@ class Transcript:
 
 
 def read_transcript(content: bytes | None) -> Transcript:
-    """The stored transcript up to the last whole line; empty where there is none. Raises EvidenceError."""
+    """The stored transcript up to the last whole line; empty where there is none. Raises
+    EvidenceError."""
     lines: list[Line] = []
     for number, raw in enumerate((content or b"").splitlines(), start=1):
         try:
@@ -94,7 +97,12 @@ def entries(lines: Sequence[Line]) -> list[Entry]:
         if line.kind == "told":
             found.append(Told(line.text))
         elif line.kind == "said":
-            found.append(Said(line.text, tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in line.calls)))
+            found.append(
+                Said(
+                    line.text,
+                    tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in line.calls),
+                )
+            )
         elif line.kind == "result" and line.call is not None:
             found.append(ToolResult(line.call, line.text))
     return found

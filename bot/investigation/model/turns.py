@@ -1,6 +1,7 @@
 """What goes to a model and what comes back, whichever API carries it.
 
-A history is only ever appended to: servers keep what they have seen of a prompt, from its beginning, and charge less.
+A history is only ever appended to: servers keep what they have seen of a prompt, from its
+beginning, and charge less.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Told:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call as the model wrote it: nothing of it is checked yet. `id` is ours; a server's may be missing or twice."""
+    """A call as the model wrote it: nothing of it is checked yet. `id` is ours; a server's may be
+    missing or twice."""
 
     id: str
     name: str
@@ -56,7 +58,8 @@ Entry = Told | Said | ToolResult
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as the model is told of it. `parameters` is a JSON schema in which every property is required."""
+    """A tool as the model is told of it. `parameters` is a JSON schema in which every property is
+    required."""
 
     name: str
     description: str
@@ -65,7 +68,8 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Turn:
-    """One request. `schema` (name and JSON schema) asks for an answer of that form; then no tool may be called."""
+    """One request. `schema` (name and JSON schema) asks for an answer of that form; then no tool
+    may be called."""
 
     system: str
     history: Sequence[Entry]
@@ -104,7 +108,8 @@ class Answer:
 
 
 def usage_of(raw: Any, given: str, said: str) -> Usage | None:
-    """From a server's usage object, where it is one: `given` and `said` are its names for input and output tokens."""
+    """From a server's usage object, where it is one: `given` and `said` are its names for input and
+    output tokens."""
     if not isinstance(raw, Mapping):
         return None
     sent, got = count(raw.get(given)), count(raw.get(said))
@@ -117,11 +122,16 @@ def usage_of(raw: Any, given: str, said: str) -> Usage | None:
 
 def count(value: Any) -> int | None:
     """A count that a server gave, where it is one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
+        else None
+    )
 
 
 def text_of(value: Any) -> str:
-    """A text that a server gave; empty where it is none. Half a surrogate pair, which no file holds, is a `?`."""
+    """A text that a server gave; empty where it is none. Half a surrogate pair, which no file
+    holds, is a `?`."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

@@ -1,4 +1,5 @@
-"""The model words a diagnosis and asks for nothing: one answer, of the report's form; the guard has the last word."""
+"""The model words a diagnosis and asks for nothing: one answer, of the report's form; the guard has
+the last word."""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ from bot.settings.model import ModelSettings
 from prompts import load_prompt
 
 
-async def word_by_model(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], settings: ModelSettings) -> Report:
-    """The guarded report. Never raises for what the model or its server does: then it is the built-in report."""
+async def word_by_model(
+    diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], settings: ModelSettings
+) -> Report:
+    """The guarded report. Never raises for what the model or its server does: then it is the
+    built-in report."""
     redactor, budget = Redactor(), Budget(settings, Limits.of(settings))
     try:
         async with ModelClient(settings) as client:
@@ -39,7 +43,8 @@ async def word_by_model(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap],
             draft, ended = await conversation.held()
     except FaultlineError as error:
         return _built_in(diagnosis, alert, gaps, budget.use(str(error)))
-    except Exception as error:  # noqa: BLE001  a server may answer anything; the incident still gets its report
+    # A server may answer anything; the incident still gets its report.
+    except Exception as error:  # noqa: BLE001
         why = f"answered something unexpected ({type(error).__name__})"
         return _built_in(diagnosis, alert, gaps, budget.use(why))
     report = Report(

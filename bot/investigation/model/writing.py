@@ -13,8 +13,11 @@ from bot.settings.model import ModelSettings
 __all__ = ["to_markdown", "write_report"]
 
 
-async def write_report(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], model: ModelSettings) -> Report:
-    """The guarded report. A model that fails or says what the findings do not is replaced by the built-in writer."""
+async def write_report(
+    diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap], model: ModelSettings
+) -> Report:
+    """The guarded report. A model that fails or says what the findings do not is replaced by the
+    built-in writer."""
     if model.name is None:
         return keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
     # Loading the client takes most of a second, and only those who named a model need it.

@@ -1,1 +1,2 @@
-"""Runbooks: the operator's guidance as Markdown files, matched to alerts. Guidance is never evidence."""
+"""Runbooks: the operator's guidance as Markdown files, matched to alerts. Guidance is never
+evidence."""

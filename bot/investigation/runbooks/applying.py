@@ -1,4 +1,5 @@
-"""What the runbooks that apply give to an investigation: more to look at, and guidance for the case folder."""
+"""What the runbooks that apply give to an investigation: more to look at, and guidance for the case
+folder."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from bot.investigation.runbooks.runbook import ExpectedWhen, Runbook, usable_que
 from bot.investigation.runbooks.shelf import Shelf
 
 MOST_SERVICES, MOST_QUERIES, MOST_WORDS = 10, 20, 20
-"""Added by all runbooks of an alert together: what is asked must come back while the incident lasts."""
+"""Added by all runbooks of an alert together: what is asked must come back while the incident
+lasts."""
 LONGEST_TEXT = 6000
 """Characters of a runbook's Markdown that the case keeps."""
 MOST_TROUBLES = 20
@@ -22,7 +24,8 @@ MOST_TROUBLES = 20
 
 @dataclass(frozen=True)
 class Look:
-    """What is looked at besides what would be anyway. Times in minutes; None leaves the settings' own."""
+    """What is looked at besides what would be anyway. Times in minutes; None leaves the settings'
+    own."""
 
     services: tuple[str, ...] = ()
     queries: tuple[AddedQuery, ...] = ()
@@ -53,12 +56,15 @@ def guided(shelf: Shelf, alert: Alert, scope: Scope, hosts: Collection[str]) -> 
 
 
 def _look(runbooks: Sequence[Runbook]) -> Look:
-    """All of them together: the longest windows; of two queries for one signal that of the more specific runbook."""
+    """All of them together: the longest windows; of two queries for one signal that of the more
+    specific runbook."""
     services = dict.fromkeys(name for one in runbooks for name in one.keys.look_at.services)
     queries: dict[tuple[str, str], AddedQuery] = {}
     for one in runbooks:
         for connector, signal, query in usable_queries(one.keys):
-            added = AddedQuery(connector=connector, signal=signal, query=query, by=f"runbook {one.name}")
+            added = AddedQuery(
+                connector=connector, signal=signal, query=query, by=f"runbook {one.name}"
+            )
             queries.setdefault((connector, signal), added)
     with_words = [one for one in runbooks if one.keys.look_at.log_words]
     words = dict.fromkeys(word for one in with_words for word in one.keys.look_at.log_words)

@@ -14,7 +14,8 @@ MOST_LINES = 200
 
 
 def runbook_checks(settings: Settings) -> list[Check]:
-    """One line for each fault, by file and line; one that counts where there is none. Blocking; nothing when unset."""
+    """One line for each fault, by file and line; one that counts where there is none. Blocking;
+    nothing when unset."""
     directories = settings.runbooks.directories
     if not directories:
         return []
@@ -33,10 +34,19 @@ def _not_asked(shelf: Shelf, settings: Settings) -> str:
         name
         for name, there in (
             ("prometheus", settings.prometheus.url is not None),
-            ("datadog", settings.datadog.api_key is not None and settings.datadog.app_key is not None),
+            (
+                "datadog",
+                settings.datadog.api_key is not None and settings.datadog.app_key is not None,
+            ),
         )
         if not there
     }
-    queries = [q for one in shelf.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing]
+    queries = [
+        q for one in shelf.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing
+    ]
     vendors = " and ".join(sorted({q[0] for q in queries}))
-    return f"; {len(queries)} of their queries will not be asked: {vendors} is not set up" if queries else ""
+    return (
+        f"; {len(queries)} of their queries will not be asked: {vendors} is not set up"
+        if queries
+        else ""
+    )

@@ -1,8 +1,10 @@
-"""The YAML between two lines of `---` at the top of a Markdown file, read as plain data with its line numbers.
+"""The YAML between two lines of `---` at the top of a Markdown file, read as plain data with its
+line numbers.
 
-Only what a person writes by hand is taken: mappings, lists and text. Anchors, aliases and tags are refused, so that a
-file can neither grow when it is read nor name a Python object; so are keys that stand twice and deep nesting. Every
-scalar stays text: `no`, `02:00` and `0123` are what was written.
+Only what a person writes by hand is taken: mappings, lists and text. Anchors, aliases and tags are
+refused, so that a file can neither grow when it is read nor name a Python object; so are keys that
+stand twice and deep nesting. Every scalar stays text: `no`, `02:00` and `0123` are what was
+written.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a file, in a sentence that says what it should be. Lines count from 1."""
+    """One thing that is wrong in a file, in a sentence that says what it should be. Lines count
+    from 1."""
 
     line: int
     text: str
@@ -31,7 +34,8 @@ class Problem:
 
 @dataclass
 class FrontMatter:
-    """`values` as plain dicts, lists and texts; `lines` says where each stands; `text` is the Markdown below."""
+    """`values` as plain dicts, lists and texts; `lines` says where each stands; `text` is the
+    Markdown below."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
@@ -60,7 +64,9 @@ def read_front_matter(document: str) -> FrontMatter | Problem:
         return Problem(1, f"the front matter does not end: a second line of {FENCE} is missing")
     head = "\n".join(lines[1:end])
     if len(head) > LONGEST_FRONT_MATTER:
-        said = f"the front matter has {len(head)} characters; at most {LONGEST_FRONT_MATTER} are read"
+        said = (
+            f"the front matter has {len(head)} characters; at most {LONGEST_FRONT_MATTER} are read"
+        )
         return Problem(1, f"{said}: put the prose below it")
     read = FrontMatter(text="\n".join(lines[end + 1 :]).strip())
     try:
@@ -84,19 +90,27 @@ def _compose(head: str) -> yaml.Node | None:
         said = " ".join(str(error.problem or error.context or "").split())[:160]
         raise _Refused((mark.line if mark else 0) + 2, f"is not valid YAML: {said}") from None
     except yaml.YAMLError:
-        raise _Refused(2, "is not valid YAML: it holds characters that YAML does not allow") from None
+        raise _Refused(
+            2, "is not valid YAML: it holds characters that YAML does not allow"
+        ) from None
 
 
 def _only_plain(head: str) -> None:
-    """Refuse, before anything is built, what could grow or name a type; the depth is bounded here, too."""
+    """Refuse, before anything is built, what could grow or name a type; the depth is bounded here,
+    too."""
     depth = 0
     for event in yaml.parse(head, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 2
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Refused(line, "anchors and aliases (& and *) are not read; put text that begins so in quotes")
+            raise _Refused(
+                line,
+                "anchors and aliases (& and *) are not read; put text that begins so in quotes",
+            )
         if getattr(event, "tag", None):
             raise _Refused(line, "tags (!) are not read; put text that begins so in quotes")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > DEEPEST:
             raise _Refused(line, f"is nested deeper than {DEEPEST} levels")
 
@@ -124,7 +138,8 @@ def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> d
 
 
 def _visible(text: str) -> str:
-    """Without what an escape like "\\u202e" or "\\ud800" could smuggle in: hidden, reordering or unfit to be stored."""
+    """Without what an escape like "\\u202e" or "\\ud800" could smuggle in: hidden, reordering or
+    unfit to be stored."""
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 

@@ -13,7 +13,8 @@ from connectors.datadog.links import APP_HOSTS
 
 
 def linkable_hosts(settings: Settings) -> frozenset[str]:
-    """Hosts of every address in the settings, of the configured vendors' own pages, and `runbooks.link_hosts`."""
+    """Hosts of every address in the settings, of the configured vendors' own pages, and
+    `runbooks.link_hosts`."""
     found = {host for url in _addresses(settings) if (host := _host(url))}
     found |= {host.lower() for host in settings.runbooks.link_hosts}
     datadog = settings.datadog

@@ -1,5 +1,5 @@
-"""What is wrong with runbooks beyond what reading them finds: dead includes, cycles, runbooks that can match nothing,
-services that nobody knows, links that would be left out."""
+"""What is wrong with runbooks beyond what reading them finds: dead includes, cycles, runbooks that
+can match nothing, services that nobody knows, links that would be left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def lint(settings: Settings) -> tuple[Shelf, list[FileProblem]]:
             *_unknown_names(runbook, settings),
             *_links_left_out(runbook, hosts),
         ]
-        problems += [FileProblem(shelf.file_of(runbook), _line(runbook, place), said) for place, said in faults]
+        problems += [
+            FileProblem(shelf.file_of(runbook), _line(runbook, place), said)
+            for place, said in faults
+        ]
     return shelf, sorted(set(problems), key=lambda p: (p.file, p.line, p.text))
 
 
@@ -46,7 +49,11 @@ def _dead_includes(runbook: Runbook, shelf: Shelf) -> Faults:
     for number, path in enumerate(runbook.keys.include):
         if path not in shelf.runbooks:
             near = _nearest(path, (name for name in shelf.runbooks if name != runbook.path))
-            hint = f"did you mean {near}?" if near else "paths are relative to the directory of the runbooks"
+            hint = (
+                f"did you mean {near}?"
+                if near
+                else "paths are relative to the directory of the runbooks"
+            )
             yield ("include", number), f"include: there is no {path:.120}; {hint}"
 
 
@@ -54,18 +61,35 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
     match = runbook.keys.match
     if match is None or not match.given:
         if runbook.path not in included:
-            said = "match: is missing, and no runbook includes this one, so it never applies; give services or alerts"
+            said = (
+                "match: is missing, and no runbook includes this one, so it never applies; "
+                "give services or alerts"
+            )
             yield ("match",), said
         return
     names = _catalogue(settings)
-    if match.services and names and not any(glob_matches(p, name) for p in match.services for name in names):
+    if (
+        match.services
+        and names
+        and not any(glob_matches(p, name) for p in match.services for name in names)
+    ):
         near = next((n for p in match.services for n in get_close_matches(p, names, n=1)), None)
-        hint = f"did you mean {near}?" if near else f"the catalogue has {', '.join(sorted(settings.services)[:5])}"
-        said = f"match.services: {', '.join(match.services):.120} matches no service of the catalogue; {hint}"
+        hint = (
+            f"did you mean {near}?"
+            if near
+            else f"the catalogue has {', '.join(sorted(settings.services)[:5])}"
+        )
+        said = (
+            f"match.services: {', '.join(match.services):.120} matches no service of the "
+            f"catalogue; {hint}"
+        )
         yield ("match", "services"), said
     jobs = [*settings.jobs, *(e.training_job for e in settings.services.values() if e.training_job)]
     if match.jobs and jobs and not any(glob_matches(p, job) for p in match.jobs for job in jobs):
-        yield ("match", "jobs"), f"match.jobs: {', '.join(match.jobs):.120} matches no job of the settings"
+        yield (
+            ("match", "jobs"),
+            f"match.jobs: {', '.join(match.jobs):.120} matches no job of the settings",
+        )
 
 
 def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
@@ -75,13 +99,19 @@ def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
         if names and (catalogue_name(service, settings) or "") not in settings.services:
             near = get_close_matches(service, names, n=1)
             hint = f"did you mean {near[0]}?" if near else "add it under [services]"
-            yield ("look_at", "services", number), f"look_at.services: {service:.80} is not in the catalogue; {hint}"
+            yield (
+                ("look_at", "services", number),
+                f"look_at.services: {service:.80} is not in the catalogue; {hint}",
+            )
 
 
 def _links_left_out(runbook: Runbook, hosts: Collection[str]) -> Faults:
     for number, link in enumerate(runbook.keys.links):
         if not may_link(link.url, hosts):
-            said = f"links: {link.url:.120} is left out: its host is none of the settings'; see runbooks.link_hosts"
+            said = (
+                f"links: {link.url:.120} is left out: its host is none of the settings'; see "
+                f"runbooks.link_hosts"
+            )
             yield ("links", number, "url"), said
 
 
@@ -105,7 +135,10 @@ def _cycles(shelf: Shelf) -> Iterator[FileProblem]:
         if cycle:
             told.update(cycle)
             number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
-            said = f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of these out"
+            said = (
+                f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of "
+                f"these out"
+            )
             yield FileProblem(shelf.file_of(runbook), _line(runbook, ("include", number)), said)
 
 

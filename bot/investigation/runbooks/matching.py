@@ -1,4 +1,5 @@
-"""Which runbooks an alert calls for, the most specific first; all of it is decided here and none of it by a model."""
+"""Which runbooks an alert calls for, the most specific first; all of it is decided here and none of
+it by a model."""
 
 from __future__ import annotations
 
@@ -26,12 +27,15 @@ class Applying:
 
 
 def applying(shelf: Shelf, alert: Alert, scope: Scope) -> list[Applying]:
-    """Those that match by specificity, then by name, each followed by what it includes and no other brought."""
+    """Those that match by specificity, then by name, each followed by what it includes and no other
+    brought."""
     matched = []
     for runbook in shelf.runbooks.values():
         found = _matched(runbook.keys.match, alert, scope) if runbook.keys.match else None
         if found is not None:
-            matched.append((-found[0], runbook.name.casefold(), runbook.path, Applying(runbook, found[1])))
+            matched.append(
+                (-found[0], runbook.name.casefold(), runbook.path, Applying(runbook, found[1]))
+            )
     chosen: dict[str, Applying] = {}
     for _, _, path, one in sorted(matched, key=lambda m: m[:3]):
         chosen.setdefault(path, one)
@@ -73,7 +77,8 @@ def _wild(pattern: str) -> bool:
 
 
 def glob_matches(pattern: str, text: str) -> bool:
-    """Whether the whole text is like the pattern, in any case; `*` stands for anything, `?` for one character.
+    """Whether the whole text is like the pattern, in any case; `*` stands for anything, `?` for one
+    character.
 
     Greedy with one place to go back to, so its time is at most the product of the two lengths.
     """

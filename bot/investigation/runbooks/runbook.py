@@ -1,4 +1,5 @@
-"""What a runbook's front matter may say, and how it is read. Every wrong key becomes one problem with its line."""
+"""What a runbook's front matter may say, and how it is read. Every wrong key becomes one problem
+with its line."""
 
 from __future__ import annotations
 
@@ -51,7 +52,11 @@ def zone_of(name: str) -> tzinfo:
 def _known_zone(value: str) -> str:
     try:
         zone_of(value)
-    except (ValueError, OSError, KeyError):  # zoneinfo raises each of them for one kind of name or another
+    except (
+        ValueError,
+        OSError,
+        KeyError,
+    ):  # zoneinfo raises each of them for one kind of name or another
         raise ValueError("is not the name of a time zone like Europe/Berlin or UTC") from None
     return value
 
@@ -92,7 +97,10 @@ class Match(Part):
     @property
     def given(self) -> tuple[Criterion, ...]:
         """What must match."""
-        plain = [(name, False, getattr(self, name)) for name in ("services", "alerts", "jobs", "severity", "source")]
+        plain = [
+            (name, False, getattr(self, name))
+            for name in ("services", "alerts", "jobs", "severity", "source")
+        ]
         labels = [(name, True, patterns) for name, patterns in self.labels.items()]
         return tuple(Criterion(*one) for one in (*plain, *labels) if one[2])
 
@@ -103,7 +111,9 @@ class LookAt(Part):
     services: Annotated[tuple[Pattern, ...], BeforeValidator(_listed), Field(max_length=10)] = ()
     prometheus: Queries = Field(default_factory=dict)
     datadog: Queries = Field(default_factory=dict)
-    log_words: Annotated[tuple[Annotated[str, Field(min_length=3, max_length=80)], ...], BeforeValidator(_listed)] = ()
+    log_words: Annotated[
+        tuple[Annotated[str, Field(min_length=3, max_length=80)], ...], BeforeValidator(_listed)
+    ] = ()
     before_alert: Annotated[Minutes, Field(gt=0, le=60 * MOST_BEFORE_H)] | None = None
     baseline: Annotated[Minutes, Field(gt=0, le=60 * MOST_BASELINE_H)] | None = None
 
@@ -111,11 +121,14 @@ class LookAt(Part):
     def queries(self) -> tuple[tuple[str, str, str], ...]:
         """(connector, signal, query)."""
         both = (("prometheus", self.prometheus), ("datadog", self.datadog))
-        return tuple((connector, signal, query) for connector, own in both for signal, query in own.items())
+        return tuple(
+            (connector, signal, query) for connector, own in both for signal, query in own.items()
+        )
 
 
 class Hours(Part):
-    """Hours of the day in which something is expected; over midnight where the end is before the beginning."""
+    """Hours of the day in which something is expected; over midnight where the end is before the
+    beginning."""
 
     hours: str
     days: Days = ()
@@ -160,7 +173,9 @@ class RunbookKeys(Part):
     include: Patterns = ()
     look_at: LookAt = LookAt()
     expected: Annotated[
-        tuple[ExpectedWhen, ...], BeforeValidator(lambda v: [v] if isinstance(v, dict) else v), Field(max_length=10)
+        tuple[ExpectedWhen, ...],
+        BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
+        Field(max_length=10),
     ] = ()
     next_steps: Sentences = ()
     links: Annotated[tuple[Dashboard, ...], Field(max_length=10)] = ()
@@ -184,7 +199,8 @@ class Runbook:
 
 
 def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
-    """The keys as far as they are right, and one problem for each that is not; a wrong key alone is left out."""
+    """The keys as far as they are right, and one problem for each that is not; a wrong key alone is
+    left out."""
     values, problems = front.values, []
     for _ in range(MOST_LISTED):
         try:
@@ -193,7 +209,9 @@ def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             places = {_place(front, fault["loc"]): fault for fault in reversed(faults)}
-            problems += [Problem(front.line_of(p), _said(p, f["type"], f["msg"])) for p, f in places.items()]
+            problems += [
+                Problem(front.line_of(p), _said(p, f["type"], f["msg"])) for p, f in places.items()
+            ]
             values = _without(values, {p[:1] for p in places})
     else:
         keys = RunbookKeys()
@@ -234,7 +252,8 @@ def _query_fault(connector: str, signal: str, query: str) -> str | None:
 
 
 def _place(front: FrontMatter, loc: tuple[str | int, ...]) -> Place:
-    """Where a fault stands: pydantic names steps that no file has (`function-before`, an index of one value)."""
+    """Where a fault stands: pydantic names steps that no file has (`function-before`, an index of
+    one value)."""
     place: Place = ()
     for part in loc:
         if (*place, part) in front.lines:
@@ -243,7 +262,10 @@ def _place(front: FrontMatter, loc: tuple[str | int, ...]) -> Place:
 
 
 def _said(place: Place, kind: str, message: str) -> str:
-    name = ".".join(str(part + 1 if isinstance(part, int) else part) for part in place) or "front matter"
+    name = (
+        ".".join(str(part + 1 if isinstance(part, int) else part) for part in place)
+        or "front matter"
+    )
     if kind == "extra_forbidden":
         near = get_close_matches(str(place[-1]), _siblings(place), n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_siblings(place))}"
@@ -271,4 +293,8 @@ def _siblings(place: Place) -> list[str]:
 
 def _without(values: Any, places: set[Place]) -> Any:
     """The top-level keys that hold no fault."""
-    return {key: value for key, value in values.items() if (key,) not in places} if () not in places else {}
+    return (
+        {key: value for key, value in values.items() if (key,) not in places}
+        if () not in places
+        else {}
+    )

@@ -1,7 +1,8 @@
-"""The shelf: all runbooks of the configured directories, as far as they can be read, and what is wrong with the rest.
+"""The shelf: all runbooks of the configured directories, as far as they can be read, and what is
+wrong with the rest.
 
-A file that cannot be read costs only itself. Nothing outside of a directory is read: a symbolic link that leads out of
-it is a problem, and so is a file that is too long.
+A file that cannot be read costs only itself. Nothing outside of a directory is read: a symbolic
+link that leads out of it is a problem, and so is a file that is too long.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LONGEST_FILE = 131_072
 """Bytes. What is longer is no page that anyone reads in an incident."""
 MOST_FILES = 1000
 MOST_VISITED = 20_000
-"""Files and directories that are looked at: a directory set by mistake, /, must not hold up an investigation."""
+"""Files and directories that are looked at: a directory set by mistake, /, must not hold up an
+investigation."""
 MOST_INCLUDED = 20
 """Runbooks that one brings with it, by whatever way."""
 NOT_RUNBOOKS = frozenset({"readme.md"})
@@ -49,7 +51,8 @@ class Shelf:
         return f"{runbook.directory.rstrip('/')}/{runbook.path}"
 
     def included_by(self, runbook: Runbook) -> list[Runbook]:
-        """What it brings with it, nearest first, each once; includes that are dead or lead back are passed over."""
+        """What it brings with it, nearest first, each once; includes that are dead or lead back are
+        passed over."""
         found: dict[str, Runbook] = {}
         ahead = [runbook]
         while ahead and len(found) < MOST_INCLUDED:
@@ -87,18 +90,29 @@ def _files(directory: Path, shelf: Shelf) -> Iterator[tuple[str, Problem | None]
             yield "", Problem(1, f"holds more than {MOST_FILES} runbooks; the others are not read")
             return
         if not path.isprintable():
-            yield "", Problem(1, f"holds {ascii(path)[:120]}, a name that cannot be shown; rename it")
+            yield (
+                "",
+                Problem(1, f"holds {ascii(path)[:120]}, a name that cannot be shown; rename it"),
+            )
         elif not os.path.realpath(full).startswith(root + os.sep):
-            yield path, Problem(1, "is a symbolic link that leads out of the directory; copy the file into it")
+            yield (
+                path,
+                Problem(
+                    1, "is a symbolic link that leads out of the directory; copy the file into it"
+                ),
+            )
         elif path in shelf.runbooks:
-            yield path, Problem(1, f"is not read: {shelf.file_of(shelf.runbooks[path])} has the same path")
+            yield (
+                path,
+                Problem(1, f"is not read: {shelf.file_of(shelf.runbooks[path])} has the same path"),
+            )
         else:
             yield path, None
 
 
 def _walked(root: str) -> Iterator[str]:
-    """Paths of Markdown files below the root, sorted in each directory; hidden ones and linked directories are not
-    entered."""
+    """Paths of Markdown files below the root, sorted in each directory; hidden ones and linked
+    directories are not entered."""
     visited = 0
     for folder, folders, files in os.walk(root, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -106,7 +120,11 @@ def _walked(root: str) -> Iterator[str]:
         if visited > MOST_VISITED:
             return
         for name in sorted(files):
-            if name.lower().endswith(".md") and not name.startswith(".") and name.lower() not in NOT_RUNBOOKS:
+            if (
+                name.lower().endswith(".md")
+                and not name.startswith(".")
+                and name.lower() not in NOT_RUNBOOKS
+            ):
                 yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
 
 
@@ -127,7 +145,9 @@ def _read(directory: str, path: str, shelf: Shelf) -> Problem | None:
     if isinstance(front, Problem):
         return front
     keys, problems = read_keys(front)
-    runbook = Runbook(directory, path, hashlib.sha256(data).hexdigest()[:12], keys, front.text, front.lines)
+    runbook = Runbook(
+        directory, path, hashlib.sha256(data).hexdigest()[:12], keys, front.text, front.lines
+    )
     shelf.runbooks[path] = runbook
     shelf.problems += [FileProblem(shelf.file_of(runbook), p.line, p.text) for p in problems]
     return None

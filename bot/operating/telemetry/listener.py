@@ -1,7 +1,7 @@
 """A small HTTP server for those who operate the bot: fixed paths, GET alone, in threads of its own.
 
-It is apart from the pages, so that what it serves is as public as its address and no more. It answers also while the
-event loop stands still: that is what a health check must find out.
+It is apart from the pages, so that what it serves is as public as its address and no more. It
+answers also while the event loop stands still: that is what a health check must find out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PATIENCE_S = 5.0
 MAX_HEAD = 8_192
 """Bytes of a request."""
 AT_ONCE = 8
-"""Requests answered side by side; a further one is turned away, so that nobody fills the process with threads."""
+"""Requests answered side by side; a further one is turned away, so that nobody fills the process
+with threads."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class Listener:
-    """Serves pages at `host:port` until stopped. Raises SettingsError naming `key` when it cannot listen there."""
+    """Serves pages at `host:port` until stopped. Raises SettingsError naming `key` when it cannot
+    listen there."""
 
     def __init__(self, address: str, pages: Pages, *, key: str) -> None:
         host, port = host_and_port(address)
@@ -102,7 +104,8 @@ class Listener:
             return Page("only GET\n", 405)
         try:
             return make()
-        except Exception as error:  # noqa: BLE001  the edge: a page that fails says so, and the process goes on
+        # The edge: a page that fails says so, and the process goes on.
+        except Exception as error:  # noqa: BLE001
             log.warning("%s cannot be answered: %s", path, type(error).__name__)
             return Page("cannot be answered\n", 500)
 
@@ -130,7 +133,8 @@ def _request_line(connection: socket.socket) -> str | None:
 def _as_http(page: Page) -> bytes:
     body = page.body.encode("utf-8", "replace")
     head = (
-        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\ncontent-type: {page.content_type}\r\n"
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\ncontent-type: "
+        f"{page.content_type}\r\n"
         f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
     )
     return head.encode("ascii") + body

@@ -74,7 +74,9 @@ def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing
     """For `faultline serve`. Raises SettingsError for an address that cannot be listened on."""
     telemetry, observing = settings.telemetry, Observing()
     _observe(observing, settings, "web", [store.engine])
-    _begin_at_zero((measures.WEBHOOKS, source, outcome) for source in SOURCES.values() for outcome in ALARMING)
+    _begin_at_zero(
+        (measures.WEBHOOKS, source, outcome) for source in SOURCES.values() for outcome in ALARMING
+    )
     figures = StoreFigures(store, settings.teams)
     if telemetry.metrics_address is not None:
         sizes = CaseBytes(cases.total_bytes)
@@ -82,7 +84,9 @@ def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing
             observing.collect(collector)
         sizes.start()
         observing.on_stop(sizes.stop)
-        observing.serve(telemetry.metrics_address, {METRICS: metrics_page}, key="telemetry.metrics_address")
+        observing.serve(
+            telemetry.metrics_address, {METRICS: metrics_page}, key="telemetry.metrics_address"
+        )
     if telemetry.cloudwatch_namespace is not None:
         lines = CloudWatchLines(telemetry.cloudwatch_namespace, figures.current)
         lines.start()
@@ -90,8 +94,11 @@ def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing
     return observing
 
 
-def observe_worker(settings: Settings, store: Store, *engines: Engine, pulse: Pulse = PULSE) -> Observing:
-    """For a worker. An address that is taken is logged: to investigate matters more than to be watched."""
+def observe_worker(
+    settings: Settings, store: Store, *engines: Engine, pulse: Pulse = PULSE
+) -> Observing:
+    """For a worker. An address that is taken is logged: to investigate matters more than to be
+    watched."""
     observing = Observing()
     _observe(observing, settings, "worker", [store.engine, *engines])
     posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
@@ -129,7 +136,9 @@ def metrics_page() -> Page:
     return Page(generate_latest(REGISTRY).decode(), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def _observe(observing: Observing, settings: Settings, process: str, engines: Sequence[Engine]) -> None:
+def _observe(
+    observing: Observing, settings: Settings, process: str, engines: Sequence[Engine]
+) -> None:
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     measures.BUILD.labels(program_version(), process).set(1)
     watch(vendor_asked)
@@ -142,7 +151,8 @@ def _observe(observing: Observing, settings: Settings, process: str, engines: Se
 
 
 def _begin_at_zero(series: Iterable[tuple[Any, ...]]) -> None:
-    """A counter that appears with its first failure has not grown, as Prometheus sees it: no alert would fire."""
+    """A counter that appears with its first failure has not grown, as Prometheus sees it: no alert
+    would fire."""
     for counter, *labels in series:
         counter.labels(*labels)
 

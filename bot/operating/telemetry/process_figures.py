@@ -1,4 +1,5 @@
-"""Metrics of a process that are looked up when they are scraped, and those of its requests to vendors."""
+"""Metrics of a process that are looked up when they are scraped, and those of its requests to
+vendors."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Circuits(Collector):
         """By vendor that was asked since this process started."""
         metric = GaugeMetricFamily(
             "faultline_vendor_circuits_open",
-            "Servers of a vendor that are left alone for some seconds after failing again and again.",
+            "Servers of a vendor that are left alone for some seconds after failing again and "
+            "again.",
             labels=["vendor"],
         )
         for vendor, count in sorted(open_circuits().items()):
@@ -59,7 +61,9 @@ class Pool(Collector):
         """In use, and idle in the pool."""
         pools = [engine.pool for engine in self._engines if isinstance(engine.pool, QueuePool)]
         metric = GaugeMetricFamily(
-            "faultline_database_connections", "Connections of this process to the database.", labels=["state"]
+            "faultline_database_connections",
+            "Connections of this process to the database.",
+            labels=["state"],
         )
         metric.add_metric(["used"], sum(pool.checkedout() for pool in pools))
         metric.add_metric(["idle"], sum(pool.checkedin() for pool in pools))

@@ -1,4 +1,5 @@
-"""Whether a web process should be sent requests: its store answers, its tables are there, it is not about to stop."""
+"""Whether a web process should be sent requests: its store answers, its tables are there, it is not
+about to stop."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Readiness:
         self.stopping = True
 
     async def problem(self) -> str | None:
-        """Why nothing should be sent here, in words that anybody may read; None where all is well."""
+        """Why nothing should be sent here, in words that anybody may read; None where all is
+        well."""
         if self.stopping:
             return "stopping"
         try:
@@ -45,17 +47,22 @@ class Readiness:
 
     def _problem_of_store(self) -> str | None:
         with self._store.engine.execution_options(reads_only=True).connect() as connection:
-            connection.exec_driver_sql(f"SELECT 1 FROM {InvestigationRow.__tablename__} LIMIT 1")  # noqa: S608  our own name
+            # Our own name.
+            connection.exec_driver_sql(f"SELECT 1 FROM {InvestigationRow.__tablename__} LIMIT 1")  # noqa: S608
             current = current_version(connection)
-        # tables of a version unknown here were made by a newer release, beside which this one still works
+        # tables of a version unknown here were made by a newer release, beside which this one still
+        # works
         behind = current is None or (current in self._known and current != self._known[-1])
         return "the tables are not up to date" if behind else None
 
 
 class DrainingServer(uvicorn.Server):
-    """Told to stop, it first says for a while that it is not ready. Told a second time, it stops at once."""
+    """Told to stop, it first says for a while that it is not ready. Told a second time, it stops at
+    once."""
 
-    def __init__(self, config: uvicorn.Config, *, drain_s: float, stopping: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, drain_s: float, stopping: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._drain_s = drain_s
         self._stopping = stopping

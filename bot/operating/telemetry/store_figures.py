@@ -1,7 +1,9 @@
-"""Metrics that the database tells: the queue, how many there are of what, judgements, the room that cases take.
+"""Metrics that the database tells: the queue, how many there are of what, judgements, the room that
+cases take.
 
-Only the web process has them, once for all workers. They are read when somebody scrapes, and not again for some
-seconds, so that several scrapers cost what one does; the size of the cases, which takes long, is read apart.
+Only the web process has them, once for all workers. They are read when somebody scrapes, and not
+again for some seconds, so that several scrapers cost what one does; the size of the cases, which
+takes long, is read apart.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ log = logging.getLogger("faultline.telemetry")
 FRESH_S = 10.0
 """Figures are read again after this; Prometheus asks every 15 to 60 s as a rule."""
 CASES_EVERY_S = 900.0
-"""The size of the cases is read again after this: a bucket of a million files takes a thousand requests."""
+"""The size of the cases is read again after this: a bucket of a million files takes a thousand
+requests."""
 PRIORITIES = {URGENT: "urgent", HIGH: "high", USUAL: "usual", LOW: "low"}
 LATELY = timedelta(hours=1)
 NO_TEAM = "none"
@@ -54,7 +57,8 @@ class QueuePart:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the database says at one moment. `up` is false where it does not answer; then the rest is empty."""
+    """What the database says at one moment. `up` is false where it does not answer; then the rest
+    is empty."""
 
     up: bool
     queue: tuple[QueuePart, ...] = ()
@@ -102,7 +106,9 @@ def read_figures(store: Store, teams: Collection[str], now: datetime | None = No
 
 def posted_since(store: Store, investigation_id: str, place: str, moment: datetime) -> bool:
     """Whether the investigation's message in that place was posted after that moment."""
-    query = select(PostRow.key).where(PostRow.key == f"{investigation_id}:{place}", PostRow.posted_at >= moment)
+    query = select(PostRow.key).where(
+        PostRow.key == f"{investigation_id}:{place}", PostRow.posted_at >= moment
+    )
     with Session(store.engine.execution_options(reads_only=True)) as session:
         return session.scalar(query) is not None
 
@@ -153,20 +159,30 @@ class StoreFigures(Collector):
 
 def _queue(figures: Figures) -> Iterable[Metric]:
     by_part = ["priority", "team"]
-    oldest = "How long the oldest investigation that no worker has begun has waited; 0 where none waits."
-    waiting = GaugeMetricFamily("faultline_queue_waiting", "Accepted investigations not begun.", labels=by_part)
-    running = GaugeMetricFamily("faultline_queue_running", "Investigations that run.", labels=by_part)
+    oldest = (
+        "How long the oldest investigation that no worker has begun has waited; 0 where none waits."
+    )
+    waiting = GaugeMetricFamily(
+        "faultline_queue_waiting", "Accepted investigations not begun.", labels=by_part
+    )
+    running = GaugeMetricFamily(
+        "faultline_queue_running", "Investigations that run.", labels=by_part
+    )
     for metric, status in ((waiting, WAITING), (running, RUNNING)):
         found: dict[tuple[str, str], int] = {}
         for part in figures.queue:
             if part.status == status:
-                found[part.priority, part.team] = found.get((part.priority, part.team), 0) + part.count
+                found[part.priority, part.team] = (
+                    found.get((part.priority, part.team), 0) + part.count
+                )
         for key, count in (found or {("usual", NO_TEAM): 0}).items():
             metric.add_metric(list(key), count)
     yield _gauge("faultline_queue_oldest_seconds", oldest, figures.oldest_s)
     yield waiting
     yield running
-    kept = GaugeMetricFamily("faultline_investigations", "Investigations in the store, by status.", labels=["status"])
+    kept = GaugeMetricFamily(
+        "faultline_investigations", "Investigations in the store, by status.", labels=["status"]
+    )
     for status in STATUSES:
         kept.add_metric([status], figures.by_status.get(status, 0))
     yield kept
@@ -209,13 +225,16 @@ class CaseBytes:
     def collect(self) -> Iterable[Metric]:
         """Nothing until it was read once."""
         if self.bytes is not None:
-            yield _gauge("faultline_case_store_bytes", "The room that the case folders take.", self.bytes)
+            yield _gauge(
+                "faultline_case_store_bytes", "The room that the case folders take.", self.bytes
+            )
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self.bytes = self._measure()
-            except Exception as error:  # noqa: BLE001  obstore's errors and the file system's; the last figure stands
+            # Obstore's errors and the file system's; the last figure stands.
+            except Exception as error:  # noqa: BLE001
                 log.warning("the size of the cases cannot be read: %s", type(error).__name__)
             self._stopping.wait(self._every_s)
 

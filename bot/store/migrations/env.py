@@ -15,7 +15,8 @@ DESCRIBED_BESIDE = (conversation_rows, storm_tables, visitor_tables)
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")
 OWN_WAY = ("remembered_search", "ix_remembered_search", *LISTED)
-"""What each database has in its own way: the full-text index, as tables and as an index; indexes on fields of JSON."""
+"""What each database has in its own way: the full-text index, as tables and as an index; indexes on
+fields of JSON."""
 
 
 def _is_described(name: str | None, _kind: str, _parents: Any) -> bool:
@@ -25,8 +26,13 @@ def _is_described(name: str | None, _kind: str, _parents: Any) -> bool:
 
 connection = context.config.attributes["connection"]
 context.configure(
-    connection=connection, target_metadata=Base.metadata, render_as_batch=True, include_name=_is_described
+    connection=connection,
+    target_metadata=Base.metadata,
+    render_as_batch=True,
+    include_name=_is_described,
 )
 with context.begin_transaction(), warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="Skipped unsupported reflection of expression-based index")
+    warnings.filterwarnings(
+        "ignore", message="Skipped unsupported reflection of expression-based index"
+    )
     context.run_migrations()

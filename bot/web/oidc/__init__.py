@@ -1,1 +1,2 @@
-"""Login by OpenID Connect: the authorization code flow with PKCE, and what its answer says of somebody."""
+"""Login by OpenID Connect: the authorization code flow with PKCE, and what its answer says of
+somebody."""

@@ -1,8 +1,8 @@
 """One attempt to log in: begun in a browser, gone to the provider, and back within ten minutes.
 
-The browser keeps one random secret in a cookie; `state`, `nonce` and the PKCE verifier are derived from it, so that an
-answer fits no other browser, no other attempt, and nothing is kept here. Each attempt has a cookie of its own: five
-links opened at once are five logins side by side.
+The browser keeps one random secret in a cookie; `state`, `nonce` and the PKCE verifier are derived
+from it, so that an answer fits no other browser, no other attempt, and nothing is kept here. Each
+attempt has a cookie of its own: five links opened at once are five logins side by side.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ MAX_DEPTH = 8
 
 
 def person_of(claims: Mapping[str, Any], issuer: str, login: LoginSettings) -> Person:
-    """Somebody by the claims of the ID token and, where they were asked for, of the userinfo endpoint."""
+    """Somebody by the claims of the ID token and, where they were asked for, of the userinfo
+    endpoint."""
     subject = str(claims["sub"])
     email = verified_email(claims)
     name = _first_text(claims, "name", "preferred_username", "email") or subject
@@ -35,8 +36,8 @@ def person_of(claims: Mapping[str, Any], issuer: str, login: LoginSettings) -> P
 def verified_email(claims: Mapping[str, Any]) -> str:
     """The address that the provider vouches for, in small letters; empty otherwise.
 
-    Entra sends no `email_verified`, and its `email` may be anything that an administrator of another tenant typed;
-    the optional claim `xms_edov` says that the domain's owner is the tenant
+    Entra sends no `email_verified`, and its `email` may be anything that an administrator of
+    another tenant typed; the optional claim `xms_edov` says that the domain's owner is the tenant
     (https://learn.microsoft.com/entra/identity-platform/migrate-off-email-claim-authorization).
     """
     email = claims.get("email")
@@ -44,12 +45,15 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     if not isinstance(email, str) or email.count("@") != 1 or not email.isprintable():
         return ""
     return (
-        email.strip().lower() if any(vouched is t or (vouched == t and type(vouched) is type(t)) for t in TRUE) else ""
+        email.strip().lower()
+        if any(vouched is t or (vouched == t and type(vouched) is type(t)) for t in TRUE)
+        else ""
     )
 
 
 def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """The groups: the claim of this very name (Auth0's look like addresses), else the one that its dots lead to."""
+    """The groups: the claim of this very name (Auth0's look like addresses), else the one that its
+    dots lead to."""
     found: Any = claims.get(name)
     if found is None:
         found = claims
@@ -76,8 +80,11 @@ def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role |
     return None if login.default_role == "none" else login.default_role
 
 
-def teams_of(email: str, groups: Collection[str], teams: Mapping[str, TeamSettings]) -> frozenset[str]:
-    """The teams that name one of somebody's groups, or the address that the provider vouches for."""
+def teams_of(
+    email: str, groups: Collection[str], teams: Mapping[str, TeamSettings]
+) -> frozenset[str]:
+    """The teams that name one of somebody's groups, or the address that the provider vouches
+    for."""
     mine = set(groups)
     return frozenset(
         name

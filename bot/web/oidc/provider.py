@@ -1,4 +1,5 @@
-"""The login provider: its discovery document, its keys as they change, and the exchange of a code for somebody."""
+"""The login provider: its discovery document, its keys as they change, and the exchange of a code
+for somebody."""
 
 from __future__ import annotations
 
@@ -30,11 +31,14 @@ from bot.web.oidc.signed_tokens import (
 )
 
 KEPT_S = 3600.0
-"""The discovery document and the keys are read again after so long: a key that was withdrawn counts no longer."""
+"""The discovery document and the keys are read again after so long: a key that was withdrawn counts
+no longer."""
 TROUBLE_S = 2.0
-"""A provider that does not answer is not asked again for so long: those who wait for it do not wait one by one."""
+"""A provider that does not answer is not asked again for so long: those who wait for it do not wait
+one by one."""
 REREADS, REREAD_WITHIN_S = 6, 60.0
-"""An unknown key makes the keys be read at once, as after a rotation, but not more often than so."""
+"""An unknown key makes the keys be read at once, as after a rotation, but not more often than
+so."""
 MAX_KEYS = 100
 MAX_REMEMBERED = 1_000
 """Logout tokens that were used already; each is refused as stale anyway a few minutes later."""
@@ -50,7 +54,9 @@ class _Discovery(msgspec.Struct):
     token_endpoint: str
     jwks_uri: str
     userinfo_endpoint: str | None = None
-    token_endpoint_auth_methods_supported: list[str] = msgspec.field(default_factory=lambda: ["client_secret_basic"])
+    token_endpoint_auth_methods_supported: list[str] = msgspec.field(
+        default_factory=lambda: ["client_secret_basic"]
+    )
     authorization_response_iss_parameter_supported: bool = False
 
 
@@ -111,13 +117,17 @@ class Provider:
         subject = check_id_token(
             claims, expected, nonce=attempt.nonce, access_token=tokens.access_token, now=time.time()
         )
-        return person_of(await self._complete(document, claims, subject, tokens), document.issuer, self._login)
+        return person_of(
+            await self._complete(document, claims, subject, tokens), document.issuer, self._login
+        )
 
     async def ended(self, logout_token: str) -> tuple[str, Ended]:
         """The issuer, and what it says has ended. A token is taken once."""
         document = await self._discovery()
         claims = await self._verified(logout_token)
-        what, name = check_logout_token(claims, Expected(document.issuer, self._client_id), now=time.time())
+        what, name = check_logout_token(
+            claims, Expected(document.issuer, self._client_id), now=time.time()
+        )
         if name in self._used:
             raise ConnectorError(VENDOR, "token", "was used already (jti)")
         self._used[name] = None
@@ -131,7 +141,9 @@ class Provider:
         keys = await self._read_keys(document)
         return f"{document.issuer}, {len(keys)} key{'' if len(keys) == 1 else 's'}"
 
-    async def _exchange(self, document: _Discovery, code: str, attempt: Attempt, redirect_uri: str) -> _Tokens:
+    async def _exchange(
+        self, document: _Discovery, code: str, attempt: Attempt, redirect_uri: str
+    ) -> _Tokens:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -153,7 +165,9 @@ class Provider:
         whole = "email" in claims and groups_of(claims, self._login.groups_claim)
         if whole or document.userinfo_endpoint is None or tokens.access_token is None:
             return claims
-        more = await get("userinfo", document.userinfo_endpoint, dict[str, Any], bearer=tokens.access_token)
+        more = await get(
+            "userinfo", document.userinfo_endpoint, dict[str, Any], bearer=tokens.access_token
+        )
         if more.get("sub") != subject:
             raise ConnectorError(VENDOR, "userinfo", "is somebody else's (sub)")
         return {**more, **claims}
@@ -165,7 +179,9 @@ class Provider:
             if self._trouble is not None and time.monotonic() - self._trouble[0] <= TROUBLE_S:
                 raise self._trouble[1]
             try:
-                document = await get("discovery", f"{self._issuer}/.well-known/openid-configuration", _Discovery)
+                document = await get(
+                    "discovery", f"{self._issuer}/.well-known/openid-configuration", _Discovery
+                )
                 self._check(document)
             except ConnectorError as error:
                 self._trouble = (time.monotonic(), error)
@@ -175,10 +191,16 @@ class Provider:
 
     def _check(self, document: _Discovery) -> None:
         if document.issuer.rstrip("/") != self._issuer:  # Auth0's ends with a slash
-            raise ConnectorError(VENDOR, "discovery", "is another issuer's: compare login.issuer with what it names")
+            raise ConnectorError(
+                VENDOR, "discovery", "is another issuer's: compare login.issuer with what it names"
+            )
         endpoints = (document.authorization_endpoint, document.token_endpoint, document.jwks_uri)
         for url in (*endpoints, document.userinfo_endpoint):
-            if url is not None and not url.startswith("https://") and self._issuer.startswith("https://"):
+            if (
+                url is not None
+                and not url.startswith("https://")
+                and self._issuer.startswith("https://")
+            ):
                 raise ConnectorError(VENDOR, "discovery", "names an address without https")
 
     async def _verified(self, token: str) -> Mapping[str, Any]:
@@ -191,12 +213,18 @@ class Provider:
     async def _key(self, document: _Discovery, wanted: str | None) -> Key:
         async with self._reading:
             fresh = self._keys is not None and time.monotonic() - self._keys[0] <= KEPT_S
-            keys = self._keys[1] if self._keys is not None and fresh else await self._read_keys(document)
+            keys = (
+                self._keys[1]
+                if self._keys is not None and fresh
+                else await self._read_keys(document)
+            )
             found = _chosen(keys, wanted)
             if found is None and fresh and self._may_reread():
                 found = _chosen(await self._read_keys(document), wanted)
         if found is None:
-            raise ConnectorError(VENDOR, "token", "is signed with a key that the provider does not publish")
+            raise ConnectorError(
+                VENDOR, "token", "is signed with a key that the provider does not publish"
+            )
         return found
 
     def _may_reread(self) -> bool:
@@ -210,13 +238,16 @@ class Provider:
         published = await get("keys", document.jwks_uri, _Keys)
         keys = [key for entry in published.keys[:MAX_KEYS] if (key := _imported(entry)) is not None]
         if not keys:
-            raise ConnectorError(VENDOR, "keys", "holds no key that could sign (RSA of 2048 bits, or EC)")
+            raise ConnectorError(
+                VENDOR, "keys", "holds no key that could sign (RSA of 2048 bits, or EC)"
+            )
         self._keys = (time.monotonic(), keys)
         return keys
 
 
 def _imported(entry: dict[str, Any]) -> Key | None:
-    """A key for signatures; None for others, weak ones, and what cannot be read: the rest of the set stands."""
+    """A key for signatures; None for others, weak ones, and what cannot be read: the rest of the
+    set stands."""
     if entry.get("use", "sig") != "sig":
         return None
     try:

@@ -1,6 +1,8 @@
-"""HTTP with the login provider: bounded in time and size, no redirects, answers decoded as one type.
+"""HTTP with the login provider: bounded in time and size, no redirects, answers decoded as one
+type.
 
-The issuer is named by the settings, the other addresses by the issuer's own discovery document over TLS.
+The issuer is named by the settings, the other addresses by the issuer's own discovery document over
+TLS.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ VENDOR = "login provider"
 WITHIN_S = 10.0
 MAX_BYTES = 1_048_576
 _PLAIN = re.compile(r"[a-z_]{1,40}")
-"""Error codes of OAuth (RFC 6749 section 5.2, OpenID Connect Core section 3.1.2.6): nothing else is repeated."""
+"""Error codes of OAuth (RFC 6749 section 5.2, OpenID Connect Core section 3.1.2.6): nothing else is
+repeated."""
 
 
 class _OauthError(msgspec.Struct):
@@ -30,12 +33,18 @@ class _OauthError(msgspec.Struct):
 
 async def get(call: str, url: str, type: type[T], *, bearer: str | None = None) -> T:
     """The answer to GET. Raises ConnectorError."""
-    return await _ask(call, "GET", url, type, headers={"authorization": f"Bearer {bearer}"} if bearer else {})
+    return await _ask(
+        call, "GET", url, type, headers={"authorization": f"Bearer {bearer}"} if bearer else {}
+    )
 
 
-async def post(call: str, url: str, type: type[T], form: Mapping[str, str], auth: tuple[str, str] | None) -> T:
+async def post(
+    call: str, url: str, type: type[T], form: Mapping[str, str], auth: tuple[str, str] | None
+) -> T:
     """The answer to a form. Raises ConnectorError."""
-    return await _ask(call, "POST", url, type, form=form, auth=httpx.BasicAuth(*auth) if auth else None)
+    return await _ask(
+        call, "POST", url, type, form=form, auth=httpx.BasicAuth(*auth) if auth else None
+    )
 
 
 def plain_code(error: str | None) -> str:
@@ -64,14 +73,22 @@ async def _ask(
             async for piece in response.aiter_raw(65_536):
                 body += piece
                 if len(body) > MAX_BYTES:
-                    raise ConnectorError(VENDOR, call, f"the answer is longer than {MAX_BYTES} bytes")
+                    raise ConnectorError(
+                        VENDOR, call, f"the answer is longer than {MAX_BYTES} bytes"
+                    )
             status = response.status_code
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise ConnectorError(VENDOR, call, f"no answer within {WITHIN_S:g} s", retryable=True) from error
+        raise ConnectorError(
+            VENDOR, call, f"no answer within {WITHIN_S:g} s", retryable=True
+        ) from error
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        raise ConnectorError(VENDOR, call, f"no answer ({error.__class__.__name__})", retryable=True) from error
+        raise ConnectorError(
+            VENDOR, call, f"no answer ({error.__class__.__name__})", retryable=True
+        ) from error
     if status != 200:
-        raise ConnectorError(VENDOR, call, f"refused: {_said(bytes(body))}", status=status, retryable=status >= 500)
+        raise ConnectorError(
+            VENDOR, call, f"refused: {_said(bytes(body))}", status=status, retryable=status >= 500
+        )
     try:
         return msgspec.json.decode(bytes(body), type=type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,7 +1,8 @@
-"""Tokens that the provider signed: the signature by joserfc, then each claim that says whom and what it is for.
+"""Tokens that the provider signed: the signature by joserfc, then each claim that says whom and
+what it is for.
 
-Sources: OpenID Connect Core 1.0 section 3.1.3.7 (ID token), Back-Channel Logout 1.0 section 2.6 (logout token),
-RFC 8725 (algorithms are ours to choose, never the token's).
+Sources: OpenID Connect Core 1.0 section 3.1.3.7 (ID token), Back-Channel Logout 1.0 section 2.6
+(logout token), RFC 8725 (algorithms are ours to choose, never the token's).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from analysis.errors import ConnectorError
 from bot.web.oidc.provider_http import VENDOR
 
 ALGORITHMS = ("RS256", "PS256", "ES256")
-"""All of SHA-256, which `at_hash` follows. None that a public key could be misused with as a shared secret."""
+"""All of SHA-256, which `at_hash` follows. None that a public key could be misused with as a shared
+secret."""
 SKEW_S = 120
 """Clocks of provider and bot may differ by so much."""
 FRESH_S = 600
@@ -78,13 +80,15 @@ class Ended:
 
 
 class _Registry(JWSRegistry):
-    """Headers may hold certificates and fields of other standards; what is marked critical is still refused."""
+    """Headers may hold certificates and fields of other standards; what is marked critical is still
+    refused."""
 
     max_header_length = 8_192
 
 
 def key_id(token: str) -> str | None:
-    """The `kid` that the token names. Raises ConnectorError for what is no token, or is signed in no way of ours."""
+    """The `kid` that the token names. Raises ConnectorError for what is no token, or is signed in
+    no way of ours."""
     try:
         header = jws.extract_compact(token.encode("ascii"), registry=_registry()).protected
     except UNREADABLE as error:
@@ -106,9 +110,15 @@ def signed_claims(token: str, key: RSAKey | ECKey) -> Mapping[str, Any]:
 
 
 def check_id_token(
-    claims: Mapping[str, Any], expected: Expected, *, nonce: str, access_token: str | None, now: float
+    claims: Mapping[str, Any],
+    expected: Expected,
+    *,
+    nonce: str,
+    access_token: str | None,
+    now: float,
 ) -> str:
-    """The subject, if every claim is as it must be. Raises ConnectorError that names the one that is not."""
+    """The subject, if every claim is as it must be. Raises ConnectorError that names the one that
+    is not."""
     found = _typed(claims, _IdClaims)
     _check_audience(found.iss, found.aud, expected)
     several = not isinstance(found.aud, str) and len(found.aud) > 1
@@ -128,7 +138,9 @@ def check_id_token(
     return found.sub
 
 
-def check_logout_token(claims: Mapping[str, Any], expected: Expected, *, now: float) -> tuple[Ended, str]:
+def check_logout_token(
+    claims: Mapping[str, Any], expected: Expected, *, now: float
+) -> tuple[Ended, str]:
     """What has ended, and the token's own id. Raises ConnectorError."""
     found = _typed(claims, _LogoutClaims)
     _check_audience(found.iss, found.aud, expected)
@@ -157,14 +169,18 @@ def _check_audience(issuer: str, audience: str | list[str], expected: Expected) 
 
 def _check_issued(issued: float, now: float) -> None:
     if not now - FRESH_S - SKEW_S <= issued <= now + SKEW_S:
-        raise _wrong("was not issued now (iat); compare the clocks of this machine and the provider")
+        raise _wrong(
+            "was not issued now (iat); compare the clocks of this machine and the provider"
+        )
 
 
 def _is_hash_of(given: str, access_token: str | None) -> bool:
     if access_token is None:
         return False
     half = hashlib.sha256(access_token.encode()).digest()[:16]
-    return hmac.compare_digest(given.rstrip("=").encode(), base64.urlsafe_b64encode(half).rstrip(b"="))
+    return hmac.compare_digest(
+        given.rstrip("=").encode(), base64.urlsafe_b64encode(half).rstrip(b"=")
+    )
 
 
 def _typed(claims: Mapping[str, Any], kind: type[T]) -> T:

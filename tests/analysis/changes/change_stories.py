@@ -11,7 +11,9 @@ from typing import Any
 from analysis.case.folder import Case
 from tests.analysis.cases import at, logs, series, write_case
 
-FILES = [Path(__file__).with_name(name) for name in ("change_stories.toml", "change_stories_more.toml")]
+FILES = [
+    Path(__file__).with_name(name) for name in ("change_stories.toml", "change_stories_more.toml")
+]
 LINES = 12
 """How often each line is logged, over 20 minutes."""
 
@@ -27,8 +29,15 @@ class Story:
 
     def write(self, folder: Path, *, beside: Sequence[dict[str, Any]] = ()) -> Case:
         """The case folder, with more changes `beside` those of the story."""
-        signal, (low, high) = self.told.get("signal", "error_ratio"), self.told.get("level", (0.002, 0.3))
-        changes = [*self.told.get("change", ()), *(self.coincident if self.told.get("coincident") else ()), *beside]
+        signal, (low, high) = (
+            self.told.get("signal", "error_ratio"),
+            self.told.get("level", (0.002, 0.3)),
+        )
+        changes = [
+            *self.told.get("change", ()),
+            *(self.coincident if self.told.get("coincident") else ()),
+            *beside,
+        ]
         return write_case(
             folder,
             alert={"service": "orders", "signal": signal, "title": f"orders {signal} too high"},
@@ -50,7 +59,10 @@ class Story:
             for n, line in enumerate(lines)
             for i in range(LINES)
             for row in logs(
-                service, line.replace("#", str(4711 + 37 * i)), [0.2 + n / 10 + 20 / LINES * i], level="ERROR"
+                service,
+                line.replace("#", str(4711 + 37 * i)),
+                [0.2 + n / 10 + 20 / LINES * i],
+                level="ERROR",
             )
         ]
 
@@ -66,16 +78,25 @@ def stories() -> list[Story]:
         found = tomllib.loads(file.read_text())
         for told in found["story"]:
             number = seen[told["story"]] = seen.get(told["story"], 0) + 1
-            out.append(Story(f"{told['story']} {number}", told.get("blamed"), told, found["coincident"]))
+            out.append(
+                Story(f"{told['story']} {number}", told.get("blamed"), told, found["coincident"])
+            )
     return out
 
 
 def _change(told: dict[str, Any]) -> dict[str, Any]:
     rest = {k: v for k, v in told.items() if k not in ("minute", "service")}
-    return {"time": at(told["minute"]), "service": told.get("service", "orders") or None, "kind": "deploy", **rest}
+    return {
+        "time": at(told["minute"]),
+        "service": told.get("service", "orders") or None,
+        "kind": "deploy",
+        **rest,
+    }
 
 
-def _metric(shape: str, service: str, signal: str, low: float, high: float, since: float) -> list[dict[str, Any]]:
+def _metric(
+    shape: str, service: str, signal: str, low: float, high: float, since: float
+) -> list[dict[str, Any]]:
     if shape == "step":
         return series(service, signal, low, high, onset=since)
     shares = {m: min(1.0, max(0.0, (m - since) / -since)) for m in range(-240, 30)}

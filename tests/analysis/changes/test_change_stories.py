@@ -17,7 +17,14 @@ from tests.analysis.changes.change_stories import Story, stories
 STORIES = stories()
 
 BUSY_DAY: list[dict[str, Any]] = [
-    {"minute": -95 + 3 * n, "id": f"m{n}", "kind": "merge", "service": "", "title": title, "files": files}
+    {
+        "minute": -95 + 3 * n,
+        "id": f"m{n}",
+        "kind": "merge",
+        "service": "",
+        "title": title,
+        "files": files,
+    }
     for n, (title, files) in enumerate(
         [
             ("typo in the guide", "docs/guide.md"),
@@ -52,7 +59,11 @@ def test_the_change_that_did_it_is_near_and_no_other(story: Story, tmp_path: Pat
     for one in found:
         if one.kind == RULED_OUT:
             reason = str(one.details["reason"])
-            assert all(part in one.sentence for part in reason.split(" and ") if not part.startswith("it came after"))
+            assert all(
+                part in one.sentence
+                for part in reason.split(" and ")
+                if not part.startswith("it came after")
+            )
 
 
 @pytest.mark.parametrize("story", STORIES[::3], ids=lambda s: s.name)

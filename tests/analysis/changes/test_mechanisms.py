@@ -9,7 +9,9 @@ from analysis.changes.text import read_change_text
 def matched(
     diff: str, *effects: str, kind: str = "deploy", title: str = "", name: str = "c1"
 ) -> tuple[str | None, float]:
-    found = best_match(shown_by(read_altered(read_change_text(title, None, diff), kind, name)), frozenset(effects))
+    found = best_match(
+        shown_by(read_altered(read_change_text(title, None, diff), kind, name)), frozenset(effects)
+    )
     return (found.mechanism.name if found.mechanism else None), found.strength
 
 
@@ -18,7 +20,8 @@ def matched(
     [
         ("-readTimeout(5000)\n+readTimeout(50)", "timeouts", "timeout"),
         (
-            "-for chunk in batched(rows, 25):\n-    bulk_write(chunk)\n+for row in rows:\n+    write(row)",
+            "-for chunk in batched(rows, 25):\n-    bulk_write(chunk)\n+for row in rows:\n+    "
+            "write(row)",
             "throttling",
             "batching",
         ),

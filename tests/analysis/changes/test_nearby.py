@@ -12,14 +12,21 @@ from tests.analysis.cases import START, at, series, write_case
 
 
 def change(minute: float, service: str | None, id: str, **columns: Any) -> dict[str, Any]:
-    return {"time": at(minute), "service": service, "kind": "deploy", "id": id, "title": f"release {id}"} | columns
+    return {
+        "time": at(minute),
+        "service": service,
+        "kind": "deploy",
+        "id": id,
+        "title": f"release {id}",
+    } | columns
 
 
 def judged(folder: Path, *changes: dict[str, Any]) -> dict[str, Finding]:
     case = write_case(
         folder,
         alert={"service": "web", "signal": "latency_ms", "title": "web is slow: pool exhausted"},
-        metrics=series("web", "latency_ms", 100, 400, onset=2) + series("api", "latency_ms", 50, 500, onset=1),
+        metrics=series("web", "latency_ms", 100, 400, onset=2)
+        + series("api", "latency_ms", 50, 500, onset=1),
         topology=[{"caller": "web", "callee": "api"}],
         changes=changes,
     )
@@ -35,11 +42,15 @@ def test_a_deploy_of_the_suspect_minutes_before_the_onset_is_near(tmp_path: Path
     assert found.sentence == 'Deploy v2 of api, "release v2", came 5 min before the onset.'
 
 
-def test_a_deploy_at_the_onset_and_one_within_its_uncertainty_are_told_as_such(tmp_path: Path) -> None:
+def test_a_deploy_at_the_onset_and_one_within_its_uncertainty_are_told_as_such(
+    tmp_path: Path,
+) -> None:
     said = judged(tmp_path / "with", change(1, "api", "v2"))["v2"].sentence
     assert said == 'Deploy v2 of api, "release v2", came at the same time as the onset.'
     said = judged(tmp_path / "after", change(1.5, "api", "v2"))["v2"].sentence
-    assert said == 'Deploy v2 of api, "release v2", came 30 s after the onset, within its uncertainty.'
+    assert (
+        said == 'Deploy v2 of api, "release v2", came 30 s after the onset, within its uncertainty.'
+    )
 
 
 def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
@@ -61,13 +72,17 @@ def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
 
 
 def test_a_merge_ships_with_the_next_deploy_of_the_service_it_touches(tmp_path: Path) -> None:
-    merge = change(-40, None, "m1", kind="merge", title="lower pool size", files='["services/api/pool.go"]')
+    merge = change(
+        -40, None, "m1", kind="merge", title="lower pool size", files='["services/api/pool.go"]'
+    )
     found = judged(tmp_path, merge, change(-3, "api", "v2"))["m1"]
     assert found.kind == "change_near"
     assert found.numbers["minutes"] == 4
 
 
-def test_a_merge_in_a_services_own_repository_ships_with_its_next_deploy_whatever_its_paths(tmp_path: Path) -> None:
+def test_a_merge_in_a_services_own_repository_ships_with_its_next_deploy_whatever_its_paths(
+    tmp_path: Path,
+) -> None:
     merge = change(-40, "api", "m1", kind="merge", title="lower pool size", files='["src/pool.go"]')
     found = judged(tmp_path, merge, change(-3, "api", "v2"))["m1"]
     assert found.kind == "change_near"
@@ -102,7 +117,10 @@ def test_a_change_on_the_host_of_a_straggler_is_laid_to_its_rank(tmp_path: Path)
     case = write_case(tmp_path, alert={"service": "pretrain"}, changes=changes)
     topology = with_ranks(read_topology(case), [found], case.alert)
     judged = nearby_changes(case, weigh_suspects([found], topology, case.alert), topology)
-    assert {str(f.details["change"]): f.details["place"] for f in judged} == {"cfg-1": "itself", "cfg-2": "job"}
+    assert {str(f.details["change"]): f.details["place"] for f in judged} == {
+        "cfg-1": "itself",
+        "cfg-2": "job",
+    }
     strengths = {str(f.details["change"]): f.strength for f in judged}
     assert strengths["cfg-1"] > strengths["cfg-2"]
 
@@ -115,7 +133,10 @@ def test_a_flag_that_was_set_back_before_the_onset_is_not_to_blame(tmp_path: Pat
 
 
 def test_where_nothing_is_deployed_a_merge_ships_as_it_is_merged(tmp_path: Path) -> None:
-    found = judged(tmp_path, change(-3, "api", "m1", kind="merge", title="pool exhausted under load: other pool"))["m1"]
+    found = judged(
+        tmp_path,
+        change(-3, "api", "m1", kind="merge", title="pool exhausted under load: other pool"),
+    )["m1"]
     assert found.kind == "change_near"
 
 

@@ -14,10 +14,18 @@ SEEN = frozenset({"memory"})
 
 
 def climb(
-    folder: Path, level: Callable[[int], float], signal: str = "memory_rss_mb", seen: frozenset[str] = SEEN
+    folder: Path,
+    level: Callable[[int], float],
+    signal: str = "memory_rss_mb",
+    seen: frozenset[str] = SEEN,
 ) -> Climb | None:
     rows = [
-        {"time": at(m), "service": "api", "signal": signal, "value": level(m) + 0.3 * ((m * 7) % 5 - 2)}
+        {
+            "time": at(m),
+            "service": "api",
+            "signal": signal,
+            "value": level(m) + 0.3 * ((m * 7) % 5 - 2),
+        }
         for m in range(-180, 30)
     ]
     return climb_of(write_case(folder, metrics=rows), [Suspect("api", onset=START)], seen)
@@ -52,7 +60,9 @@ def test_free_memory_that_falls_is_a_climb_of_what_is_used(tmp_path: Path) -> No
     ],
     ids=["step", "flat", "small", "square"],
 )
-def test_steps_and_waves_and_small_growth_are_no_climbs(level: Callable[[int], float], tmp_path: Path) -> None:
+def test_steps_and_waves_and_small_growth_are_no_climbs(
+    level: Callable[[int], float], tmp_path: Path
+) -> None:
     assert climb(tmp_path, level) is None
 
 

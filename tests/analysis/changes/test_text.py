@@ -20,24 +20,33 @@ def test_files_are_read_from_a_json_list_or_from_commas() -> None:
         (None, False),
     ],
 )
-def test_only_documentation_tests_and_styles_are_harmless(files: str | None, harmless: bool) -> None:
+def test_only_documentation_tests_and_styles_are_harmless(
+    files: str | None, harmless: bool
+) -> None:
     assert read_change_text("t", files, None).harmless is harmless
 
 
 def test_a_changed_timeout_is_no_moved_code() -> None:
-    text = read_change_text("refactor", None, "-ctx = WithTimeout(ctx, 5*time.Second)\n+ctx = WithTimeout(ctx, 300*ms)")
+    text = read_change_text(
+        "refactor", None, "-ctx = WithTimeout(ctx, 5*time.Second)\n+ctx = WithTimeout(ctx, 300*ms)"
+    )
     assert not text.moves_code_only
 
 
 def test_a_guard_that_is_moved_into_a_helper_alters_nothing() -> None:
-    diff = '-if lat < -90 || lat > 90 {\n-  return outOfRange("lat", lat)\n-}\n+return checkRange("lat", lat, -90, 90)'
+    diff = (
+        '-if lat < -90 || lat > 90 {\n-  return outOfRange("lat", lat)\n-}\n+return '
+        'checkRange("lat", lat, -90, 90)'
+    )
     text = read_change_text("tidy", None, diff)
     assert text.moves_code_only
 
 
 def test_a_patch_release_of_a_dependency_is_told_from_a_minor_one() -> None:
     assert read_change_text("bump", None, "-  aws v1.34.1\n+  aws v1.34.2").patches_dependency
-    assert not read_change_text("bump", None, "-  proto v1.31.0\n+  proto v1.34.2").patches_dependency
+    assert not read_change_text(
+        "bump", None, "-  proto v1.31.0\n+  proto v1.34.2"
+    ).patches_dependency
 
 
 def test_a_path_or_title_that_names_the_service_touches_it() -> None:
@@ -48,7 +57,10 @@ def test_a_path_or_title_that_names_the_service_touches_it() -> None:
 
 
 def test_rare_shared_words_make_a_change_relevant_and_common_ones_do_not() -> None:
-    changes = [words_of([t]) for t in ("tidy protobuf registry", "tidy imports", "tidy imports again", "tidy docs")]
+    changes = [
+        words_of([t])
+        for t in ("tidy protobuf registry", "tidy imports", "tidy imports again", "tidy docs")
+    ]
     symptoms = words_of(["panic: duplicate protobuf registration", "tidy up"])
     weights = rarity(changes)
     scores = [relevance(c, symptoms, weights) for c in changes]
@@ -83,23 +95,35 @@ def test_comments_blank_space_and_order_change_nothing(diff: str | None, idle: b
 
 def test_what_adds_much_that_is_new_is_no_moved_code() -> None:
     before = "-out = dedupe(turns)\n-return old(out)\n"
-    moved = f"{before}+return shorten(turns)\n+def shorten(turns):\n+    out = dedupe(turns)\n+    return old(out)"
-    grown = f"{before}+out = dedupe(turns)\n+if len(out) > most:\n+    out = roll(out, tail)\n+return old(out)"
+    moved = (
+        f"{before}+return shorten(turns)\n+def shorten(turns):\n+    out = dedupe(turns)\n+   "
+        f" return old(out)"
+    )
+    grown = (
+        f"{before}+out = dedupe(turns)\n+if len(out) > most:\n+    out = roll(out, "
+        f"tail)\n+return old(out)"
+    )
     assert read_change_text("t", None, moved).moves_code_only
     assert not read_change_text("t", None, grown).moves_code_only
 
 
 def test_a_change_of_staging_is_for_another_stage() -> None:
     assert read_change_text("t", "deploy/staging/tls.yaml", None).only_for_other_stages
-    assert not read_change_text("t", "deploy/staging/tls.yaml, deploy/live/tls.yaml", None).only_for_other_stages
+    assert not read_change_text(
+        "t", "deploy/staging/tls.yaml, deploy/live/tls.yaml", None
+    ).only_for_other_stages
 
 
 def test_a_hunk_header_is_context_and_no_change() -> None:
-    text = read_change_text("t", None, "--- a/x.go\n+++ b/x.go\n@@ -1,2 +1,2 @@ func Total() int {\n-a\n+b\n c")
+    text = read_change_text(
+        "t", None, "--- a/x.go\n+++ b/x.go\n@@ -1,2 +1,2 @@ func Total() int {\n-a\n+b\n c"
+    )
     assert (text.removed, text.added) == (("a",), ("b",))
     assert text.context == ("func Total() int {", " c")
 
 
 def test_one_word_in_common_is_never_much() -> None:
-    many = [words_of([f"word{'abcdefghij'[n]} thing"]) for n in range(10)] + [words_of(["zebra"])] * 1
+    many = [words_of([f"word{'abcdefghij'[n]} thing"]) for n in range(10)] + [
+        words_of(["zebra"])
+    ] * 1
     assert relevance(frozenset({"zebra"}), frozenset({"zebra"}), rarity(many)) < 0.3

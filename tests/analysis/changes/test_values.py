@@ -9,19 +9,30 @@ from analysis.changes.values import value_changes
     ("removed", "added", "before", "after"),
     [
         ("timeout: 30s", "timeout: 500ms", 30.0, 0.5),
-        ("ctx = WithTimeout(ctx, 5*time.Second)", "ctx = WithTimeout(ctx, 300*time.Millisecond)", 5.0, 0.3),
+        (
+            "ctx = WithTimeout(ctx, 5*time.Second)",
+            "ctx = WithTimeout(ctx, 300*time.Millisecond)",
+            5.0,
+            0.3,
+        ),
         ("  memory: 2Gi", "  memory: 512Mi", 2 * 1024.0**3, 512 * 1024.0**2),
         ("pool_size = 50", "pool_size = 5", 50.0, 5.0),
     ],
 )
-def test_a_value_is_read_on_both_sides_with_its_unit(removed: str, added: str, before: float, after: float) -> None:
+def test_a_value_is_read_on_both_sides_with_its_unit(
+    removed: str, added: str, before: float, after: float
+) -> None:
     [found] = value_changes("", [removed], [added])
     assert (found.before, found.after) == (before, after)
 
 
 @pytest.mark.parametrize(
     ("title", "before", "after"),
-    [("replicas 6 -> 2", 6, 2), ("scale from 10 to 3", 10, 3), ("Scaled down replica set web-5d to 1 from 6", 6, 1)],
+    [
+        ("replicas 6 -> 2", 6, 2),
+        ("scale from 10 to 3", 10, 3),
+        ("Scaled down replica set web-5d to 1 from 6", 6, 1),
+    ],
 )
 def test_a_title_tells_a_step(title: str, before: float, after: float) -> None:
     found = value_changes(title, [], [])

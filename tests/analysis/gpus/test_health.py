@@ -1,4 +1,5 @@
-"""What is wrong with one GPU is found beside its healthy neighbours, and a healthy fleet gives nothing."""
+"""What is wrong with one GPU is found beside its healthy neighbours, and a healthy fleet gives
+nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def only(fleet: SimulatedFleet, *, ranks: bool = True) -> Finding:
     said = finding.sentence
     for name in (*sorted(fleet.hosts, reverse=True), JOB, "mlx5_0/1"):
         said = said.replace(name, "`name`")
-    assert quoted_numbers_are_given(said, dict(finding.numbers)), (finding.sentence, finding.numbers)
+    assert quoted_numbers_are_given(said, dict(finding.numbers)), (
+        finding.sentence,
+        finding.numbers,
+    )
     assert finding.details["fix"]
     assert finding.details["source"]
     assert "{" not in finding.details["fix"]
@@ -52,7 +56,8 @@ def test_a_healthy_fleet_gives_nothing(seed: int, pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bit", "word"), [(0x40, "thermal (hardware)"), (0x80, "power brake"), (0x20, "thermal (software)")]
+    ("bit", "word"),
+    [(0x40, "thermal (hardware)"), (0x80, "power brake"), (0x20, "thermal (software)")],
 )
 def test_a_throttled_gpu_is_named_with_its_reason_host_and_rank(bit: int, word: str) -> None:
     fleet = healthy(7, "steady")
@@ -61,7 +66,11 @@ def test_a_throttled_gpu_is_named_with_its_reason_host_and_rank(bit: int, word: 
     fleet.signals[gs.EVENT_REASONS] = np.full_like(fleet.signals[gs.SM_CLOCK], 4.0)
     fleet.put(gs.EVENT_REASONS, ROW, late, float(bit | 4))
     finding = only(fleet)
-    assert (finding.kind, finding.subject, finding.signal) == ("gpu_throttled", "rank 13", gs.SM_CLOCK)
+    assert (finding.kind, finding.subject, finding.signal) == (
+        "gpu_throttled",
+        "rank 13",
+        gs.SM_CLOCK,
+    )
     assert finding.sentence.startswith("rank 13 (GPU 5 of node-1) runs at 1005 MHz")
     assert word in finding.sentence
     assert 3 <= onset(finding) <= 6
@@ -96,7 +105,11 @@ def test_heat_is_a_reason_where_the_exporter_gives_none() -> None:
     fleet.put(gs.SM_CLOCK, ROW, late, 0.8 * fleet.signals[gs.SM_CLOCK][ROW][late])
     fleet.put(gs.TEMPERATURE, ROW, late, 90.0)
     finding = only(fleet)
-    assert (finding.kind, finding.subject, finding.details["events"]) == ("gpu_throttled", "rank 13", ["thermal"])
+    assert (finding.kind, finding.subject, finding.details["events"]) == (
+        "gpu_throttled",
+        "rank 13",
+        ["thermal"],
+    )
 
 
 def test_the_rank_that_works_while_the_others_wait_is_not_throttled() -> None:
@@ -125,7 +138,9 @@ def test_what_was_throttled_before_the_incident_counts_little() -> None:
     assert "as before the incident" in finding.sentence
 
 
-def test_a_rack_on_its_power_brake_is_one_finding_of_each_host_and_of_the_job_when_it_is_most_of_it() -> None:
+def test_a_rack_on_its_power_brake_is_one_finding_of_each_host_and_of_the_job_when_it_is_most_of_it() -> (  # noqa: E501
+    None
+):
     fleet = healthy(7, "steady")
     fleet.signals[gs.EVENT_REASONS] = np.full_like(fleet.signals[gs.SM_CLOCK], 4.0)
     for row in range(8, 16):
@@ -149,7 +164,9 @@ def test_the_idle_clock_of_a_gpu_that_does_nothing_is_no_throttling() -> None:
     assert gpu_health(case_of(fleet)) == []
 
 
-@pytest.mark.parametrize(("code", "least"), [(79, 0.9), (48, 0.9), (95, 0.9), (13, 0.5), (999, 0.4), (45, 0.1)])
+@pytest.mark.parametrize(
+    ("code", "least"), [(79, 0.9), (48, 0.9), (95, 0.9), (13, 0.5), (999, 0.4), (45, 0.1)]
+)
 def test_a_new_xid_is_told_with_its_meaning(code: int, least: float) -> None:
     fleet = healthy(7, "steady")
     fleet.put(gs.XID, ROW, fleet.after(6), float(code))
@@ -165,7 +182,9 @@ def test_an_xid_that_was_there_before_is_no_news_and_one_that_appears_as_the_fir
     fleet = healthy(7, "steady")
     fleet.put(gs.XID, ROW, fleet.after(-200), 79.0)
     assert gpu_health(case_of(fleet)) == []
-    fleet.put(gs.XID, ROW, ~fleet.after(8), np.nan)  # the exporter has no series before the first error
+    fleet.put(
+        gs.XID, ROW, ~fleet.after(8), np.nan
+    )  # the exporter has no series before the first error
     assert only(fleet).kind == "gpu_xid"
 
 
@@ -235,7 +254,9 @@ def test_a_network_port_that_lost_its_link_is_named_with_its_host() -> None:
     case = case_of(fleet)
     named = pl.col("labels").str.replace("node-2", "NODE-2.example.com", literal=True)
     ports = pl.col("signal").is_in([gs.IB_LINK_DOWNED, gs.IB_SYMBOL_ERRORS])
-    case.__dict__["metrics"] = case.metrics.with_columns(pl.when(ports).then(named).otherwise(pl.col("labels")))
+    case.__dict__["metrics"] = case.metrics.with_columns(
+        pl.when(ports).then(named).otherwise(pl.col("labels"))
+    )
     assert [f.subject for f in gpu_health(case)] == ["node-2"]
 
 
@@ -283,7 +304,9 @@ def test_replicas_of_a_service_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("without_tensor", [False, True])
-def test_gpus_that_are_all_busy_and_compute_nothing_hang_in_a_collective(without_tensor: bool) -> None:
+def test_gpus_that_are_all_busy_and_compute_nothing_hang_in_a_collective(
+    without_tensor: bool,
+) -> None:
     fleet = healthy(8, "steady")
     stuck = fleet.after(6)
     fleet.signals[gs.TENSOR_ACTIVE] = np.full_like(fleet.signals[gs.POWER], 0.4)
@@ -307,7 +330,9 @@ def test_a_gpu_that_became_hot_without_being_slowed_is_named() -> None:
     assert "88 °C" in finding.sentence
 
 
-def test_a_throttled_gpu_is_the_cause_of_slow_steps_and_no_series_of_a_gpu_shifts_by_itself(tmp_path: Path) -> None:
+def test_a_throttled_gpu_is_the_cause_of_slow_steps_and_no_series_of_a_gpu_shifts_by_itself(
+    tmp_path: Path,
+) -> None:
     fleet = healthy(7, "steady")
     fleet.signals[gs.EVENT_REASONS] = np.full_like(fleet.signals[gs.SM_CLOCK], 4.0)
     fleet.put(gs.SM_CLOCK, ROW, fleet.after(3), 900.0)
@@ -354,12 +379,19 @@ def test_labels_of_any_kind_are_read_and_none_stops_the_rest(tmp_path: Path) -> 
         "{" * 999,
     ]
     rows = [
-        {"time": at(minute), "service": "x", "signal": gs.XID, "value": 79 if minute > 3 else 0, "labels": label}
+        {
+            "time": at(minute),
+            "service": "x",
+            "signal": gs.XID,
+            "value": 79 if minute > 3 else 0,
+            "labels": label,
+        }
         for label in hostile
         for minute in range(-10, 10)
     ]
     rows += [
-        {"time": at(m), "service": "x", "signal": gs.UTILIZATION, "value": 99, "labels": "{}"} for m in range(-9, 9)
+        {"time": at(m), "service": "x", "signal": gs.UTILIZATION, "value": 99, "labels": "{}"}
+        for m in range(-9, 9)
     ]
     found = gpu_health(write_case(tmp_path, metrics=rows))
     assert found
@@ -369,12 +401,16 @@ def test_labels_of_any_kind_are_read_and_none_stops_the_rest(tmp_path: Path) -> 
 def test_mig_slices_are_devices_of_their_own() -> None:
     fleet = healthy(7, "steady", hosts=2, per_host=4)
     case = case_of(fleet, ranks=False)
-    slices = case.metrics.with_columns(pl.col("labels").map_elements(_sliced, return_dtype=pl.String))
+    slices = case.metrics.with_columns(
+        pl.col("labels").map_elements(_sliced, return_dtype=pl.String)
+    )
     case.__dict__["metrics"] = slices
     assert gpu_health(case) == []
     fleet.put(gs.XID, 5, fleet.after(3), 94.0)
     case = case_of(fleet, ranks=False)
-    case.__dict__["metrics"] = case.metrics.with_columns(pl.col("labels").map_elements(_sliced, return_dtype=pl.String))
+    case.__dict__["metrics"] = case.metrics.with_columns(
+        pl.col("labels").map_elements(_sliced, return_dtype=pl.String)
+    )
     (finding,) = gpu_health(case)
     assert finding.subject == "node-1/gpu1.3"
 

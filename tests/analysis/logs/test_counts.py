@@ -21,7 +21,9 @@ def test_lines_are_counted_in_the_incident_and_in_each_part_of_the_baseline(tmp_
     assert [row[f"{PIECE}{i}"] for i in range(4)] == [2, 0, 1, 1]
 
 
-def test_the_parts_of_the_baseline_are_as_long_as_the_incident_where_there_are_enough(tmp_path: Path) -> None:
+def test_the_parts_of_the_baseline_are_as_long_as_the_incident_where_there_are_enough(
+    tmp_path: Path,
+) -> None:
     hours = {"incident": ["2026-03-01T12:00:00Z", "2026-03-01T12:10:00Z"]}
     case = write_case(tmp_path, scope=hours, logs=logs("api", "x", [-5, 5]))
     pieces = baseline_pieces(log_windows(case))
@@ -29,8 +31,12 @@ def test_the_parts_of_the_baseline_are_as_long_as_the_incident_where_there_are_e
     assert len(pieces) == 6
 
 
-def test_reading_in_chunks_gives_the_same_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = logs("api", "order 7 stored", range(-50, 20)) + logs("db", "disk full", range(-3, 9), level="ERROR")
+def test_reading_in_chunks_gives_the_same_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = logs("api", "order 7 stored", range(-50, 20)) + logs(
+        "db", "disk full", range(-3, 9), level="ERROR"
+    )
     case = write_case(tmp_path, logs=rows)
     whole = distinct_lines(case.logs, log_windows(case))
     monkeypatch.setattr(log_counts, "CHUNK", 7)
@@ -43,7 +49,9 @@ def test_a_service_of_endless_different_lines_keeps_a_bounded_number_and_loses_n
     monkeypatch.setattr(log_counts, "MAX_LINES_PER_SERVICE", 25)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [f"{letters[i % 26]}{letters[i // 26]}" for i in range(200)]
-    rows = [r for i, word in enumerate(words) for r in logs("api", f"{word} was {word} said", [i / 10])]
+    rows = [
+        r for i, word in enumerate(words) for r in logs("api", f"{word} was {word} said", [i / 10])
+    ]
     rows += logs("db", "disk full", [3.0], level="ERROR")
     case = write_case(tmp_path, logs=rows)
     found = counted_lines(case)
@@ -66,8 +74,13 @@ def test_different_lines_of_one_template_are_grouped_before_any_is_cut(
 ) -> None:
     monkeypatch.setattr(log_counts, "MAX_LINES_PER_SERVICE", 25)
     names = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
-    rows = [r for i, name in enumerate(names) for r in logs("api", f"user {name} logged in", [i / 10])]
+    rows = [
+        r for i, name in enumerate(names) for r in logs("api", f"user {name} logged in", [i / 10])
+    ]
     rows += logs("api", "disk full", [3.0], level="ERROR")
     found = counted_lines(write_case(tmp_path, logs=rows))
     assert found.cut == 0
-    assert dict(found.lines.select("masked", "n").iter_rows()) == {"disk full": 1, "user <*> logged in": 100}
+    assert dict(found.lines.select("masked", "n").iter_rows()) == {
+        "disk full": 1,
+        "user <*> logged in": 100,
+    }

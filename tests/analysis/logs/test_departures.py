@@ -10,8 +10,16 @@ HOUR, HALF = 3600.0, 1800.0
 
 
 def row(n: int, before: int, **more: Any) -> dict[str, Any]:
-    """A template of a service that logs 1,000 lines before and 500 in the incident, half as long."""
-    return {"n": n, "n_before": before, "service_n": 500, "service_before": 1000, "is_error": True, **more}
+    """A template of a service that logs 1,000 lines before and 500 in the incident, half as
+    long."""
+    return {
+        "n": n,
+        "n_before": before,
+        "service_n": 500,
+        "service_before": 1000,
+        "is_error": True,
+        **more,
+    }
 
 
 def test_a_steady_line_that_comes_five_times_as_often_surges() -> None:
@@ -36,7 +44,9 @@ def test_a_line_that_goes_with_its_service_is_not_missed() -> None:
     assert stands_out(row(20, 40, pieces=[10] * 4, service_pieces=[250] * 4), (HOUR, HALF)) is None
 
 
-@pytest.mark.parametrize(("surprise", "before", "strength"), [(1.0, 1000, 0.95), (0.2, 1000, 0.19), (1.0, 3, 0.475)])
+@pytest.mark.parametrize(
+    ("surprise", "before", "strength"), [(1.0, 1000, 0.95), (0.2, 1000, 0.19), (1.0, 3, 0.475)]
+)
 def test_a_new_line_is_worth_what_the_baseline_leaves_unexplained(
     surprise: float, before: int, strength: float
 ) -> None:

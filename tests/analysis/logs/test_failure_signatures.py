@@ -1,4 +1,5 @@
-"""The table of known failures: its entries, their lines, lines that are nothing, and hostile lines."""
+"""The table of known failures: its entries, their lines, lines that are nothing, and hostile
+lines."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
-from analysis.logs.failure_signatures import FILE, LINE_LIMIT, SIGNATURES, Signature, read_signatures
+from analysis.logs.failure_signatures import (
+    FILE,
+    LINE_LIMIT,
+    SIGNATURES,
+    Signature,
+    read_signatures,
+)
 from analysis.logs.failure_signatures_page import GROUPS, page
 from analysis.logs.signature_matching import TABLE, SignatureTable, match, match_all
 from analysis.logs.xid_codes import FILE as XID_FILE
@@ -20,7 +27,9 @@ from analysis.logs.xid_codes import XIDS, read_xids, told_by
 from tests.analysis.pattern_cost import ENDLESS, ways
 
 ROOT = Path(__file__).resolve().parents[3]
-LINES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("failure_lines.toml").read_text())
+LINES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("failure_lines.toml").read_text()
+)
 SHOWN = [(name, line) for name, lines in LINES.items() for line in lines]
 MAX_WAYS = 500
 """Ways a pattern can match from one place: with the limit of a line this bounds its work."""
@@ -143,18 +152,19 @@ def test_ordinary_lines_show_nothing(line: str) -> None:
 
 def test_of_overlapping_failures_the_special_one_is_told() -> None:
     special = {
-        "dial tcp: lookup db.internal on 10.0.0.10:53: read udp 1.1.1.1:4->10.0.0.10:53: i/o timeout": "dns_timeout",
-        "x509: certificate has expired or is not yet valid: current time 2026-01-01 is before 2027": (
+        "dial tcp: lookup db.internal on 10.0.0.10:53: read udp 1.1.1.1:4->10.0.0.10:53: i/o "
+        "timeout": "dns_timeout",
+        "x509: certificate has expired or is not yet valid: current time 2026-01-01 is before 2027": (  # noqa: E501
             "certificate_not_yet_valid"
         ),
-        "FATAL: sorry, too many clients already: connection refused": "postgres_too_many_connections",
+        "FATAL: sorry, too many clients already: connection refused": "postgres_too_many_connections",  # noqa: E501
         "torch.OutOfMemoryError: CUDA out of memory": "cuda_out_of_memory",
         "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.": "xid",
         "RuntimeError: [tcp/pair.cc:553] Connection reset by peer": "peer_connection_lost",
-        "Traceback (most recent call last): OSError: [Errno 28] No space left on device": "disk_full",
+        "Traceback (most recent call last): OSError: [Errno 28] No space left on device": "disk_full",  # noqa: E501
         "redis: connection pool timeout": "redis_limits",
         "The node was low on resource: inodes. pod Evicted": "inodes_exhausted",
-        "rpc error: code = Unavailable desc = dial tcp 10.0.0.5:443: connect: connection refused": "connection_refused",
+        "rpc error: code = Unavailable desc = dial tcp 10.0.0.5:443: connect: connection refused": "connection_refused",  # noqa: E501
     }
     assert {line: found.name for line in special if (found := match(line))} == special
 
@@ -165,7 +175,14 @@ def test_every_pattern_takes_work_in_proportion_to_the_lines_length() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("a{1,3}b", 1), ("[^b]{1,9}b", 1), (".{0,9}x", 10), ("a*", ENDLESS), ("(?:a{1,9}){1,9}", ENDLESS), ("a|bc", 2)],
+    [
+        ("a{1,3}b", 1),
+        ("[^b]{1,9}b", 1),
+        (".{0,9}x", 10),
+        ("a*", ENDLESS),
+        ("(?:a{1,9}){1,9}", ENDLESS),
+        ("a|bc", 2),
+    ],
 )
 def test_the_bound_of_a_pattern_is_read_off_its_parse_tree(pattern: str, expected: int) -> None:
     assert ways(pattern) == expected
@@ -208,7 +225,18 @@ def test_a_hostile_line_of_100_kb_is_answered(signature: Signature) -> None:
 
 
 PIECES = st.sampled_from(
-    [*TABLE.words, *(line for _, line in SHOWN), " ", "\n", "\x00", "\ud800", "é", "\u0130", "\u212a", "\u202e"]
+    [
+        *TABLE.words,
+        *(line for _, line in SHOWN),
+        " ",
+        "\n",
+        "\x00",
+        "\ud800",
+        "é",
+        "\u0130",
+        "\u212a",
+        "\u202e",
+    ]
 )
 
 
@@ -248,7 +276,9 @@ GOOD = {
 
 def entry(**changed: str) -> str:
     """One entry as TOML."""
-    return "[[signature]]\n" + "".join(f"{key} = {value}\n" for key, value in (GOOD | changed).items())
+    return "[[signature]]\n" + "".join(
+        f"{key} = {value}\n" for key, value in (GOOD | changed).items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,7 +342,8 @@ def test_an_xid_line_is_told_by_its_number() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[codes]\n1 = 2\n[actions]\n", "[actions]\n[codes]\nx = { name = 'a', meaning = 'b', now = 'c' }",
+    ["", "[codes]\n1 = 2\n[actions]\n", "[actions]\n[codes]\nx = { name = 'a', meaning = 'b', now "
+        "= 'c' }",
      "[actions]\n[codes]\n1 = { name = 'a', meaning = 'b', now = 'c', accuses = 'gpu' }",
      "[actions]\n[codes]\n1 = { name = 'a', meaning = 'b', accuses = 'moon' }"],
 )  # fmt: skip
@@ -328,7 +359,9 @@ def test_the_page_is_what_the_data_files_say() -> None:
 
 
 def test_the_data_files_are_part_of_the_package_that_is_installed() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     assert "analysis" in packages["packages"]
     assert not {"only-include", "include", "exclude"} & set(packages)
     assert all(file.is_relative_to(ROOT / "analysis") for file in (FILE, XID_FILE))

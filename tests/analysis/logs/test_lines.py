@@ -21,13 +21,17 @@ AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 def events(lines: Sequence[str], attributes: Sequence[str | None] | None = None) -> pl.DataFrame:
     """The lines of one service, written at one moment, as events."""
     rows = [
-        [AT, "api", line, None, given] for line, given in zip(lines, attributes or [None] * len(lines), strict=True)
+        [AT, "api", line, None, given]
+        for line, given in zip(lines, attributes or [None] * len(lines), strict=True)
     ]
     return described(log_events(pl.DataFrame(rows, schema=ROWS, orient="row")))
 
 
 def test_a_container_line_and_the_json_inside_it_are_taken_off() -> None:
-    line = '{"log":"{\\"severity\\":\\"error\\",\\"message\\":\\"charge failed\\"}\\n","stream":"stdout"}'
+    line = (
+        '{"log":"{\\"severity\\":\\"error\\",\\"message\\":\\"charge '
+        'failed\\"}\\n","stream":"stdout"}'
+    )
     assert unwrap([line]) == (["charge failed"], ["error"])
 
 
@@ -37,7 +41,10 @@ def test_a_line_that_is_not_json_stays_as_it_is() -> None:
 
 def test_the_level_decides_and_without_one_the_words_do() -> None:
     rows = pl.DataFrame(
-        {"message": ["request failed", "request failed", "all good", "fine"], "level": ["INFO", None, "ERROR", ""]}
+        {
+            "message": ["request failed", "request failed", "all good", "fine"],
+            "level": ["INFO", None, "ERROR", ""],
+        }
     )
     assert log_texts(rows)["is_error"].to_list() == [False, True, True, False]
 
@@ -65,7 +72,11 @@ def test_the_rows_of_a_stack_trace_are_one_event() -> None:
         "order 8 taken",
     ]
     found = events(lines)
-    assert found["text"].to_list() == ["order 7 taken", "java.lang.IllegalStateException: no stock", "order 8 taken"]
+    assert found["text"].to_list() == [
+        "order 7 taken",
+        "java.lang.IllegalStateException: no stock",
+        "order 8 taken",
+    ]
     assert found["frame"].to_list() == [None, "Stock.java:41 Stock.take", None]
     assert found["is_error"].to_list() == [False, True, False]
 

@@ -24,7 +24,13 @@ def test_several_names_in_one_line_are_variable_together() -> None:
 
 
 def test_a_word_with_a_digit_is_variable_and_a_place_in_code_is_not() -> None:
-    assert key_words("stored b7 at pay.go:41 size=k9") == ("stored", "<*>", "at", "pay.go:41", "size=<*>")
+    assert key_words("stored b7 at pay.go:41 size=k9") == (
+        "stored",
+        "<*>",
+        "at",
+        "pay.go:41",
+        "size=<*>",
+    )
 
 
 def test_units_of_values_do_not_tell_lines_apart() -> None:

@@ -21,18 +21,26 @@ def failures(folder: Path, rows: list[dict[str, Any]], **given: Any) -> list[Fin
     return [f for f in logged_findings(write_case(folder, logs=rows, **given)) if f.kind == KIND]
 
 
-def test_a_known_failure_is_told_with_its_meaning_count_onset_and_what_to_do(tmp_path: Path) -> None:
+def test_a_known_failure_is_told_with_its_meaning_count_onset_and_what_to_do(
+    tmp_path: Path,
+) -> None:
     (found,) = logged_findings(write_case(tmp_path, logs=QUIET + logs("api", FULL, [3, 4, 5, 6])))
     assert (found.kind, found.subject, found.details["signature"]) == (KIND, "api", "disk_full")
-    assert found.sentence.startswith("api logs that the disk is full: 4 lines, none in the baseline: ")
+    assert found.sentence.startswith(
+        "api logs that the disk is full: 4 lines, none in the baseline: "
+    )
     assert found.numbers["lines"] == 4
     assert "Free space" in found.details["fix"]
     assert found.onset is not None
     assert (found.onset - START).total_seconds() == 180
 
 
-def test_one_line_of_a_clear_failure_says_it_all_and_one_of_another_does_not(tmp_path: Path) -> None:
-    rows = QUIET + logs("node-3", "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.", [2])
+def test_one_line_of_a_clear_failure_says_it_all_and_one_of_another_does_not(
+    tmp_path: Path,
+) -> None:
+    rows = QUIET + logs(
+        "node-3", "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.", [2]
+    )
     (lost,) = failures(tmp_path / "a", rows)
     assert lost.strength > 0.7
     (refused,) = failures(tmp_path / "b", QUIET + logs("api", "connect: connection refused", [2]))
@@ -52,7 +60,10 @@ def test_a_failure_that_was_as_frequent_before_is_no_finding(tmp_path: Path) -> 
 
 
 def test_a_failure_that_became_much_more_frequent_is_a_surge(tmp_path: Path) -> None:
-    (found,) = failures(tmp_path, QUIET + logs("api", FULL, [-40, -20]) + logs("api", FULL, [i / 4 for i in range(80)]))
+    (found,) = failures(
+        tmp_path,
+        QUIET + logs("api", FULL, [-40, -20]) + logs("api", FULL, [i / 4 for i in range(80)]),
+    )
     assert found.effect_unit == "x"
     assert found.onset is None
     assert f"80 lines, {found.numbers['ratio']:g} times the baseline's rate" in found.sentence
@@ -63,25 +74,34 @@ def test_new_wording_of_a_failure_that_was_there_before_is_no_finding(tmp_path: 
     assert failures(tmp_path, QUIET + before + logs("api", FULL, range(1, 20))) == []
 
 
-def test_lines_of_one_template_are_kept_apart_by_the_number_that_says_what_failed(tmp_path: Path) -> None:
+def test_lines_of_one_template_are_kept_apart_by_the_number_that_says_what_failed(
+    tmp_path: Path,
+) -> None:
     rows = QUIET + logs("node-3", "NVRM: Xid (PCI:0000:3b:00): 48, pid=7, error", [2, 3])
     rows += logs("node-3", "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, error", [4])
     rows += logs("api", '"GET /v1/items HTTP/1.1" 200 17', range(-55, 28)) + logs(
         "api", '"GET /v1/items HTTP/1.1" 429 17', range(1, 9)
     )
     found = {f.details["signature"]: f for f in failures(tmp_path, rows)}
-    assert {name: f.numbers["lines"] for name, f in found.items()} == {"xid_48": 2, "xid_31": 1, "http_429": 8}
+    assert {name: f.numbers["lines"] for name, f in found.items()} == {
+        "xid_48": 2,
+        "xid_31": 1,
+        "http_429": 8,
+    }
     assert "Xid 48, double-bit ECC error" in found["xid_48"].sentence
     assert found["xid_48"].numbers["hardware_code_1"] == 48
 
 
 def test_a_level_does_not_hide_a_failure(tmp_path: Path) -> None:
-    rows = QUIET + logs("web", "Back-off restarting failed container web in pod web-7f9c", [1, 2, 3], level="Normal")
+    rows = QUIET + logs(
+        "web", "Back-off restarting failed container web in pod web-7f9c", [1, 2, 3], level="Normal"
+    )
     assert [f.details["signature"] for f in failures(tmp_path, rows)] == ["crash_loop"]
 
 
 @pytest.mark.parametrize(
-    "text", ["\u202e\x1b[31mno space left on device\r\n<!channel>", "no space left on device\x00\u200b"]
+    "text",
+    ["\u202e\x1b[31mno space left on device\r\n<!channel>", "no space left on device\x00\u200b"],
 )
 def test_control_characters_of_a_line_do_not_reach_the_sentence(tmp_path: Path, text: str) -> None:
     (found,) = failures(tmp_path, QUIET + logs("a\u202epi\n", text, [1, 2, 3]))
@@ -127,9 +147,14 @@ def test_what_follows_from_a_callee_does_not_accuse_the_caller(tmp_path: Path) -
 
 def test_lines_that_show_a_failure_are_not_told_as_templates_again(tmp_path: Path) -> None:
     rows = (
-        QUIET + logs("api", FULL, range(1, 9), level="ERROR") + logs("api", "order 7 lost", range(1, 9), level="ERROR")
+        QUIET
+        + logs("api", FULL, range(1, 9), level="ERROR")
+        + logs("api", "order 7 lost", range(1, 9), level="ERROR")
     )
-    kinds = [(f.kind, f.details.get("template")) for f in logged_findings(write_case(tmp_path, logs=rows))]
+    kinds = [
+        (f.kind, f.details.get("template"))
+        for f in logged_findings(write_case(tmp_path, logs=rows))
+    ]
     assert sorted(kind for kind, _ in kinds) == [KIND, "log_new"]
     assert ("log_new", "order <*> lost") in kinds
 
@@ -140,12 +165,21 @@ def test_lines_of_no_service_accuse_nobody(tmp_path: Path) -> None:
     assert diagnose(case).causes == ()
 
 
-def test_a_failure_that_the_alert_names_is_a_finding_unless_the_logs_tell_it(tmp_path: Path) -> None:
+def test_a_failure_that_the_alert_names_is_a_finding_unless_the_logs_tell_it(
+    tmp_path: Path,
+) -> None:
     alert = {"service": "web", "title": "web-7f9c OOMKilled"}
     (found,) = failures(tmp_path / "a", [], alert=alert)
     assert (found.subject, found.details["signature"]) == ("web", "container_out_of_memory")
-    assert found.sentence == "web's alert says that a container was killed for using more memory than its limit."
-    told = failures(tmp_path / "b", logs("web", "ok", range(-55, 28)) + logs("web", FULL, [1, 2, 3]), alert=alert)
+    assert (
+        found.sentence
+        == "web's alert says that a container was killed for using more memory than its limit."
+    )
+    told = failures(
+        tmp_path / "b",
+        logs("web", "ok", range(-55, 28)) + logs("web", FULL, [1, 2, 3]),
+        alert=alert,
+    )
     assert [f.details["signature"] for f in told] == ["disk_full"]
     follows = {"service": "web", "title": "web: connection refused"}
     assert failures(tmp_path / "c", [], alert=follows) == []

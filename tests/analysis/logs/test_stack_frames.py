@@ -53,7 +53,11 @@ Stack trace:
         (PYTHON, "json.decoder.JSONDecodeError", "app/shop/pay.py:45 charge"),
         (GO, "panic: runtime error", "src/checkout/main.go:233 main.(*server).PlaceOrder"),
         (NODE, "TypeError", "usr/src/app/charge.js:63 charge"),
-        (DOTNET, "System.InvalidOperationException", "app/src/RedisCartStore.cs:42 Cart.Store.RedisCartStore.AddItem"),
+        (
+            DOTNET,
+            "System.InvalidOperationException",
+            "app/src/RedisCartStore.cs:42 Cart.Store.RedisCartStore.AddItem",
+        ),
         (RUBY, "NoMethodError", "app/lib/pay.rb:12 charge"),
         (PHP, "RuntimeException", "var/www/app/Pay.php:33 Pay->charge"),
     ],
@@ -66,7 +70,10 @@ def test_a_stack_trace_is_folded_to_its_error_and_the_innermost_frame_of_own_cod
 
 
 def test_a_trace_without_own_code_keeps_its_innermost_frame() -> None:
-    text = "java.io.IOException: gone\n\tat java.net.Socket.read(Socket.java:9)\n\tat io.netty.Loop.run(Loop.java:3)"
+    text = (
+        "java.io.IOException: gone\n\tat java.net.Socket.read(Socket.java:9)\n\tat "
+        "io.netty.Loop.run(Loop.java:3)"
+    )
     assert str(fold_stack(text).frame) == "Socket.java:9 Socket.read"
 
 

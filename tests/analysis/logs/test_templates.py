@@ -6,13 +6,17 @@ from pathlib import Path
 from analysis.logs.templates import log_findings
 from tests.analysis.cases import START, logs, write_case
 
-QUIET = logs("api", "handled request 7", [-50 + i for i in range(50)]) + logs("api", "handled request 9", range(1, 25))
+QUIET = logs("api", "handled request 7", [-50 + i for i in range(50)]) + logs(
+    "api", "handled request 9", range(1, 25)
+)
 
 GRAPH = [{"caller": "api", "callee": "stock-db"}, {"caller": "api", "callee": "cache"}]
 
 
 def test_a_new_error_line_is_found_with_its_count_example_and_first_time(tmp_path: Path) -> None:
-    rows = QUIET + logs("api", "charge 17 failed: no route to 10.0.0.9", [3, 4, 5, 6], level="ERROR")
+    rows = QUIET + logs(
+        "api", "charge 17 failed: no route to 10.0.0.9", [3, 4, 5, 6], level="ERROR"
+    )
     (found,) = log_findings(write_case(tmp_path, logs=rows))
     assert (found.kind, found.subject) == ("log_new", "api")
     assert found.numbers["lines"] == 4
@@ -58,21 +62,33 @@ def test_a_finding_names_the_error_and_the_place_in_code(tmp_path: Path) -> None
     (found,) = log_findings(write_case(tmp_path, logs=rows))
     assert found.details["error_class"] == "java.lang.IllegalStateException"
     assert found.details["frame"] == "Stock.java:41 Stock.take"
-    assert found.sentence.endswith('"java.lang.IllegalStateException: no stock" at Stock.java:41 Stock.take.')
+    assert found.sentence.endswith(
+        '"java.lang.IllegalStateException: no stock" at Stock.java:41 Stock.take.'
+    )
     assert 41.0 in found.numbers.values()
 
 
 def test_the_same_error_at_another_place_in_code_is_another_finding(tmp_path: Path) -> None:
     stacks = [f"ValueError: 7\n    at {f} (/app/{f}.js:1:1)" for f in ("pay", "ship")]
-    rows = QUIET + logs("api", stacks[0], [-9, -8, 3, 4], level="ERROR") + logs("api", stacks[1], [3, 4], level="ERROR")
-    assert [f.details["frame"] for f in log_findings(write_case(tmp_path, logs=rows))] == ["app/ship.js:1 ship"]
+    rows = (
+        QUIET
+        + logs("api", stacks[0], [-9, -8, 3, 4], level="ERROR")
+        + logs("api", stacks[1], [3, 4], level="ERROR")
+    )
+    assert [f.details["frame"] for f in log_findings(write_case(tmp_path, logs=rows))] == [
+        "app/ship.js:1 ship"
+    ]
 
 
 def test_failed_requests_are_told_apart_from_those_that_succeed(tmp_path: Path) -> None:
     rows = logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 200 12', [-55 + i / 2 for i in range(160)])
     rows += logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 500 12', range(1, 9))
     (found,) = log_findings(write_case(tmp_path, logs=rows))
-    assert (found.kind, found.details["code"], found.details["is_error"]) == ("log_new", "500", True)
+    assert (found.kind, found.details["code"], found.details["is_error"]) == (
+        "log_new",
+        "500",
+        True,
+    )
 
 
 def test_an_error_that_other_services_had_before_is_worth_less(tmp_path: Path) -> None:
@@ -87,7 +103,9 @@ def test_new_lines_of_many_services_at_once_tell_none_of_them_apart(tmp_path: Pa
     rows, names = list(QUIET), [f"s{i}" for i in range(9)]
     for name in names:
         rows += logs(name, "ready", range(-50, 20, 5)) + logs(name, "coupon applied", range(1, 9))
-    few = log_findings(write_case(tmp_path / "a", logs=QUIET + logs("api", "coupon applied", range(1, 9))))
+    few = log_findings(
+        write_case(tmp_path / "a", logs=QUIET + logs("api", "coupon applied", range(1, 9)))
+    )
     many = log_findings(write_case(tmp_path / "b", logs=rows))
     assert {f.subject for f in many} == set(names)
     assert max(f.strength for f in many) < few[0].strength / 2

@@ -73,8 +73,12 @@ def test_the_onset_of_a_step_of_five_sigmas_is_within_one_point(layout: str) -> 
 
 
 @pytest.mark.parametrize("minutes", [-8, -15, -25])
-def test_an_onset_inside_the_baseline_is_found_and_the_baseline_ends_there(tmp_path: Path, minutes: int) -> None:
-    (found,) = metric_shifts(write_case(tmp_path, metrics=series("api", "latency_ms", 100, 400, onset=minutes)))
+def test_an_onset_inside_the_baseline_is_found_and_the_baseline_ends_there(
+    tmp_path: Path, minutes: int
+) -> None:
+    (found,) = metric_shifts(
+        write_case(tmp_path, metrics=series("api", "latency_ms", 100, 400, onset=minutes))
+    )
     assert found.onset == START + timedelta(minutes=minutes)
     assert found.numbers["baseline"] == 100
     assert found.numbers["incident"] == 400
@@ -97,7 +101,12 @@ def test_an_earlier_incident_in_the_baseline_hides_no_new_one(tmp_path: Path) ->
 
 def test_a_leak_that_began_before_the_window_is_dated_before_it(tmp_path: Path) -> None:
     metrics = [
-        {"time": at(m), "service": "api", "signal": "heap_mb", "value": 500 + 20 * max(0, m + 25) + (m * 7) % 5}
+        {
+            "time": at(m),
+            "service": "api",
+            "signal": "heap_mb",
+            "value": 500 + 20 * max(0, m + 25) + (m * 7) % 5,
+        }
         for m in range(-60, 30)
     ]
     (found,) = metric_shifts(write_case(tmp_path, metrics=metrics))

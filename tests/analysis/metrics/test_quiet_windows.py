@@ -16,9 +16,15 @@ from tests.analysis.simulated_series import LAYOUTS, healthy_case
 YES, NO = np.array([True]), np.array([False])
 
 
-def share(row: Sequence[float], width: int, score: float, *, up: bool = True, forgiven: bool = False) -> float:
+def share(
+    row: Sequence[float], width: int, score: float, *, up: bool = True, forgiven: bool = False
+) -> float:
     """The share of one row."""
-    return float(quiet_share(np.array([row]), width, np.array([score]), np.array([up]), np.array([forgiven]))[0])
+    return float(
+        quiet_share(
+            np.array([row]), width, np.array([score]), np.array([up]), np.array([forgiven])
+        )[0]
+    )
 
 
 def test_a_calm_baseline_has_no_window_like_it() -> None:
@@ -46,7 +52,9 @@ def test_one_burst_is_in_as_many_windows_as_it_fits() -> None:
 def test_one_earlier_incident_can_be_forgiven_and_a_second_not() -> None:
     once = [0.0] * 10 + [9.0] + [0.0] * 19
     assert share(once, 5, 7, forgiven=True) == 0
-    assert share([*once, *once], 5, 7, forgiven=True) == pytest.approx(share([*once, *once], 5, 7) / 2)
+    assert share([*once, *once], 5, 7, forgiven=True) == pytest.approx(
+        share([*once, *once], 5, 7) / 2
+    )
 
 
 def test_gaps_are_no_quiet_windows() -> None:

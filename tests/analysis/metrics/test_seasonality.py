@@ -15,14 +15,22 @@ BATCH = range(5, 25)
 def nights(
     alike: int, known: int, *, tonight: float = 90.0, usual: float = 90.0, jitter: int = 0
 ) -> list[dict[str, Any]]:
-    """CPU in points of five minutes: a batch job on the last `alike` of `known` nights, and tonight."""
+    """CPU in points of five minutes: a batch job on the last `alike` of `known` nights, and
+    tonight."""
     rows = []
     for night in range(known + 1):
         level = tonight if night == 0 else usual if night <= alike else 20.0
         for minute in range(-120 if night == 0 else -180, 30, 5):
             busy = minute - (jitter if night else 0) in BATCH
             value = (level if busy else 20.0) + (minute // 5 * 7 + night) % 5 - 2
-            rows.append({"time": at(minute - night * DAY), "service": "db", "signal": "cpu_percent", "value": value})
+            rows.append(
+                {
+                    "time": at(minute - night * DAY),
+                    "service": "db",
+                    "signal": "cpu_percent",
+                    "value": value,
+                }
+            )
     return rows
 
 
@@ -78,6 +86,8 @@ def test_a_long_baseline_holds_the_same_hours_as_well(tmp_path: Path) -> None:
 
 def test_the_baseline_s_level_is_that_of_the_hours_before_not_of_other_days(tmp_path: Path) -> None:
     metrics = nights(0, 3, tonight=60)
-    metrics = [{**r, "value": r["value"] + (40 if r["time"] < at(-DAY / 2) else 0)} for r in metrics]
+    metrics = [
+        {**r, "value": r["value"] + (40 if r["time"] < at(-DAY / 2) else 0)} for r in metrics
+    ]
     (found,) = metric_shifts(write_case(tmp_path, metrics=metrics, scope=scope(3)))
     assert found.numbers["baseline"] == pytest.approx(20, abs=1)

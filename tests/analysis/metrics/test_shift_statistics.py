@@ -7,7 +7,9 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from analysis.metrics.shift_statistics import describe, find_departures, row_medians
 
-ANY_FLOATS = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(width=64))
+ANY_FLOATS = arrays(
+    np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(width=64)
+)
 CALM = arrays(np.float64, (3, 12), elements=st.floats(-100, 100, width=32))
 
 
@@ -23,7 +25,9 @@ def test_any_floats_give_a_departure_inside_the_row_or_none(values: np.ndarray) 
 
 @given(CALM, st.integers(-1000, 1000))
 @settings(max_examples=60)
-def test_centre_moves_with_the_data_and_the_noise_does_not_shrink_below_its_own(values: np.ndarray, by: int) -> None:
+def test_centre_moves_with_the_data_and_the_noise_does_not_shrink_below_its_own(
+    values: np.ndarray, by: int
+) -> None:
     before, after = describe(values), describe(values + by)
     np.testing.assert_allclose(after.centre, before.centre + by, atol=1e-6)
     mad = 1.4826 * np.median(np.abs(values - np.median(values, axis=1)[:, None]), axis=1)
@@ -43,7 +47,11 @@ def test_a_step_is_found_where_it_is(first: int, length: int, up: bool) -> None:
     row = np.zeros((1, 20))
     row[0, first : first + length] = 8.0 if up else -8.0
     found = find_departures(row)
-    assert (int(found.first[0]), int(found.last[0]), bool(found.up[0])) == (first, first + length - 1, up)
+    assert (int(found.first[0]), int(found.last[0]), bool(found.up[0])) == (
+        first,
+        first + length - 1,
+        up,
+    )
 
 
 def test_a_sustained_move_outweighs_one_wild_point() -> None:

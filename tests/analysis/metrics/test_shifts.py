@@ -46,12 +46,16 @@ def test_a_move_that_ends_before_the_window_is_called_recovered(tmp_path: Path) 
 
 
 def test_one_wild_point_is_weaker_than_a_sustained_move(tmp_path: Path) -> None:
-    rows = series("api", "latency_ms", 100, 400, onset=5, until=6) + series("web", "latency_ms", 100, 400, onset=5)
+    rows = series("api", "latency_ms", 100, 400, onset=5, until=6) + series(
+        "web", "latency_ms", 100, 400, onset=5
+    )
     strengths = {f.subject: f.strength for f in metric_shifts(write_case(tmp_path, metrics=rows))}
     assert strengths["api"] < 0.7 * strengths["web"]
 
 
-def test_the_onset_lies_where_the_signal_moved_although_the_alert_came_later(tmp_path: Path) -> None:
+def test_the_onset_lies_where_the_signal_moved_although_the_alert_came_later(
+    tmp_path: Path,
+) -> None:
     case = write_case(
         tmp_path,
         metrics=series("api", "latency_ms", 100, 400, onset=-12),
@@ -62,17 +66,28 @@ def test_the_onset_lies_where_the_signal_moved_although_the_alert_came_later(tmp
 
 @pytest.mark.parametrize("points", [0, 1, 2])
 def test_too_few_baseline_points_give_no_finding(tmp_path: Path, points: int) -> None:
-    before = [{"time": at(-30 + i), "service": "api", "signal": "latency_ms", "value": 1.0} for i in range(points)]
-    after = [{"time": at(i), "service": "api", "signal": "latency_ms", "value": 9.0} for i in range(5)]
+    before = [
+        {"time": at(-30 + i), "service": "api", "signal": "latency_ms", "value": 1.0}
+        for i in range(points)
+    ]
+    after = [
+        {"time": at(i), "service": "api", "signal": "latency_ms", "value": 9.0} for i in range(5)
+    ]
     assert metric_shifts(write_case(tmp_path, metrics=before + after)) == []
 
 
 def test_gaps_between_points_widen_the_uncertainty_of_the_onset(tmp_path: Path) -> None:
-    rows = [r for r in series("api", "latency_ms", 100, 400, onset=10) if not at(5) <= r["time"] < at(10)]
+    rows = [
+        r
+        for r in series("api", "latency_ms", 100, 400, onset=10)
+        if not at(5) <= r["time"] < at(10)
+    ]
     assert metric_shifts(write_case(tmp_path, metrics=rows))[0].onset_uncertainty_s == 360
 
 
-def test_labels_of_one_signal_are_series_of_their_own_and_the_strongest_counts(tmp_path: Path) -> None:
+def test_labels_of_one_signal_are_series_of_their_own_and_the_strongest_counts(
+    tmp_path: Path,
+) -> None:
     calm = [{**r, "labels": "pod=a"} for r in series("api", "latency_ms", 100, 100)]
     moved = [{**r, "labels": "pod=b"} for r in series("api", "latency_ms", 100, 400)]
     (found,) = metric_shifts(write_case(tmp_path, metrics=calm + moved))
@@ -86,12 +101,17 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     assert there == back
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=8, max_size=30))
 def test_no_values_break_it_and_every_finding_is_finite(
     tmp_path_factory: pytest.TempPathFactory, values: list[float]
 ) -> None:
-    rows = [{"time": at(i - 15), "service": "api", "signal": "x", "value": v} for i, v in enumerate(values)]
+    rows = [
+        {"time": at(i - 15), "service": "api", "signal": "x", "value": v}
+        for i, v in enumerate(values)
+    ]
     for found in metric_shifts(write_case(tmp_path_factory.mktemp("case"), metrics=rows)):
         assert 0 <= found.strength <= 1
         assert all(math.isfinite(v) for v in found.numbers.values())
@@ -99,8 +119,14 @@ def test_no_values_break_it_and_every_finding_is_finite(
 
 def test_values_that_are_not_numbers_are_skipped(tmp_path: Path) -> None:
     lines = ["time,service,signal,value"]
-    lines += [f"{r['time']},api,latency_ms,{r['value']}" for r in series("api", "latency_ms", 100, 400)]
-    lines += [f"{at(-20.5)},api,latency_ms,nan", f"{at(3.5)},api,latency_ms,inf", f"{at(4.5)},api,latency_ms,-inf"]
+    lines += [
+        f"{r['time']},api,latency_ms,{r['value']}" for r in series("api", "latency_ms", 100, 400)
+    ]
+    lines += [
+        f"{at(-20.5)},api,latency_ms,nan",
+        f"{at(3.5)},api,latency_ms,inf",
+        f"{at(4.5)},api,latency_ms,-inf",
+    ]
     case = write_case(tmp_path)
     (tmp_path / "metrics.csv").write_text("\n".join(lines))
     (found,) = metric_shifts(case)

@@ -6,12 +6,18 @@ from analysis.ranking.confidence import HIGHEST, LOWEST, Standing, confidence_of
 
 
 def test_a_clear_lead_makes_surer_than_a_close_one() -> None:
-    close, clear = Standing(lead=0.02, share=0.3, victims=0), Standing(lead=0.7, share=0.3, victims=0)
+    close, clear = (
+        Standing(lead=0.02, share=0.3, victims=0),
+        Standing(lead=0.7, share=0.3, victims=0),
+    )
     assert confidence_of(close) < 0.6 < confidence_of(clear)
 
 
 def test_victims_that_it_explains_make_surer() -> None:
-    alone, explaining = Standing(lead=0.3, share=0.3, victims=0), Standing(lead=0.3, share=0.3, victims=3)
+    alone, explaining = (
+        Standing(lead=0.3, share=0.3, victims=0),
+        Standing(lead=0.3, share=0.3, victims=3),
+    )
     assert confidence_of(alone) + 0.1 < confidence_of(explaining)
 
 
@@ -20,8 +26,12 @@ def test_no_answer_is_certain_and_none_is_impossible() -> None:
     assert confidence_of(Standing(lead=0, share=0, victims=0)) >= LOWEST
 
 
-@pytest.mark.parametrize(("symptoms", "missing", "most"), [(True, False, 0.6), (False, True, 0.5), (True, True, 0.5)])
-def test_what_cannot_be_known_bounds_the_confidence(symptoms: bool, missing: bool, most: float) -> None:
+@pytest.mark.parametrize(
+    ("symptoms", "missing", "most"), [(True, False, 0.6), (False, True, 0.5), (True, True, 0.5)]
+)
+def test_what_cannot_be_known_bounds_the_confidence(
+    symptoms: bool, missing: bool, most: float
+) -> None:
     sure = Standing(lead=1, share=1, victims=5, symptoms_only=symptoms)
     assert confidence_of(sure, metrics_missing=missing) == most
 

@@ -21,7 +21,9 @@ def cause(rank: int, subject: str, kind: str, confidence: float, **more: Any) ->
     return Cause(rank=rank, subject=subject, kind=kind, confidence=confidence, **given)
 
 
-def asked(case: Case, first: Cause, second: Cause, topology: Topology | None = None) -> NextQuery | None:
+def asked(
+    case: Case, first: Cause, second: Cause, topology: Topology | None = None
+) -> NextQuery | None:
     return next_query(case, (first, second), (), topology or read_topology(case))
 
 
@@ -34,8 +36,10 @@ def test_spans_separate_a_slow_service_from_the_network(tmp_path: Path) -> None:
     assert found is not None
     assert (found.kind, found.service) == ("spans", "payments-db")
     assert found.text == (
-        "Ask for spans of payments-db, 11:50-12:10 UTC: if payments-db is the cause, its own time rises in the "
-        "operation that became slow; if payments is, its own time stays, and only the gap between its callers' spans "
+        "Ask for spans of payments-db, 11:50-12:10 UTC: if payments-db is the cause, its own time "
+        "rises in the "
+        "operation that became slow; if payments is, its own time stays, and only the gap between "
+        "its callers' spans "
         "and its own rises."
     )
     assert found.window.seconds == 20 * 60
@@ -54,7 +58,9 @@ def test_of_caller_and_callee_the_caller_s_spans_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.8, 0.7), (0.6, 0.2)], ids=["sure", "far ahead"])
-def test_nothing_is_asked_when_the_first_is_clear(tmp_path: Path, first: float, second: float) -> None:
+def test_nothing_is_asked_when_the_first_is_clear(
+    tmp_path: Path, first: float, second: float
+) -> None:
     case = write_case(tmp_path)
     assert asked(case, cause(1, "a", "latency", first), cause(2, "b", "network", second)) is None
     assert next_query(case, (cause(1, "a", "latency", 0.4),), (), read_topology(case)) is None
@@ -69,15 +75,24 @@ def everything(folder: Path, **scope: Any) -> Case:
 
 
 def test_what_is_there_already_is_not_asked_for_again(tmp_path: Path) -> None:
-    found = asked(everything(tmp_path), cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
+    found = asked(
+        everything(tmp_path),
+        cause(1, "web", "latency", 0.5),
+        cause(2, "api", "resource_saturation", 0.45),
+    )
     assert found is not None
     assert found.kind == "changes"
-    assert found.text.endswith("the cause is the one of which a change lies shortly before the onset.")
+    assert found.text.endswith(
+        "the cause is the one of which a change lies shortly before the onset."
+    )
 
 
 def test_nothing_is_asked_when_no_connector_could_give_what_is_missing(tmp_path: Path) -> None:
     case = everything(tmp_path, connectors=["prometheus", "loki", "tempo"])
-    assert asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45)) is None
+    assert (
+        asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
+        is None
+    )
 
 
 def test_only_what_a_configured_connector_gives_is_asked(tmp_path: Path) -> None:
@@ -93,14 +108,18 @@ def test_metrics_of_the_wrong_kind_do_not_count_as_collected(tmp_path: Path) -> 
         metrics=series("web", "latency_ms", 100, 900) + series("api", "latency_ms", 100, 900),
         scope={"connectors": ["prometheus"]},
     )
-    found = asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
+    found = asked(
+        case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45)
+    )
     assert found is not None
     assert (found.kind, found.service) == ("metrics", "api")
 
 
 def test_a_training_job_is_asked_for_a_trace_and_never_for_spans(tmp_path: Path) -> None:
     case = write_case(tmp_path, alert={"labels": {"job_name": "llm"}})
-    found = asked(case, cause(1, "rank 2", "straggler", 0.5), cause(2, "llm", "communication", 0.45))
+    found = asked(
+        case, cause(1, "rank 2", "straggler", 0.5), cause(2, "llm", "communication", 0.45)
+    )
     assert found is not None
     assert found.kind == "traces"
     assert "it comes last to the collectives" in found.prediction_first
@@ -116,7 +135,9 @@ def test_a_change_is_told_by_the_signal_it_moved(tmp_path: Path) -> None:
 
 
 def test_the_same_prediction_for_both_is_said_once(tmp_path: Path) -> None:
-    found = asked(write_case(tmp_path), cause(1, "a", "latency", 0.5), cause(2, "b", "latency", 0.45))
+    found = asked(
+        write_case(tmp_path), cause(1, "a", "latency", 0.5), cause(2, "b", "latency", 0.45)
+    )
     assert found is not None
     assert found.text.count("its own time rises") == 1
     assert " of a and b," in found.text
@@ -142,7 +163,11 @@ def kinds_of(name: str) -> tuple[str, ...]:
         module = importlib.import_module(f"connectors.{folder}.connector")
     except ModuleNotFoundError:
         module = importlib.import_module(f"connectors.{folder}")
-    classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if getattr(c, "name", None) == name]
+    classes = [
+        c
+        for _, c in inspect.getmembers(module, inspect.isclass)
+        if getattr(c, "name", None) == name
+    ]
     return next(c.kinds for c in classes if hasattr(c, "kinds"))
 
 

@@ -29,7 +29,9 @@ from analysis.suspects.explanations import trouble_of
 from analysis.vocabulary import Diagnosis, Finding
 from tests.analysis.cases import START, at, logs, series, write_case
 
-CPU = EarlierCause(subject="api", kind="config", troubles=("resource",), change="pool-8", change_kind="config")
+CPU = EarlierCause(
+    subject="api", kind="config", troubles=("resource",), change="pool-8", change_kind="config"
+)
 CPU_BEFORE = CPU.model_copy(update={"change": "pool-32"})
 """The same trouble after an earlier change."""
 ERRORS = EarlierCause(subject="api", kind="code_error", troubles=("log_errors",))
@@ -42,16 +44,31 @@ def incident(folder: Path, **more: Any) -> Case:
         folder,
         alert={"service": "web", "signal": "latency_ms"},
         topology=[{"caller": "web", "callee": "api"}],
-        metrics=series("web", "latency_ms", 100, 900, onset=5) + series("api", "cpu_percent", 20, 97, onset=4),
+        metrics=series("web", "latency_ms", 100, 900, onset=5)
+        + series("api", "cpu_percent", 20, 97, onset=4),
         logs=logs("api", "ok", range(-55, 30)),
-        changes=[{"time": at(1), "service": "api", "kind": "config", "id": "pool-8", "title": "pool 64 to 8"}],
+        changes=[
+            {
+                "time": at(1),
+                "service": "api",
+                "kind": "config",
+                "id": "pool-8",
+                "title": "pool 64 to 8",
+            }
+        ],
         **more,
     )
 
 
 def earlier(days_ago: float, *causes: EarlierCause, **more: Any) -> EarlierInvestigation:
     when = START - timedelta(days=days_ago)
-    given = {"verdict": "cause_found", "title": "web is slow", "fingerprint": "f", "causes": causes, **more}
+    given = {
+        "verdict": "cause_found",
+        "title": "web is slow",
+        "fingerprint": "f",
+        "causes": causes,
+        **more,
+    }
     return EarlierInvestigation(id=f"{when:%Y%m%d}-{len(causes)}", at=when, **given)
 
 
@@ -71,16 +88,21 @@ def told(diagnosis: Diagnosis) -> list[str]:
 
 
 def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_path: Path) -> None:
-    found = with_memory(incident(tmp_path), recalled(earlier(10, CPU_BEFORE)), recalled(earlier(20, CPU)))
+    found = with_memory(
+        incident(tmp_path), recalled(earlier(10, CPU_BEFORE)), recalled(earlier(20, CPU))
+    )
     assert told(found) == [
-        "Third time in 30 days; last on 19 Feb: api runs out of a resource, near a config change; that shows again, "
+        "Third time in 30 days; last on 19 Feb: api runs out of a resource, near a config change; "
+        "that shows again, "
         "with another config change."
     ]
     line = next(f for f in found.findings if f.kind == KIND)
     shown = [f for f in found.findings if f.id in line.details["shows_in"]]
     assert [(f.subject, f.kind) for f in shown] == [("api", "metric_shift"), ("api", "change_near")]
     assert line.numbers == {"count": 3, "days": 30, "day": 19}
-    assert [row["outcome"].split(" in ")[0] for row in line.details["tested"]] == ["holds again"] * 2
+    assert [row["outcome"].split(" in ")[0] for row in line.details["tested"]] == [
+        "holds again"
+    ] * 2
 
 
 def test_a_change_that_is_still_near_is_the_same_and_not_another(tmp_path: Path) -> None:
@@ -91,7 +113,8 @@ def test_a_change_that_is_still_near_is_the_same_and_not_another(tmp_path: Path)
 def test_a_cause_that_the_data_does_not_show_is_told_as_such(tmp_path: Path) -> None:
     found = with_memory(incident(tmp_path), recalled(earlier(1, ERRORS)))
     assert told(found) == [
-        "Second time in 30 days; last on 28 Feb: api logs errors it did not log before; that does not show this time."
+        "Second time in 30 days; last on 28 Feb: api logs errors it did not log before; that does "
+        "not show this time."
     ]
 
 
@@ -100,23 +123,34 @@ def test_a_cause_without_its_data_cannot_be_tested_and_the_gap_is_named(tmp_path
     found = with_memory(incident(tmp_path, evidence=[gap]), recalled(earlier(1, SPANS)))
     assert told(found)[0].endswith("that cannot be tested this time, spans from tempo are missing.")
     bare = with_memory(incident(tmp_path / "bare"), recalled(earlier(1, SPANS)))
-    assert told(bare)[0].endswith("that cannot be tested this time, nothing was collected that would show it in api.")
+    assert told(bare)[0].endswith(
+        "that cannot be tested this time, nothing was collected that would show it in api."
+    )
 
 
 def test_when_the_last_cause_does_not_show_the_newest_that_does_is_told_too(tmp_path: Path) -> None:
     found = with_memory(
-        incident(tmp_path), recalled(earlier(1, ERRORS)), recalled(earlier(2, CPU)), recalled(earlier(3, CPU))
+        incident(tmp_path),
+        recalled(earlier(1, ERRORS)),
+        recalled(earlier(2, CPU)),
+        recalled(earlier(3, CPU)),
     )
     first, second = told(found)
     assert first.endswith("does not show this time.")
     assert second.startswith("Before, on 27 Feb: api runs out of a resource")
 
 
-def test_another_alert_of_the_service_is_told_only_when_its_cause_shows_again(tmp_path: Path) -> None:
-    quiet = with_memory(incident(tmp_path / "a"), recalled(earlier(1, ERRORS), "same_service"), seen=0)
+def test_another_alert_of_the_service_is_told_only_when_its_cause_shows_again(
+    tmp_path: Path,
+) -> None:
+    quiet = with_memory(
+        incident(tmp_path / "a"), recalled(earlier(1, ERRORS), "same_service"), seen=0
+    )
     assert told(quiet) == []
     loud = with_memory(incident(tmp_path / "b"), recalled(earlier(1, CPU), "similar_words"), seen=0)
-    assert told(loud)[0].startswith('Seen after another alert on 28 Feb, "web is slow": api runs out of a resource')
+    assert told(loud)[0].startswith(
+        'Seen after another alert on 28 Feb, "web is slow": api runs out of a resource'
+    )
 
 
 @pytest.mark.parametrize("cause", [CPU, ERRORS, SPANS])
@@ -138,7 +172,11 @@ def test_memory_makes_no_evidence_of_a_case_without_any(tmp_path: Path) -> None:
     case = write_case(tmp_path)
     before = diagnose(case)
     after = with_memory(case, recalled(earlier(1, CPU)))
-    assert (after.verdict, after.confidence, after.causes) == (before.verdict, before.confidence, ())
+    assert (after.verdict, after.confidence, after.causes) == (
+        before.verdict,
+        before.confidence,
+        (),
+    )
     assert len(told(after)) == 1
 
 
@@ -210,7 +248,10 @@ def test_hostile_text_stays_on_one_line_and_within_quotes(tmp_path: Path) -> Non
         ("{", "earlier.json: is not readable JSON"),
         ('{"seen": [{"days": 0, "times": 1}]}', "earlier.json: seen.0.days"),
         ('{"recalled": [{"why": "fate", "investigation": {}}]}', "earlier.json: recalled.0"),
-        (json.dumps({"record": [{"level": 1, "right": 10**400, "of": 1}]}), "earlier.json: record.0.right"),
+        (
+            json.dumps({"record": [{"level": 1, "right": 10**400, "of": 1}]}),
+            "earlier.json: record.0.right",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str, complaint: str) -> None:
@@ -227,10 +268,13 @@ def replace_subject(cause: EarlierCause, subject: str) -> EarlierCause:
 
 def test_a_trouble_that_is_too_weak_does_not_show(tmp_path: Path) -> None:
     case = incident(tmp_path)
-    weak: tuple[Finding, ...] = tuple(f.model_copy(update={"strength": 0.29}) for f in diagnose(case).findings)
+    weak: tuple[Finding, ...] = tuple(
+        f.model_copy(update={"strength": 0.29}) for f in diagnose(case).findings
+    )
     remembered = Earlier(asked_at=START, seen=(), recalled=(recalled(earlier(1, CPU)),))
     write_json(case.path / "earlier.json", remembered)
     (line,) = memory_findings(read_case(case.path), weak, 0.5)
     assert line.sentence == (
-        "Before, on 28 Feb: api runs out of a resource, near a config change; that does not show this time."
+        "Before, on 28 Feb: api runs out of a resource, near a config change; that does not show "
+        "this time."
     )

@@ -26,7 +26,9 @@ def findings_of(case: Case) -> list[Finding]:
 
 
 def cause(subject: str) -> Cause:
-    return Cause(rank=1, subject=subject, kind="latency", confidence=0.6, summary=subject, findings=("F1",))
+    return Cause(
+        rank=1, subject=subject, kind="latency", confidence=0.6, summary=subject, findings=("F1",)
+    )
 
 
 def impact_of(case: Case, culprit: str | None = None) -> Impact:
@@ -38,7 +40,9 @@ def in_unit(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
     return [{**row, "unit": unit} for row in rows]
 
 
-def failing(share: float = 0.05, rate: float = 20.0, before: float = 0.0005) -> list[dict[str, Any]]:
+def failing(
+    share: float = 0.05, rate: float = 20.0, before: float = 0.0005
+) -> list[dict[str, Any]]:
     ratio = in_unit(series("web", "error_ratio", before, share, noise=0.001), "ratio")
     return ratio + in_unit(series("web", "request_rate", rate, rate, noise=0), "1/s")
 
@@ -50,7 +54,9 @@ def test_requests_failing_are_traffic_times_the_share_that_fails(tmp_path: Path)
 
 
 def test_counts_per_minute_and_availabilities_in_percent_are_understood(tmp_path: Path) -> None:
-    rows = series("web", "availability", 100, 90, noise=0) + series("web", "requests", 500, 500, noise=0)
+    rows = series("web", "availability", 100, 90, noise=0) + series(
+        "web", "requests", 500, 500, noise=0
+    )
     alert = {"service": "web", "signal": "availability"}
     found = failing_requests(write_case(tmp_path, alert=alert, metrics=rows), "web", START)
     assert found is not None
@@ -76,7 +82,9 @@ def test_error_counts_and_request_counts_give_the_same(tmp_path: Path) -> None:
     ],
     ids=["no more than before", "instances, not requests", "of something else", "no share"],
 )
-def test_what_does_not_tell_of_failing_requests_gives_none(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_what_does_not_tell_of_failing_requests_gives_none(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
     assert failing_requests(write_case(tmp_path, alert=ALERT, metrics=rows), "web", START) is None
 
 
@@ -106,7 +114,10 @@ def test_an_error_budget_is_told_only_with_an_objective(tmp_path: Path) -> None:
     assert "budget" not in without.sentence
     labelled = {**ALERT, "labels": {"slo_objective": "99.9"}}
     found = impact_of(write_case(tmp_path / "b", alert=labelled, metrics=failing()))
-    assert "the error budget of 99.9 % burns 50 times too fast: 30 days of it last about 14 h" in found.sentence
+    assert (
+        "the error budget of 99.9 % burns 50 times too fast: 30 days of it last about 14 h"
+        in found.sentence
+    )
     assert (found.numbers["burn_rate"], found.numbers["budget_hours"]) == (50, 14)
 
 
@@ -131,19 +142,25 @@ def test_the_workbook_s_example_burns_a_thousand_times_too_fast() -> None:
         ("nan", None),
     ],
 )
-def test_objectives_are_read_from_labels_that_hold_a_number(value: str, expected: float | None) -> None:
+def test_objectives_are_read_from_labels_that_hold_a_number(
+    value: str, expected: float | None
+) -> None:
     assert objective_of({"slo": value}) == (pytest.approx(expected) if expected else None)
 
 
 def test_another_period_of_the_objective_is_used() -> None:
-    alert = Alert(source="x", title="t", started_at=START, labels={"slo": "99.9", "slo_window": "7d"})
+    alert = Alert(
+        source="x", title="t", started_at=START, labels={"slo": "99.9", "slo_window": "7d"}
+    )
     found = error_budget(alert, 0.01)
     assert found is not None
     assert found.days == 7
     assert found.hours == pytest.approx(16.8)
 
 
-CALLS = [{"caller": c, "callee": "api"} for c in ("web", "mobile", "batch")] + [{"caller": "edge", "callee": "web"}]
+CALLS = [{"caller": c, "callee": "api"} for c in ("web", "mobile", "batch")] + [
+    {"caller": "edge", "callee": "web"}
+]
 
 
 def slow(*services: str) -> list[dict[str, Any]]:
@@ -166,13 +183,18 @@ def test_without_an_alerting_service_the_entry_above_the_cause_comes_first(tmp_p
 def test_symptoms_that_no_call_connects_with_the_cause_are_not_its_impact(tmp_path: Path) -> None:
     calls = [*CALLS, {"caller": "cron", "callee": "store"}]
     alert = {"service": "web", "signal": "latency_ms"}
-    found = impact_of(write_case(tmp_path, alert=alert, topology=calls, metrics=slow("api", "web", "store")), "api")
+    found = impact_of(
+        write_case(tmp_path, alert=alert, topology=calls, metrics=slow("api", "web", "store")),
+        "api",
+    )
     assert found.services == ("api", "web")
 
 
 def test_a_recovered_signal_says_how_long_it_was_away(tmp_path: Path) -> None:
     alert = {"service": "web", "signal": "latency_ms"}
-    case = write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 900, onset=3, until=12))
+    case = write_case(
+        tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 900, onset=3, until=12)
+    )
     found = impact_of(case)
     assert "it was back after about 9 min" in found.sentence
     assert found.numbers["lasted_min"] == 9
@@ -180,7 +202,9 @@ def test_a_recovered_signal_says_how_long_it_was_away(tmp_path: Path) -> None:
 
 def test_nobody_affected_says_why_the_alert_fired(tmp_path: Path) -> None:
     alert = {"service": "web", "signal": "latency_ms", "threshold": 90, "observed": 101}
-    found = impact_of(write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100)))
+    found = impact_of(
+        write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100))
+    )
     assert found.sentence.startswith(
         "No effect on a user-facing signal was found: web latency_ms was above the alert's"
     )
@@ -191,36 +215,52 @@ def test_the_sentence_fits_into_two_lines_and_the_numbers_are_all_kept(tmp_path:
     names = [f"a-service-with-a-long-name-{n}" for n in range(30)]
     calls = [{"caller": n, "callee": "api"} for n in names]
     alert = {**ALERT, "service": "web", "labels": {"slo": "99.9"}}
-    case = write_case(tmp_path, alert=alert, topology=calls, metrics=failing() + slow("api", *names))
+    case = write_case(
+        tmp_path, alert=alert, topology=calls, metrics=failing() + slow("api", *names)
+    )
     found = impact_of(case, "api")
     assert len(found.sentence) <= TWO_LINES
     assert {"failed_requests", "burn_rate", "affected_callers"} <= found.numbers.keys()
 
 
-JOB = {"service": "llm", "signal": "step_time_ms", "labels": {"job_name": "llm", "world_size": "64"}}
+JOB = {
+    "service": "llm",
+    "signal": "step_time_ms",
+    "labels": {"job_name": "llm", "world_size": "64"},
+}
 
 
 def test_a_slow_job_loses_its_share_of_gpu_hours(tmp_path: Path) -> None:
     rows = series("llm", "tokens_per_s", 1000, 600, noise=0.001)
-    rows += [{**r, "labels": '{"host": "h1", "gpu": "0"}'} for r in series("llm", "gpu_utilization_percent", 90, 60)]
+    rows += [
+        {**r, "labels": '{"host": "h1", "gpu": "0"}'}
+        for r in series("llm", "gpu_utilization_percent", 90, 60)
+    ]
     case = write_case(tmp_path, alert=JOB, metrics=rows)
     found = training_impact(case, findings_of(case))
     assert found is not None
     assert found.lost == pytest.approx(0.4, abs=0.01)
     assert found.sentence == (
-        "about 40 % of the training's speed is lost, 25.6 of 64 GPU-hours every hour, about 13 GPU-hours so far"
+        "about 40 % of the training's speed is lost, 25.6 of 64 GPU-hours every hour, about 13 "
+        "GPU-hours so far"
     )
 
 
 def test_step_time_counts_by_its_inverse_and_processors_are_no_gpus(tmp_path: Path) -> None:
-    case = write_case(tmp_path, alert=JOB, metrics=series("llm", "step_time_ms", 100, 200, noise=0.001))
+    case = write_case(
+        tmp_path, alert=JOB, metrics=series("llm", "step_time_ms", 100, 200, noise=0.001)
+    )
     found = impact_of(case)
-    assert "about 50 % of the training's speed is lost, 32 of 64 rank-hours every hour" in found.sentence
+    assert (
+        "about 50 % of the training's speed is lost, 32 of 64 rank-hours every hour"
+        in found.sentence
+    )
 
 
 def hang(**numbers: float) -> Finding:
     return Finding(
-        id="F9", kind="stack_outlier", subject="rank 3", strength=0.8, onset=START, sentence="rank 3 hangs",
+        id="F9", kind="stack_outlier", subject="rank 3", strength=0.8, onset=START,
+            sentence="rank 3 hangs",
         numbers=numbers, details={"job": "llm", "ranks": list(range(8))},
     )  # fmt: skip
 
@@ -229,19 +269,30 @@ def test_a_hang_loses_everything(tmp_path: Path) -> None:
     case = write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}})
     found = training_impact(case, [hang()])
     assert found is not None
-    assert found.sentence == "llm stands still, 8 of 8 rank-hours every hour, about 4 rank-hours so far"
+    assert (
+        found.sentence
+        == "llm stands still, 8 of 8 rank-hours every hour, about 4 rank-hours so far"
+    )
 
 
-def test_a_rank_said_to_hang_in_a_job_that_goes_on_loses_only_what_is_measured(tmp_path: Path) -> None:
-    case = write_case(tmp_path, alert=JOB, metrics=series("llm", "tokens_per_s", 1000, 900, noise=0.001))
+def test_a_rank_said_to_hang_in_a_job_that_goes_on_loses_only_what_is_measured(
+    tmp_path: Path,
+) -> None:
+    case = write_case(
+        tmp_path, alert=JOB, metrics=series("llm", "tokens_per_s", 1000, 900, noise=0.001)
+    )
     found = training_impact(case, [*findings_of(case), hang()])
     assert found is not None
     assert found.lost == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_straggler_costs_the_others_wait(tmp_path: Path) -> None:
-    finding = hang(wait_ms_per_step=78, step_ms=104).model_copy(update={"kind": "straggler", "onset": None})
-    found = training_impact(write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}}), [finding])
+    finding = hang(wait_ms_per_step=78, step_ms=104).model_copy(
+        update={"kind": "straggler", "onset": None}
+    )
+    found = training_impact(
+        write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}}), [finding]
+    )
     assert found is not None
     assert found.lost == pytest.approx(0.75)
     assert found.so_far is None
@@ -253,4 +304,6 @@ def test_no_job_no_training_impact(tmp_path: Path) -> None:
 
 
 def test_empty_cases_have_no_impact(tmp_path: Path) -> None:
-    assert impact_of(write_case(tmp_path)).sentence == "No effect on a user-facing signal was found."
+    assert (
+        impact_of(write_case(tmp_path)).sentence == "No effect on a user-facing signal was found."
+    )

@@ -17,7 +17,9 @@ from analysis.vocabulary import Cause, Finding, Verdict
 from tests.analysis.cases import at, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms", "title": "web latency above objective"}
-CAUSE = Cause(rank=1, subject="api", kind="latency", confidence=0.5, summary="api is slow", findings=("F1",))
+CAUSE = Cause(
+    rank=1, subject="api", kind="latency", confidence=0.5, summary="api is slow", findings=("F1",)
+)
 
 
 def findings_of(case: Case) -> list[Finding]:
@@ -33,7 +35,10 @@ def concluded(case: Case, *causes: Cause, top: float = 0.0) -> Conclusion:
 
 def flapping() -> list[dict[str, Any]]:
     changes = [(m + n * 2, s) for m in (-50, -40, -30, -20) for n, s in enumerate(("Alert", "OK"))]
-    return [{"monitor": ALERT["title"], "service": "web", "state": s, "since": at(m)} for m, s in changes]
+    return [
+        {"monitor": ALERT["title"], "service": "web", "state": s, "since": at(m)}
+        for m, s in changes
+    ]
 
 
 def peaks(every: int, high: float, level: float = 100, lasting: int = 2) -> list[dict[str, Any]]:
@@ -44,33 +49,43 @@ def peaks(every: int, high: float, level: float = 100, lasting: int = 2) -> list
 
 
 def test_a_calm_signal_is_no_incident(tmp_path: Path) -> None:
-    found = concluded(write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100)))
+    found = concluded(
+        write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100))
+    )
     assert found == Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET)
 
 
-def test_a_flapping_monitor_over_a_calm_signal_is_no_incident_and_more_certain(tmp_path: Path) -> None:
+def test_a_flapping_monitor_over_a_calm_signal_is_no_incident_and_more_certain(
+    tmp_path: Path,
+) -> None:
     rows = series("web", "latency_ms", 100, 100)
     found = concluded(write_case(tmp_path, alert=ALERT, metrics=rows, monitors=flapping()))
     assert found == Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED)
 
 
 def test_a_flapping_monitor_does_not_wave_away_a_symptom_that_persists(tmp_path: Path) -> None:
-    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900), monitors=flapping())
+    case = write_case(
+        tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900), monitors=flapping()
+    )
     assert FLAPPING in {f.kind for f in findings_of(case)}
     assert concluded(case, CAUSE, top=0.6).verdict is Verdict.CAUSE_FOUND
 
 
 def test_a_threshold_in_the_normal_range_is_no_incident(tmp_path: Path) -> None:
     alert = {**ALERT, "threshold": 90, "observed": 101}
-    found = concluded(write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100)))
+    found = concluded(
+        write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100))
+    )
     assert found == Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED)
 
 
 def moved(**more: Any) -> Finding:
     """A departure of the alerting signal, as `metric_shifts` tells of one."""
     given: dict[str, Any] = {
-        "id": "F1", "kind": "metric_shift", "subject": "web", "signal": "latency_ms", "strength": 0.7,
-        "sentence": "web latency_ms rose from 100 to 450 (4.5x).", "numbers": {"baseline": 100, "incident": 450},
+        "id": "F1", "kind": "metric_shift", "subject": "web", "signal": "latency_ms",
+        "strength": 0.7,
+        "sentence": "web latency_ms rose from 100 to 450 (4.5x).", "numbers": {"baseline": 100,
+        "incident": 450},
         "details": {"class": "latency", "direction": "up", "bad": True, "recovered": False},
     }  # fmt: skip
     return Finding(**{**given, **more})
@@ -94,7 +109,8 @@ def test_what_happened_once_before_is_still_an_incident(tmp_path: Path) -> None:
         row["value"] = 900 if at(-40) <= row["time"] < at(-10) else row["value"]
     assert (
         usual_moves(
-            write_case(tmp_path, alert=ALERT, metrics=rows), [moved(numbers={"baseline": 100, "incident": 900})]
+            write_case(tmp_path, alert=ALERT, metrics=rows),
+            [moved(numbers={"baseline": 100, "incident": 900})],
         )
         == {}
     )
@@ -114,14 +130,21 @@ def test_what_the_alert_saw_and_the_series_shows_is_never_no_incident(tmp_path: 
     for row in rows:
         row["value"] = 104 if row["time"] == at(2) else row["value"]
     alert = {**ALERT, "threshold": 103, "observed": 104}
-    assert concluded(write_case(tmp_path, alert=alert, metrics=rows)).verdict is Verdict.INSUFFICIENT_EVIDENCE
+    assert (
+        concluded(write_case(tmp_path, alert=alert, metrics=rows)).verdict
+        is Verdict.INSUFFICIENT_EVIDENCE
+    )
 
 
 def test_what_the_series_does_not_show_is_a_gap_and_not_calm(tmp_path: Path) -> None:
     alert = {**ALERT, "threshold": 300, "observed": 400}
-    found = concluded(write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100)))
+    found = concluded(
+        write_case(tmp_path, alert=alert, metrics=series("web", "latency_ms", 100, 100))
+    )
     assert found.verdict is Verdict.INSUFFICIENT_EVIDENCE
-    assert found.missing[0].startswith("The alert saw 400, and the collected web latency_ms never comes near it")
+    assert found.missing[0].startswith(
+        "The alert saw 400, and the collected web latency_ms never comes near it"
+    )
 
 
 CALLS = [{"caller": "web", "callee": "api"}]
@@ -144,7 +167,9 @@ def test_a_small_drop_is_real_when_a_callee_clearly_fails(tmp_path: Path) -> Non
 
 
 def test_a_signal_that_stopped_is_what_is_missing(tmp_path: Path) -> None:
-    rows = [r for r in series("web", "latency_ms", 100, 100) if r["time"] < at(5)] + series("web", "cpu", 20, 20)
+    rows = [r for r in series("web", "latency_ms", 100, 100) if r["time"] < at(5)] + series(
+        "web", "cpu", 20, 20
+    )
     case = write_case(tmp_path, alert=ALERT, metrics=rows)
     assert STOPPED in {f.kind for f in findings_of(case)}
     found = concluded(case)
@@ -154,7 +179,9 @@ def test_a_signal_that_stopped_is_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_recovered_signal_says_when_it_came_back(tmp_path: Path) -> None:
-    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900, onset=2, until=13))
+    case = write_case(
+        tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 900, onset=2, until=13)
+    )
     (back,) = [f for f in findings_of(case) if f.kind == RECOVERED]
     assert back.onset is not None
     assert back.onset.isoformat() == at(13)
@@ -174,17 +201,26 @@ def test_gaps_come_in_the_order_of_what_they_would_tell_with_what_to_do(tmp_path
     ]
     said = missing_evidence(write_case(tmp_path, alert=ALERT, evidence=gaps), set())
     assert [s.split()[0] for s in said[:2]] == ["metrics", "Needed:"]
-    assert said[0].endswith("no answer within 20 s. Check that datadog can be reached, and ask again.")
-    assert next(s for s in said if s.startswith("logs")).endswith("Give datadog the right to read them.")
+    assert said[0].endswith(
+        "no answer within 20 s. Check that datadog can be reached, and ask again."
+    )
+    assert next(s for s in said if s.startswith("logs")).endswith(
+        "Give datadog the right to read them."
+    )
     assert len(said) <= MOST
 
 
-@pytest.mark.parametrize(("query", "matters"), [("latency of web", True), ("latency of mail", False)])
+@pytest.mark.parametrize(
+    ("query", "matters"), [("latency of web", True), ("latency of mail", False)]
+)
 def test_a_gap_in_what_others_gave_matters_only_about_the_suspects(
     tmp_path: Path, query: str, *, matters: bool
 ) -> None:
     case = write_case(
-        tmp_path, alert=ALERT, metrics=series("web", "cpu", 1, 1), evidence=[gap("metrics", "no answer", query)]
+        tmp_path,
+        alert=ALERT,
+        metrics=series("web", "cpu", 1, 1),
+        evidence=[gap("metrics", "no answer", query)],
     )
     said = missing_evidence(case, {"metrics"}, (), (CAUSE,))
     assert any(s.startswith("metrics from datadog") for s in said) is matters

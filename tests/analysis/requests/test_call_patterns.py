@@ -13,12 +13,15 @@ KINDS = ("fan_out", "retries", "callee_missing")
 def requests(
     minute: float, count: int, calls: int, *, status: str = "ok", reached: bool = True
 ) -> list[dict[str, Any]]:
-    """Requests in which web calls db so often, through a client span each; all but the last call have the status."""
+    """Requests in which web calls db so often, through a client span each; all but the last call
+    have the status."""
     rows: list[dict[str, Any]] = []
     for i in range(count):
         trace, start = f"{minute}-{i}", minute + i / 60
 
-        def span(name: str, parent: str | None, service: str, operation: str, n: float, said: str) -> None:
+        def span(
+            name: str, parent: str | None, service: str, operation: str, n: float, said: str
+        ) -> None:
             rows.append(
                 {
                     "trace_id": trace,  # noqa: B023

@@ -44,7 +44,9 @@ def page(cart_ms: float, gap_ms: float, ads_ms: float) -> list[Part]:
     ]
 
 
-def test_the_service_whose_own_time_slowed_the_requests_is_named_with_its_share(tmp_path: Path) -> None:
+def test_the_service_whose_own_time_slowed_the_requests_is_named_with_its_share(
+    tmp_path: Path,
+) -> None:
     (found,) = carried(tmp_path, page(10, 2, 5), page(90, 2, 25))
     assert found.subject == "cart"
     assert found.numbers == {"percent": 80, "slower_ms": 100}
@@ -61,7 +63,12 @@ def test_calls_that_overlap_share_the_time_they_take_together(tmp_path: Path) ->
     def both(cart_ms: float, ads_ms: float) -> list[Part]:
         longest = max(cart_ms, ads_ms)
         spans: list[Part] = [("a", None, "web", 0, longest), ("b", "a", "web", 0, cart_ms)]
-        return [*spans, ("c", "b", "cart", 0, cart_ms), ("d", "a", "web", 0, ads_ms), ("e", "d", "ads", 0, ads_ms)]
+        return [
+            *spans,
+            ("c", "b", "cart", 0, cart_ms),
+            ("d", "a", "web", 0, ads_ms),
+            ("e", "d", "ads", 0, ads_ms),
+        ]
 
     assert carried(tmp_path / "one", both(10, 10), both(10, 110))[0].subject == "ads"
     (found,) = carried(tmp_path / "both", both(10, 10), both(110, 110))

@@ -12,7 +12,9 @@ Part = tuple[str, str | None, str, float, str]
 """Span, parent, service, duration (ms), status; after a space what the status says."""
 
 
-def requests(minute: float, count: int, parts: list[Part], **attributes: str) -> list[dict[str, Any]]:
+def requests(
+    minute: float, count: int, parts: list[Part], **attributes: str
+) -> list[dict[str, Any]]:
     rows = []
     for i in range(count):
         for span, parent, service, ms, status in parts:
@@ -27,7 +29,9 @@ def requests(minute: float, count: int, parts: list[Part], **attributes: str) ->
                     "start": at(minute + i / 60),
                     "duration_us": 1000.0 * ms,
                     "status": code,
-                    "attributes": json.dumps(attributes | {"status.message": said}) if code == "error" else None,
+                    "attributes": json.dumps(attributes | {"status.message": said})
+                    if code == "error"
+                    else None,
                 }
             )
     return rows
@@ -40,7 +44,11 @@ def origins(folder: Path, *rows: list[dict[str, Any]]) -> list[Finding]:
 
 def chain(web: str, api: str, db: str, db_ms: float = 2) -> list[Part]:
     spans: list[Part] = [("a", None, "web", 20 + db_ms, web), ("b", "a", "web", 15 + db_ms, web)]
-    spans += [("c", "b", "api", 10 + db_ms, api), ("d", "c", "api", db_ms + 1, api), ("e", "d", "db", db_ms, db)]
+    spans += [
+        ("c", "b", "api", 10 + db_ms, api),
+        ("d", "c", "api", db_ms + 1, api),
+        ("e", "d", "db", db_ms, db),
+    ]
     return spans
 
 
@@ -49,9 +57,16 @@ WELL = chain("ok", "ok", "ok")
 
 def test_the_deepest_failing_span_is_where_requests_fail_first(tmp_path: Path) -> None:
     failing = chain("error", "error", "ok")
-    (found,) = origins(tmp_path, requests(-30, 40, WELL), requests(5, 30, failing), requests(6, 10, WELL))
+    (found,) = origins(
+        tmp_path, requests(-30, 40, WELL), requests(5, 30, failing), requests(6, 10, WELL)
+    )
     assert found.subject == "api"
-    assert found.numbers == {"percent": 100, "failing": 30, "baseline_failing": 0, "baseline_requests": 40}
+    assert found.numbers == {
+        "percent": 100,
+        "failing": 30,
+        "baseline_failing": 0,
+        "baseline_requests": 40,
+    }
     assert found.onset is not None
     assert found.onset > START
     assert "fail first in api op d" in found.sentence
@@ -69,13 +84,21 @@ def test_who_gives_up_waiting_blames_what_it_waited_for_in_the_end(tmp_path: Pat
 
 
 def test_a_timeout_that_did_not_wait_for_a_call_is_its_own(tmp_path: Path) -> None:
-    late: list[Part] = [("a", None, "web", 5000, "error lock wait timeout"), ("b", "a", "api", 3, "ok")]
+    late: list[Part] = [
+        ("a", None, "web", 5000, "error lock wait timeout"),
+        ("b", "a", "api", 3, "ok"),
+    ]
     (found,) = origins(tmp_path, requests(-30, 40, WELL), requests(5, 40, late))
     assert found.subject == "web"
 
 
-def test_a_failed_call_that_left_no_span_in_a_known_callee_accuses_the_callee(tmp_path: Path) -> None:
-    refused: list[Part] = [("a", None, "web", 5, "error"), ("b", "a", "web", 3, "error connection refused")]
+def test_a_failed_call_that_left_no_span_in_a_known_callee_accuses_the_callee(
+    tmp_path: Path,
+) -> None:
+    refused: list[Part] = [
+        ("a", None, "web", 5, "error"),
+        ("b", "a", "web", 3, "error connection refused"),
+    ]
     rows = requests(5, 40, refused, **{"server.address": "api"})
     (found,) = origins(tmp_path, requests(-30, 40, WELL), rows)
     assert (found.subject, found.details["how"]) == ("api", "unreached")

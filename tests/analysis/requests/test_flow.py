@@ -57,7 +57,9 @@ def order(*, stored: bool, i: str = "") -> Tree:
     return ("web", f"POST /orders{i}", [("api", "create", ["received order", *rest])])
 
 
-def test_a_step_that_always_came_and_no_longer_does_is_found_once_with_the_step_before_it(tmp_path: Path) -> None:
+def test_a_step_that_always_came_and_no_longer_does_is_found_once_with_the_step_before_it(
+    tmp_path: Path,
+) -> None:
     said = Recorded()
     said.requests(BASELINE, 20, order(stored=True))
     said.requests(INCIDENT, 20, order(stored=False))
@@ -125,7 +127,11 @@ def test_callers_that_all_stop_after_calls_to_one_service_accuse_it(tmp_path: Pa
 
 def test_one_caller_that_stops_after_a_call_is_to_blame_itself(tmp_path: Path) -> None:
     def through(*, broken: bool) -> Tree:
-        return ("checkout", "order", [("payment", "charge", []), *([] if broken else [("shipping", "ship", [])])])
+        return (
+            "checkout",
+            "order",
+            [("payment", "charge", []), *([] if broken else [("shipping", "ship", [])])],
+        )
 
     said = Recorded()
     said.requests(BASELINE, 20, through(broken=False))
@@ -136,7 +142,11 @@ def test_one_caller_that_stops_after_a_call_is_to_blame_itself(tmp_path: Path) -
 def test_another_mix_of_callers_is_no_break(tmp_path: Path) -> None:
     def ads(*, by_topic: bool) -> Tree:
         before: Tree = ("products", "get", []) if by_topic else ("cart", "get", [])
-        return ("web", "page", [before, ("ads", "get ads", ["looked up topic"] if by_topic else [])])
+        return (
+            "web",
+            "page",
+            [before, ("ads", "get ads", ["looked up topic"] if by_topic else [])],
+        )
 
     said = Recorded()
     said.requests(BASELINE, 38, ads(by_topic=True))
@@ -148,7 +158,11 @@ def test_another_mix_of_callers_is_no_break(tmp_path: Path) -> None:
 
 def test_requests_that_meet_an_error_as_usual_for_the_system_say_nothing(tmp_path: Path) -> None:
     def call(service: str, *, refused: bool) -> Tree:
-        rest: list[Any] = ["ERROR no instances of the next service"] if refused else [("db", "read", []), "answered"]
+        rest: list[Any] = (
+            ["ERROR no instances of the next service"]
+            if refused
+            else [("db", "read", []), "answered"]
+        )
         return (service, "list", ["asked", *rest])
 
     said = Recorded()
@@ -165,7 +179,11 @@ def test_requests_that_meet_an_error_as_usual_for_the_system_say_nothing(tmp_pat
 
 def test_lines_that_name_their_statement_are_one_step_whatever_they_say(tmp_path: Path) -> None:
     def train(kind: str) -> Tree:
-        return ("trains", "get", [f"t.c.Trains#60 found type {kind} of route {kind * 2}", "server.go:12 done"])
+        return (
+            "trains",
+            "get",
+            [f"t.c.Trains#60 found type {kind} of route {kind * 2}", "server.go:12 done"],
+        )
 
     said = Recorded()
     said.requests(BASELINE, 20, train("express"))
@@ -175,7 +193,9 @@ def test_lines_that_name_their_statement_are_one_step_whatever_they_say(tmp_path
 
 def test_a_line_that_names_its_statement_is_quoted_with_its_place_once(tmp_path: Path) -> None:
     said = Recorded()
-    said.requests(BASELINE, 20, ("trains", "get", ["t.c.Trains#60 asked", "t.c.Trains#66 answered"]))
+    said.requests(
+        BASELINE, 20, ("trains", "get", ["t.c.Trains#60 asked", "t.c.Trains#66 answered"])
+    )
     said.requests(INCIDENT, 20, ("trains", "get", ["t.c.Trains#60 asked"]))
     (found,) = said.breaks(tmp_path)
     assert found.sentence.count("t.c.Trains#60") == 1
@@ -203,6 +223,6 @@ def test_every_number_in_a_sentence_is_given(tmp_path: Path) -> None:
     (found,) = said.breaks(tmp_path)
     assert found.numbers == {"percent": 35, "baseline_percent": 100}
     assert (
-        '35 % of the api requests through create that reach "line TraceID: * SpanID: * received order"'
-        in found.sentence
+        '35 % of the api requests through create that reach "line TraceID: * SpanID: * received '
+        'order"' in found.sentence
     )

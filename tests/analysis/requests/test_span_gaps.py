@@ -6,12 +6,16 @@ from analysis.requests.span_gaps import accountable
 
 
 def measured(*edges: tuple[str, str]) -> pl.DataFrame:
-    rows = [(a, b, window) for a, b in edges for window in ("baseline", "incident") for _ in range(5)]
+    rows = [
+        (a, b, window) for a, b in edges for window in ("baseline", "incident") for _ in range(5)
+    ]
     return pl.DataFrame(rows, schema=["caller", "callee", "window"], orient="row")
 
 
 def test_a_gap_on_one_edge_is_put_down_to_the_callee() -> None:
-    assert accountable({("web", "api"): 0.9}, measured(("web", "api"), ("web", "db")), 3) == {("web", "api"): "api"}
+    assert accountable({("web", "api"): 0.9}, measured(("web", "api"), ("web", "db")), 3) == {
+        ("web", "api"): "api"
+    }
 
 
 def test_gaps_on_all_edges_into_a_service_are_its_own() -> None:

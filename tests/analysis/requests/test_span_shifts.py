@@ -10,21 +10,33 @@ from tests.analysis.cases import START, spans, write_case
 
 def latencies(folder: Path, rows: list[dict[str, Any]]) -> list[Finding]:
     kinds = ("call_gap", "span_own_time")
-    return sorted((f for f in span_shifts(write_case(folder, spans=rows)) if f.kind in kinds), key=lambda f: f.kind)
+    return sorted(
+        (f for f in span_shifts(write_case(folder, spans=rows)) if f.kind in kinds),
+        key=lambda f: f.kind,
+    )
 
 
 def test_time_lost_between_caller_and_callee_is_a_gap_on_the_callee(tmp_path: Path) -> None:
-    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=260, callee_ms=10, tag="i")
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(
+        5, 40, caller_ms=260, callee_ms=10, tag="i"
+    )
     (found,) = latencies(tmp_path, rows)
     assert (found.kind, found.subject, found.details["caller"]) == ("call_gap", "api", "web")
     assert found.numbers == {"incident_ms": 250, "baseline_ms": 2, "ratio": 125}
     assert found.onset is not None
     assert found.onset > START
-    assert found.sentence == "web's calls to api lose 250 ms between the two, 125 times the baseline's 2 ms."
+    assert (
+        found.sentence
+        == "web's calls to api lose 250 ms between the two, 125 times the baseline's 2 ms."
+    )
 
 
-def test_time_spent_inside_the_callee_is_its_own_time_and_the_operation_is_quoted_as_it_is(tmp_path: Path) -> None:
-    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=302, callee_ms=300, tag="i")
+def test_time_spent_inside_the_callee_is_its_own_time_and_the_operation_is_quoted_as_it_is(
+    tmp_path: Path,
+) -> None:
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(
+        5, 40, caller_ms=302, callee_ms=300, tag="i"
+    )
     (found,) = latencies(tmp_path, rows)
     assert (found.kind, found.subject) == ("span_own_time", "api")
     assert "list {id}" in found.sentence
@@ -40,7 +52,9 @@ def test_failing_spans_are_found_with_their_share(tmp_path: Path) -> None:
 
 
 def test_equal_spans_give_nothing(tmp_path: Path) -> None:
-    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=12, callee_ms=10, tag="i")
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(
+        5, 40, caller_ms=12, callee_ms=10, tag="i"
+    )
     assert span_shifts(write_case(tmp_path, spans=rows)) == []
 
 
@@ -50,7 +64,9 @@ def test_without_baseline_spans_no_latency_is_judged(tmp_path: Path) -> None:
 
 
 def test_a_small_delay_beside_a_large_one_counts_for_little(tmp_path: Path) -> None:
-    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=2020, callee_ms=20, tag="i")
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(
+        5, 40, caller_ms=2020, callee_ms=20, tag="i"
+    )
     gap, own = latencies(tmp_path, rows)
     assert (gap.kind, own.kind) == ("call_gap", "span_own_time")
     assert gap.strength > 0.9

@@ -26,10 +26,17 @@ def test_without_any_of_them_labels_of_metrics_tell_who_calls_whom(tmp_path: Pat
         '{"client": "web", "ser',
         "[" * 100_000,
     ]
-    rows = [{**row, "labels": text} for text in labels for row in series("web", "requests", 1, 1)[:3]]
-    assert read_topology(write_case(tmp_path / "labels", metrics=rows)).edges == (("api", "db"), ("web", "api"))
+    rows = [
+        {**row, "labels": text} for text in labels for row in series("web", "requests", 1, 1)[:3]
+    ]
+    assert read_topology(write_case(tmp_path / "labels", metrics=rows)).edges == (
+        ("api", "db"),
+        ("web", "api"),
+    )
     table = [{"caller": "a", "callee": "b"}]
-    assert read_topology(write_case(tmp_path / "table", metrics=rows, topology=table)).edges == (("a", "b"),)
+    assert read_topology(write_case(tmp_path / "table", metrics=rows, topology=table)).edges == (
+        ("a", "b"),
+    )
 
 
 def test_without_a_table_the_edges_come_from_spans_of_different_services(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ from tests.bot.answer.writer.test_redaction import SECRETS
 
 
 def test_a_column_is_masked_as_its_texts_are() -> None:
-    texts = [text for text, _ in SECRETS.values()] + ["GET /health 200", "", "monkey business", None]
+    texts = [text for text, _ in SECRETS.values()] + [
+        "GET /health 200",
+        "",
+        "monkey business",
+        None,
+    ]
     column = pl.Series("message", texts * 3)
     assert mask_column(column).to_list() == [None if t is None else masked(t) for t in texts] * 3
 

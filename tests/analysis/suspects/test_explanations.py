@@ -38,11 +38,15 @@ def test_a_surge_of_traffic_is_laid_to_the_service_it_came_in_by(tmp_path: Path)
         + series(service, "cpu_percent", 20, 95)
         + series(service, "latency_ms", 20, 300)
     ]
-    assert ranked(tmp_path, rows, alert={"service": "web", "signal": "latency_ms"})[0].subject == "web"
+    assert (
+        ranked(tmp_path, rows, alert={"service": "web", "signal": "latency_ms"})[0].subject == "web"
+    )
 
 
 def test_a_callee_whose_trouble_began_later_does_not_explain_the_caller(tmp_path: Path) -> None:
-    rows = series("api", "error_ratio", 0.01, 0.5, onset=2) + series("db", "error_ratio", 0.01, 0.5, onset=9)
+    rows = series("api", "error_ratio", 0.01, 0.5, onset=2) + series(
+        "db", "error_ratio", 0.01, 0.5, onset=9
+    )
     first = ranked(tmp_path, rows)[0]
     assert (first.subject, first.explained_by) == ("api", None)
 
@@ -56,7 +60,9 @@ def test_a_service_the_alerting_one_does_not_reach_counts_less(tmp_path: Path) -
 
 
 def test_time_lost_on_calls_speaks_for_the_callee(tmp_path: Path) -> None:
-    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(5, 40, caller_ms=260, callee_ms=10, tag="i")
+    rows = spans(-30, 40, caller_ms=12, callee_ms=10, tag="b") + spans(
+        5, 40, caller_ms=260, callee_ms=10, tag="i"
+    )
     first = ranked(tmp_path, series("web", "latency_ms", 12, 260), spans=rows, topology=[])[0]
     assert (first.subject, first.main_trouble) == ("api", "network")
 
@@ -74,9 +80,13 @@ def straggler(rank: int, strength: float) -> Finding:
 
 def test_a_straggler_leads_and_explains_the_slow_steps_of_its_job(tmp_path: Path) -> None:
     alert = {"service": "pretrain", "signal": "step_time_seconds"}
-    case = write_case(tmp_path, alert=alert, metrics=series("pretrain", "step_time_seconds", 0.4, 2.0))
+    case = write_case(
+        tmp_path, alert=alert, metrics=series("pretrain", "step_time_seconds", 0.4, 2.0)
+    )
     findings = [*metric_shifts(case), straggler(2, 0.7)]
-    found = weigh_suspects(findings, with_ranks(read_topology(case), findings, case.alert), case.alert)
+    found = weigh_suspects(
+        findings, with_ranks(read_topology(case), findings, case.alert), case.alert
+    )
     assert [s.subject for s in found] == ["rank 2", "pretrain"]
     assert found[1].explained_by == "rank 2"
 
@@ -84,13 +94,21 @@ def test_a_straggler_leads_and_explains_the_slow_steps_of_its_job(tmp_path: Path
 def latency(service: str, strength: float) -> Finding:
     said = {"bad": True, "class": "latency", "direction": "up"}
     return Finding(
-        id="", kind="metric_shift", subject=service, signal="latency_ms", strength=strength, sentence="", details=said
+        id="",
+        kind="metric_shift",
+        subject=service,
+        signal="latency_ms",
+        strength=strength,
+        sentence="",
+        details=said,
     )
 
 
 def test_of_very_many_suspects_the_loudest_and_the_alerting_service_are_weighed() -> None:
     quiet = [latency(f"s{n}", 0.5) for n in range(MAX_SUSPECTS + 50)]
     alert = Alert(source="test", title="slow", started_at=START, service="web")
-    found = weigh_suspects([*quiet, latency("loud", 0.9), latency("web", 0.1)], topology_of([]), alert)
+    found = weigh_suspects(
+        [*quiet, latency("loud", 0.9), latency("web", 0.1)], topology_of([]), alert
+    )
     assert {"loud", "web"} <= {s.subject for s in found}
     assert len(found) == MAX_SUSPECTS + 1

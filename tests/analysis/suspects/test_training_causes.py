@@ -1,4 +1,5 @@
-"""What a training job left beside its metrics becomes a cause: traces, dumps, logs, metrics of each rank."""
+"""What a training job left beside its metrics becomes a cause: traces, dumps, logs, metrics of each
+rank."""
 
 from __future__ import annotations
 
@@ -22,9 +23,21 @@ from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 def case_of(folder: Path, recorded: Path) -> Case:
     write_case(
         folder,
-        alert={"service": "pretrain", "signal": "step_time_seconds", "labels": {"job_name": "pretrain"}},
+        alert={
+            "service": "pretrain",
+            "signal": "step_time_seconds",
+            "labels": {"job_name": "pretrain"},
+        },
         metrics=series("pretrain", "step_time_seconds", 0.4, 0.8, onset=3),
-        changes=[{"time": at(1), "service": "pretrain", "kind": "config", "id": "cfg-9", "title": "new node pool"}],
+        changes=[
+            {
+                "time": at(1),
+                "service": "pretrain",
+                "kind": "config",
+                "id": "cfg-9",
+                "title": "new node pool",
+            }
+        ],
     )
     shutil.copytree(recorded, folder / "traces", ignore=shutil.ignore_patterns("label.json"))
     return read_case(folder)
@@ -66,7 +79,10 @@ def test_a_healthy_recorded_job_is_no_cause(shared: Path, tmp_path: Path, scenar
 
 
 def test_several_ranks_are_accused_by_number_and_not_their_job() -> None:
-    said = "ranks 9 and 14 have not joined collectives that hold up 14 ranks: rank 9 is missing in all_to_all 7"
+    said = (
+        "ranks 9 and 14 have not joined collectives that hold up 14 ranks: rank 9 is missing "
+        "in all_to_all 7"
+    )
     finding = Finding(
         id="F1",
         kind="flight_recorder_missing_rank",
@@ -90,7 +106,11 @@ def test_a_straggler_s_next_step_is_the_one_that_its_finding_gives() -> None:
         strength=0.9,
         sentence="rank 2 holds up 8 of 8 steps",
         numbers={},
-        details={"job": "pretrain", "phase": "forward pass", "fix": "See what `augment` does on that rank."},
+        details={
+            "job": "pretrain",
+            "phase": "forward pass",
+            "fix": "See what `augment` does on that rank.",
+        },
     )
     alert = Alert(source="me", title="slow", started_at=at(0))
     topology = topology_of([])
@@ -108,6 +128,8 @@ def test_what_the_alert_only_names_is_not_told_beside_the_rank_that_shows_it() -
         sentence="trainer's alert says that the loss is NaN.",
         details={"signature": "not_a_number"},
     )
-    seen = Finding(id="", kind="nan_loss", subject="rank 1", strength=0.7, sentence="the loss of rank 1 is NaN")
+    seen = Finding(
+        id="", kind="nan_loss", subject="rank 1", strength=0.7, sentence="the loss of rank 1 is NaN"
+    )
     assert without_what_ranks_tell([alone, seen]) == [seen]
     assert without_what_ranks_tell([alone]) == [alone]

@@ -17,12 +17,18 @@ ALERT = {"service": "web", "signal": "latency_ms"}
 
 def ranked(folder: Path, metrics: list[dict[str, object]], **given: object) -> list[Suspect]:
     case = write_case(folder, metrics=metrics, **{"topology": CHAIN, "alert": ALERT, **given})  # type: ignore[arg-type]
-    return weigh_suspects([*metric_shifts(case), *log_findings(case)], read_topology(case), case.alert, measured(case))
+    return weigh_suspects(
+        [*metric_shifts(case), *log_findings(case)], read_topology(case), case.alert, measured(case)
+    )
 
 
-def test_two_milliseconds_more_in_the_database_do_not_explain_two_hundred_in_its_caller(tmp_path: Path) -> None:
+def test_two_milliseconds_more_in_the_database_do_not_explain_two_hundred_in_its_caller(
+    tmp_path: Path,
+) -> None:
     rows = (
-        series("web", "latency_ms", 90, 290) + series("api", "latency_ms", 60, 260) + series("db", "latency_ms", 2, 4)
+        series("web", "latency_ms", 90, 290)
+        + series("api", "latency_ms", 60, 260)
+        + series("db", "latency_ms", 2, 4)
     )
     found = ranked(tmp_path, rows)
     assert found[0].subject == "api"
@@ -40,39 +46,60 @@ def test_slowness_that_no_caller_feels_counts_less(tmp_path: Path) -> None:
     calm = series("web", "latency_ms", 90, 90) + series("api", "latency_ms", 60, 60)
     rows = calm + series("db", "latency_ms", 2, 40)
     unfelt = ranked(tmp_path / "unfelt", rows, alert={"service": "web", "signal": "error_ratio"})
-    unseen = ranked(tmp_path / "unseen", series("db", "latency_ms", 2, 40), alert={"service": "web"})
+    unseen = ranked(
+        tmp_path / "unseen", series("db", "latency_ms", 2, 40), alert={"service": "web"}
+    )
     assert unfelt[0].score < 0.6 * unseen[0].score
 
 
-def test_a_service_that_alerts_for_its_latency_feels_it_whatever_its_median_shows(tmp_path: Path) -> None:
+def test_a_service_that_alerts_for_its_latency_feels_it_whatever_its_median_shows(
+    tmp_path: Path,
+) -> None:
     calm = series("web", "latency_ms", 90, 90)
     edges = [{"caller": "web", "callee": "api"}]
     rows = calm + series("api", "latency_ms", 60, 260)
     alerting = ranked(tmp_path / "latency", rows, topology=edges)
-    other = ranked(tmp_path / "errors", rows, topology=edges, alert={"service": "web", "signal": "cpu"})
+    other = ranked(
+        tmp_path / "errors", rows, topology=edges, alert={"service": "web", "signal": "cpu"}
+    )
     assert alerting[0].score > other[0].score
 
 
 def test_failures_thin_out_on_the_way_up(tmp_path: Path) -> None:
-    rows = series("web", "availability", 99.8, 97, noise=0.001) + series("db", "availability", 99.8, 74, noise=0.001)
+    rows = series("web", "availability", 99.8, 97, noise=0.001) + series(
+        "db", "availability", 99.8, 74, noise=0.001
+    )
     edges = [{"caller": "web", "callee": "api"}, {"caller": "other", "callee": "db"}]
     found = ranked(tmp_path, rows, topology=edges, alert={"source": "test"})
     assert [s.subject for s in found] == ["db", "web"]
 
 
-def test_a_service_whose_log_failed_a_minute_before_its_callees_is_not_explained_by_it(tmp_path: Path) -> None:
+def test_a_service_whose_log_failed_a_minute_before_its_callees_is_not_explained_by_it(
+    tmp_path: Path,
+) -> None:
     def failing(service: str, minute: float) -> list[dict[str, object]]:
         calm = [
-            {"time": at(-60 + i), "service": service, "message": "request done", "level": "INFO"} for i in range(60)
+            {"time": at(-60 + i), "service": service, "message": "request done", "level": "INFO"}
+            for i in range(60)
         ]
         bad = [
-            {"time": at(minute + i / 2), "service": service, "message": "signature is not valid", "level": "ERROR"}
+            {
+                "time": at(minute + i / 2),
+                "service": service,
+                "message": "signature is not valid",
+                "level": "ERROR",
+            }
             for i in range(20)
         ]
         return calm + bad
 
     for first, last in (("api", "db"), ("db", "api")):
-        found = ranked(tmp_path / first, [], logs=failing(first, 1) + failing(last, 2), alert={"service": "web"})
+        found = ranked(
+            tmp_path / first,
+            [],
+            logs=failing(first, 1) + failing(last, 2),
+            alert={"service": "web"},
+        )
         assert found[0].subject == first
 
 
@@ -90,11 +117,17 @@ def test_a_service_whose_log_failed_a_minute_before_its_callees_is_not_explained
 def test_the_share_that_is_explained(
     callee: dict[str, float], caller: dict[str, float], calls: float, share: float | None
 ) -> None:
-    assert explained_share(callee, caller, calls) == (None if share is None else pytest.approx(share))
+    assert explained_share(callee, caller, calls) == (
+        None if share is None else pytest.approx(share)
+    )
 
 
 def test_calls_per_request_are_bounded_and_assumed_where_unmeasured(tmp_path: Path) -> None:
-    rows = series("api", "requests", 10, 10) + series("db", "requests", 90, 90) + series("log", "requests", 9e5, 9e5)
+    rows = (
+        series("api", "requests", 10, 10)
+        + series("db", "requests", 90, 90)
+        + series("log", "requests", 9e5, 9e5)
+    )
     known = measured(write_case(tmp_path, metrics=rows))
     assert calls_per_request("db", "api", known) == pytest.approx(9, rel=0.05)
     assert calls_per_request("log", "api", known) == 20

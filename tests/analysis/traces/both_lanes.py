@@ -15,7 +15,17 @@ from analysis.traces.reading.kineto import LIMITS, read_trace_stream
 from analysis.traces.reading.python_lane import PythonLane
 from analysis.traces.reading.scanned import Lane, Limits
 
-PLAIN = ("file", "rank", "rank_source", "world_size", "host", "names", "categories", "lanes", "lane_names")
+PLAIN = (
+    "file",
+    "rank",
+    "rank_source",
+    "world_size",
+    "host",
+    "names",
+    "categories",
+    "lanes",
+    "lane_names",
+)
 COUNTED = ("process_labels", "dropped", "skipped", "header", "notes")
 
 
@@ -35,8 +45,8 @@ def read_by(lane: Lane, blocks: Iterable[bytes], name: str = "t.json") -> TraceC
 def read_both(
     content: bytes, *, block: int = 1 << 20, limits: Limits = LIMITS, packed: bool = False
 ) -> TraceColumns | str:
-    """What both lanes give, the Python lane from one block unless it is `packed`: how much comes before a corrupt place
-    of gzip depends on the blocks."""
+    """What both lanes give, the Python lane from one block unless it is `packed`: how much comes
+    before a corrupt place of gzip depends on the blocks."""
     native = read_by(NativeLane(limits), blocks_of(content, block))
     python = read_by(PythonLane(limits), blocks_of(content, block) if packed else [content])
     if isinstance(native, str) or isinstance(python, str):
@@ -56,11 +66,15 @@ def assert_equal(one: TraceColumns, other: TraceColumns) -> None:
             assert first.dtype == second.dtype, column.name
             np.testing.assert_array_equal(first, second, err_msg=column.name)
     for column in fields(MemoryEvents):
-        np.testing.assert_array_equal(getattr(one.memory, column.name), getattr(other.memory, column.name))
+        np.testing.assert_array_equal(
+            getattr(one.memory, column.name), getattr(other.memory, column.name)
+        )
     assert sorted(one.arguments.numbers) == sorted(other.arguments.numbers)
     for name, numbers in one.arguments.numbers.items():
         np.testing.assert_array_equal(numbers.rows, other.arguments.number(name).rows, err_msg=name)
-        np.testing.assert_array_equal(numbers.values, other.arguments.number(name).values, err_msg=name)
+        np.testing.assert_array_equal(
+            numbers.values, other.arguments.number(name).values, err_msg=name
+        )
     assert sorted(one.arguments.texts) == sorted(other.arguments.texts)
     for name, texts in one.arguments.texts.items():
         assert texts.texts == other.arguments.text(name).texts, name

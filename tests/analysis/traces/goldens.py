@@ -1,7 +1,8 @@
 """HTA's own outputs on real traces: which traces each set is made of, and what each analysis said.
 
-Tables come as lists of rows (one dict per row: column -> value, the index's own names among the columns); NaN is None.
-The sets lie beside the project; without them `sets_with` is empty and the tests that use it are skipped.
+Tables come as lists of rows (one dict per row: column -> value, the index's own names among the
+columns); NaN is None. The sets lie beside the project; without them `sets_with` is empty and the
+tests that use it are skipped.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ UNSIGNED_STREAMS = ("alexnet", "simple_add")
 
 def sets_with(analysis: str) -> list[str]:
     """The sets that have an output of this analysis, for `pytest.mark.parametrize`."""
-    return sorted(p.parent.name for p in GOLDENS.glob(f"*/{analysis}.json*")) if GOLDENS.is_dir() else []
+    return (
+        sorted(p.parent.name for p in GOLDENS.glob(f"*/{analysis}.json*"))
+        if GOLDENS.is_dir()
+        else []
+    )
 
 
 def golden(set_name: str, analysis: str) -> Any:
-    """What HTA gave: a list of rows for a table; tables inside lists and dicts (often by rank, as text) likewise."""
+    """What HTA gave: a list of rows for a table; tables inside lists and dicts (often by rank, as
+    text) likewise."""
     plain = GOLDENS / set_name / f"{analysis}.json"
     if plain.exists():
         return _rows(json.loads(plain.read_text()))
@@ -73,4 +79,6 @@ def _rows(value: Any) -> Any:
     if names == ["None"]:
         return rows
     indices = [index if isinstance(index, list) else [index] for index in value["index"]]
-    return [dict(zip(names, index, strict=True)) | row for index, row in zip(indices, rows, strict=True)]
+    return [
+        dict(zip(names, index, strict=True)) | row for index, row in zip(indices, rows, strict=True)
+    ]

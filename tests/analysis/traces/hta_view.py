@@ -1,9 +1,10 @@
 """A trace as HTA sees it, so that our analyses can be compared with HTA's on the same rows.
 
-HTA drops events without a category and those of category "Trace"; rounds times to whole microseconds inwards where any
-is fractional (a kernel inside one microsecond gets length 0 or -1); takes streams that are no plain number for none;
-and, where a set of traces has at least two profiler steps, drops the last step: host rows from its start on, and
-device rows without a kept host row of the same correlation (one row per match, so rows may double).
+HTA drops events without a category and those of category "Trace"; rounds times to whole
+microseconds inwards where any is fractional (a kernel inside one microsecond gets length 0 or -1);
+takes streams that are no plain number for none; and, where a set of traces has at least two
+profiler steps, drops the last step: host rows from its start on, and device rows without a kept
+host row of the same correlation (one row per match, so rows may double).
 """
 
 from __future__ import annotations
@@ -24,13 +25,25 @@ HANDLES = 2**30
 COMMUNICATION = re.compile(r"nccl|hip|hccl|.*ncclKernel")
 MEMORY = re.compile(r"(hip)?Memcpy|(hip)?Memset|dma")
 NO_COMPUTATION = re.compile(
-    r"nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|"
+    r"nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait "
+    r"Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|"
     r"cpum_exe_subgraph|hccl|collective_subgraph_execution"
 )
 """HTA's patterns, each matched from the start of the name."""
 NO_STREAM = 2**32 - 1
 STEP = re.compile(r"^ProfilerStep#(\d+)")
-COLUMNS = ("ts", "dur", "name", "category", "lane", "event", "offset", "stream", "correlation", "external_id")
+COLUMNS = (
+    "ts",
+    "dur",
+    "name",
+    "category",
+    "lane",
+    "event",
+    "offset",
+    "stream",
+    "correlation",
+    "external_id",
+)
 
 
 def hta_view(
@@ -41,15 +54,18 @@ def hta_view(
     round_times: bool = True,
     unsigned_streams: bool = False,
 ) -> TraceColumns:
-    """The rows that HTA keeps, with its streams and (unless `round_times` is off) its whole microseconds.
+    """The rows that HTA keeps, with its streams and (unless `round_times` is off) its whole
+    microseconds.
 
-    `steps_in_set` is the number of different steps over all traces that HTA loads together; None: this trace's own.
-    `unsigned_streams`: the file writes 4294967295 for the stream of a context's synchronization (profilers of 2023),
-    which HTA takes for a stream and our reader for none.
+    `steps_in_set` is the number of different steps over all traces that HTA loads together; None:
+    this trace's own. `unsigned_streams`: the file writes 4294967295 for the stream of a context's
+    synchronization (profilers of 2023), which HTA takes for a stream and our reader for none.
     """
     kept = trace.select(~_without_category(trace))
     kept = _rounded(kept) if round_times else kept
-    kept = replace(kept, stream=np.where((kept.stream >= HANDLES) | on_runtime(kept), -1, kept.stream))
+    kept = replace(
+        kept, stream=np.where((kept.stream >= HANDLES) | on_runtime(kept), -1, kept.stream)
+    )
     if unsigned_streams:
         syncs = [i for i, name in enumerate(kept.names) if name == "Context Sync"]
         kept = replace(kept, stream=np.where(np.isin(kept.name, syncs), NO_STREAM, kept.stream))
@@ -70,7 +86,8 @@ def step_names(trace: TraceColumns) -> set[str]:
 
 
 def in_hta_device(trace: TraceColumns) -> Bool:
-    """HTA's "GPU rows" when it filters: a stream and a correlation, or one of two kinds of synchronization."""
+    """HTA's "GPU rows" when it filters: a stream and a correlation, or one of two kinds of
+    synchronization."""
     syncs = [i for i, name in enumerate(trace.names) if name in ("Event Sync", "Context Sync")]
     return np.asarray(((trace.stream >= 0) & (trace.correlation >= 0)) | np.isin(trace.name, syncs))
 
@@ -133,5 +150,7 @@ def _without_last_step(trace: TraceColumns, include_last: bool) -> TraceColumns:
 def _repeated(trace: TraceColumns, times: Int64) -> TraceColumns:
     rows = np.repeat(np.arange(len(trace)), times)
     new_row = np.where(times > 0, np.cumsum(times) - times, -1).astype(np.int32)
-    columns: dict[str, Any] = {c: getattr(trace, c)[rows] for c in (*COLUMNS, "python_id", "python_parent_id")}
+    columns: dict[str, Any] = {
+        c: getattr(trace, c)[rows] for c in (*COLUMNS, "python_id", "python_parent_id")
+    }
     return replace(trace, **columns, arguments=trace.arguments.select(new_row))

@@ -1,4 +1,5 @@
-"""Structured logs as TorchTitan 0.3.0 writes them (observability/structured_logger), for any job."""
+"""Structured logs as TorchTitan 0.3.0 writes them (observability/structured_logger), for any
+job."""
 
 from __future__ import annotations
 
@@ -20,14 +21,42 @@ class StructuredLog:
     def record(self, log_type: str, name: str, **own: Any) -> None:
         """One line with all fields of the real one, in its order."""
         us = int(self.now_us)
-        row: dict[str, Any] = {"delta_ms": 0.07, "tid": 1971 + self.rank, "rank": self.rank, "global_rank": self.rank}
-        row |= {"local_rank": self.rank % 8, "source": self.source, "host_name": "node-a", "pid": 1971 + self.rank}
+        row: dict[str, Any] = {
+            "delta_ms": 0.07,
+            "tid": 1971 + self.rank,
+            "rank": self.rank,
+            "global_rank": self.rank,
+        }
+        row |= {
+            "local_rank": self.rank % 8,
+            "source": self.source,
+            "host_name": "node-a",
+            "pid": 1971 + self.rank,
+        }
         if self.step is not None:
             row |= {"step": self.step, "relative_step": self.step}
-        row |= {"time": us // 10**6, "time_ms": us // 1000, "time_us": us, "log_type": log_type, "log_type_name": name}
-        row |= {"event_name": None, **own, "caller": "trainer.py:888:train_step", "log_file": "trainer.py"}
-        row |= {"log_function": "train_step", "log_level": "INFO", "logger_name": "torchtitan.structured_logger"}
-        row |= {"seq_id": len(self.lines), "message": own.get("message", f"[step {self.step}] {name}")}
+        row |= {
+            "time": us // 10**6,
+            "time_ms": us // 1000,
+            "time_us": us,
+            "log_type": log_type,
+            "log_type_name": name,
+        }
+        row |= {
+            "event_name": None,
+            **own,
+            "caller": "trainer.py:888:train_step",
+            "log_file": "trainer.py",
+        }
+        row |= {
+            "log_function": "train_step",
+            "log_level": "INFO",
+            "logger_name": "torchtitan.structured_logger",
+        }
+        row |= {
+            "seq_id": len(self.lines),
+            "message": own.get("message", f"[step {self.step}] {name}"),
+        }
         self.lines.append(json.dumps(row))
 
     def begin(self, name: str) -> None:

@@ -1,4 +1,5 @@
-"""Every kind of file that is known: a real one is recognised and read, a damaged one costs no more than itself."""
+"""Every kind of file that is known: a real one is recognised and read, a damaged one costs no more
+than itself."""
 
 from __future__ import annotations
 
@@ -53,7 +54,14 @@ REAL: dict[FileKind, tuple[str, ...]] = {
     "other": ("MANIFEST.md",),
 }
 """Files of the public data sets, by kind."""
-SPAN = {"rank": 0, "source": "trainer", "step": 1, "time_us": 5, "log_type": "event", "log_type_name": "step_start"}
+SPAN = {
+    "rank": 0,
+    "source": "trainer",
+    "step": 1,
+    "time_us": 5,
+    "log_type": "event",
+    "log_type_name": "step_start",
+}
 
 
 def files_of(kind: FileKind, folder: Path) -> list[Path]:
@@ -66,7 +74,10 @@ def files_of(kind: FileKind, folder: Path) -> list[Path]:
         return [allocator.write(made / "000003_step_4.pickle")]
     if kind == "wandb_run":
         return [RECORDED / "run-offline.wandb"]
-    note = {"capture": "c1", "files": [{"path": "rank0.json", "taken": "2026-03-01T12:00:00+00:00"}]}
+    note = {
+        "capture": "c1",
+        "files": [{"path": "rank0.json", "taken": "2026-03-01T12:00:00+00:00"}],
+    }
     written = {
         "capture_note": ("capture.json", json.dumps(note).encode()),
         "structured_log": ("trainer.global_rank_0.jsonl", json.dumps(SPAN).encode() + b"\n"),
@@ -110,7 +121,9 @@ def damaged(whole: bytes, dice: random.Random) -> bytes:
     data = bytearray(gzip.decompress(whole)[: 1 << 20] if packed else whole)
     for _ in range(dice.choice((0, 1, 30)) if data else 0):
         at = dice.randrange(len(data))
-        data[at : at + dice.choice((1, 1, 40))] = dice.choice((b"\0", b"\xff", b"9" * 30, b"[[{", b'"', b"\n", b"NaN"))
+        data[at : at + dice.choice((1, 1, 40))] = dice.choice(
+            (b"\0", b"\xff", b"9" * 30, b"[[{", b'"', b"\n", b"NaN")
+        )
     end = dice.choice((len(data), dice.randrange(len(data) + 1)))
     data = data[:end] * dice.choice((1, 1, 2))
     return gzip.compress(bytes(data), 1) if packed else bytes(data)
@@ -118,6 +131,8 @@ def damaged(whole: bytes, dice: random.Random) -> bytes:
 
 def test_the_documentation_lists_every_kind() -> None:
     listed = re.findall(
-        r"^\| `(\w+)` \|", DOCUMENTATION.read_text().partition("## Every kind of file")[2], re.MULTILINE
+        r"^\| `(\w+)` \|",
+        DOCUMENTATION.read_text().partition("## Every kind of file")[2],
+        re.MULTILINE,
     )
     assert listed == list(KINDS)

@@ -1,4 +1,5 @@
-"""Whatever the bytes are, nothing crashes and the compiled scanner and the Python lane give the same."""
+"""Whatever the bytes are, nothing crashes and the compiled scanner and the Python lane give the
+same."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_any_bytes(content: bytes, bare: bool) -> None:
 
 @given(st.sampled_from([SEED, PRETTY]), DAMAGE, st.integers(0, len(PRETTY)), st.integers(1, 4096))
 @fuzzed
-def test_damaged_traces(content: bytes, damage: list[tuple[int, int, bytes]], cut: int, block: int) -> None:
+def test_damaged_traces(
+    content: bytes, damage: list[tuple[int, int, bytes]], cut: int, block: int
+) -> None:
     sound(read_both(damaged(content, damage)[: cut or None], block=block))
 
 
@@ -72,7 +75,10 @@ def test_a_trace_split_at_any_byte_is_one_trace() -> None:
     for size in range(1, len(PRETTY), 37):
         trace = read_both(PRETTY, block=size)
         assert isinstance(trace, TraceColumns)
-        assert (trace.ts.tolist(), trace.offset.tolist()) == (whole.ts.tolist(), whole.offset.tolist())
+        assert (trace.ts.tolist(), trace.offset.tolist()) == (
+            whole.ts.tolist(),
+            whole.offset.tolist(),
+        )
 
 
 @given(st.integers(0, 6), st.integers(0, 400), st.integers(0, 12))
@@ -96,8 +102,13 @@ def test_limits_bind_both_lanes_alike(few: int, text_bytes: int, arguments: int)
 
 @given(DAMAGE, st.integers(1, 60_000), st.integers(0, 1 << 20))
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-def test_damaged_real_traces(shared: Path, damage: list[tuple[int, int, bytes]], block: int, at: int) -> None:
-    for file in ("amd_trace/mi250_minitoy_train_ROCm6_2_kineto", "critical_path/cuda_event_sync/event_sync_trace"):
+def test_damaged_real_traces(
+    shared: Path, damage: list[tuple[int, int, bytes]], block: int, at: int
+) -> None:
+    for file in (
+        "amd_trace/mi250_minitoy_train_ROCm6_2_kineto",
+        "critical_path/cuda_event_sync/event_sync_trace",
+    ):
         content = gzip.decompress((shared / "traces" / "hta" / f"{file}.json.gz").read_bytes())
         damage = [(at + place % 1000, length, new) for place, length, new in damage]
         sound(read_both(damaged(content, damage), block=block))

@@ -1,4 +1,5 @@
-"""Files that are made to cost time, memory or disk space: the cost stays in proportion to what they hold."""
+"""Files that are made to cost time, memory or disk space: the cost stays in proportion to what they
+hold."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_names_made_to_collide_cost_no_more_than_others() -> None:
     """Texts that hold a factor of a well-known hash function where it multiplies."""
     factor = (0xE7037ED1A0B428DB).to_bytes(8, "little")
     names = [b'"' + b"%015d" % i + factor + b'abcdefgh"' for i in range(30_000)]
-    text = b"[" + b",".join(b'{"ph":"X","ts":1,"dur":1,"name":' + name + b"}" for name in names) + b"]"
+    text = (
+        b"[" + b",".join(b'{"ph":"X","ts":1,"dur":1,"name":' + name + b"}" for name in names) + b"]"
+    )
     began = time.process_time()
     assert len(read_trace_stream("t.json", [text]).names) == len(names)
     assert time.process_time() - began < 2
@@ -35,21 +38,33 @@ def test_names_made_to_collide_cost_no_more_than_others() -> None:
 def test_gzip_of_one_byte_members_is_read_in_large_blocks() -> None:
     blocks = list(unpacked("t.json.gz", [one_byte_members(b" " * 20_000)], Counter()))
     assert [len(block) for block in blocks] == [20_000]
-    assert len(read_trace_stream("t.json.gz", [one_byte_members(b"[" + ONE + b"," + ONE + b"]")])) == 2
+    assert (
+        len(read_trace_stream("t.json.gz", [one_byte_members(b"[" + ONE + b"," + ONE + b"]")])) == 2
+    )
 
 
 def test_a_gzip_bomb_is_read_no_further(tmp_path: Path) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     spaces = b" " * (1 << 20)
-    packed = [packer.compress(b"[" + ONE), *(packer.compress(spaces) for _ in range(200)), packer.flush()]
+    packed = [
+        packer.compress(b"[" + ONE),
+        *(packer.compress(spaces) for _ in range(200)),
+        packer.flush(),
+    ]
     trace = read_trace_stream("t.json.gz", [b"".join(packed)])
     assert len(trace) == 1
-    assert trace.dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] == 1
+    assert (
+        trace.dropped[f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"] == 1
+    )
     dropped: Counter[str] = Counter()
-    assert sum(len(b) for b in unpacked("t.json.gz", [b"".join(packed)], dropped)) < BOMB_BYTES + (1 << 20)
+    assert sum(len(b) for b in unpacked("t.json.gz", [b"".join(packed)], dropped)) < BOMB_BYTES + (
+        1 << 20
+    )
 
 
-@pytest.mark.parametrize(("begins", "goes_on"), [(b'{"', b"loss"), (b"[[1", b"1"), (b"[[1", b", "), (b'[{"', b"loss ")])
+@pytest.mark.parametrize(
+    ("begins", "goes_on"), [(b'{"', b"loss"), (b"[[1", b"1"), (b"[[1", b", "), (b'[{"', b"loss ")]
+)
 def test_what_a_file_is_takes_no_time_to_tell(begins: bytes, goes_on: bytes) -> None:
     head = (begins + goes_on * HEAD_BYTES)[:HEAD_BYTES]
     began = time.process_time()

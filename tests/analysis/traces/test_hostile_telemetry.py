@@ -1,4 +1,5 @@
-"""Metrics, logs, stacks, timelines, execution traces and telemetry that were made to mislead or to hold up."""
+"""Metrics, logs, stacks, timelines, execution traces and telemetry that were made to mislead or to
+hold up."""
 
 from __future__ import annotations
 
@@ -50,23 +51,36 @@ METRICS = (
 
 
 def test_lines_of_metrics_that_are_none_cost_only_themselves(tmp_path: Path) -> None:
-    text = "\n".join(METRICS).encode("utf-8", "surrogatepass") + b"\n\xff\xfe\x00{\n" + b'{"step": 9, "loss": 5'
+    text = (
+        "\n".join(METRICS).encode("utf-8", "surrogatepass")
+        + b"\n\xff\xfe\x00{\n"
+        + b'{"step": 9, "loss": 5'
+    )
     (tmp_path / "metrics_rank1.jsonl").write_bytes(text)
     files = sort_job_files([tmp_path])
     assert [f.kind for f in files.files] == ["metrics"]
-    read = {metrics.rank: dict(metrics.series("loss")) for metrics in read_metrics(files.of("metrics"))}
+    read = {
+        metrics.rank: dict(metrics.series("loss")) for metrics in read_metrics(files.of("metrics"))
+    }
     assert {1: 2.0, 4: 3.0, 8: 4.0}.items() <= read[1].items()
     assert set(read[1]) <= {1, 3, 4, 5, 7, 8}
     told_by_files(files)
 
 
 def test_a_log_of_control_characters_and_markup_accuses_in_plain_words(tmp_path: Path) -> None:
-    raised = f'Traceback (most recent call last):\n  File "{MARKUP}.py", line 4, in {MARKUP}\nValueError: {MARKUP}\n'
-    (tmp_path / "log_rank2.txt").write_bytes(b"step 1 done\n" * 90 + b"\x00\x1b[2J\n\r\r\r\n" + raised.encode())
+    raised = (
+        f'Traceback (most recent call last):\n  File "{MARKUP}.py", line 4, in '
+        f"{MARKUP}\nValueError: {MARKUP}\n"
+    )
+    (tmp_path / "log_rank2.txt").write_bytes(
+        b"step 1 done\n" * 90 + b"\x00\x1b[2J\n\r\r\r\n" + raised.encode()
+    )
     (tmp_path / "log_rank1.txt").write_text("step 1 done\nfinished\n")
     (found,) = (d for d in told_by_files(sort_job_files([tmp_path])) if d.rule == "exception")
     assert found.ranks == (2,)
-    assert not any(mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e"))
+    assert not any(
+        mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e")
+    )
 
 
 def test_exit_codes_that_cannot_be_are_passed_over(tmp_path: Path) -> None:
@@ -116,7 +130,10 @@ def test_a_page_of_stacks_with_ranks_that_cannot_be_and_no_end(tmp_path: Path) -
     ],
 )
 def test_timelines_that_are_none_are_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    for name, data in (("a.raw.json", text.encode()), ("a.raw.json.gz", gzip.compress(text.encode()))):
+    for name, data in (
+        ("a.raw.json", text.encode()),
+        ("a.raw.json.gz", gzip.compress(text.encode())),
+    ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(EvidenceError) as refused:
             read_memory_timeline(tmp_path / name)
@@ -124,7 +141,9 @@ def test_timelines_that_are_none_are_refused_in_one_line(text: str, tmp_path: Pa
 
 
 def test_a_timeline_that_goes_back_in_time_and_below_nothing_has_rows(tmp_path: Path) -> None:
-    (tmp_path / "a.raw.json").write_text("[[-1, 0, 5, 0], [9, 1, 4, 2], [3, 2, -100, 2], [3, 1, 7, 7]]")
+    (tmp_path / "a.raw.json").write_text(
+        "[[-1, 0, 5, 0], [9, 1, 4, 2], [3, 2, -100, 2], [3, 1, 7, 7]]"
+    )
     rows = category_rows(read_memory_timeline(tmp_path / "a.raw.json"))
     assert json.loads(json.dumps(rows)) == rows
 
@@ -143,25 +162,37 @@ def test_an_execution_trace_whose_nodes_are_each_others_parents_is_read(tmp_path
 def test_traceml_is_read_through_an_index_and_not_past_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_telemetry(tmp_path / "telemetry", lambda rank, step: usual(30.0 + 60 * (rank != 2)), steps=30)
+    path = write_telemetry(
+        tmp_path / "telemetry", lambda rank, step: usual(30.0 + 60 * (rank != 2)), steps=30
+    )
     plain = read_telemetry(path)
     with sqlite3.connect(path) as db:
         db.execute("CREATE INDEX i ON step_time_samples (events_json, global_rank, rank, step)")
-        db.execute("CREATE TRIGGER t INSERT ON step_time_samples BEGIN DELETE FROM step_time_samples; END")
+        db.execute(
+            "CREATE TRIGGER t INSERT ON step_time_samples BEGIN DELETE FROM step_time_samples; END"
+        )
     db.close()
     assert repr(read_telemetry(path)) == repr(plain)
     monkeypatch.setattr(hostile_sqlite, "MAX_VALUE_BYTES", 1 << 20)
     with sqlite3.connect(path) as db:
         db.execute("DROP TRIGGER t")
-        db.execute(f"INSERT INTO step_time_samples (global_rank, step, events_json) VALUES (0, 1, zeroblob({2 << 20}))")
+        db.execute(
+            f"INSERT INTO step_time_samples (global_rank, step, events_json) VALUES (0, 1, "
+            f"zeroblob({2 << 20}))"
+        )
     db.close()
     with pytest.raises(EvidenceError, match="too big"):
         read_telemetry(path)
 
 
 def test_names_and_values_of_a_run_of_wandb_stay_inert(tmp_path: Path) -> None:
-    rows = [history(step, {"loss": "1.5" if step < 30 else "NaN", MARKUP: f'"{"x" * 50}"'}) for step in range(40)]
+    rows = [
+        history(step, {"loss": "1.5" if step < 30 else "NaN", MARKUP: f'"{"x" * 50}"'})
+        for step in range(40)
+    ]
     (tmp_path / f"run-{'`x`'}.wandb").write_bytes(wandb_file(rows))
     (found,) = told_by_files(sort_job_files([tmp_path]))
     assert found.rule == "nan_loss"
-    assert not any(mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e"))
+    assert not any(
+        mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e")
+    )

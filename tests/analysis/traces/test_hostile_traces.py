@@ -1,4 +1,5 @@
-"""Traces that are broken, strange or meant to do harm: what can be read is read, the rest is named, in linear time."""
+"""Traces that are broken, strange or meant to do harm: what can be read is read, the rest is named,
+in linear time."""
 
 from __future__ import annotations
 
@@ -55,12 +56,18 @@ def kernel(stream: Any = None, tid: Any = 7, cat: str = "kernel") -> dict[str, A
         (None, 140_000_000_000, -1),
     ],
 )
-def test_the_stream_of_a_kernel_is_its_argument_or_its_lane(stream: Any, tid: Any, expected: int) -> None:
+def test_the_stream_of_a_kernel_is_its_argument_or_its_lane(
+    stream: Any, tid: Any, expected: int
+) -> None:
     assert trace_of([kernel(stream, tid)]).stream.tolist() == [expected]
 
 
 def test_only_work_on_a_gpu_takes_its_stream_from_its_lane() -> None:
-    events = [event("aten::mm", 1, 1, tid=9), kernel(None, 9, "mtia_ccp_events"), kernel(None, 9, "Kernel")]
+    events = [
+        event("aten::mm", 1, 1, tid=9),
+        kernel(None, 9, "mtia_ccp_events"),
+        kernel(None, 9, "Kernel"),
+    ]
     assert trace_of(events).stream.tolist() == [-1, -1, 9]
 
 
@@ -71,7 +78,9 @@ def test_handles_are_numbered_once_however_they_are_written() -> None:
 
 
 def test_one_name_written_in_two_ways_is_one_name() -> None:
-    trace = trace_of_text(json.dumps(document([*TWO, TWO[0]])).replace("aten::mm", "\\u0061ten::mm", 1))
+    trace = trace_of_text(
+        json.dumps(document([*TWO, TWO[0]])).replace("aten::mm", "\\u0061ten::mm", 1)
+    )
     assert trace.names == ("aten::mm", "aten::add")
     assert trace.name.tolist() == [0, 1, 0]
 
@@ -91,7 +100,9 @@ def test_numbers_in_quotes_are_numbers() -> None:
 
 def test_bare_words_that_are_no_numbers_leave_the_event_whole() -> None:
     for word in ("N/A", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"):
-        text = json.dumps(document([event("a", 1, 1, bytes=0, dtype=0), *TWO])).replace(": 0,", f": {word},")
+        text = json.dumps(document([event("a", 1, 1, bytes=0, dtype=0), *TWO])).replace(
+            ": 0,", f": {word},"
+        )
         trace = trace_of_text(text.replace(": 0}", f": {word}}}"))
         assert (len(trace), trace.dropped) == (3, {}), word
         assert len(trace.arguments.number("bytes").rows) == 0
@@ -107,21 +118,32 @@ def test_events_know_their_place_in_the_list_and_in_the_file() -> None:
 
 
 def test_white_space_and_the_order_of_members_do_not_matter() -> None:
-    odd = '{ "args" : { } ,\n"dur":1.5,"name"\t:"b","ts" : 2,"tid":1,"pid":1,\r\n"cat":"cpu_op","ph":"X" }'
+    odd = (
+        '{ "args" : { } ,\n"dur":1.5,"name"\t:"b","ts" : '
+        '2,"tid":1,"pid":1,\r\n"cat":"cpu_op","ph":"X" }'
+    )
     trace = trace_of_text('{"traceEvents"\n:\n[\n' + odd + " \n,\n" + odd + "\n]\n}")
-    assert (trace.ts.tolist(), trace.dur.tolist(), trace.names) == ([2000, 2000], [1500, 1500], ("b",))
+    assert (trace.ts.tolist(), trace.dur.tolist(), trace.names) == (
+        [2000, 2000],
+        [1500, 1500],
+        ("b",),
+    )
 
 
 def test_times_beyond_64_bits_are_dropped() -> None:
     times = [("9999999999999999", "1"), ("1", "1e15"), ("1", "2")]
-    trace = trace_of_text("[" + ",".join(f'{{"ph": "X", "ts": {ts}, "dur": {dur}}}' for ts, dur in times) + "]")
+    trace = trace_of_text(
+        "[" + ",".join(f'{{"ph": "X", "ts": {ts}, "dur": {dur}}}' for ts, dur in times) + "]"
+    )
     assert trace.dur.tolist() == [10**18, 2000]
     assert trace.dropped == {"events with no readable time": 1}
 
 
 def test_a_time_that_only_overflows_with_the_base_is_dropped() -> None:
     events = '[{"ph": "X", "ts": 9e15, "dur": 1}, {"ph": "X", "ts": 5, "dur": 1}]'
-    trace = trace_of_text('{"baseTimeNanoseconds": 4000000000000000000, "traceEvents": ' + events + "}")
+    trace = trace_of_text(
+        '{"baseTimeNanoseconds": 4000000000000000000, "traceEvents": ' + events + "}"
+    )
     assert trace.ts.tolist() == [4 * 10**18 + 5000]
     assert trace.dropped == {"events with a time outside the trace": 1}
 
@@ -141,7 +163,11 @@ def test_enough_events_are_enough() -> None:
 
 def test_counters_of_a_profiler_range_are_kept_under_any_name() -> None:
     counted = event(
-        "gemm", 1, 1, cat="cuda_profiler_range", **{"smsp__inst.sum": 12, "dram": "0x10", "text": "x", "correlation": 3}
+        "gemm",
+        1,
+        1,
+        cat="cuda_profiler_range",
+        **{"smsp__inst.sum": 12, "dram": "0x10", "text": "x", "correlation": 3},
     )
     trace = trace_of([TWO[0], counted])
     assert sorted(trace.arguments.numbers) == ["dram", "smsp__inst.sum"]
@@ -151,20 +177,39 @@ def test_counters_of_a_profiler_range_are_kept_under_any_name() -> None:
 
 
 def test_text_arguments_are_compact_and_hold_no_nothing() -> None:
-    trace = trace_of([event("a", 1, 1, **{"Input Dims": [[64, 3], []], "dtype": ""}), event("b", 2, 1, dtype=None)])
+    trace = trace_of(
+        [
+            event("a", 1, 1, **{"Input Dims": [[64, 3], []], "dtype": ""}),
+            event("b", 2, 1, dtype=None),
+        ]
+    )
     assert trace.arguments.text("Input Dims").texts == ("[[64,3],[]]",)
     assert "dtype" not in trace.arguments.texts
 
 
 def test_lanes_get_the_names_that_metadata_events_give_them() -> None:
-    named = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "thread 1 (main)"}}
+    named = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": 1,
+        "tid": 1,
+        "args": {"name": "thread 1 (main)"},
+    }
     labels = {"ph": "M", "name": "process_labels", "pid": "1", "args": {"labels": "GPU 0"}}
     trace = trace_of([*TWO, named, named, labels])
-    assert (dict(trace.lane_names), dict(trace.process_labels)) == ({0: "thread 1 (main)"}, {"1": "GPU 0"})
+    assert (dict(trace.lane_names), dict(trace.process_labels)) == (
+        {0: "thread 1 (main)"},
+        {"1": "GPU 0"},
+    )
 
 
 def test_lone_surrogates_and_bytes_that_are_no_utf8_become_question_marks() -> None:
-    text = json.dumps(document(TWO)).replace("aten::mm", "\\ud800 mm").encode().replace(b"aten::add", b"add \xff\xfe")
+    text = (
+        json.dumps(document(TWO))
+        .replace("aten::mm", "\\ud800 mm")
+        .encode()
+        .replace(b"aten::add", b"add \xff\xfe")
+    )
     trace = trace_of_text(text)
     assert trace.names == ("\ufffd mm", "add \ufffd\ufffd")
     json.dumps(trace.names).encode()
@@ -173,7 +218,11 @@ def test_lone_surrogates_and_bytes_that_are_no_utf8_become_question_marks() -> N
 @pytest.mark.parametrize("levels", [100, 127, 129, 900, 5_000, 200_000])
 def test_deep_nesting_costs_one_event_at_most(levels: int) -> None:
     deep = b'{"ph": "X", "ts": 5, "dur": 1, "args": ' + b"[" * levels + b"]" * levels + b"}"
-    text = json.dumps(document(TWO)).encode().replace(b'"traceEvents": [', b'"traceEvents": [' + deep + b", ")
+    text = (
+        json.dumps(document(TWO))
+        .encode()
+        .replace(b'"traceEvents": [', b'"traceEvents": [' + deep + b", ")
+    )
     trace = trace_of_text(text)
     assert len(trace) == (3 if levels <= 127 else 2)
     assert sum(trace.dropped.values()) == (levels > 127)
@@ -209,7 +258,10 @@ def test_many_distinct_names_do_not_take_more_than_linear_time() -> None:
     took = []
     for count in (50_000, 200_000):
         text = json.dumps(
-            [{"ph": "X", "name": f"{i * 2654435761 % 2**32:08x}", "ts": i + 1, "dur": 1} for i in range(count)]
+            [
+                {"ph": "X", "name": f"{i * 2654435761 % 2**32:08x}", "ts": i + 1, "dur": 1}
+                for i in range(count)
+            ]
         )
         began = time.process_time()
         assert len(read_trace_stream("t.json", [text.encode()]).names) == count
@@ -245,7 +297,10 @@ def test_corrupt_gzip_gives_what_comes_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1}]}', "a Chakra execution trace"),
+        (
+            b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1}]}',
+            "a Chakra execution trace",
+        ),
         (b'{"data": [{"traceID": "7c", "spans": []}]}', "spans of Jaeger"),
         (b'{"resourceSpans": [{"scopeSpans": []}]}', "spans of OpenTelemetry"),
         (b'{"version": "2.10", "pg_config": {}, "entries": []}', "a flight recorder dump"),
@@ -260,7 +315,9 @@ def test_corrupt_gzip_gives_what_comes_before(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08\x00garbage", "no list of trace events"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_with_what_it_seems_to_be(tmp_path: Path, content: bytes, what: str) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_what_it_seems_to_be(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(EvidenceError) as error:
         read_trace(tmp_path / "t.json")
@@ -271,7 +328,12 @@ def test_a_file_that_is_no_trace_is_refused_with_what_it_seems_to_be(tmp_path: P
 def test_an_empty_list_of_events_is_an_empty_trace() -> None:
     for text in ("[]", '{"traceEvents": []}'):
         trace = trace_of_text(text)
-        assert (len(trace), trace.dropped, len(trace.end), trace.on_device.tolist()) == (0, {}, 0, [])
+        assert (len(trace), trace.dropped, len(trace.end), trace.on_device.tolist()) == (
+            0,
+            {},
+            0,
+            [],
+        )
 
 
 @pytest.mark.parametrize(
@@ -309,14 +371,24 @@ def test_files_of_one_rank_are_both_kept_and_noted(tmp_path: Path) -> None:
         ("c.json", 2),
         ("e.json", 3),
     ]
-    assert [t.notes for t in traces] == [(), ("2 files say they are rank 1",), ("2 files say they are rank 1",), (), ()]
+    assert [t.notes for t in traces] == [
+        (),
+        ("2 files say they are rank 1",),
+        ("2 files say they are rank 1",),
+        (),
+        (),
+    ]
     assert errors == []
 
 
 def test_many_files_are_read_at_once_with_progress(tmp_path: Path) -> None:
-    paths = [write_trace(tmp_path / f"rank{rank}.json.gz", document(TWO, rank=rank)) for rank in range(9)]
+    paths = [
+        write_trace(tmp_path / f"rank{rank}.json.gz", document(TWO, rank=rank)) for rank in range(9)
+    ]
     seen: list[tuple[int, int]] = []
-    traces, errors = read_traces([*paths, tmp_path / "gone.json"], jobs=4, progress=lambda *at: seen.append(at))
+    traces, errors = read_traces(
+        [*paths, tmp_path / "gone.json"], jobs=4, progress=lambda *at: seen.append(at)
+    )
     size = sum(path.stat().st_size for path in paths)
     assert [t.rank for t in traces] == list(range(9))
     assert len(errors) == 1
@@ -325,7 +397,9 @@ def test_many_files_are_read_at_once_with_progress(tmp_path: Path) -> None:
 
 
 def test_columns_outlive_the_reader(tmp_path: Path) -> None:
-    path = write_trace(tmp_path / "t.json", document([event("a", i + 1, 1, stream=i) for i in range(9_000)]))
+    path = write_trace(
+        tmp_path / "t.json", document([event("a", i + 1, 1, stream=i) for i in range(9_000)])
+    )
     columns = [read_trace(path).stream for _ in range(5)]
     assert all(np.array_equal(column, np.arange(9_000)) for column in columns)
 
@@ -338,7 +412,11 @@ def test_times_of_real_traces_start_at_the_base(shared: Path) -> None:
 def test_every_file_of_the_data_is_read_or_refused_and_both_lanes_agree(shared: Path) -> None:
     read = refused = 0
     for path in sorted((shared / "traces").rglob("*")):
-        if not path.is_file() or path.stat().st_size > 130_000 or path.name.startswith(("metrics_", "stdout_")):
+        if (
+            not path.is_file()
+            or path.stat().st_size > 130_000
+            or path.name.startswith(("metrics_", "stdout_"))
+        ):
             continue
         found = read_both(path.read_bytes(), packed=True)
         if isinstance(found, TraceColumns):

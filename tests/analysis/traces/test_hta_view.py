@@ -26,19 +26,27 @@ def test_the_view_has_the_rows_that_hta_keeps(set_name: str) -> None:
         assert int((view.ts - origin).sum()) == frame["sum_ts"] * 1000
         assert int(view.stream.sum()) == frame["sum_stream"]
         counts = np.bincount(view.category, minlength=len(view.categories))
-        assert {c: n for c, n in zip(view.categories, counts.tolist(), strict=True) if n} == frame["cat_counts"]
+        assert {c: n for c, n in zip(view.categories, counts.tolist(), strict=True) if n} == frame[
+            "cat_counts"
+        ]
 
 
 def test_the_last_step_and_its_kernels_are_left_out(tmp_path: Path) -> None:
     trace = read_trace(_two_steps(tmp_path))
     view = hta_view(trace)
-    assert {view.name_of(row) for row in range(len(view))} == {"ProfilerStep#1", "cudaLaunchKernel", "first"}
+    assert {view.name_of(row) for row in range(len(view))} == {
+        "ProfilerStep#1",
+        "cudaLaunchKernel",
+        "first",
+    }
     assert len(hta_view(trace, include_last_step=True)) == len(trace)
 
 
 def test_times_are_rounded_inwards_to_microseconds_where_any_is_fractional(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    path.write_text(json.dumps(document([event("a", 1.2, 2.0), event("b", 5.1, 0.5), event("c", 7, 1)])))
+    path.write_text(
+        json.dumps(document([event("a", 1.2, 2.0), event("b", 5.1, 0.5), event("c", 7, 1)]))
+    )
     view = hta_view(read_trace(path))
     assert view.dur.tolist() == [1000, -1000, 1000]
 

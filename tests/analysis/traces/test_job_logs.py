@@ -1,4 +1,5 @@
-"""Metrics and logs: NaN, spikes, slow-downs, exceptions, exit codes and known failures, in hostile text too."""
+"""Metrics and logs: NaN, spikes, slow-downs, exceptions, exit codes and known failures, in hostile
+text too."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def _metrics(folder: Path) -> list[RankMetrics]:
     return read_metrics(sort_job_files([folder]).of("metrics", "log"))
 
 
-def _write(folder: Path, rank: int, losses: list[float], step_ms: list[float] | None = None) -> None:
+def _write(
+    folder: Path, rank: int, losses: list[float], step_ms: list[float] | None = None
+) -> None:
     lines = []
     for step, loss in enumerate(losses):
         row = {"rank": rank, "step": step, "loss": loss}
@@ -36,10 +39,14 @@ def _diagnosed(folder: Path) -> list[tuple[str, str, tuple[int, ...], tuple[int,
 
 
 def test_the_first_rank_with_nan_is_named_on_real_metrics(shared: Path) -> None:
-    assert _diagnosed(shared / "traces/generated/nan_loss") == [("nan_loss", "critical", (1,), (12,))]
+    assert _diagnosed(shared / "traces/generated/nan_loss") == [
+        ("nan_loss", "critical", (1,), (12,))
+    ]
 
 
-@pytest.mark.parametrize("name", ["healthy", "fsdp_healthy", "dataloader_fixed", "checkpoint_stall", "no_overlap"])
+@pytest.mark.parametrize(
+    "name", ["healthy", "fsdp_healthy", "dataloader_fixed", "checkpoint_stall", "no_overlap"]
+)
 def test_jobs_whose_numbers_are_sound_get_no_diagnosis(shared: Path, name: str) -> None:
     assert _diagnosed(shared / "traces/generated" / name) == []
 
@@ -57,7 +64,10 @@ def test_nan_that_passes_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_infinite_norms_of_loss_scaling_are_nothing(tmp_path: Path) -> None:
-    rows = [{"step": s, "loss": 2.0, "grad_norm": float("inf") if s in (4, 5) else 1.0} for s in range(12)]
+    rows = [
+        {"step": s, "loss": 2.0, "grad_norm": float("inf") if s in (4, 5) else 1.0}
+        for s in range(12)
+    ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert _diagnosed(tmp_path) == []
     rows += [{"step": s, "loss": 2.0, "grad_norm": NAN} for s in range(12, 18)]
@@ -91,9 +101,14 @@ def test_a_job_that_becomes_slower_has_an_onset_and_noise_has_none(tmp_path: Pat
 
 
 LINES = [
-    ("\x1b[31mstep:  7  \x1b[32mloss: 12.23  \x1b[33mgrad_norm:  1.25  memory: 1.02GiB(1.07%)  tps: 22,123", 7, 12.23),
     (
-        " [2026-01-01] iteration       10/     100 | consumed samples: 80 | lm loss: 1.034E+01 | grad norm: 2.1 |",
+        "\x1b[31mstep:  7  \x1b[32mloss: 12.23  \x1b[33mgrad_norm:  1.25  memory: 1.02GiB(1.07%)  tps: 22,123",  # noqa: E501
+        7,
+        12.23,
+    ),
+    (
+        " [2026-01-01] iteration       10/     100 | consumed samples: 80 | lm loss: 1.034E+01 | "
+        "grad norm: 2.1 |",
         10,
         10.34,
     ),
@@ -106,7 +121,9 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "step", "loss"), LINES)
-def test_metrics_of_every_writer_are_read(tmp_path: Path, line: str, step: int, loss: float) -> None:
+def test_metrics_of_every_writer_are_read(
+    tmp_path: Path, line: str, step: int, loss: float
+) -> None:
     (tmp_path / "train.log").write_text(f"starting\n{line}\n")
     read = _metrics(tmp_path)
     assert len(read) == 1
@@ -128,7 +145,7 @@ Root Cause (first observed failure):
 srun: error: node01: tasks 4-6: Killed
 NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.
 NVRM: Xid (PCI:0000:3b:00): 13, pid=1234, Graphics SM Warp Exception
-"""
+"""  # noqa: E501
 
 
 def _logs(folder: Path, text: str) -> JobLogs:
@@ -161,7 +178,10 @@ def test_memory_and_hardware_are_named_and_timeouts_accuse_nobody(tmp_path: Path
 
 
 def test_an_exception_of_one_rank_is_its_own_and_of_all_ranks_nobodys(tmp_path: Path) -> None:
-    trace = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nValueError: bad shard\n'
+    trace = (
+        'Traceback (most recent call last):\n  File "train.py", line 5, in load\nValueError: '
+        "bad shard\n"
+    )
     (tmp_path / "log_rank1.txt").write_text(trace)
     for rank in (0, 2):
         (tmp_path / f"log_rank{rank}.txt").write_text(
@@ -177,7 +197,8 @@ def test_an_exception_of_one_rank_is_its_own_and_of_all_ranks_nobodys(tmp_path: 
 
 def test_failures_of_hosts_and_schedulers_are_told_the_clearest_first(tmp_path: Path) -> None:
     text = (
-        "[rank2]: INFO: task python:12 blocked for more than 120 seconds.\n[rank2]: nfs: server n not responding, x\n"
+        "[rank2]: INFO: task python:12 blocked for more than 120 seconds.\n[rank2]: nfs: "
+        "server n not responding, x\n"
     )
     found = _by_rule(_logs(tmp_path, text))
     assert set(found) == {"known_failure"}
@@ -195,12 +216,16 @@ def test_of_a_ranks_driver_errors_the_clearest_is_told(tmp_path: Path) -> None:
     found = _by_rule(logs)["hardware_error"]
     assert (found.numbers["xid"], found.ranks, found.severity) == (79, (0, 1), "critical")
     assert [row["xid"] for row in found.details["xids"]] == [79, 9999, 63, 63]
-    remapped = _by_rule(_logs(tmp_path, "[rank0]: NVRM: Xid (PCI:0000:1b:00): 63, pid=1, text\n"))["hardware_error"]
+    remapped = _by_rule(_logs(tmp_path, "[rank0]: NVRM: Xid (PCI:0000:1b:00): 63, pid=1, text\n"))[
+        "hardware_error"
+    ]
     assert remapped.severity == "warning"
 
 
 def test_made_up_numbers_of_driver_errors_stay_bounded(tmp_path: Path) -> None:
-    logs = _logs(tmp_path, "".join(f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in range(1000, 3000)))
+    logs = _logs(
+        tmp_path, "".join(f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in range(1000, 3000))
+    )
     assert len(logs.ranks[None].failures) == 500
     assert "hardware_error" in _by_rule(logs)
 
@@ -212,7 +237,9 @@ def test_a_process_that_runs_out_of_memory_by_itself_is_named(tmp_path: Path) ->
     assert [(d.rule, d.ranks) for d in log_diagnoses(logs, range(3))] == [("out_of_memory", (1,))]
 
 
-def test_failures_are_counted_over_all_parts_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_counted_over_all_parts_of_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("analysis.traces.job_logs.rank_logs.LINES_AT_ONCE", 3)
     logs = _logs(tmp_path, "step done\n[rank4]: OSError: No space left on device\n" * 7)
     assert {name: f.count for name, f in logs.ranks[4].failures.items()} == {"disk_full": 7}
@@ -223,7 +250,10 @@ SHOWN = [
     ("RuntimeError: CUDA error: device-side assert triggered", "device_assert"),
     ("RuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly", "dataloader_worker"),
     ("OSError: [Errno 28] No space left on device", "disk_full"),
-    ("node1: NCCL WARN NET/IB : Got completion from peer with status=12 error", "ib_completion_error"),
+    (
+        "node1: NCCL WARN NET/IB : Got completion from peer with status=12 error",
+        "ib_completion_error",
+    ),
     ("mlx5_0: Port 1 Link down", "ib_link_down"),
     ("Fatal Python error: Segmentation fault", "segmentation_fault"),
     ("torch.distributed.DistBackendError: NCCL error: ncclRemoteError", "nccl_error"),
@@ -239,7 +269,14 @@ def test_known_failures_are_recognised(line: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["step 5 done", "timeout set to 600", "ECC enabled", "loading mlx5_0 driver", "Xid table loaded", "oom score"],
+    [
+        "step 5 done",
+        "timeout set to 600",
+        "ECC enabled",
+        "loading mlx5_0 driver",
+        "Xid table loaded",
+        "oom score",
+    ],
 )
 def test_ordinary_lines_are_none(line: str) -> None:
     assert match(line) is None

@@ -39,9 +39,12 @@ def _trace(rows: list[tuple[int, ...]]) -> TraceColumns:
     )
     return TraceColumns(
         file="t.json", rank=0, rank_source="order", world_size=None, host=None, ts=ts, dur=dur,
-        name=np.zeros(len(rows), dtype=np.int32), category=category.astype(np.int32), lane=lane.astype(np.int32),
-        names=("k",), categories=CATEGORIES, lanes=LANES, event=np.arange(len(rows)), offset=nothing(len(rows)),
-        stream=stream, correlation=correlation, external_id=nothing(len(rows)), python_id=nothing(len(rows)),
+        name=np.zeros(len(rows), dtype=np.int32), category=category.astype(np.int32),
+            lane=lane.astype(np.int32),
+        names=("k",), categories=CATEGORIES, lanes=LANES, event=np.arange(len(rows)),
+            offset=nothing(len(rows)),
+        stream=stream, correlation=correlation, external_id=nothing(len(rows)),
+            python_id=nothing(len(rows)),
         python_parent_id=nothing(len(rows)),
     )  # fmt: skip
 
@@ -51,7 +54,8 @@ def _told(trace: TraceColumns) -> list[object]:
     gaps, queue = stream_gaps(trace), queue_length(trace)
     return [
         device_rows(trace).tolist(), device_launches(trace).tolist(), index.tolist(), streams,
-        gaps.begin.tolist(), gaps.end.tolist(), gaps.stream.tolist(), gaps.category.tolist(), gaps.next_row.tolist(),
+        gaps.begin.tolist(), gaps.end.tolist(), gaps.stream.tolist(), gaps.category.tolist(),
+            gaps.next_row.tolist(),
         gaps.launch_row.tolist(), queue.time.tolist(), queue.length.tolist(), queue.row.tolist(),
     ]  # fmt: skip
 

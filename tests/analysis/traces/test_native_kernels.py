@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from analysis.traces.native.longest_path import longest_path, longest_path_in_python
 from analysis.traces.native.nesting import nesting_in_python, nesting_parents
 
-intervals = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30)), max_size=60)
+intervals = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30)), max_size=60
+)
 
 
 def sorted_rows(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -19,7 +21,9 @@ def sorted_rows(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarra
 
 
 def test_a_row_belongs_to_the_innermost_row_that_is_open_where_it_starts() -> None:
-    lane, starts, ends = sorted_rows([(0, 0, 100), (0, 10, 30), (0, 15, 5), (0, 40, 5), (1, 20, 5), (0, 100, 5)])
+    lane, starts, ends = sorted_rows(
+        [(0, 0, 100), (0, 10, 30), (0, 15, 5), (0, 40, 5), (1, 20, 5), (0, 100, 5)]
+    )
     parents, overlaps = nesting_parents(lane, starts, ends)
     assert parents.tolist() == [-1, 0, 1, 0, -1, -1]
     assert overlaps == 0
@@ -71,9 +75,12 @@ def test_both_longest_paths_agree(edges: list[tuple[int, int, int]], random: obj
 
 @pytest.mark.parametrize("walk", [longest_path, longest_path_in_python])
 @pytest.mark.parametrize(
-    "edges", [[(0, 9, 1)], [(-1, 0, 1)], [(1, 2, 1), (0, 1, 1)], [(0, 1, 1), (1, 0, 1)], [(1, 1, 0)]]
+    "edges",
+    [[(0, 9, 1)], [(-1, 0, 1)], [(1, 2, 1), (0, 1, 1)], [(0, 1, 1), (1, 0, 1)], [(1, 1, 0)]],
 )
-def test_edges_that_are_no_ordered_graph_are_refused(walk: object, edges: list[tuple[int, int, int]]) -> None:
+def test_edges_that_are_no_ordered_graph_are_refused(
+    walk: object, edges: list[tuple[int, int, int]]
+) -> None:
     with pytest.raises(ValueError, match="edge"):
         walk(3, *graph(*edges))  # type: ignore[operator]
 

@@ -15,7 +15,8 @@ from tests.analysis.traces.written_traces import document, event
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="not a platform we build for"
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="not a platform we build for",
 )
 def test_the_compiled_library_is_there() -> None:
     assert library.load().fl_version() > 0

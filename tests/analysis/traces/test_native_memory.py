@@ -1,4 +1,5 @@
-"""The compiled scanner reads nothing outside the text it is given, and keeps nothing that it should give back."""
+"""The compiled scanner reads nothing outside the text it is given, and keeps nothing that it should
+give back."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ import pytest
 from analysis.traces.native.library import library
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.skipif(library() is None or sys.platform != "linux", reason="needs the library, and mprotect")
+pytestmark = pytest.mark.skipif(
+    library() is None or sys.platform != "linux", reason="needs the library, and mprotect"
+)
 
 GUARDED = """
 import ctypes, mmap, random
@@ -48,7 +51,7 @@ for _ in range(4000):
     feed(text[: random.randrange(len(text) + 1)])
     feed(random.choice(VALUES).encode("utf-8", "surrogatepass")[: random.randrange(20)])
 print("unharmed")
-"""
+"""  # noqa: E501
 
 REPEATED = """
 import resource
@@ -70,9 +73,16 @@ print("unharmed")
 """
 
 
-@pytest.mark.parametrize("program", [GUARDED, REPEATED], ids=["reads stay inside the text", "memory is given back"])
+@pytest.mark.parametrize(
+    "program", [GUARDED, REPEATED], ids=["reads stay inside the text", "memory is given back"]
+)
 def test_in_a_process_of_its_own(program: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert (ran.returncode, ran.stdout.strip()) == (0, "unharmed"), ran.stderr[-2000:]

@@ -12,7 +12,9 @@ from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document, job, write_trace
 
 
-def test_ranks_of_a_further_group_share_the_unnamed_collectives_with_all_others(tmp_path: Path) -> None:
+def test_ranks_of_a_further_group_share_the_unnamed_collectives_with_all_others(
+    tmp_path: Path,
+) -> None:
     """Gloo's events name no group; ranks 0 and 1 declare a second one."""
     everyone = {"pg_name": "0", "ranks": [0, 1, 2, 3]}
     pair = {"pg_name": "1", "ranks": [0, 1]}

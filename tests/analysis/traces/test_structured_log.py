@@ -1,4 +1,5 @@
-"""TorchTitan's structured log: who stands still and where, who waits for input, numbers; and what may stand in it."""
+"""TorchTitan's structured log: who stands still and where, who waits for input, numbers; and what
+may stand in it."""
 
 from __future__ import annotations
 
@@ -32,14 +33,18 @@ def told(folder: Path, until_us: int | None = LATER) -> list[Diagnosis]:
     return found
 
 
-def a_job(folder: Path, ranks: int = 4, steps: int = 12, slow: int | None = None) -> list[StructuredLog]:
+def a_job(
+    folder: Path, ranks: int = 4, steps: int = 12, slow: int | None = None
+) -> list[StructuredLog]:
     logs = [StructuredLog(rank) for rank in range(ranks)]
     for log in logs:
         log.train(range(1, steps + 1), data_ms=42.0 if log.rank == slow else 2.0)
     return logs
 
 
-def test_a_structured_log_is_known_by_its_first_line_and_its_rank_by_its_name(tmp_path: Path) -> None:
+def test_a_structured_log_is_known_by_its_first_line_and_its_rank_by_its_name(
+    tmp_path: Path,
+) -> None:
     log = StructuredLog(11)
     log.train([1])
     path = log.write(tmp_path)
@@ -61,9 +66,15 @@ def test_the_rank_that_still_waits_for_its_batch_holds_up_the_others(tmp_path: P
         log.stop_in(41, "fetching_batch" if log.rank == 2 else "fwd_bwd")
         log.write(tmp_path)
     (found,) = told(tmp_path)
-    assert (found.rule, found.severity, found.ranks, found.steps) == ("stuck_rank", "critical", (2,), (41,))
+    assert (found.rule, found.severity, found.ranks, found.steps) == (
+        "stuck_rank",
+        "critical",
+        (2,),
+        (41,),
+    )
     assert found.statement.startswith(
-        "rank 2 stands in fetching_batch of step 41, while 3 other ranks wait in fwd_bwd of step 41; nothing has moved"
+        "rank 2 stands in fetching_batch of step 41, while 3 other ranks wait in fwd_bwd of step "
+        "41; nothing has moved"
     )
     assert found.details["at"].startswith("2026-11-21T")
 
@@ -117,7 +128,8 @@ def test_a_collective_that_timed_out_says_that_the_job_hangs(tmp_path: Path) -> 
         log.stop_in(13, "fetching_batch" if log.rank == 2 else "fwd_bwd")
         log.write(tmp_path)
     line = (
-        "[rank0]: [E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE) ran for 1 ms"
+        "[rank0]: [E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+        "OpType=ALLREDUCE) ran for 1 ms"
     )
     (tmp_path / "rank_0.log").write_text(line)
     assert ("stuck_rank", "critical") in [(d.rule, d.severity) for d in told(tmp_path, None)]
@@ -154,7 +166,9 @@ def test_all_ranks_that_wait_for_input_are_one_stall(tmp_path: Path) -> None:
         log = StructuredLog(rank)
         log.train(range(1, 12), data_ms=40.0, compute_ms=57.0)
         log.write(tmp_path)
-    assert [(d.rule, d.severity, d.ranks) for d in told(tmp_path)] == [("dataloader_stall", "warning", ())]
+    assert [(d.rule, d.severity, d.ranks) for d in told(tmp_path)] == [
+        ("dataloader_stall", "warning", ())
+    ]
 
 
 def test_scalars_and_step_lengths_are_metrics(tmp_path: Path) -> None:
@@ -171,11 +185,19 @@ def test_scalars_and_step_lengths_are_metrics(tmp_path: Path) -> None:
 
 def test_the_exception_that_ended_a_span_is_told(tmp_path: Path) -> None:
     logs = a_job(tmp_path, ranks=3)
-    logs[1].record("event", "fwd_bwd_error", message="[step 12] fwd_bwd_error: ValueError: bad shape <!channel>")
+    logs[1].record(
+        "event",
+        "fwd_bwd_error",
+        message="[step 12] fwd_bwd_error: ValueError: bad shape <!channel>",
+    )
     for log in logs:
         log.write(tmp_path)
     (found,) = told(tmp_path)
-    assert (found.rule, found.ranks, found.statement) == ("exception", (1,), "rank 1 raises ValueError")
+    assert (found.rule, found.ranks, found.statement) == (
+        "exception",
+        (1,),
+        "rank 1 raises ValueError",
+    )
 
 
 def test_a_restart_goes_on_where_the_first_log_ended(tmp_path: Path) -> None:
@@ -203,7 +225,11 @@ def test_of_several_programs_the_one_that_trains_stands_for_the_job(tmp_path: Pa
 
 def test_lines_among_a_console_log_are_read(tmp_path: Path) -> None:
     for log in a_job(tmp_path, ranks=2):
-        lines = [x for n, line in enumerate(log.lines) for x in (f"[titan] 2026-11-21 - root - INFO - line {n}", line)]
+        lines = [
+            x
+            for n, line in enumerate(log.lines)
+            for x in (f"[titan] 2026-11-21 - root - INFO - line {n}", line)
+        ]
         (tmp_path / f"rank_{log.rank}.log").write_text("\n".join(lines))
     assert [f.kind for f in sort_job_files([tmp_path]).files] == ["log", "log"]
     assert [len(own.step_ms) for own in spans(tmp_path)] == [12, 12]
@@ -213,15 +239,29 @@ def test_an_investigation_accuses_the_rank_that_stands_still(tmp_path: Path) -> 
     for log in a_job(tmp_path):
         log.stop_in(13, "fetching_batch" if log.rank == 2 else "fwd_bwd")
         log.write(tmp_path / "traces")
-    alert = {"source": "x", "title": "no progress", "started_at": "2026-11-21T12:40:00Z", "labels": {"job_name": "j"}}
+    alert = {
+        "source": "x",
+        "title": "no progress",
+        "started_at": "2026-11-21T12:40:00Z",
+        "labels": {"job_name": "j"},
+    }
     (tmp_path / "alert.json").write_text(json.dumps(alert))
     found = diagnose(read_case(tmp_path))
-    assert (found.verdict, found.causes[0].kind, found.causes[0].subject) == ("cause_found", "stuck_rank", "rank 2")
+    assert (found.verdict, found.causes[0].kind, found.causes[0].subject) == (
+        "cause_found",
+        "stuck_rank",
+        "rank 2",
+    )
 
 
 def test_titans_metrics_tell_of_input_and_memory(tmp_path: Path) -> None:
     rows = [
-        {"step": s, "time_metrics/data_loading(%)": 31.0, "memory/max_reserved(%)": 98.5, "memory/num_alloc_retries": s}
+        {
+            "step": s,
+            "time_metrics/data_loading(%)": 31.0,
+            "memory/max_reserved(%)": 98.5,
+            "memory/num_alloc_retries": s,
+        }
         for s in range(1, 40)
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows))
@@ -233,15 +273,22 @@ def test_titans_metrics_tell_of_input_and_memory(tmp_path: Path) -> None:
 
 def test_titans_console_line_tells_how_full_memory_is(tmp_path: Path) -> None:
     line = (
-        "step: {}  loss:  7.00000  grad_norm:  1.2000  memory: 75.10GiB(94.10%)  tps: 5,000  tflops: 1.0  mfu: 40.00%"
+        "step: {}  loss:  7.00000  grad_norm:  1.2000  memory: 75.10GiB(94.10%)  tps: 5,000  "
+        "tflops: 1.0  mfu: 40.00%"
     )
     (tmp_path / "rank_0.log").write_text("\n".join(line.format(s) for s in range(1, 9)))
     (found,) = told(tmp_path)
-    assert (found.rule, found.severity, found.numbers["percent"]) == ("memory_pressure", "warning", 94.1)
+    assert (found.rule, found.severity, found.numbers["percent"]) == (
+        "memory_pressure",
+        "warning",
+        94.1,
+    )
 
 
 def test_validation_is_no_training_step(tmp_path: Path) -> None:
-    (tmp_path / "rank_0.log").write_text("validate step: 10  loss: 99.0  memory: 75.10GiB(94.10%)  tps: 5,000")
+    (tmp_path / "rank_0.log").write_text(
+        "validate step: 10  loss: 99.0  memory: 75.10GiB(94.10%)  tps: 5,000"
+    )
     assert read_metrics(sort_job_files([tmp_path]).files) == []
 
 
@@ -256,7 +303,7 @@ HOSTILE = (
     '{"log_type_name": "step_end", "time_us": 1e300, "step": 2, "value": 1}',
     '{"log_type_name": "step_end", "time_us": 7, "step": 2, "value": Infinity}',
     '{"log_type_name": "step_end", "time_us": 7, "step": 2, "value": -3}',
-    '{"log_type_name": "metric_value", "log_type": "instant", "event_name": "loss", "time_us": 7, "step": 1, "value": '
+    '{"log_type_name": "metric_value", "log_type": "instant", "event_name": "loss", "time_us": 7, "step": 1, "value": '  # noqa: E501
     + "9" * 400
     + "}",
     '{"log_type_name": null, "time_us": 7}',
@@ -312,7 +359,11 @@ def test_spans_that_never_end_stay_bounded(tmp_path: Path) -> None:
 def test_a_million_lines_are_read_in_bounded_time(tmp_path: Path, kind: str) -> None:
     log = StructuredLog(0)
     log.train([1])
-    line = log.lines[-1] if kind == "steps" else json.dumps({"log_type_name": "x" * 200, "time_us": "y" * 200})
+    line = (
+        log.lines[-1]
+        if kind == "steps"
+        else json.dumps({"log_type_name": "x" * 200, "time_us": "y" * 200})
+    )
     place = tmp_path / "structured_logs"
     place.mkdir()
     with (place / "training.global_rank_0.20261121-112023-5EPIWD.jsonl").open("w") as file:

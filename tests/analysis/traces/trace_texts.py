@@ -47,8 +47,22 @@ RICH = [
     KERNEL,
     {**KERNEL, "args": {}, "tid": "stream 9"},
     MEMORY,
-    event("__cupti_profiler__", 1000, 50, cat="cuda_profiler_range", smsp__inst=7, **{"dram.sum": 1.5e300}),
-    {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": {"name": "main \u00e9"}},
+    event(
+        "__cupti_profiler__",
+        1000,
+        50,
+        cat="cuda_profiler_range",
+        smsp__inst=7,
+        **{"dram.sum": 1.5e300},
+    ),
+    {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": 1,
+        "tid": 1,
+        "ts": 0,
+        "args": {"name": "main \u00e9"},
+    },
     {"ph": "M", "name": "process_labels", "pid": 1, "tid": 0, "args": {"labels": "CPU"}},
     {"ph": "f", "id": 3, "pid": 1, "tid": 1, "ts": 1, "cat": "ac2g", "name": "ac2g", "bp": "e"},
 ]
@@ -57,7 +71,21 @@ SEED = json.dumps(document(RICH)).encode()
 PRETTY = json.dumps(document(RICH), indent=2, ensure_ascii=False).encode()
 
 KEYS = (
-    *("ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "stream", "correlation", "External id", "bytes"),
+    *(
+        "ph",
+        "cat",
+        "name",
+        "pid",
+        "tid",
+        "ts",
+        "dur",
+        "args",
+        "id",
+        "stream",
+        "correlation",
+        "External id",
+        "bytes",
+    ),
     *(
         "grid",
         "dtype",
@@ -108,7 +136,13 @@ VALUES = (
         "1e99999",
         "1e999999",
     ),
-    *("12345678901234567890123456789012345678901234567890123456789012345", "0.1234567890123456789", "01", "1.", ".5"),
+    *(
+        "12345678901234567890123456789012345678901234567890123456789012345",
+        "0.1234567890123456789",
+        "01",
+        "1.",
+        ".5",
+    ),
     *(
         '"7"',
         '"0x1f"',
@@ -121,8 +155,32 @@ VALUES = (
         '"stream x"',
         '"stream 1234567890"',
     ),
-    *("null", "true", "false", "N/A", "NaN", "nan", "inf", "-inf", "Infinity", "-Infinity", "tru", "-", "+1", "--1"),
-    *("{}", "[]", '[1, [2, {"a": 3}]]', '{"a": [], "b": {}}', "[1,]", "{,}", '{"a"}', "[" * 130 + "]" * 130),
+    *(
+        "null",
+        "true",
+        "false",
+        "N/A",
+        "NaN",
+        "nan",
+        "inf",
+        "-inf",
+        "Infinity",
+        "-Infinity",
+        "tru",
+        "-",
+        "+1",
+        "--1",
+    ),
+    *(
+        "{}",
+        "[]",
+        '[1, [2, {"a": 3}]]',
+        '{"a": [], "b": {}}',
+        "[1,]",
+        "{,}",
+        '{"a"}',
+        "[" * 130 + "]" * 130,
+    ),
     *(
         '"\\ud800"',
         '"\\ud83d\\ude00"',
@@ -142,12 +200,18 @@ SPACES = st.sampled_from(["", " ", "\n  ", "\t\r\n"])
 def _object(members: list[tuple[str, str]], args: list[tuple[str, str]] | None, space: str) -> str:
     if args is not None:
         members = [*members, ("args", _object(args, None, space))]
-    return "{" + ",".join(f'{space}"{key}"{space}:{space}{value}{space}' for key, value in members) + "}"
+    return (
+        "{"
+        + ",".join(f'{space}"{key}"{space}:{space}{value}{space}' for key, value in members)
+        + "}"
+    )
 
 
 EVENTS = st.builds(_object, MEMBERS, st.none() | MEMBERS, SPACES)
 INTERVALS = st.builds(
-    lambda members, args, space: _object([("ph", '"X"'), ("ts", "5"), ("dur", "1"), *members], args, space),
+    lambda members, args, space: _object(
+        [("ph", '"X"'), ("ts", "5"), ("dur", "1"), *members], args, space
+    ),
     MEMBERS,
     st.none() | MEMBERS,
     SPACES,
@@ -158,13 +222,42 @@ LISTS = st.lists(EVENTS | INTERVALS | st.sampled_from(VALUES), max_size=8).map(
 """Lists of events of any members with any values."""
 BYTES = st.lists(
     st.sampled_from(
-        [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b" ", b"\xff", b"\x00", b"1", b"-", b"N/A", b'"ph"']
+        [
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b'"',
+            b",",
+            b":",
+            b"\\",
+            b" ",
+            b"\xff",
+            b"\x00",
+            b"1",
+            b"-",
+            b"N/A",
+            b'"ph"',
+        ]
     )
-    | st.sampled_from([b'"ph":"X"', b'"ts":1', b'"dur":1', b'"args":{', b'},{"ph":', b'"name":"', b"\xc3\xa9", b"nan"]),
+    | st.sampled_from(
+        [
+            b'"ph":"X"',
+            b'"ts":1',
+            b'"dur":1',
+            b'"args":{',
+            b'},{"ph":',
+            b'"name":"',
+            b"\xc3\xa9",
+            b"nan",
+        ]
+    ),
     max_size=40,
 ).map(b"".join)
 """Bytes that look like JSON for a while."""
-DAMAGE = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 6), BYTES | st.binary(max_size=6)), max_size=5)
+DAMAGE = st.lists(
+    st.tuples(st.integers(0, 1 << 20), st.integers(0, 6), BYTES | st.binary(max_size=6)), max_size=5
+)
 
 
 def damaged(content: bytes, damage: list[tuple[int, int, bytes]]) -> bytes:

@@ -30,7 +30,8 @@ def wandb_file(records: Sequence[bytes]) -> bytes:
 def history(step: int, values: dict[str, str], *, nested: bool = True) -> bytes:
     """A record of one `run.log`; values are JSON texts."""
     items = b"".join(
-        field(1, field(2 if nested else 1, key.encode()) + field(16, value.encode())) for key, value in values.items()
+        field(1, field(2 if nested else 1, key.encode()) + field(16, value.encode()))
+        for key, value in values.items()
     )
     number = b"\x08" + varint(step)
     return field(2, items + field(2, number))

@@ -1,4 +1,5 @@
-"""Small Kineto traces written by the tests: a job of some ranks whose times are known to the nanosecond."""
+"""Small Kineto traces written by the tests: a job of some ranks whose times are known to the
+nanosecond."""
 
 from __future__ import annotations
 
@@ -15,17 +16,38 @@ STEP_US, DATA_US, FORWARD_US, REDUCE_US = 10_000.0, 500.0, 2_000.0, 1_000.0
 """One step: data, forward, backward until the all_reduce is done, optimizer."""
 
 
-def event(name: str, ts: float, dur: float, *, cat: str = "cpu_op", tid: int = 1, **args: Any) -> dict[str, Any]:
+def event(
+    name: str, ts: float, dur: float, *, cat: str = "cpu_op", tid: int = 1, **args: Any
+) -> dict[str, Any]:
     """One interval, in microseconds."""
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": args,
+    }
 
 
 def document(
     events: list[dict[str, Any]], rank: int | None = 0, world: int = 4, host: str = "node-a"
 ) -> dict[str, Any]:
     """A trace document as the profiler writes it."""
-    info = {} if rank is None else {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": world}}
-    return {"schemaVersion": 1, **info, "host_name": host, "baseTimeNanoseconds": BASE_NS, "traceEvents": events}
+    info = (
+        {}
+        if rank is None
+        else {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": world}}
+    )
+    return {
+        "schemaVersion": 1,
+        **info,
+        "host_name": host,
+        "baseTimeNanoseconds": BASE_NS,
+        "traceEvents": events,
+    }
 
 
 def job(
@@ -37,7 +59,8 @@ def job(
     late_in: str = "aten::mm",
     clock_us: Mapping[int, float] | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """Events of each rank. `late_us[rank, step]` is extra time in the rank's forward pass, for which all wait."""
+    """Events of each rank. `late_us[rank, step]` is extra time in the rank's forward pass, for
+    which all wait."""
     late, clock = late_us or {}, clock_us or {}
     traces: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
     at = 1_000.0
@@ -60,7 +83,12 @@ def job(
                 ),
                 event("## forward ##", ahead, forward, cat="user_annotation"),
                 event(late_in, ahead, forward),
-                event("## backward ##", ahead + forward, done - arrive[rank] + rank, cat="user_annotation"),
+                event(
+                    "## backward ##",
+                    ahead + forward,
+                    done - arrive[rank] + rank,
+                    cat="user_annotation",
+                ),
                 event("Optimizer.step#SGD.step", done + shift, 100.0, cat="user_annotation"),
                 event(
                     "gloo:all_reduce",
@@ -83,11 +111,16 @@ def write_trace(path: Path, content: dict[str, Any] | list[Any] | bytes) -> Path
     return path
 
 
-def case_of(folder: Path, traces: list[list[dict[str, Any]]], hosts: list[str] | None = None) -> Case:
+def case_of(
+    folder: Path, traces: list[list[dict[str, Any]]], hosts: list[str] | None = None
+) -> Case:
     """A case folder with one trace per rank."""
     for rank, events in enumerate(traces):
         host = hosts[rank] if hosts else "node-a"
-        write_trace(folder / "traces" / f"rank{rank}.pt.trace.json.gz", document(events, rank, len(traces), host))
+        write_trace(
+            folder / "traces" / f"rank{rank}.pt.trace.json.gz",
+            document(events, rank, len(traces), host),
+        )
     return empty_case(folder)
 
 

@@ -11,7 +11,14 @@ from analysis.wording.phrases import capitalised, counted, number, plain, rounde
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(3844.2, "3844"), (0.000513, "0.000513"), (12.0, "12"), (123456.0, "123500"), (-22.13, "-22.13"), (0, "0")],
+    [
+        (3844.2, "3844"),
+        (0.000513, "0.000513"),
+        (12.0, "12"),
+        (123456.0, "123500"),
+        (-22.13, "-22.13"),
+        (0, "0"),
+    ],
 )
 def test_numbers_read_as_a_person_writes_them(value: float, text: str) -> None:
     assert number(value) == text

@@ -1,4 +1,5 @@
-"""First messages: posted at once, once, whatever the workers are busy with; one bad channel holds up no other."""
+"""First messages: posted at once, once, whatever the workers are busy with; one bad channel holds
+up no other."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def slack() -> Iterator[tuple[LoopbackSlack, str]]:
     stop()
 
 
-def accept(store: Store, channel: str, title: str, *, at: datetime = NOW, severity: str | None = None) -> str:
+def accept(
+    store: Store, channel: str, title: str, *, at: datetime = NOW, severity: str | None = None
+) -> str:
     alert = Alert(source="t", title=title, started_at=NOW, severity=severity)
     return store.accept(alert, reply_to=ReplyTo(channel), now=at).investigation_id or ""
 
@@ -73,20 +76,28 @@ def test_each_accepted_alert_is_announced_once_by_several_workers(
     assert Announcing(store.engine).due(5) == []
 
 
-def test_a_channel_that_slack_limits_keeps_no_other_waiting(store: Store, slack: tuple[LoopbackSlack, str]) -> None:
+def test_a_channel_that_slack_limits_keeps_no_other_waiting(
+    store: Store, slack: tuple[LoopbackSlack, str]
+) -> None:
     loopback, url = slack
     for number in range(3):
         accept(store, "C1", f"limited {number}")
-    loopback.traffic.fail_next(1, 429, call="chat.postMessage", headers={"retry-after": "600"}, error="ratelimited")
+    loopback.traffic.fail_next(
+        1, 429, call="chat.postMessage", headers={"retry-after": "600"}, error="ratelimited"
+    )
     with announcing(announce(store, url)):
         wait_for(lambda: loopback.traffic.calls["chat.postMessage"] >= 1, "the limited post")
         for number in range(10):
             accept(store, f"C{2 + number % 3}", f"free {number}")
         wait_for(lambda: len(loopback.posts) >= 10, "the others")
-        assert {m.channel for m in loopback.posts} == {"C2", "C3", "C4"}, "while the limited channel waits"
+        assert {m.channel for m in loopback.posts} == {"C2", "C3", "C4"}, (
+            "while the limited channel waits"
+        )
 
 
-def test_the_most_urgent_of_a_channel_is_announced_first(store: Store, slack: tuple[LoopbackSlack, str]) -> None:
+def test_the_most_urgent_of_a_channel_is_announced_first(
+    store: Store, slack: tuple[LoopbackSlack, str]
+) -> None:
     loopback, url = slack
     accept(store, "C1", "usual")
     accept(store, "C1", "urgent", at=NOW + timedelta(minutes=1), severity="P1")
@@ -108,17 +119,24 @@ def test_quiet_hours_and_what_a_worker_has_begun_are_left_alone(store: Store) ->
     assert not due.claim(waiting, NOW), "once"
 
 
-def test_a_refusal_is_said_and_left_to_the_investigation(store: Store, slack: tuple[LoopbackSlack, str]) -> None:
+def test_a_refusal_is_said_and_left_to_the_investigation(
+    store: Store, slack: tuple[LoopbackSlack, str]
+) -> None:
     loopback, url = slack
     loopback.not_in.add("C1")
     refused = accept(store, "C1", "refused")
     accept(store, "C2", "fine")
     with announcing(announce(store, url)):
-        wait_for(lambda: len(loopback.posts) >= 1 and bool(store.progress(refused)), "one post, one refusal")
+        wait_for(
+            lambda: len(loopback.posts) >= 1 and bool(store.progress(refused)),
+            "one post, one refusal",
+        )
     assert "not in channel C1" in store.progress(refused)[0].text
 
 
-def test_a_store_that_is_away_for_a_moment_ends_nothing(store: Store, slack: tuple[LoopbackSlack, str]) -> None:
+def test_a_store_that_is_away_for_a_moment_ends_nothing(
+    store: Store, slack: tuple[LoopbackSlack, str]
+) -> None:
     loopback, url = slack
     loop = announce(store, url)
     real, failed = loop._announcing.due, threading.Event()

@@ -38,13 +38,17 @@ class Made:
         return np.asarray(image.imread(io.BytesIO(drawn), format="png"))
 
 
-def a_case(folder: Path, *, level: float = 0.31, title: str = "checkout fails", service: str = "payments") -> Made:
+def a_case(
+    folder: Path, *, level: float = 0.31, title: str = "checkout fails", service: str = "payments"
+) -> Made:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "alert.json", an_alert().model_copy(update={"title": title}))
     write_json(folder / "scope.json", Scope(incident=INCIDENT, baseline=(BASELINE,)))
     times = [BASELINE.start + timedelta(minutes=n) for n in range(125)]
     values = [0.01 + 0.001 * (n % 5) if t < ONSET else level for n, t in enumerate(times)]
-    metrics = pl.DataFrame({"time": times, "service": service, "signal": "error_ratio", "value": values})
+    metrics = pl.DataFrame(
+        {"time": times, "service": service, "signal": "error_ratio", "value": values}
+    )
     write_table(folder, "metrics", metrics)
     changes = {
         "time": [ONSET - timedelta(minutes=1)],
@@ -62,12 +66,16 @@ def test_the_chart_has_twice_the_size_at_which_slack_shows_it(tmp_path: Path) ->
 
 
 def test_other_data_give_another_picture_and_the_same_data_the_same(tmp_path: Path) -> None:
-    low, again, high = (a_case(tmp_path / n, level=v) for n, v in (("a", 0.05), ("b", 0.05), ("c", 0.31)))
+    low, again, high = (
+        a_case(tmp_path / n, level=v) for n, v in (("a", 0.05), ("b", 0.05), ("c", 0.31))
+    )
     assert np.array_equal(low.png(a_diagnosis()), again.png(a_diagnosis()))
     assert not np.array_equal(low.png(a_diagnosis()), high.png(a_diagnosis()))
 
 
-def test_the_signal_in_view_has_its_baseline_its_onset_and_the_blamed_change(tmp_path: Path) -> None:
+def test_the_signal_in_view_has_its_baseline_its_onset_and_the_blamed_change(
+    tmp_path: Path,
+) -> None:
     diagnosis = a_diagnosis()
     finding = decisive_finding(diagnosis)
     assert finding is not None
@@ -92,7 +100,10 @@ def test_foreign_names_are_drawn_as_they_are(tmp_path: Path, text: str) -> None:
     made = a_case(tmp_path, service=text, title=text)
     finding = a_diagnosis().findings[0]
     named = finding.model_copy(
-        update={"subject": text, "series": {"table": "metrics", "service": text, "signal": "error_ratio"}}
+        update={
+            "subject": text,
+            "series": {"table": "metrics", "service": text, "signal": "error_ratio"},
+        }
     )
     assert made.png(a_diagnosis(findings=(named,))).shape[:2] == (720, 1600)
 
@@ -108,9 +119,13 @@ def test_missing_and_infinite_values_are_left_out(tmp_path: Path) -> None:
 
 def test_of_several_labelled_series_the_one_whose_level_is_quoted_is_drawn(tmp_path: Path) -> None:
     made = a_case(tmp_path)
-    quiet = made.case.metrics.with_columns(pl.lit(0.01).alias("value"), pl.lit("pod=b").alias("labels"))
+    quiet = made.case.metrics.with_columns(
+        pl.lit(0.01).alias("value"), pl.lit("pod=b").alias("labels")
+    )
     write_table(
-        tmp_path, "metrics", pl.concat([made.case.metrics.with_columns(pl.lit("pod=a").alias("labels")), quiet])
+        tmp_path,
+        "metrics",
+        pl.concat([made.case.metrics.with_columns(pl.lit("pod=a").alias("labels")), quiet]),
     )
     diagnosis = a_diagnosis()
     signal = signal_of(read_case(tmp_path), diagnosis, diagnosis.findings[0])
@@ -131,7 +146,8 @@ def straggler(**details: object) -> Finding:
 
 def test_a_stragglers_phases_are_drawn_longest_difference_first(tmp_path: Path) -> None:
     finding = straggler(
-        phases_ms={"forward": 10.0, "data loading": 86.0}, others_phases_ms={"forward": 11.0, "data loading": 1.3}
+        phases_ms={"forward": 10.0, "data loading": 86.0},
+        others_phases_ms={"forward": 11.0, "data loading": 1.3},
     )
     phases = phases_of(finding)
     assert phases is not None
@@ -142,12 +158,16 @@ def test_a_stragglers_phases_are_drawn_longest_difference_first(tmp_path: Path) 
     assert not np.array_equal(made.png(with_steps), made.png(a_diagnosis(findings=(finding,))))
 
 
-@pytest.mark.parametrize("details", [{}, {"phases_ms": {"forward": 1.0}}, {"phases_ms": [1], "others_phases_ms": [2]}])
+@pytest.mark.parametrize(
+    "details", [{}, {"phases_ms": {"forward": 1.0}}, {"phases_ms": [1], "others_phases_ms": [2]}]
+)
 def test_details_that_are_no_phases_are_no_chart(details: dict[str, object]) -> None:
     assert phases_of(straggler(**details)) is None
 
 
-@pytest.mark.parametrize("name", ["rootcausebench-01", "online-boutique-04", "petshop-03", "train-ticket-02"])
+@pytest.mark.parametrize(
+    "name", ["rootcausebench-01", "online-boutique-04", "petshop-03", "train-ticket-02"]
+)
 def test_recorded_incidents_have_a_chart(shared: Path, name: str) -> None:
     case = read_case(shared / "cases" / name)
     assert decisive_chart(case, diagnose(case)) is not None

@@ -1,4 +1,5 @@
-"""What runbooks give: more to look at, and lines with their provenance; never evidence, never a stranger's link."""
+"""What runbooks give: more to look at, and lines with their provenance; never evidence, never a
+stranger's link."""
 
 from __future__ import annotations
 
@@ -78,10 +79,14 @@ def test_without_directories_there_is_nothing_and_no_file() -> None:
 def test_windows_only_grow(tmp_path: Path) -> None:
     look = "---\nmatch: {services: checkout}\nlook_at: {before_alert: 5m, baseline: 5m}\n---\n"
     settings = Settings.model_validate({"runbooks": {"directories": [write(tmp_path, a=look)]}})
-    assert guided_scope(alert(), settings, now=AT)[0] == guided_scope(alert(), Settings(), now=AT)[0]
+    assert (
+        guided_scope(alert(), settings, now=AT)[0] == guided_scope(alert(), Settings(), now=AT)[0]
+    )
 
 
-def test_of_two_queries_for_one_signal_the_more_specific_runbook_has_its_way(tmp_path: Path) -> None:
+def test_of_two_queries_for_one_signal_the_more_specific_runbook_has_its_way(
+    tmp_path: Path,
+) -> None:
     query = "---\nmatch: {{services: {}}}\nlook_at: {{prometheus: {{depth: {}}}}}\n---\n"
     given = found(tmp_path, a=query.format("'*'", "sum(a)"), b=query.format("checkout", "sum(b)"))
     assert [(q.query, q.by) for q in given.look.queries] == [("sum(b)", "runbook b")]
@@ -100,7 +105,10 @@ def test_what_it_says_becomes_lines_with_provenance(tmp_path: Path) -> None:
 
 
 def test_text_of_a_runbook_notifies_nobody_links_nowhere_and_holds_no_secret() -> None:
-    hostile = "<!channel> @here see [this](https://evil.example) *now* password=hunter2hunter2 \u202e\n# x"
+    hostile = (
+        "<!channel> @here see [this](https://evil.example) *now* password=hunter2hunter2 "
+        "\u202e\n# x"
+    )
     applied = AppliedRunbooks(
         runbooks=(
             AppliedRunbook(
@@ -126,7 +134,10 @@ def test_text_of_a_runbook_notifies_nobody_links_nowhere_and_holds_no_secret() -
 
 def test_links_lead_only_to_hosts_of_the_settings() -> None:
     settings = Settings.model_validate(
-        {"grafana": {"url": "https://grafana.example.com/base"}, "runbooks": {"link_hosts": ["Wiki.example.com"]}}
+        {
+            "grafana": {"url": "https://grafana.example.com/base"},
+            "runbooks": {"link_hosts": ["Wiki.example.com"]},
+        }
     )
     hosts = linkable_hosts(settings)
     assert may_link("https://grafana.example.com/d/1", hosts)

@@ -39,7 +39,9 @@ def check_answer(answer: dict[str, object]) -> None:
     assert [cause["rank"] for cause in causes] == list(range(1, len(causes) + 1))
     for cause in causes:
         assert set(cause["findings"]) <= findings  # type: ignore[call-overload]
-        assert {"subject", "signal", "kind", "change", "confidence", "onset", "summary"} <= set(cause)
+        assert {"subject", "signal", "kind", "change", "confidence", "onset", "summary"} <= set(
+            cause
+        )
     assert {"impact", "gaps", "timings"} <= set(answer)
 
 
@@ -49,7 +51,11 @@ def test_the_recorded_training_job_is_explained() -> None:
     answer = json.loads(done.stdout)
     check_answer(answer)
     first = answer["causes"][0]
-    assert (answer["verdict"], first["subject"], first["kind"]) == ("cause_found", "rank 2", "straggler")
+    assert (answer["verdict"], first["subject"], first["kind"]) == (
+        "cause_found",
+        "rank 2",
+        "straggler",
+    )
     assert first["change"] == "cfg-4127"
     assert "data loading" in first["summary"]
 
@@ -81,10 +87,22 @@ def test_every_fourth_public_case_gets_a_valid_answer(shared: Path) -> None:
     [
         ("alert.json", "{", "alert.json"),
         ("alert.json", '{"source": "x", "title": "t", "started_at": "soon"}', "started_at"),
-        ("scope.json", '{"incident": ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]}', "must not end before"),
-        ("metrics.csv", "time,service,signal,value\n2026-11-20T03:00:00Z,a,b,1\nyesterday,a,b,1\n", "row 2"),
+        (
+            "scope.json",
+            '{"incident": ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]}',
+            "must not end before",
+        ),
+        (
+            "metrics.csv",
+            "time,service,signal,value\n2026-11-20T03:00:00Z,a,b,1\nyesterday,a,b,1\n",
+            "row 2",
+        ),
         ("metrics.csv", "time,service,value\n", "signal"),
-        ("logs.jsonl", '{"time": "2026-11-20T03:00:00Z", "service": "a", "message": "x"}\n[]\n', "row 2"),
+        (
+            "logs.jsonl",
+            '{"time": "2026-11-20T03:00:00Z", "service": "a", "message": "x"}\n[]\n',
+            "row 2",
+        ),
         ("evidence.json", '[{"id": "E1"}]', "entry 1"),
     ],
 )

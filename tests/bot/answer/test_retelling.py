@@ -37,11 +37,17 @@ class Digests:
 
 
 def opened(store: Store, **alerts: Any) -> Store:
-    return Store(store.engine, policy=Policy.of(Settings(services=SERVICES, alerts=AlertSettings(**alerts))))
+    return Store(
+        store.engine, policy=Policy.of(Settings(services=SERVICES, alerts=AlertSettings(**alerts)))
+    )
 
 
-def retelling(store: Store, queued: list[tuple[str, ...]], digests: Digests | None = None) -> Retell:
-    slack = SlackReplies(Settings(slack=SlackSettings(bot_token="xoxb-1", channel="C1")), store, owner="w")
+def retelling(
+    store: Store, queued: list[tuple[str, ...]], digests: Digests | None = None
+) -> Retell:
+    slack = SlackReplies(
+        Settings(slack=SlackSettings(bot_token="xoxb-1", channel="C1")), store, owner="w"
+    )
 
     def enqueue(queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
         queued.append((queue, workflow, workflow_id, *arguments))
@@ -54,12 +60,20 @@ def answered(store: Store, service: str, title: str = "errors", *, at: datetime 
     investigation_id = store.accept(one, reply_to=ReplyTo("C1"), now=at).investigation_id
     assert investigation_id is not None
     store.start(investigation_id)
-    store.finish(investigation_id, "done", verdict="cause_found", confidence=0.8, headline=f"{service} is broken")
+    store.finish(
+        investigation_id,
+        "done",
+        verdict="cause_found",
+        confidence=0.8,
+        headline=f"{service} is broken",
+    )
     return investigation_id
 
 
 def joined(store: Store, service: str, title: str) -> None:
-    store.accept(Alert(source="alertmanager", title=title, service=service, started_at=NOW), now=NOW)
+    store.accept(
+        Alert(source="alertmanager", title=title, service=service, started_at=NOW), now=NOW
+    )
 
 
 def test_an_alert_that_joins_after_the_answer_has_the_message_edited_once(store: Store) -> None:
@@ -108,7 +122,9 @@ def test_a_digest_lists_what_was_found_within_slacks_limits(store: Store) -> Non
     answered(store, "payments")
     [one] = store.latest()
     hostile = replace(
-        one, headline="<!channel> *x* " * 500, alert=one.alert.model_copy(update={"title": "<@U1> " * 300})
+        one,
+        headline="<!channel> *x* " * 500,
+        alert=one.alert.model_copy(update={"title": "<@U1> " * 300}),
     )
     message = digest_message([one] + [hostile] * 60, "https://faultline.example")
     said = json.dumps(message.blocks)

@@ -1,4 +1,5 @@
-"""Cases that questions are asked of: one with spans, logs, changes and two suspects, and the recorded demo."""
+"""Cases that questions are asked of: one with spans, logs, changes and two suspects, and the
+recorded demo."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PAGE = "https://faultline.example/investigations/20261120-030001-abc123"
 
 
 def write_shop(folder: Path) -> Path:
-    """checkout calls orders-db and cart; orders-db runs out of CPU; a deploy of checkout long before; cart is calm."""
+    """checkout calls orders-db and cart; orders-db runs out of CPU; a deploy of checkout long
+    before; cart is calm."""
     folder.mkdir(parents=True)
     onset = STARTED - timedelta(minutes=4)
     write_json(
@@ -35,7 +37,9 @@ def write_shop(folder: Path) -> Path:
     )
     window = Window(start=STARTED - timedelta(minutes=5), end=STARTED + timedelta(minutes=6))
     baseline = Window(start=STARTED - timedelta(hours=1), end=window.start)
-    write_json(folder / "scope.json", Scope(incident=window, baseline=(baseline,), services=("checkout",)))
+    write_json(
+        folder / "scope.json", Scope(incident=window, baseline=(baseline,), services=("checkout",))
+    )
     rows = ["time,service,signal,value"]
     logs = ["time,service,message,level"]
     for minute in range(-60, 6):
@@ -47,11 +51,14 @@ def write_shop(folder: Path) -> Path:
             ("orders-db", "p99_latency_ms"): 12.0 + (540 if bad else 0),
             ("cart", "p99_latency_ms"): 45.0,
         }
-        rows += [f"{at.isoformat()},{s},{n},{v + (minute % 5) * v / 50}" for (s, n), v in series.items()]
+        rows += [
+            f"{at.isoformat()},{s},{n},{v + (minute % 5) * v / 50}" for (s, n), v in series.items()
+        ]
         logs.append(f"{at.isoformat()},checkout,order placed,info")
         if bad:
             logs += [
-                f"{(at + timedelta(seconds=s)).isoformat()},checkout,query to orders-db timed out after 5000 ms,error"
+                f"{(at + timedelta(seconds=s)).isoformat()},checkout,query to orders-db timed out "
+                f"after 5000 ms,error"
                 for s in range(20)
             ]
     (folder / "metrics.csv").write_text("\n".join(rows) + "\n")
@@ -74,7 +81,12 @@ def write_shop(folder: Path) -> Path:
         )
         for n, (kind, source, query, file) in enumerate(
             (
-                ("metrics", "prometheus", "latency and CPU of checkout, orders-db, cart", "metrics.csv"),
+                (
+                    "metrics",
+                    "prometheus",
+                    "latency and CPU of checkout, orders-db, cart",
+                    "metrics.csv",
+                ),
                 ("logs", "loki", '{service="checkout"}', "logs.csv"),
                 ("changes", "github", "deploys", "changes.csv"),
                 ("topology", "prometheus", "calls", "topology.csv"),
@@ -82,7 +94,9 @@ def write_shop(folder: Path) -> Path:
             start=1,
         )
     ]
-    gap = Gap(id="G1", kind="spans", source="tempo", query="checkout", reason="no answer within 20 s")
+    gap = Gap(
+        id="G1", kind="spans", source="tempo", query="checkout", reason="no answer within 20 s"
+    )
     entries = [json.loads(one.model_dump_json(exclude_none=True)) for one in (*items, gap)]
     (folder / "evidence.json").write_text(json.dumps(entries))
     return folder
@@ -101,7 +115,14 @@ def held(folder: Path, *, now: datetime = STARTED + timedelta(minutes=8)) -> Hel
     """What the bot holds of it."""
     case = read_case(folder)
     diagnosis = diagnose(case)
-    return Held(an_investigation(case.alert), case, diagnosis, word(diagnosis, case.alert, case.gaps), PAGE, now)
+    return Held(
+        an_investigation(case.alert),
+        case,
+        diagnosis,
+        word(diagnosis, case.alert, case.gaps),
+        PAGE,
+        now,
+    )
 
 
 def demo() -> Held:

@@ -1,4 +1,5 @@
-"""With `login.isolation = "teams"` a channel hears of its own team's investigations and of nobody's, and no others."""
+"""With `login.isolation = "teams"` a channel hears of its own team's investigations and of
+nobody's, and no others."""
 
 from __future__ import annotations
 
@@ -84,7 +85,9 @@ def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
     tab: HomeTab = room.face.home
     shown = [i.id for i in tab._read().latest]
     assert set(shown) == {theirs.id, nobodys.id}
-    tab._front.settings = room.settings.model_copy(update={"login": LoginSettings(isolation="teams"), "teams": TEAMS})
+    tab._front.settings = room.settings.model_copy(
+        update={"login": LoginSettings(isolation="teams"), "teams": TEAMS}
+    )
     home = tab._read()
     assert [i.id for i in home.latest] == [nobodys.id]
     assert "payments are slow" not in json.dumps([i.alert.title for i in home.latest])

@@ -18,7 +18,9 @@ from tests.bot.conversation.test_answers import ASKED
 HOSTILE = "<!channel> <@U123> <https://evil.example|ok> *b* `c` \u202e\u200b&lt; " * 30
 
 
-def blocks_of(answer: AnswerText, url: str | None = "https://faultline.example/i/1") -> list[dict[str, Any]]:
+def blocks_of(
+    answer: AnswerText, url: str | None = "https://faultline.example/i/1"
+) -> list[dict[str, Any]]:
     message = message_of(answer, url, chart="F0123456789")
     blocks = list(message.blocks)
     assert broken_rules(blocks, lambda _file: True) == []
@@ -35,9 +37,13 @@ def test_every_answer_is_a_message_that_slack_takes(slow_rank: Held, question: s
 
 def test_the_longest_answer_fits_and_says_what_is_left_out() -> None:
     line = AnswerLine(
-        text=HOSTILE, bold=HOSTILE, links=tuple((f"F{n}", "https://a.example/" + "x" * 500) for n in range(9))
+        text=HOSTILE,
+        bold=HOSTILE,
+        links=tuple((f"F{n}", "https://a.example/" + "x" * 500) for n in range(9)),
     )
-    blocks = blocks_of(AnswerText(lead=HOSTILE, lines=(line,) * 200, more=(HOSTILE,) * 20, code=(HOSTILE,) * 200))
+    blocks = blocks_of(
+        AnswerText(lead=HOSTILE, lines=(line,) * 200, more=(HOSTILE,) * 20, code=(HOSTILE,) * 200)
+    )
     assert "more lines on the page" in json.dumps(blocks)
 
 
@@ -47,7 +53,12 @@ def test_an_empty_answer_is_a_message() -> None:
 
 
 def test_foreign_text_stands_where_slack_parses_nothing() -> None:
-    answer = AnswerText(lead=HOSTILE, lines=(AnswerLine(text=HOSTILE, bold=HOSTILE),), more=(HOSTILE,), code=(HOSTILE,))
+    answer = AnswerText(
+        lead=HOSTILE,
+        lines=(AnswerLine(text=HOSTILE, bold=HOSTILE),),
+        more=(HOSTILE,),
+        code=(HOSTILE,),
+    )
     message = message_of(answer, None)
     assert "<!" not in message.text
     assert "<@" not in message.text

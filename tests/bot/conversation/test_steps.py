@@ -1,4 +1,5 @@
-"""A worker's answers, over real HTTP against a stateful Slack: once, in order, and to those who may hear of it."""
+"""A worker's answers, over real HTTP against a stateful Slack: once, in order, and to those who may
+hear of it."""
 
 from __future__ import annotations
 
@@ -53,16 +54,23 @@ class Talk:
         """An investigation answered in a thread of that channel: its id, and the thread."""
         thread = self.slack.say(channel, "[FIRING] checkout is slow", user="UALERTS")
         alert = Alert(
-            source="slack", title=f"checkout is slow in {channel}", started_at=STARTED, labels={"fingerprint": thread}
+            source="slack",
+            title=f"checkout is slow in {channel}",
+            started_at=STARTED,
+            labels={"fingerprint": thread},
         )
         found = self.store.accept(alert, reply_to=ReplyTo(channel, thread)).investigation_id or ""
         for file in sorted(p for p in case.rglob("*") if p.is_file()):
             self.desk.cases.put(found, file.relative_to(case).as_posix(), file)
         self.store.start(found)
-        self.store.finish(found, "done", verdict="cause_found", confidence=0.9, headline="orders-db is out of CPU")
+        self.store.finish(
+            found, "done", verdict="cause_found", confidence=0.9, headline="orders-db is out of CPU"
+        )
         return found, thread
 
-    def ask(self, text: str, channel: str, thread: str | None = None, *, surface: str = "mention") -> str:
+    def ask(
+        self, text: str, channel: str, thread: str | None = None, *, surface: str = "mention"
+    ) -> str:
         """Somebody writes; the question's id, whether it was taken or not."""
         ts = self.slack.say(channel, text, thread_ts=thread)
         asked = Asked(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
@@ -86,7 +94,11 @@ class Talk:
     def replies(self, question: str) -> list[SlackedMessage]:
         """What the bot posted for it."""
         key = f"{question}:answer"
-        return [m for m in self.slack.posts if ((m.metadata or {}).get("event_payload") or {}).get("key") == key]
+        return [
+            m
+            for m in self.slack.posts
+            if ((m.metadata or {}).get("event_payload") or {}).get("key") == key
+        ]
 
     def said(self, question: str) -> str:
         """The one answer, as Slack has it."""
@@ -118,7 +130,9 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
     stop()
 
 
-def test_a_question_is_answered_in_its_thread_with_links_to_findings(talk: Talk, shop_folder: Path) -> None:
+def test_a_question_is_answered_in_its_thread_with_links_to_findings(
+    talk: Talk, shop_folder: Path
+) -> None:
     investigation, thread = talk.answered(PUBLIC, shop_folder)
     question = talk.ask("is it the database?", PUBLIC, thread, surface="thread")
     talk.work(question)
@@ -131,7 +145,9 @@ def test_a_question_is_answered_in_its_thread_with_links_to_findings(talk: Talk,
     assert (kept.status, kept.investigation_id) == ("answered", investigation)
 
 
-def test_what_the_case_cannot_answer_is_met_with_silence_or_the_truth(talk: Talk, shop_folder: Path) -> None:
+def test_what_the_case_cannot_answer_is_met_with_silence_or_the_truth(
+    talk: Talk, shop_folder: Path
+) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     unasked = talk.ask("why is the moon round?", PUBLIC, thread, surface="thread")
     talk.work(unasked)
@@ -141,7 +157,9 @@ def test_what_the_case_cannot_answer_is_met_with_silence_or_the_truth(talk: Talk
     assert "I cannot answer that from the case" in talk.said(asked)
 
 
-def test_two_workers_and_a_repeat_answer_once_with_the_same_words(talk: Talk, shop_folder: Path) -> None:
+def test_two_workers_and_a_repeat_answer_once_with_the_same_words(
+    talk: Talk, shop_folder: Path
+) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     question = talk.ask("what changed?", PUBLIC, thread)
     assert talk.ask("what changed?", PUBLIC, thread) != question
@@ -166,7 +184,9 @@ def test_slack_being_away_is_tried_again(talk: Talk, shop_folder: Path) -> None:
     assert len(talk.replies(question)) == 1
 
 
-def test_questions_of_a_thread_wait_for_each_other_and_of_others_do_not(talk: Talk, shop_folder: Path) -> None:
+def test_questions_of_a_thread_wait_for_each_other_and_of_others_do_not(
+    talk: Talk, shop_folder: Path
+) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     _, other = talk.answered(PUBLIC, shop_folder)
     first, second = (talk.ask(text, PUBLIC, thread) for text in ("why?", "since when?"))
@@ -176,7 +196,9 @@ def test_questions_of_a_thread_wait_for_each_other_and_of_others_do_not(talk: Ta
     assert set(talk.conversations.undispatched(10)) == {second, elsewhere}
 
 
-def test_an_unanswered_question_follows_its_edit_and_goes_with_its_deletion(talk: Talk, shop_folder: Path) -> None:
+def test_an_unanswered_question_follows_its_edit_and_goes_with_its_deletion(
+    talk: Talk, shop_folder: Path
+) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     edited, deleted = talk.ask("why?", PUBLIC, thread), talk.ask("since when?", PUBLIC, thread)
     talk.conversations.edit(edited, "what is missing?")
@@ -191,30 +213,55 @@ def test_an_unanswered_question_follows_its_edit_and_goes_with_its_deletion(talk
 def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: Path) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     talk.work(talk.ask("quiet", PUBLIC, thread))
-    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread")) is None
+    assert (
+        talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread")) is None
+    )
     talk.work(talk.ask("listen", PUBLIC, thread))
-    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread")) is not None
-    for changed in ({"follow_ups": "mentions"}, {"follow_ups": "off"}, {"quiet_channels": (PUBLIC,)}):
+    assert (
+        talk.conversations.get(talk.ask("what changed?", PUBLIC, thread, surface="thread"))
+        is not None
+    )
+    for changed in (
+        {"follow_ups": "mentions"},
+        {"follow_ups": "off"},
+        {"quiet_channels": (PUBLIC,)},
+    ):
         slack = talk.desk.settings.slack.model_copy(update=changed)
         settings = talk.desk.settings.model_copy(update={"slack": slack})
         door = Door(settings, talk.conversations)
-        asked = Asked("what changed?", "U0ADA", PUBLIC, thread, talk.slack.say(PUBLIC, "?", thread_ts=thread), "thread")
+        asked = Asked(
+            "what changed?",
+            "U0ADA",
+            PUBLIC,
+            thread,
+            talk.slack.say(PUBLIC, "?", thread_ts=thread),
+            "thread",
+        )
         assert not asyncio.run(door.take(asked)).stored
-    assert talk.conversations.get(talk.ask("what changed?", PUBLIC, "1.1", surface="thread")) is None, "not our thread"
+    assert (
+        talk.conversations.get(talk.ask("what changed?", PUBLIC, "1.1", surface="thread")) is None
+    ), "not our thread"
 
 
 def test_too_many_questions_are_said_to_be_too_many_once(talk: Talk, shop_folder: Path) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
     slack = talk.desk.settings.slack.model_copy(update={"questions_per_hour": 2})
     talk.desk = Desk(
-        talk.desk.settings.model_copy(update={"slack": slack}), talk.store, talk.desk.cases, (), (), talk.desk.pool
+        talk.desk.settings.model_copy(update={"slack": slack}),
+        talk.store,
+        talk.desk.cases,
+        (),
+        (),
+        talk.desk.pool,
     )
     asked = [talk.ask("why?", PUBLIC, thread) for _ in range(5)]
     kinds = [found.kind if (found := talk.conversations.get(one)) else None for one in asked]
     assert kinds == ["question", "question", "limited", None, None]
 
 
-def test_a_further_investigation_is_started_once_with_its_scope(talk: Talk, shop_folder: Path) -> None:
+def test_a_further_investigation_is_started_once_with_its_scope(
+    talk: Talk, shop_folder: Path
+) -> None:
     parent, thread = talk.answered(PUBLIC, shop_folder)
     question = talk.ask("what about the last 6 hours?", PUBLIC, thread, surface="thread")
     for _ in range(2):
@@ -244,9 +291,9 @@ def test_nobody_hears_of_a_channel_that_he_cannot_see(talk: Talk, shop_folder: P
         question = talk.ask(text, channel, surface=surface)
         talk.work(question)
         assert PRIVATE not in talk.said(question)
-        assert "orders-db" not in talk.said(question).replace("orders-db is out of CPU", "") or public in talk.said(
-            question
-        )
+        assert "orders-db" not in talk.said(question).replace(
+            "orders-db is out of CPU", ""
+        ) or public in talk.said(question)
     named = talk.ask(f"why, {public}", DM, surface="dm")
     talk.work(named)
     assert "orders-db" in talk.said(named), "a public channel's may be told in a direct message"

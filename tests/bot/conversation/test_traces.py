@@ -79,10 +79,14 @@ def test_what_holds_no_trace_is_explained_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "readme.txt").write_text("hello")
     with pytest.raises(EvidenceError):
-        asyncio.run(run_trace_doctor(f"{tmp_path}/in", TracesSettings(locations=(str(tmp_path),)), tmp_path))
+        asyncio.run(
+            run_trace_doctor(f"{tmp_path}/in", TracesSettings(locations=(str(tmp_path),)), tmp_path)
+        )
 
 
-def test_a_trace_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trace_request, "TRACE_WITHIN_S", 0.01)
     place = recorded_cases() / "slow-rank" / "traces"
     with pytest.raises(BudgetExceeded):

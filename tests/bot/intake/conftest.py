@@ -1,4 +1,5 @@
-"""A real server with our routes, a real store behind it, and senders that sign as the vendors do."""
+"""A real server with our routes, a real store behind it, and senders that sign as the vendors
+do."""
 
 from __future__ import annotations
 
@@ -57,7 +58,10 @@ def settings() -> Settings:
             alert_channels=(WATCHED,),
             api_url="http://127.0.0.1:9/api",
         ),
-        services={"checkout": ServiceSettings(aliases=("basket",)), "payments-api": ServiceSettings()},
+        services={
+            "checkout": ServiceSettings(aliases=("basket",)),
+            "payments-api": ServiceSettings(),
+        },
     )
 
 
@@ -78,9 +82,15 @@ def serving(
     **more: Any,
 ) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
-    app = Starlette(routes=intake_routes(settings, accept, limits=limits, fetch_sns=fetch_sns, door=door, **more))
+    app = Starlette(
+        routes=intake_routes(
+            settings, accept, limits=limits, fetch_sns=fetch_sns, door=door, **more
+        )
+    )
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none"
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -100,17 +110,27 @@ class Senders:
     base: str
     store: Store
 
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False, verify=False))
+    client: httpx.Client = field(
+        default_factory=lambda: httpx.Client(timeout=20, trust_env=False, verify=False)
+    )
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
         return self.client.post(self.base + path, content=body, headers=headers)
 
     def pagerduty(
-        self, payload: Any, *, secret: str = PD_SECRETS[0], webhook_id: str | None = None, extra: str = ""
+        self,
+        payload: Any,
+        *,
+        secret: str = PD_SECRETS[0],
+        webhook_id: str | None = None,
+        extra: str = "",
     ) -> httpx.Response:
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-        headers = {"x-pagerduty-signature": f"{extra}v1={digest}", "content-type": "application/json"}
+        headers = {
+            "x-pagerduty-signature": f"{extra}v1={digest}",
+            "content-type": "application/json",
+        }
         if webhook_id:
             headers["x-webhook-id"] = webhook_id
         return self.post("/webhooks/pagerduty", body, headers)
@@ -172,7 +192,9 @@ def bot(serve: Callable[..., Senders], sqlite_store: Store) -> Senders:
     return serve(sqlite_store)
 
 
-def pagerduty_event(kind: str = "incident.triggered", *, event: str = "E1", incident: str = "PABC123") -> Any:
+def pagerduty_event(
+    kind: str = "incident.triggered", *, event: str = "E1", incident: str = "PABC123"
+) -> Any:
     return {
         "event": {
             "id": event,
@@ -195,7 +217,9 @@ def alertmanager_group(*alerts: dict[str, Any], key: str = "{}:{alertname='A'}")
     return {"version": "4", "status": "firing", "groupKey": key, "alerts": list(alerts)}
 
 
-def alertmanager_alert(name: str = "HighErrorRate", *, status: str = "firing", number: int = 1) -> dict[str, Any]:
+def alertmanager_alert(
+    name: str = "HighErrorRate", *, status: str = "firing", number: int = 1
+) -> dict[str, Any]:
     return {
         "status": status,
         "labels": {"alertname": name, "service": "checkout", "severity": "critical"},
@@ -219,7 +243,14 @@ def slack_event(event: dict[str, Any], *, event_id: str = "Ev1") -> dict[str, An
 
 
 def mention(text: str, *, ts: str = "1763690000.000100", **more: Any) -> dict[str, Any]:
-    return {"type": "app_mention", "user": "U1", "text": f"<@U0BOT> {text}", "ts": ts, "channel": "C9", **more}
+    return {
+        "type": "app_mention",
+        "user": "U1",
+        "text": f"<@U0BOT> {text}",
+        "ts": ts,
+        "channel": "C9",
+        **more,
+    }
 
 
 def bot_message(**more: Any) -> dict[str, Any]:
@@ -230,7 +261,9 @@ def bot_message(**more: Any) -> dict[str, Any]:
         "text": "",
         "channel": WATCHED,
         "ts": "1763690000.000100",
-        "attachments": [{"title": "[FIRING:1] HighErrorRate checkout (critical)", "color": "danger"}],
+        "attachments": [
+            {"title": "[FIRING:1] HighErrorRate checkout (critical)", "color": "danger"}
+        ],
         **more,
     }
 

@@ -35,7 +35,9 @@ class Slack:
     async def method(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         is_json = request.content_type == "application/json"
-        fields = await request.json() if is_json else dict(await request.post()) or dict(request.query)
+        fields = (
+            await request.json() if is_json else dict(await request.post()) or dict(request.query)
+        )
         self.calls[name].append({**fields, "token": request.headers.get("authorization", "")})
         await asyncio.sleep(self.slow_s.get(name, 0))
         if name in self.broken:
@@ -49,7 +51,9 @@ class Slack:
         if name == "auth.test":
             return {"user_id": "U0BOT", "bot_id": "B0US", "team_id": "T1"}
         if name == "conversations.replies":
-            return {"messages": [self.threads[fields["ts"]]] if fields["ts"] in self.threads else []}
+            return {
+                "messages": [self.threads[fields["ts"]]] if fields["ts"] in self.threads else []
+            }
         return {"ts": "1763690001.000100", "channel": fields.get("channel")}
 
     async def socket(self, request: web.Request) -> web.StreamResponse:
@@ -65,7 +69,12 @@ class Slack:
         return socket
 
     def send(
-        self, payload: dict[str, Any], *, envelope: str = "N1", attempt: int = 0, kind: str = "events_api"
+        self,
+        payload: dict[str, Any],
+        *,
+        envelope: str = "N1",
+        attempt: int = 0,
+        kind: str = "events_api",
     ) -> None:
         """Send an event, or what `kind` says, down the newest socket."""
         body = {

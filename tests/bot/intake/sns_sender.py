@@ -33,7 +33,9 @@ def certificate(
 ) -> bytes:
     """A certificate in PEM, valid between two moments from now."""
     now = datetime.now(UTC)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0] if names else "nobody")])
+    subject = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0] if names else "nobody")]
+    )
     made = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -42,7 +44,9 @@ def certificate(
         .serial_number(1)
         .not_valid_before(now + start)
         .not_valid_after(now + end)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False
+        )
         .sign(key, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM)
@@ -92,7 +96,8 @@ def envelope(message: Any, *, kind: str = "Notification", **more: Any) -> dict[s
     if kind != "Notification":
         made["Token"] = "2336412f37"
         made["SubscribeURL"] = (
-            f"https://sns.{REGION}.amazonaws.com/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=2336412f37"
+            f"https://sns.{REGION}.amazonaws.com/"
+            f"?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=2336412f37"
         )
     return made | more
 
@@ -115,7 +120,8 @@ def alarm(name: str = "checkout-latency", state: str = "ALARM", **more: Any) -> 
         "AlarmDescription": "p99 of the checkout service",
         "AWSAccountId": "123456789012",
         "NewStateValue": state,
-        "NewStateReason": "Threshold Crossed: 1 datapoint [2.5 (21/11/26 09:58:00)] was greater than the threshold.",
+        "NewStateReason": "Threshold Crossed: 1 datapoint [2.5 (21/11/26 09:58:00)] was greater "
+        "than the threshold.",
         "StateChangeTime": "2026-11-21T10:00:00.123+0000",
         "Region": "EU (Ireland)",
         "AlarmArn": f"arn:aws:cloudwatch:{REGION}:123456789012:alarm:{name}",

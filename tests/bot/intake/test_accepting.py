@@ -17,7 +17,8 @@ def test_an_alert_that_cannot_be_stored_takes_no_other_with_it(store: Store) -> 
         accept = store_accept(store)
         arrivals = [
             Arrival(
-                Alert(source="pagerduty", title=f"alert {d}", started_at=NOW, service=f"s{n}"), Delivery("pagerduty", d)
+                Alert(source="pagerduty", title=f"alert {d}", started_at=NOW, service=f"s{n}"),
+                Delivery("pagerduty", d),
             )
             for n, d in enumerate(("one", "two \ud800", "three"))
         ]

@@ -31,7 +31,9 @@ def read(payload: Any, now: datetime = NOW) -> list[Arrival]:
 
 
 def test_each_firing_alert_is_an_alert_with_its_labels() -> None:
-    first, second = read(alertmanager_group(alertmanager_alert("A"), alertmanager_alert("B", number=2)))
+    first, second = read(
+        alertmanager_group(alertmanager_alert("A"), alertmanager_alert("B", number=2))
+    )
     assert (first.alert.title, second.alert.title) == ("A", "B")
     assert first.alert.summary == "5xx ratio 50 %"
     assert first.alert.service == "checkout"
@@ -44,7 +46,9 @@ def test_each_firing_alert_is_an_alert_with_its_labels() -> None:
 
 def test_what_prometheus_and_alertmanager_really_send_fires_and_resolves(shared: Path) -> None:
     (firing,), (resolved,) = (
-        read(json.loads((shared / f"webhooks/alertmanager/webhook.{state}.json").read_text())["body"])
+        read(
+            json.loads((shared / f"webhooks/alertmanager/webhook.{state}.json").read_text())["body"]
+        )
         for state in ("firing", "resolved")
     )
     assert (firing.alert.status, resolved.alert.status) == ("firing", "resolved")
@@ -61,7 +65,9 @@ def test_grafanas_webhook_is_read_too(shared: Path) -> None:
 
 def test_a_retry_is_a_duplicate_and_a_repetition_is_not() -> None:
     group = alertmanager_group(alertmanager_alert())
-    (sent,), (retried,), (repeated,) = (read(group, NOW + timedelta(seconds=s)) for s in (0, 30, 4 * 3600))
+    (sent,), (retried,), (repeated,) = (
+        read(group, NOW + timedelta(seconds=s)) for s in (0, 30, 4 * 3600)
+    )
     assert sent.delivery == retried.delivery
     assert sent.delivery != repeated.delivery
     assert sent.alert.fingerprint == repeated.alert.fingerprint
@@ -69,7 +75,10 @@ def test_a_retry_is_a_duplicate_and_a_repetition_is_not() -> None:
 
 def test_an_alert_that_fires_anew_is_another_delivery() -> None:
     again = alertmanager_alert() | {"startsAt": "2026-11-20T10:00:59Z"}
-    (first,), (second,) = read(alertmanager_group(alertmanager_alert())), read(alertmanager_group(again))
+    (first,), (second,) = (
+        read(alertmanager_group(alertmanager_alert())),
+        read(alertmanager_group(again)),
+    )
     assert first.delivery != second.delivery
 
 
@@ -83,7 +92,9 @@ def test_an_alert_that_fires_anew_is_another_delivery() -> None:
         ({}, None),
     ],
 )
-def test_the_service_comes_from_labels_the_catalogue_first(labels: dict[str, str], service: str | None) -> None:
+def test_the_service_comes_from_labels_the_catalogue_first(
+    labels: dict[str, str], service: str | None
+) -> None:
     (found,) = read(alertmanager_group({"labels": {"alertname": "A", **labels}}))
     assert found.alert.service == service
 
@@ -104,11 +115,15 @@ def test_gos_zero_time_counts_as_now() -> None:
 
 def test_a_long_runbook_address_is_kept_whole() -> None:
     url = "https://runbooks.example/" + "a" * 1_000
-    (found,) = read(alertmanager_group(alertmanager_alert() | {"annotations": {"runbook_url": url}}))
+    (found,) = read(
+        alertmanager_group(alertmanager_alert() | {"annotations": {"runbook_url": url}})
+    )
     assert url in [link.url for link in found.alert.links]
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"alerts": {}}', b'{"alerts": [1, null, {}]}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"alerts": {}}', b'{"alerts": [1, null, {}]}']
+)
 def test_bodies_without_alerts_are_ignored_with_a_reason(body: bytes) -> None:
     found = read_alertmanager(body, SETTINGS, now=NOW)
     assert isinstance(found, Ignored)
@@ -125,8 +140,12 @@ NAMES = ("status", "labels", "annotations", "startsAt", "generatorURL", "fingerp
 
 
 @examples(max_examples=60)
-@given(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, JSON)), max_size=3), JSON, JSON)
-def test_any_values_in_the_fields_give_alerts_that_can_be_stored(alerts: Any, key: Any, url: Any) -> None:
+@given(
+    st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, JSON)), max_size=3), JSON, JSON
+)
+def test_any_values_in_the_fields_give_alerts_that_can_be_stored(
+    alerts: Any, key: Any, url: Any
+) -> None:
     body = json.dumps({"alerts": alerts, "groupKey": key, "externalURL": url}).encode()
     found = read_alertmanager(body, SETTINGS, now=NOW)
     for one in [] if isinstance(found, Ignored) else found:

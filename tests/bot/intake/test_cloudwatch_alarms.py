@@ -23,7 +23,10 @@ NOW = datetime(2026, 11, 21, 10, 1, tzinfo=UTC)
 SETTINGS = Settings.model_validate(
     {
         "services": {
-            "checkout": {"aliases": ["basket"], "aws": {"target_groups": ["targetgroup/checkout/1"]}},
+            "checkout": {
+                "aliases": ["basket"],
+                "aws": {"target_groups": ["targetgroup/checkout/1"]},
+            },
             "mailer": {"aws": {"lambdas": ["send-mail"]}},
         }
     }
@@ -31,7 +34,9 @@ SETTINGS = Settings.model_validate(
 
 
 def read(payload: Any) -> Alert | Ignored:
-    return read_alarm(payload if isinstance(payload, str) else json.dumps(payload), REGION, SETTINGS, now=NOW)
+    return read_alarm(
+        payload if isinstance(payload, str) else json.dumps(payload), REGION, SETTINGS, now=NOW
+    )
 
 
 def alert(payload: Any) -> Alert:
@@ -64,15 +69,26 @@ def test_an_alarm_without_data_says_so() -> None:
 
 
 def test_an_expression_is_known_by_the_metric_under_it() -> None:
-    stat = {"Metric": {"MetricName": "Errors", "Namespace": "AWS/Lambda"}, "Period": 60, "Stat": "Sum"}
+    stat = {
+        "Metric": {"MetricName": "Errors", "Namespace": "AWS/Lambda"},
+        "Period": 60,
+        "Stat": "Sum",
+    }
     stat["Metric"] |= {"Dimensions": [{"name": "FunctionName", "value": "send-mail"}]}  # type: ignore[operator]
-    parts = [{"Id": "e1", "Expression": "m1/60", "ReturnData": True}, {"Id": "m1", "MetricStat": stat}]
+    parts = [
+        {"Id": "e1", "Expression": "m1/60", "ReturnData": True},
+        {"Id": "m1", "MetricStat": stat},
+    ]
     found = alert(alarm("mail-errors", Trigger={"Metrics": parts, "Threshold": "3"}))
     assert (found.service, found.threshold, found.labels["metric"]) == ("mailer", 3.0, "Errors")
 
 
 def test_a_composite_alarm_is_known_by_its_words() -> None:
-    rule: dict[str, Any] = {"AlarmRule": "ALARM(a) OR ALARM(b)", "AlarmDescription": "basket is down", "Trigger": None}
+    rule: dict[str, Any] = {
+        "AlarmRule": "ALARM(a) OR ALARM(b)",
+        "AlarmDescription": "basket is down",
+        "Trigger": None,
+    }
     found = alert(alarm("anything", **rule))
     assert (found.service, found.signal) == ("checkout", None)
 
@@ -80,7 +96,10 @@ def test_a_composite_alarm_is_known_by_its_words() -> None:
 @pytest.mark.parametrize(
     ("dimensions", "service"),
     [
-        ([{"name": "ClusterName", "value": "c"}, {"name": "ServiceName", "value": "basket"}], "checkout"),
+        (
+            [{"name": "ClusterName", "value": "c"}, {"name": "ServiceName", "value": "basket"}],
+            "checkout",
+        ),
         ([{"name": "FunctionName", "value": "resize-images"}], "resize-images"),
         ([{"Name": "Service", "Value": "cart"}], "cart"),
         ([{"name": "InstanceId", "value": "i-1"}], None),
@@ -89,10 +108,15 @@ def test_a_composite_alarm_is_known_by_its_words() -> None:
 )
 def test_whose_alarm_it_is(dimensions: Any, service: str | None) -> None:
     trigger = {"MetricName": "X", "Namespace": "Y", "Dimensions": dimensions}
-    assert alert(alarm("Something is wrong", AlarmDescription=None, Trigger=trigger)).service == service
+    assert (
+        alert(alarm("Something is wrong", AlarmDescription=None, Trigger=trigger)).service
+        == service
+    )
 
 
-@pytest.mark.parametrize("name", ["single_metric_alarm", "metric_math_alarm", "an_anomaly_detection_alarm"])
+@pytest.mark.parametrize(
+    "name", ["single_metric_alarm", "metric_math_alarm", "an_anomaly_detection_alarm"]
+)
 def test_eventbridges_changes_of_state_are_alerts(shared: Path, name: str) -> None:
     file = next((shared / "webhooks/eventbridge").glob(f"state_change_for_*{name}.json"))
     found = alert(file.read_text())
@@ -110,20 +134,38 @@ def test_other_events_of_alarms_start_nothing(shared: Path) -> None:
 def test_an_event_without_data_starts_nothing() -> None:
     detail = {"alarmName": "a", "state": {"value": "INSUFFICIENT_DATA"}}
     assert isinstance(
-        read({"detail-type": "CloudWatch Alarm State Change", "source": "aws.cloudwatch", "detail": detail}), Ignored
+        read(
+            {
+                "detail-type": "CloudWatch Alarm State Change",
+                "source": "aws.cloudwatch",
+                "detail": detail,
+            }
+        ),
+        Ignored,
     )
 
 
 def test_the_sampled_messages_are_alerts(shared: Path) -> None:
     folder = shared / "webhooks/cloudwatch"
-    record = json.loads((folder / "sns_lambda_record.alarm_ok.json").read_text())["Records"][0]["Sns"]["Message"]
+    record = json.loads((folder / "sns_lambda_record.alarm_ok.json").read_text())["Records"][0][
+        "Sns"
+    ]["Message"]
     assert alert(record).status == "resolved"
     assert alert((folder / "sns_message.alarm.json").read_text()).observed == 1.0
 
 
 @examples(max_examples=200, deadline=None)
-@given(JSON, st.sampled_from(["AlarmName", "Trigger", "StateChangeTime", "AlarmArn", "NewStateReason", "detail", ""]))
+@given(
+    JSON,
+    st.sampled_from(
+        ["AlarmName", "Trigger", "StateChangeTime", "AlarmArn", "NewStateReason", "detail", ""]
+    ),
+)
 def test_no_message_makes_it_fail(value: Any, field: str) -> None:
-    event = {"detail-type": "CloudWatch Alarm State Change", "source": "aws.cloudwatch"} if field == "detail" else {}
+    event = (
+        {"detail-type": "CloudWatch Alarm State Change", "source": "aws.cloudwatch"}
+        if field == "detail"
+        else {}
+    )
     payload = alarm() | event | {field: value} if field else value
     assert isinstance(read(json.dumps(payload)), (Alert, Ignored))

@@ -28,10 +28,14 @@ from tests.bot.intake.test_pagerduty_webhook import JSON
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
 SETTINGS = Settings(
-    alerts=AlertSettings(oldest_days=36_500), services={"checkout": ServiceSettings(aliases=("basket",))}
+    alerts=AlertSettings(oldest_days=36_500),
+    services={"checkout": ServiceSettings(aliases=("basket",))},
 )
 TOKENS = ("s3cret", "dd:passw0rd")
-QUERY = "sum(last_5m):sum:trace.http.request.errors{env:prod,service:basket} by {service}.as_count() > 50"
+QUERY = (
+    "sum(last_5m):sum:trace.http.request.errors{env:prod,service:basket} by "
+    "{service}.as_count() > 50"
+)
 
 
 def event(**changed: Any) -> dict[str, Any]:
@@ -78,18 +82,30 @@ def read(payload: Any) -> Arrival:
 def test_a_triggered_monitor_is_an_alert_by_which_the_connector_finds_it() -> None:
     alert = read(event()).alert
     assert (alert.source, alert.title, alert.status) == ("datadog", "Checkout errors", "firing")
-    assert (alert.service, alert.signal, alert.severity) == ("checkout", "trace.http.request.errors", "P1")
+    assert (alert.service, alert.signal, alert.severity) == (
+        "checkout",
+        "trace.http.request.errors",
+        "P1",
+    )
     assert alert.started_at == datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
     assert monitor_of(alert) == 4242
     assert alert.labels["env"] == "prod"
     assert alert.job == "llm-1"
-    assert isinstance(read_monitor(alert.labels["query"], alert.labels["monitor_type"]), MetricMonitor)
+    assert isinstance(
+        read_monitor(alert.labels["query"], alert.labels["monitor_type"]), MetricMonitor
+    )
     assert [link.title for link in alert.links] == ["Datadog event", "Graph"]
 
 
 def test_a_variable_without_a_value_is_no_value() -> None:
     assert "version" not in read(event()).alert.labels
-    bare = read(event(service="$TAGS[service]", tags="$TAGS", alert={"scope": "", "title": "", "priority": "null"}))
+    bare = read(
+        event(
+            service="$TAGS[service]",
+            tags="$TAGS",
+            alert={"scope": "", "title": "", "priority": "null"},
+        )
+    )
     assert bare.alert.service is None
     assert bare.alert.severity == "error"
 
@@ -111,7 +127,9 @@ def test_a_recovery_ends_what_a_trigger_began(transition: str, status: str) -> N
 
 
 def test_groups_of_one_monitor_are_alerts_of_their_own() -> None:
-    one, other = (read(event(alert={"aggreg_key": key, "scope": f"host:{key}"})).alert for key in ("a", "b"))
+    one, other = (
+        read(event(alert={"aggreg_key": key, "scope": f"host:{key}"})).alert for key in ("a", "b")
+    )
     assert one.fingerprint != other.fingerprint
 
 
@@ -146,7 +164,8 @@ def test_the_template_itself_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{", b"\xff", b"{}", b'{"alert": 3}', b'{"alert": {"id": "7"}}', b"[" * 99999]
+    "body",
+    [b"", b"[]", b"{", b"\xff", b"{}", b'{"alert": 3}', b'{"alert": {"id": "7"}}', b"[" * 99999],
 )
 def test_what_is_no_alert_is_ignored(body: bytes) -> None:
     assert isinstance(read_datadog(body, SETTINGS, now=NOW), Ignored)
@@ -154,8 +173,12 @@ def test_what_is_no_alert_is_ignored(body: bytes) -> None:
 
 def test_hostile_text_is_plain_in_the_alert() -> None:
     evil = "a\u202eb\x00c\n" + "x" * 9000
-    alert = read(event(tags=f"{evil}:{evil},k:{evil}", alert={"title": evil, "scope": evil, "query": evil})).alert
-    assert all(c.isprintable() or c == "\n" for text in (alert.title, *alert.labels.values()) for c in text)
+    alert = read(
+        event(tags=f"{evil}:{evil},k:{evil}", alert={"title": evil, "scope": evil, "query": evil})
+    ).alert
+    assert all(
+        c.isprintable() or c == "\n" for text in (alert.title, *alert.labels.values()) for c in text
+    )
     assert max(len(v) for v in alert.labels.values()) <= 4000
     assert read(event(link="javascript:alert(1)", snapshot="https://u:p@x/")).alert.links == ()
     assert read(event(tags="fingerprint:mine,monitor_id:1")).alert.labels["monitor_id"] == "4242"
@@ -189,7 +212,8 @@ def test_the_sender_is_known_by_a_bearer_token_or_basic_credentials() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer ", "Bearer wrong", "s3cret", "Basic czNjcmV0OnM=", "Basic ***"]
+    "header",
+    [None, "", "Bearer", "Bearer ", "Bearer wrong", "s3cret", "Basic czNjcmV0OnM=", "Basic ***"],
 )
 def test_a_sender_without_a_token_is_refused(header: str | None) -> None:
     with pytest.raises(BadSignature) as raised:
@@ -206,11 +230,16 @@ def test_no_header_is_accepted_by_chance(header: str) -> None:
 def test_over_http_an_alert_starts_an_investigation_and_a_stranger_none(
     settings: Settings, sqlite_store: Store
 ) -> None:
-    known = settings.model_copy(update={"datadog": settings.datadog.model_copy(update={"webhook_tokens": TOKENS_SET})})
+    known = settings.model_copy(
+        update={"datadog": settings.datadog.model_copy(update={"webhook_tokens": TOKENS_SET})}
+    )
     with serving(known, store_accept(sqlite_store)) as base:
         path = f"{base}/webhooks/datadog"
         assert httpx.post(path, json=event()).status_code == 401
-        assert httpx.post(path, json=event(), headers={"authorization": "Bearer no"}).text == "signature\n"
+        assert (
+            httpx.post(path, json=event(), headers={"authorization": "Bearer no"}).text
+            == "signature\n"
+        )
         sent = httpx.post(path, json=event(), headers={"authorization": "Bearer s3cret"})
         assert (sent.status_code, sent.json()["outcome"]) == (202, "started")
         again = httpx.post(path, json=event(), headers={"authorization": "Bearer s3cret"})
@@ -220,7 +249,12 @@ def test_over_http_an_alert_starts_an_investigation_and_a_stranger_none(
     assert only(sqlite_store).alert.title == "Checkout errors"
 
 
-def test_without_a_token_the_address_names_the_setting(settings: Settings, sqlite_store: Store) -> None:
+def test_without_a_token_the_address_names_the_setting(
+    settings: Settings, sqlite_store: Store
+) -> None:
     with serving(settings, store_accept(sqlite_store)) as base:
         answer = httpx.post(f"{base}/webhooks/datadog", json=event())
-    assert (answer.status_code, answer.text) == (404, "not configured: set FAULTLINE_DATADOG__WEBHOOK_TOKENS\n")
+    assert (answer.status_code, answer.text) == (
+        404,
+        "not configured: set FAULTLINE_DATADOG__WEBHOOK_TOKENS\n",
+    )

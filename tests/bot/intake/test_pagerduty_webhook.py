@@ -22,7 +22,10 @@ from tests.bot.intake.conftest import pagerduty_event
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
 SETTINGS = Settings(
     alerts=AlertSettings(oldest_days=36_500),
-    services={"checkout": ServiceSettings(aliases=("Basket",)), "api": ServiceSettings(pagerduty_service="PF9KMXH")},
+    services={
+        "checkout": ServiceSettings(aliases=("Basket",)),
+        "api": ServiceSettings(pagerduty_service="PF9KMXH"),
+    },
 )
 
 
@@ -45,7 +48,9 @@ def test_a_triggered_incident_is_an_alert_that_replies_to_that_incident() -> Non
     assert found.alert.service == "checkout", "the catalogue's name for PagerDuty's Basket"
     assert found.alert.severity == "high"
     assert found.alert.labels["incident_key"] == "key-PABC123"
-    assert [link.url for link in found.alert.links] == ["https://acme.pagerduty.com/incidents/PABC123"]
+    assert [link.url for link in found.alert.links] == [
+        "https://acme.pagerduty.com/incidents/PABC123"
+    ]
     assert found.reply_to.pagerduty_incident == "PABC123"
 
 
@@ -65,9 +70,14 @@ def test_of_all_of_pagerdutys_samples_only_three_kinds_are_alerts(shared: Path) 
     assert kept == {"incident.triggered", "incident.reopened", "incident.resolved"}
 
 
-def test_the_samples_of_one_incident_share_a_fingerprint_and_differ_as_deliveries(shared: Path) -> None:
+def test_the_samples_of_one_incident_share_a_fingerprint_and_differ_as_deliveries(
+    shared: Path,
+) -> None:
     names = ("triggered", "reopened", "resolved")
-    found = [alert_of((shared / f"webhooks/pagerduty/incident.{name}.json").read_bytes()) for name in names]
+    found = [
+        alert_of((shared / f"webhooks/pagerduty/incident.{name}.json").read_bytes())
+        for name in names
+    ]
     assert len({one.alert.fingerprint for one in found}) == 1
     assert len({one.delivery.id for one in found}) == 3
     assert [one.alert.status for one in found] == ["firing", "firing", "resolved"]
@@ -94,7 +104,8 @@ def test_without_an_event_id_the_body_itself_identifies_the_delivery() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["pagey.ping", "incident.acknowledged", "incident.priority_updated", "service.created", ""]
+    "kind",
+    ["pagey.ping", "incident.acknowledged", "incident.priority_updated", "service.created", ""],
 )
 def test_other_events_are_ignored_with_a_reason(kind: str) -> None:
     found = read(pagerduty_event(kind))
@@ -103,7 +114,17 @@ def test_other_events_are_ignored_with_a_reason(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"null", b"[]", b"\xff\xfe", b"[" * 200_000, b'{"event": 1}', b'{"event": {"data": []}}']
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"event": 1}',
+        b'{"event": {"data": []}}',
+    ],
 )
 def test_bodies_that_are_no_events_are_ignored(body: bytes) -> None:
     assert isinstance(read(body), Ignored)
@@ -134,10 +155,22 @@ def test_hostile_text_is_cut_and_cleaned() -> None:
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=20)),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-FIELDS = ("id", "incident_key", "title", "html_url", "urgency", "created_at", "reopened_at", "service", "priority")
+FIELDS = (
+    "id",
+    "incident_key",
+    "title",
+    "html_url",
+    "urgency",
+    "created_at",
+    "reopened_at",
+    "service",
+    "priority",
+)
 
 
 @examples(max_examples=60)
@@ -152,7 +185,9 @@ def test_any_bytes_are_ignored_or_an_alert(body: bytes) -> None:
     st.sampled_from(["incident.triggered", "incident.resolved", "incident.reopened"]),
     JSON,
 )
-def test_any_values_in_the_fields_give_an_alert_that_can_be_stored(data: Any, kind: str, at: Any) -> None:
+def test_any_values_in_the_fields_give_an_alert_that_can_be_stored(
+    data: Any, kind: str, at: Any
+) -> None:
     found = read({"event": {"id": at, "event_type": kind, "occurred_at": at, "data": data}})
     if isinstance(found, Arrival):
         assert len(found.alert.fingerprint) == 16

@@ -1,6 +1,8 @@
-"""Genuine requests sent again, now or after a week, and requests that come in another order than they were sent in.
+"""Genuine requests sent again, now or after a week, and requests that come in another order than
+they were sent in.
 
-Each story goes through the vendor's own route, really signed, with the store behind it on both databases.
+Each story goes through the vendor's own route, really signed, with the store behind it on both
+databases.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Request:
     def tampered(self) -> Request:
         """The same with another body under the same headers."""
         return Request(
-            self.path, self.body.replace(b"checkout", b"payments").replace(b"Checkout", b"Payments"), self.headers
+            self.path,
+            self.body.replace(b"checkout", b"payments").replace(b"Checkout", b"Payments"),
+            self.headers,
         )
 
 
@@ -73,9 +77,22 @@ def pagerduty(kind: str, event: str, at: datetime) -> Request:
 
 
 def datadog(transition: str, event: str, at: datetime) -> Request:
-    alert = {"id": "42", "cycle_key": "c1", "aggreg_key": "g", "transition": transition, "title": "Checkout errors"}
-    payload = {"id": event, "alert": alert, "date": str(int(at.timestamp() * 1000)), "service": "checkout"}
-    return Request("/webhooks/datadog", json.dumps(payload).encode(), {"authorization": f"Bearer {TOKEN}"})
+    alert = {
+        "id": "42",
+        "cycle_key": "c1",
+        "aggreg_key": "g",
+        "transition": transition,
+        "title": "Checkout errors",
+    }
+    payload = {
+        "id": event,
+        "alert": alert,
+        "date": str(int(at.timestamp() * 1000)),
+        "service": "checkout",
+    }
+    return Request(
+        "/webhooks/datadog", json.dumps(payload).encode(), {"authorization": f"Bearer {TOKEN}"}
+    )
 
 
 def alertmanager(status: str, at: datetime) -> Request:
@@ -85,7 +102,11 @@ def alertmanager(status: str, at: datetime) -> Request:
 
 
 def sentry(action: str, at: datetime) -> Request:
-    metric = {"id": "7", "date_detected": at.isoformat(), "alert_rule": {"id": "9", "name": "Checkout errors"}}
+    metric = {
+        "id": "7",
+        "date_detected": at.isoformat(),
+        "alert_rule": {"id": "9", "name": "Checkout errors"},
+    }
     body = json.dumps({"action": action, "data": {"metric_alert": metric}}).encode()
     digest = hmac.new(SENTRY_SECRET.encode(), body, hashlib.sha256).hexdigest()
     return Request("/webhooks/sentry", body, {"sentry-hook-signature": digest})
@@ -94,21 +115,34 @@ def sentry(action: str, at: datetime) -> Request:
 def sns(state: str, message: str, at: datetime, **more: str) -> Request:
     changed = alarm(state=state, StateChangeTime=at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "+0000")
     return Request(
-        "/webhooks/sns", signed(envelope(changed, MessageId=message, **more)), {"content-type": "text/plain"}
+        "/webhooks/sns",
+        signed(envelope(changed, MessageId=message, **more)),
+        {"content-type": "text/plain"},
     )
 
 
 def slack(title: str, color: str, event: str, at: datetime) -> Request:
     box = {"title": f"{title} HighErrorRate checkout", "color": color}
-    body = json.dumps(slack_event(bot_message(ts=f"{at.timestamp():.6f}", attachments=[box]), event_id=event)).encode()
+    body = json.dumps(
+        slack_event(bot_message(ts=f"{at.timestamp():.6f}", attachments=[box]), event_id=event)
+    ).encode()
     return Request("/slack/events", body, slack_headers(body, SLACK_SECRETS[0]))
 
 
 FIRED, ENDED = ago(minutes=9), ago(minutes=5)
 VENDORS: dict[str, tuple[Callable[[], Request], Callable[[], Request]]] = {
-    "pagerduty": (lambda: pagerduty("triggered", "E1", FIRED), lambda: pagerduty("resolved", "E2", ENDED)),
-    "datadog": (lambda: datadog("Triggered", "D1", FIRED), lambda: datadog("Recovered", "D2", ENDED)),
-    "alertmanager": (lambda: alertmanager("firing", FIRED), lambda: alertmanager("resolved", FIRED)),
+    "pagerduty": (
+        lambda: pagerduty("triggered", "E1", FIRED),
+        lambda: pagerduty("resolved", "E2", ENDED),
+    ),
+    "datadog": (
+        lambda: datadog("Triggered", "D1", FIRED),
+        lambda: datadog("Recovered", "D2", ENDED),
+    ),
+    "alertmanager": (
+        lambda: alertmanager("firing", FIRED),
+        lambda: alertmanager("resolved", FIRED),
+    ),
     "sentry": (lambda: sentry("critical", FIRED), lambda: sentry("resolved", FIRED)),
     "sns": (lambda: sns("ALARM", "M1", FIRED), lambda: sns("OK", "M2", ENDED)),
     "slack": (
@@ -163,10 +197,14 @@ def a_week_passes(store: Store) -> None:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_genuine_request_starts_an_investigation_and_its_retry_none(bot: Senders, vendor: str) -> None:
+def test_a_genuine_request_starts_an_investigation_and_its_retry_none(
+    bot: Senders, vendor: str
+) -> None:
     fires = VENDORS[vendor][0]()
     first, again = send(bot, fires), send(bot, fires)
-    assert (first.is_success, again.is_success) == (True, True), "the vendor's retry is answered well"
+    assert (first.is_success, again.is_success) == (True, True), (
+        "the vendor's retry is answered well"
+    )
     assert bot.store.count() == 1
 
 
@@ -178,7 +216,9 @@ def test_a_changed_request_is_refused_where_the_vendor_signs(bot: Senders, vendo
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_request_replayed_after_the_alert_has_ended_starts_nothing(bot: Senders, vendor: str) -> None:
+def test_a_request_replayed_after_the_alert_has_ended_starts_nothing(
+    bot: Senders, vendor: str
+) -> None:
     fires, ends = VENDORS[vendor][0](), VENDORS[vendor][1]()
     for request in (fires, ends):
         assert send(bot, request).is_success
@@ -199,7 +239,9 @@ def test_a_request_replayed_after_a_week_starts_nothing(bot: Senders, vendor: st
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_an_end_that_comes_before_its_beginning_leaves_nothing_to_investigate(bot: Senders, vendor: str) -> None:
+def test_an_end_that_comes_before_its_beginning_leaves_nothing_to_investigate(
+    bot: Senders, vendor: str
+) -> None:
     fires, ends = VENDORS[vendor][0](), VENDORS[vendor][1]()
     for request in (ends, fires):
         assert send(bot, request).is_success
@@ -227,7 +269,12 @@ def test_the_next_time_the_alert_fires_is_news(bot: Senders, vendor: str) -> Non
     [
         (lambda: pagerduty("triggered", "E1", ago(days=8)), 202),
         (lambda: datadog("Triggered", "D1", ago(days=8)), 202),
-        (lambda: sns("ALARM", "M1", ago(days=8), Timestamp=ago(days=7).strftime("%Y-%m-%dT%H:%M:%S.000Z")), 401),
+        (
+            lambda: sns(
+                "ALARM", "M1", ago(days=8), Timestamp=ago(days=7).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+            ),
+            401,
+        ),
     ],
 )
 def test_what_is_dated_a_week_ago_starts_nothing_even_in_an_empty_store(
@@ -237,12 +284,16 @@ def test_what_is_dated_a_week_ago_starts_nothing_even_in_an_empty_store(
     assert bot.store.count() == 0
 
 
-def test_a_sentry_event_received_a_week_ago_starts_nothing_even_in_an_empty_store(bot: Senders) -> None:
+def test_a_sentry_event_received_a_week_ago_starts_nothing_even_in_an_empty_store(
+    bot: Senders,
+) -> None:
     def event(received: datetime) -> Request:
         body = json.dumps(
             {
                 "action": "triggered",
-                "data": {"event": {"issue_id": "4001", "event_id": "e", "received": received.timestamp()}},
+                "data": {
+                    "event": {"issue_id": "4001", "event_id": "e", "received": received.timestamp()}
+                },
             }
         ).encode()
         digest = hmac.new(SENTRY_SECRET.encode(), body, hashlib.sha256).hexdigest()
@@ -254,12 +305,16 @@ def test_a_sentry_event_received_a_week_ago_starts_nothing_even_in_an_empty_stor
 
 def test_a_slack_request_of_more_than_five_minutes_ago_is_refused(bot: Senders) -> None:
     fires = slack("[FIRING:1]", "danger", "Ev1", ago(minutes=9))
-    old = Request(fires.path, fires.body, slack_headers(fires.body, SLACK_SECRETS[0], time.time() - 301))
+    old = Request(
+        fires.path, fires.body, slack_headers(fires.body, SLACK_SECRETS[0], time.time() - 301)
+    )
     assert send(bot, old).status_code == 401
     assert bot.store.count() == 0
 
 
-def test_a_firing_that_alertmanager_never_ended_starts_nothing_once_it_was_not_repeated_for_days(bot: Senders) -> None:
+def test_a_firing_that_alertmanager_never_ended_starts_nothing_once_it_was_not_repeated_for_days(
+    bot: Senders,
+) -> None:
     fires = alertmanager("firing", ago(minutes=9))
     send(bot, fires)
     a_week_passes(bot.store)
@@ -283,10 +338,14 @@ def test_a_firing_that_alertmanager_repeats_for_days_is_looked_at_again(bot: Sen
     assert send(bot, fires).json()["outcome"] == "started"
 
 
-def test_datadog_bodies_without_id_cycle_and_date_are_not_one_delivery_for_ever(bot: Senders) -> None:
+def test_datadog_bodies_without_id_cycle_and_date_are_not_one_delivery_for_ever(
+    bot: Senders,
+) -> None:
     def bare(transition: str) -> Request:
         payload = {"alert": {"id": "42", "transition": transition}}
-        return Request("/webhooks/datadog", json.dumps(payload).encode(), {"authorization": f"Bearer {TOKEN}"})
+        return Request(
+            "/webhooks/datadog", json.dumps(payload).encode(), {"authorization": f"Bearer {TOKEN}"}
+        )
 
     assert send(bot, bare("Triggered")).json()["outcome"] == "started"
     send(bot, bare("Recovered"))
@@ -318,15 +377,24 @@ def test_a_click_that_is_sent_again_reaches_nobody(known: Settings, store: Store
             "trigger_id": trigger,
             "team": {"id": "T1"},
             "user": {"id": "U1"},
-            "actions": [{"type": "button", "action_id": "faultline_right", "block_id": "b", "value": "x"}],
+            "actions": [
+                {"type": "button", "action_id": "faultline_right", "block_id": "b", "value": "x"}
+            ],
         }
         return urlencode({"payload": json.dumps(payload)}).encode()
 
     first_time = store_first_time(store)
-    with serving(known, store_accept(store), slack_listeners=(listen,), first_time=first_time) as base:
+    with serving(
+        known, store_accept(store), slack_listeners=(listen,), first_time=first_time
+    ) as base:
         for body in (click("1"), click("1"), click("2")):
-            headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
-            assert httpx.post(f"{base}/slack/interactivity", content=body, headers=headers).status_code == 200
+            headers = slack_headers(body, SLACK_SECRETS[0]) | {
+                "content-type": "application/x-www-form-urlencoded"
+            }
+            assert (
+                httpx.post(f"{base}/slack/interactivity", content=body, headers=headers).status_code
+                == 200
+            )
     assert heard == ["1", "2"]
 
 

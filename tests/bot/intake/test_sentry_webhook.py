@@ -73,7 +73,11 @@ def test_every_sample_is_an_alert_or_ignored_with_a_reason(shared: Path) -> None
     triggered, resolved, seer = (found[k] for k in sorted(found))
     assert isinstance(triggered, Arrival)
     about = triggered.alert
-    assert (about.title, about.status, about.service) == ("ReferenceError: heck is not defined", "firing", "web")
+    assert (about.title, about.status, about.service) == (
+        "ReferenceError: heck is not defined",
+        "firing",
+        "web",
+    )
     assert about.started_at == datetime(2019, 8, 19, 21, 6, 17, 677000, tzinfo=UTC)
     assert issue_of(about) == "1117540176"
     assert about.labels["rule"] == "Very Important Alert Rule!"
@@ -88,14 +92,21 @@ def test_every_sample_is_an_alert_or_ignored_with_a_reason(shared: Path) -> None
 
 def test_a_new_issue_is_an_alert_that_names_issue_project_and_page() -> None:
     about = alert(issue_webhook())
-    assert (about.source, about.id, about.service, about.severity) == ("sentry", "4001", "web", "fatal")
+    assert (about.source, about.id, about.service, about.severity) == (
+        "sentry",
+        "4001",
+        "web",
+        "fatal",
+    )
     assert about.started_at == datetime(2026, 11, 20, 9, 50, 0, 123000, tzinfo=UTC)
     assert (about.labels["issue_id"], about.labels["sentry_project"]) == ("4001", "front-end")
     assert about.labels["url"] == about.links[0].url == "https://acme.sentry.io/issues/4001/"
 
 
 def test_an_issue_that_came_back_began_when_it_was_seen_last() -> None:
-    assert alert(issue_webhook("unresolved")).started_at == datetime(2026, 11, 20, 9, 58, tzinfo=UTC)
+    assert alert(issue_webhook("unresolved")).started_at == datetime(
+        2026, 11, 20, 9, 58, tzinfo=UTC
+    )
 
 
 def test_the_end_of_an_issue_has_the_identity_of_its_beginning() -> None:
@@ -148,7 +159,10 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["id", "issue_id", "title", "datetime", "url", "project", "alert_rule"]), inner
+            st.sampled_from(
+                ["id", "issue_id", "title", "datetime", "url", "project", "alert_rule"]
+            ),
+            inner,
         )
     ),
     max_leaves=12,
@@ -158,7 +172,9 @@ JSON = st.recursive(
 @examples(max_examples=80)
 @given(st.sampled_from(["created", "triggered", "critical", "resolved"]), JSON, JSON, JSON)
 def test_any_body_is_ignored_or_an_alert(action: str, event: Any, issue: Any, metric: Any) -> None:
-    found = read({"action": action, "data": {"event": event, "issue": issue, "metric_alert": metric}})
+    found = read(
+        {"action": action, "data": {"event": event, "issue": issue, "metric_alert": metric}}
+    )
     assert isinstance(found, (Ignored, Arrival))
 
 
@@ -180,7 +196,11 @@ def post(senders: Senders, payload: Any, secret: str = "new-secret") -> Any:
     """As Sentry sends it."""
     body = json.dumps(payload).encode()
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    headers = {"sentry-hook-resource": "issue", "sentry-hook-timestamp": str(int(time.time())), "request-id": "r"}
+    headers = {
+        "sentry-hook-resource": "issue",
+        "sentry-hook-timestamp": str(int(time.time())),
+        "request-id": "r",
+    }
     return senders.post("/webhooks/sentry", body, headers | {"sentry-hook-signature": signature})
 
 
@@ -212,7 +232,9 @@ def test_an_unsigned_webhook_is_refused(serve: Callable[..., Senders], sqlite_st
     assert list(sqlite_store.latest()) == []
 
 
-def test_without_a_secret_the_setting_is_named(serve: Callable[..., Senders], sqlite_store: Store) -> None:
+def test_without_a_secret_the_setting_is_named(
+    serve: Callable[..., Senders], sqlite_store: Store
+) -> None:
     answer = serve(sqlite_store, Settings()).post("/webhooks/sentry", b"{}", {})
     assert answer.status_code == 404
     assert "FAULTLINE_SENTRY__WEBHOOK_SECRETS" in answer.text

@@ -35,7 +35,9 @@ def test_slacks_documented_example_is_accepted() -> None:
         b"&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
     )
     signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
-    verify_slack(body, "1531420618", signature, keys("8f742231b10e8888abcd99yyyzzz85a5"), now=1531420618)
+    verify_slack(
+        body, "1531420618", signature, keys("8f742231b10e8888abcd99yyyzzz85a5"), now=1531420618
+    )
 
 
 def test_slacks_own_library_makes_signatures_that_fit() -> None:
@@ -76,7 +78,9 @@ def test_one_changed_byte_breaks_every_signature(body: bytes, place: int, change
         verify_slack(bytes(changed), stamp, sign_slack(original, stamp, "k"), keys("k"), now=NOW)
 
 
-@pytest.mark.parametrize(("age", "accepted"), [(0, True), (299, True), (-299, True), (301, False), (-301, False)])
+@pytest.mark.parametrize(
+    ("age", "accepted"), [(0, True), (299, True), (-299, True), (301, False), (-301, False)]
+)
 def test_slack_requests_count_for_five_minutes(age: int, accepted: bool) -> None:
     stamp = str(int(NOW) - age)
     signature = sign_slack(BODY, stamp, "k")
@@ -118,7 +122,16 @@ def test_alertmanager_may_present_basic_credentials() -> None:
 
 @pytest.mark.parametrize(
     "authorization",
-    [None, "", "s3cret", "Bearer S3cret", "Bearer s3cret x", "Basic s3cret", "Digest s3cret", "Basic czNjcmV0eA=="],
+    [
+        None,
+        "",
+        "s3cret",
+        "Bearer S3cret",
+        "Bearer s3cret x",
+        "Basic s3cret",
+        "Digest s3cret",
+        "Basic czNjcmV0eA==",
+    ],
 )
 def test_wrong_alertmanager_credentials_are_refused(authorization: str | None) -> None:
     with pytest.raises(BadSignature):

@@ -26,7 +26,8 @@ from tests.bot.intake.test_pagerduty_webhook import JSON
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
 US = Ourselves(frozenset({"U0BOT"}), "B0US", "A0FAULT")
 SETTINGS = Settings(
-    slack=SlackSettings(alert_channels=(WATCHED,)), services={"checkout": ServiceSettings(aliases=("basket",))}
+    slack=SlackSettings(alert_channels=(WATCHED,)),
+    services={"checkout": ServiceSettings(aliases=("basket",))},
 )
 PAGERDUTY = "https://acme.pagerduty.com/incidents/PGR0VU2"
 
@@ -45,7 +46,11 @@ def decide(event: dict[str, Any], settings: Settings = SETTINGS) -> Arrival | Ig
 
 def test_what_alertmanager_really_posts_is_an_alert_and_its_end(shared: Path) -> None:
     firing, resolved = (
-        read(json.loads((shared / f"webhooks/alertmanager/slack_incoming_webhook.{state}.json").read_text())["body"])
+        read(
+            json.loads(
+                (shared / f"webhooks/alertmanager/slack_incoming_webhook.{state}.json").read_text()
+            )["body"]
+        )
         for state in ("firing", "resolved")
     )
     assert firing is not None
@@ -66,19 +71,25 @@ def test_the_time_of_the_message_is_the_time_of_the_alert() -> None:
     ("url", "vendor", "key"),
     [
         (PAGERDUTY, "PagerDuty", "PGR0VU2"),
-        ("https://app.datadoghq.com/monitors/1234567?group=host%3Aweb-1&from_ts=1", "Datadog", "1234567/host:web-1"),
+        (
+            "https://app.datadoghq.com/monitors/1234567?group=host%3Aweb-1&from_ts=1",
+            "Datadog",
+            "1234567/host:web-1",
+        ),
         ("https://acme.datadoghq.eu/monitors#1234567", "Datadog", "1234567"),
         ("https://acme.sentry.io/issues/4567/?referrer=slack", "Sentry", "4567"),
         ("https://sentry.example/organizations/acme/issues/4567/", "Sentry", "4567"),
         ("https://grafana.example/alerting/grafana/ab-cd_1/view?orgId=1", "Grafana", "ab-cd_1"),
         ("http://vm:9093/#/alerts?receiver=bot", "Alertmanager", ""),
         (
-            "https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#alarmsV2:alarm/High%20CPU",
+            "https://eu-west-1.console.aws.amazon.com/cloudwatch/"
+            "home?region=eu-west-1#alarmsV2:alarm/High%20CPU",
             "CloudWatch",
             "eu-west-1/High CPU",
         ),
         (
-            "https://console.aws.amazon.com/cloudwatch/home?region=us-east-1#alarm:alarmFilter=ANY;name=High",
+            "https://console.aws.amazon.com/cloudwatch/"
+            "home?region=us-east-1#alarm:alarmFilter=ANY;name=High",
             "CloudWatch",
             "us-east-1/High",
         ),
@@ -88,7 +99,9 @@ def test_links_of_alerting_tools_say_what_is_alerting(url: str, vendor: str, key
     link = known_link(url)
     assert link is not None
     assert (link.vendor, link.key) == (vendor, key)
-    alert = read({"bot_id": "B1", "text": f"<{url.replace('&', '&amp;')}|Something is wrong>", "ts": "1.0"})
+    alert = read(
+        {"bot_id": "B1", "text": f"<{url.replace('&', '&amp;')}|Something is wrong>", "ts": "1.0"}
+    )
     assert alert is not None
     assert alert.title == "Something is wrong"
     assert [found.url for found in alert.links] == [url]
@@ -141,7 +154,12 @@ def test_the_layouts_of_alerts_are_recognised(message: dict[str, Any], status: s
         {"bot_id": "B1", "text": "Good morning! https://wiki.example/on-call", "ts": "1.0"},
         boxed("Deploy finished", color="#439FE0"),
         boxed("Almost out of holidays", color="#FFA500"),
-        {"bot_id": "B1", "text": "", "ts": "1.0", "attachments": [{"text": "no title", "color": "danger"}]},
+        {
+            "bot_id": "B1",
+            "text": "",
+            "ts": "1.0",
+            "attachments": [{"text": "no title", "color": "danger"}],
+        },
         {"bot_id": "B1", "text": "", "ts": ""},
         {
             "bot_id": "B1",
@@ -161,7 +179,10 @@ def test_blocks_are_read_like_attachments() -> None:
         "text": "",
         "blocks": [
             {"type": "header", "text": {"type": "plain_text", "text": "Triggered: basket is slow"}},
-            {"type": "actions", "elements": [{"type": "button", "text": {"text": "Open"}, "url": PAGERDUTY}]},
+            {
+                "type": "actions",
+                "elements": [{"type": "button", "text": {"text": "Open"}, "url": PAGERDUTY}],
+            },
         ],
     }
     alert = read(message)
@@ -203,7 +224,10 @@ def test_an_alert_is_answered_in_its_own_thread() -> None:
     found = decide(bot_message())
     assert isinstance(found, Arrival)
     assert found.delivery.id == "Ev1"
-    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (WATCHED, "1763690000.000100")
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (
+        WATCHED,
+        "1763690000.000100",
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,11 +251,18 @@ def test_our_own_messages_people_edits_and_replies_start_nothing(change: dict[st
 
 
 def test_a_reply_or_an_edit_that_says_resolved_ends_the_alert() -> None:
-    ended = {"attachments": [{"title": "[RESOLVED] HighErrorRate checkout (critical)", "color": "good"}]}
+    ended = {
+        "attachments": [{"title": "[RESOLVED] HighErrorRate checkout (critical)", "color": "good"}]
+    }
     started = decide(bot_message())
     reply = decide(bot_message(thread_ts="1763600000.000100", **ended))
     edit = decide(
-        {"type": "message", "subtype": "message_changed", "channel": WATCHED, "message": bot_message(**ended)}
+        {
+            "type": "message",
+            "subtype": "message_changed",
+            "channel": WATCHED,
+            "message": bot_message(**ended),
+        }
     )
     assert isinstance(started, Arrival)
     assert isinstance(reply, Arrival)
@@ -245,7 +276,9 @@ def test_a_linked_pagerduty_incident_gets_the_note_unless_pagerduty_itself_tells
     found = decide(message)
     assert isinstance(found, Arrival)
     assert found.reply_to.pagerduty_incident == "PGR0VU2"
-    both = SETTINGS.model_copy(update={"pagerduty": PagerDutySettings(webhook_secrets=secrets(("k",)))})
+    both = SETTINGS.model_copy(
+        update={"pagerduty": PagerDutySettings(webhook_secrets=secrets(("k",)))}
+    )
     found = decide(message, both)
     assert isinstance(found, Arrival)
     assert found.reply_to.pagerduty_incident is None
@@ -260,7 +293,17 @@ def test_slacks_blanked_samples_are_read_without_harm(shared: Path) -> None:
         assert isinstance(found, Arrival) == (file.name == "message.bot_message.alertmanager.json")
 
 
-PARTS = ("text", "attachments", "blocks", "metadata", "bot_profile", "ts", "thread_ts", "message", "user")
+PARTS = (
+    "text",
+    "attachments",
+    "blocks",
+    "metadata",
+    "bot_profile",
+    "ts",
+    "thread_ts",
+    "message",
+    "user",
+)
 BOX = st.fixed_dictionaries(
     {"title": st.text(max_size=30)}, optional=dict.fromkeys(("color", "fields", "title_link"), JSON)
 )
@@ -272,8 +315,12 @@ BOX = st.fixed_dictionaries(
     st.lists(BOX, max_size=2),
     st.sampled_from(["", "bot_message", "message_changed"]),
 )
-def test_any_message_is_ignored_or_an_alert_that_can_be_stored(event: Any, boxes: Any, subtype: str) -> None:
-    found = decide({"channel": WATCHED, "bot_id": "B1", "subtype": subtype, "attachments": boxes, **event})
+def test_any_message_is_ignored_or_an_alert_that_can_be_stored(
+    event: Any, boxes: Any, subtype: str
+) -> None:
+    found = decide(
+        {"channel": WATCHED, "bot_id": "B1", "subtype": subtype, "attachments": boxes, **event}
+    )
     if isinstance(found, Arrival):
         assert len(found.alert.fingerprint) == 16
         found.alert.model_dump_json().encode()

@@ -1,4 +1,5 @@
-"""The Slack app manifest asks for what the code uses, and for nothing else; docs/slack.md says why."""
+"""The Slack app manifest asks for what the code uses, and for nothing else; docs/slack.md says
+why."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from bot.conversation.slack.listeners import EVENTS
 from bot.intake.routes import SLACK, SLACK_CLICKS
 
 ROOT = Path(__file__).resolve().parents[3]
-MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "docs/slack-app-manifest.yml").read_text(encoding="utf-8"))
+MANIFEST: dict[str, Any] = yaml.safe_load(
+    (ROOT / "docs/slack-app-manifest.yml").read_text(encoding="utf-8")
+)
 PAGE = (ROOT / "docs/slack.md").read_text(encoding="utf-8")
 READ_ALL = {"channels:history", "groups:history", "im:history"}
 SCOPE_OF_CALL = {
@@ -34,7 +37,8 @@ SCOPE_OF_CALL = {
     "views_push": set(),
     "views_update": set(),
 }
-"""docs.slack.dev, "Methods": the scopes a bot token needs; apps.connections.open needs an app token."""
+"""docs.slack.dev, "Methods": the scopes a bot token needs; apps.connections.open needs an app
+token."""
 SCOPE_OF_EVENT = {
     "app_home_opened": set(),
     "app_mention": {"app_mentions:read"},
@@ -64,7 +68,9 @@ def test_every_scope_is_used_by_an_event_or_a_call_and_every_call_has_its_scope(
     called = set(re.findall(rf"\.((?:{FAMILIES})_[a-zA-Z_0-9]+)\(", source())) - {"views_of"}
     assert called <= SCOPE_OF_CALL.keys(), "a call whose scope is not known here"
     needed: set[str] = set()
-    needed = needed.union(*(SCOPE_OF_EVENT[event] for event in events()), *(SCOPE_OF_CALL[c] for c in called))
+    needed = needed.union(
+        *(SCOPE_OF_EVENT[event] for event in events()), *(SCOPE_OF_CALL[c] for c in called)
+    )
     assert scopes() == needed
 
 
@@ -77,7 +83,10 @@ def test_every_event_is_listened_to_and_every_listener_has_its_event() -> None:
 def test_clicks_and_events_go_to_the_addresses_that_are_served() -> None:
     settings = MANIFEST["settings"]
     assert settings["event_subscriptions"]["request_url"] == f"https://BOT{SLACK}"
-    assert settings["interactivity"] == {"is_enabled": True, "request_url": f"https://BOT{SLACK_CLICKS}"}
+    assert settings["interactivity"] == {
+        "is_enabled": True,
+        "request_url": f"https://BOT{SLACK_CLICKS}",
+    }
 
 
 def test_the_home_tab_and_the_assistant_are_switched_on() -> None:

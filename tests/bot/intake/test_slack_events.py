@@ -43,7 +43,9 @@ def slack() -> Iterator[Slack]:
 @pytest.fixture
 def connected(settings: Settings, slack: Slack) -> Settings:
     """Settings that point at the Slack on loopback."""
-    return settings.model_copy(update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})})
+    return settings.model_copy(
+        update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})}
+    )
 
 
 @pytest.fixture
@@ -64,15 +66,25 @@ def test_a_mention_starts_an_investigation_that_answers_in_its_thread(bot: Sende
     assert found.alert.title == "basket <5xx>"
     assert found.alert.service == "checkout"
     assert found.question == "basket <5xx>"
-    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == ("C9", "1763690000.000100")
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (
+        "C9",
+        "1763690000.000100",
+    )
 
 
-def test_an_alert_that_alertmanager_posted_starts_an_investigation(bot: Senders, shared: Path) -> None:
-    sample = json.loads((shared / "webhooks/slack/message.bot_message.alertmanager.json").read_text())
+def test_an_alert_that_alertmanager_posted_starts_an_investigation(
+    bot: Senders, shared: Path
+) -> None:
+    sample = json.loads(
+        (shared / "webhooks/slack/message.bot_message.alertmanager.json").read_text()
+    )
     assert bot.slack(sample).status_code == 200
     found = only(bot.store)
     assert found.alert.title == "HighErrorRate checkout (local critical payments)"
-    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (WATCHED, "1763690000.000100")
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (
+        WATCHED,
+        "1763690000.000100",
+    )
 
 
 def test_an_alert_joins_its_repeat_and_ends_with_its_resolution(bot: Senders) -> None:
@@ -89,7 +101,11 @@ def test_an_alert_joins_its_repeat_and_ends_with_its_resolution(bot: Senders) ->
 def test_slacks_retries_change_nothing(bot: Senders) -> None:
     event = slack_event(mention("investigate checkout"))
     for attempt in range(4):
-        headers = {"x-slack-retry-num": str(attempt), "x-slack-retry-reason": "http_timeout"} if attempt else {}
+        headers = (
+            {"x-slack-retry-num": str(attempt), "x-slack-retry-reason": "http_timeout"}
+            if attempt
+            else {}
+        )
         assert bot.slack(event, headers=headers).status_code == 200
     assert bot.store.count() == 1
 
@@ -104,7 +120,9 @@ def test_the_same_event_twenty_times_at_once_is_one_investigation(bot: Senders) 
 
 @pytest.mark.parametrize("secret", SLACK_SECRETS)
 def test_the_address_is_verified_with_either_secret(bot: Senders, secret: str) -> None:
-    answer = bot.slack({"type": "url_verification", "token": "x", "challenge": "3eZbrw1a"}, secret=secret)
+    answer = bot.slack(
+        {"type": "url_verification", "token": "x", "challenge": "3eZbrw1a"}, secret=secret
+    )
     assert answer.status_code == 200
     assert answer.json() == {"challenge": "3eZbrw1a"}
 
@@ -116,7 +134,11 @@ def test_unsigned_old_or_changed_requests_are_refused_in_one_word(bot: Senders) 
         bot.post("/slack/events", body, {}),
         bot.slack(event, secret="guess"),
         bot.slack(event, at=time.time() - 301),
-        bot.post("/slack/events", body.replace(b"checkout", b"payments"), slack_headers(body, SLACK_SECRETS[0])),
+        bot.post(
+            "/slack/events",
+            body.replace(b"checkout", b"payments"),
+            slack_headers(body, SLACK_SECRETS[0]),
+        ),
         bot.post("/slack/events", b"{}", {}),
     ]
     assert {(answer.status_code, answer.text) for answer in refused} == {(401, "signature\n")}
@@ -127,14 +149,22 @@ def test_unsigned_old_or_changed_requests_are_refused_in_one_word(bot: Senders) 
     "payload",
     [
         slack_event({"type": "reaction_added", "user": "U1", "reaction": "eyes", "item": {}}),
-        slack_event({"type": "message", "channel": "C0OTHER", "user": "U1", "text": "hi", "ts": "1.0"}),
+        slack_event(
+            {"type": "message", "channel": "C0OTHER", "user": "U1", "text": "hi", "ts": "1.0"}
+        ),
         slack_event({"type": "app_mention", "text": "<@U0BOT> hello", "user": "U1"}),
         slack_event({"type": "message"}),
         slack_event({"type": "message"}) | {"authorizations": [1]},
-        slack_event({"type": "message", "channel": WATCHED, "text": 5, "attachments": [1], "ts": {}}),
+        slack_event(
+            {"type": "message", "channel": WATCHED, "text": 5, "attachments": [1], "ts": {}}
+        ),
         {"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820},
         {"type": "event_callback", "event": []},
-        {"type": "block_actions", "actions": [{"action_id": "open", "type": "button"}], "user": {"id": "U1"}},
+        {
+            "type": "block_actions",
+            "actions": [{"action_id": "open", "type": "button"}],
+            "user": {"id": "U1"},
+        },
         {"type": "something new"},
         [],
         b"payload=%7B%7D",
@@ -190,16 +220,24 @@ def test_while_auth_test_fails_no_event_is_lost(bot: Senders, slack: Slack) -> N
 
 def test_in_an_alerts_thread_the_alert_is_the_context(bot: Senders, slack: Slack) -> None:
     slack.threads["1763690000.000100"] = bot_message()
-    bot.slack(slack_event(mention("investigate", ts="1763690500.000100", thread_ts="1763690000.000100")))
+    bot.slack(
+        slack_event(mention("investigate", ts="1763690500.000100", thread_ts="1763690000.000100"))
+    )
     found = only(bot.store)
     assert found.alert.title == "HighErrorRate checkout (critical)"
     assert found.reply_to.slack_thread == "1763690000.000100"
 
 
-def test_a_thread_that_cannot_be_read_in_time_does_not_hold_the_question_up(bot: Senders, slack: Slack) -> None:
+def test_a_thread_that_cannot_be_read_in_time_does_not_hold_the_question_up(
+    bot: Senders, slack: Slack
+) -> None:
     slack.slow_s["conversations.replies"] = 2
     began = time.monotonic()
-    bot.slack(slack_event(mention("investigate checkout", ts="1763690500.000100", thread_ts="1763690000.000100")))
+    bot.slack(
+        slack_event(
+            mention("investigate checkout", ts="1763690500.000100", thread_ts="1763690000.000100")
+        )
+    )
     assert time.monotonic() - began < 1.9
     assert only(bot.store).alert.title == "checkout"
 
@@ -210,7 +248,9 @@ def test_an_event_that_cannot_be_stored_is_answered_503_and_taken_at_slacks_retr
     bot = serve(sqlite_store, connected, IntakeLimits(accept_within_s=0.3))
     event = slack_event(mention("investigate checkout"))
     with sqlite_store.engine.connect() as connection:
-        connection.execute(text("SELECT 1"))  # begins a write transaction, which keeps all others out
+        connection.execute(
+            text("SELECT 1")
+        )  # begins a write transaction, which keeps all others out
         refused = bot.slack(event)
         connection.rollback()
     assert (refused.status_code, refused.text) == (503, "try again")
@@ -218,23 +258,39 @@ def test_an_event_that_cannot_be_stored_is_answered_503_and_taken_at_slacks_retr
     eventually(lambda: bot.store.count() == 1)
 
 
-def test_over_http_a_missing_token_is_named(serve: Serve, sqlite_store: Store, settings: Settings) -> None:
-    without = settings.model_copy(update={"slack": settings.slack.model_copy(update={"bot_token": None})})
+def test_over_http_a_missing_token_is_named(
+    serve: Serve, sqlite_store: Store, settings: Settings
+) -> None:
+    without = settings.model_copy(
+        update={"slack": settings.slack.model_copy(update={"bot_token": None})}
+    )
     answer = serve(sqlite_store, without).slack(slack_event(mention("investigate checkout")))
-    assert (answer.status_code, answer.text) == (404, "not configured: set FAULTLINE_SLACK__BOT_TOKEN\n")
+    assert (answer.status_code, answer.text) == (
+        404,
+        "not configured: set FAULTLINE_SLACK__BOT_TOKEN\n",
+    )
 
 
 def test_a_request_that_nobody_listens_to_is_answered_and_not_quoted_in_the_log(
     bot: Senders, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unknown = {"type": "shortcut", "callback_id": "planted\nwords", "trigger_id": "1", "user": {"id": "U1"}}
+    unknown = {
+        "type": "shortcut",
+        "callback_id": "planted\nwords",
+        "trigger_id": "1",
+        "user": {"id": "U1"},
+    }
     body = urlencode({"payload": json.dumps(unknown)}).encode()
-    headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
+    headers = slack_headers(body, SLACK_SECRETS[0]) | {
+        "content-type": "application/x-www-form-urlencoded"
+    }
     assert bot.post("/slack/interactivity", body, headers).status_code == 200
     assert "planted" not in caplog.text
 
 
-@pytest.mark.parametrize("action", ["text", {"type": "button", "action_id": 7, "block_id": "b"}, {}])
+@pytest.mark.parametrize(
+    "action", ["text", {"type": "button", "action_id": 7, "block_id": "b"}, {}]
+)
 def test_a_signed_click_of_another_shape_is_answered_and_not_asked_for_again(
     settings: Settings, sqlite_store: Store, action: Any
 ) -> None:
@@ -243,17 +299,28 @@ def test_a_signed_click_of_another_shape_is_answered_and_not_asked_for_again(
         async def on_click(ack: Any) -> None:
             await ack()
 
-    body = urlencode({"payload": json.dumps({"type": "block_actions", "actions": [action]})}).encode()
-    headers = slack_headers(body, SLACK_SECRETS[0]) | {"content-type": "application/x-www-form-urlencoded"}
+    body = urlencode(
+        {"payload": json.dumps({"type": "block_actions", "actions": [action]})}
+    ).encode()
+    headers = slack_headers(body, SLACK_SECRETS[0]) | {
+        "content-type": "application/x-www-form-urlencoded"
+    }
     with serving(settings, store_accept(sqlite_store), slack_listeners=(listen,)) as base:
-        assert httpx.post(f"{base}/slack/interactivity", content=body, headers=headers).status_code == 200
+        assert (
+            httpx.post(f"{base}/slack/interactivity", content=body, headers=headers).status_code
+            == 200
+        )
 
 
-def test_a_listener_of_ours_that_fails_is_not_taken_for_a_wrong_shape(settings: Settings, sqlite_store: Store) -> None:
+def test_a_listener_of_ours_that_fails_is_not_taken_for_a_wrong_shape(
+    settings: Settings, sqlite_store: Store
+) -> None:
     async def broken(arrival: Arrival) -> Accepted:
         raise NotAccepted("the store is away")
 
     body = json.dumps(slack_event(mention("investigate checkout"))).encode()
     with serving(settings, broken) as base:
-        answer = httpx.post(f"{base}/slack/events", content=body, headers=slack_headers(body, SLACK_SECRETS[0]))
+        answer = httpx.post(
+            f"{base}/slack/events", content=body, headers=slack_headers(body, SLACK_SECRETS[0])
+        )
     assert answer.status_code == 503

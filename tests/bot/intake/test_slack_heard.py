@@ -1,4 +1,5 @@
-"""What people write in Slack reaches the conversation through the real Bolt, and nothing else does."""
+"""What people write in Slack reaches the conversation through the real Bolt, and nothing else
+does."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Ears:
     def hear(self, event: dict[str, Any]) -> Question | None:
         """Send one event; the question that came of its message."""
         self.numbers += 1
-        assert self.senders.slack(slack_event(event, event_id=f"EvH{self.numbers}")).status_code == 200
+        assert (
+            self.senders.slack(slack_event(event, event_id=f"EvH{self.numbers}")).status_code == 200
+        )
         return self.conversations.get(f"{event.get('channel')}:{event.get('ts')}")
 
 
@@ -44,7 +47,9 @@ def slack() -> Iterator[Slack]:
 @pytest.fixture
 def ears(settings: Settings, sqlite_store: Store, slack: Slack) -> Iterator[Ears]:
     """A server with a door, and one investigation that is answered in a thread."""
-    reached = settings.model_copy(update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})})
+    reached = settings.model_copy(
+        update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})}
+    )
     alert = Alert(source="slack", title="checkout is slow", started_at="2026-11-20T03:00:00Z")
     sqlite_store.accept(alert, reply_to=ReplyTo(CHANNEL, THREAD))
     conversations = Conversations(sqlite_store.engine)
@@ -55,13 +60,26 @@ def ears(settings: Settings, sqlite_store: Store, slack: Slack) -> Iterator[Ears
 
 
 def written(text: str, ts: str, **more: Any) -> dict[str, Any]:
-    return {"type": "message", "user": "U1", "text": text, "ts": ts, "channel": CHANNEL, "thread_ts": THREAD, **more}
+    return {
+        "type": "message",
+        "user": "U1",
+        "text": text,
+        "ts": ts,
+        "channel": CHANNEL,
+        "thread_ts": THREAD,
+        **more,
+    }
 
 
 def test_a_question_in_our_thread_is_kept(ears: Ears) -> None:
     found = ears.hear(written("what changed?", "1763690001.000100"))
     assert found is not None
-    assert (found.kind, found.surface, found.text, found.thread) == ("question", "thread", "what changed?", THREAD)
+    assert (found.kind, found.surface, found.text, found.thread) == (
+        "question",
+        "thread",
+        "what changed?",
+        THREAD,
+    )
     assert found.investigation_id
 
 
@@ -100,13 +118,30 @@ def test_what_is_not_for_us_is_not_kept(ears: Ears, event: dict[str, Any]) -> No
 def test_an_edit_changes_an_unanswered_question_and_a_deletion_withdraws_it(ears: Ears) -> None:
     ts = "1763690004.000100"
     ears.hear(written("what changed?", ts))
-    changed = {"type": "message", "user": "U1", "text": "who is affected?", "ts": ts, "thread_ts": THREAD}
-    edit = {"type": "message", "subtype": "message_changed", "channel": CHANNEL, "ts": "1763690004.000900"}
+    changed = {
+        "type": "message",
+        "user": "U1",
+        "text": "who is affected?",
+        "ts": ts,
+        "thread_ts": THREAD,
+    }
+    edit = {
+        "type": "message",
+        "subtype": "message_changed",
+        "channel": CHANNEL,
+        "ts": "1763690004.000900",
+    }
     ears.hear({**edit, "message": changed})
     kept = ears.conversations.get(f"{CHANNEL}:{ts}")
     assert kept is not None
     assert kept.text == "who is affected?"
-    gone = {"type": "message", "subtype": "message_deleted", "channel": CHANNEL, "ts": "1763690005.1", "deleted_ts": ts}
+    gone = {
+        "type": "message",
+        "subtype": "message_deleted",
+        "channel": CHANNEL,
+        "ts": "1763690005.1",
+        "deleted_ts": ts,
+    }
     ears.hear(gone)
     kept = ears.conversations.get(f"{CHANNEL}:{ts}")
     assert kept is not None
@@ -119,7 +154,9 @@ def test_a_direct_message_is_for_us(ears: Ears) -> None:
     assert found is not None
     assert (found.kind, found.surface) == ("status", "dm")
     before = ears.senders.store.count()
-    assert ears.hear({**direct, "text": "investigate checkout 5xx", "ts": "1763690006.000200"}) is None
+    assert (
+        ears.hear({**direct, "text": "investigate checkout 5xx", "ts": "1763690006.000200"}) is None
+    )
     assert ears.senders.store.count() == before + 1
 
 

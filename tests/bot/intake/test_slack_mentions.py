@@ -62,19 +62,27 @@ def test_the_answer_goes_to_the_thread_of_the_question() -> None:
     assert found.alert.title == "basket is slow since 10:05"
     assert found.question == "basket is slow since 10:05"
     assert found.alert.service == "checkout"
-    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == ("C9", "1763690000.000100")
+    assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (
+        "C9",
+        "1763690000.000100",
+    )
     assert found.delivery.id == "Ev1"
     inside = answered("investigate basket", thread_ts="1763680000.000100")
     assert inside.reply_to.slack_thread == "1763680000.000100"
 
 
 def test_who_asks_the_same_again_gets_another_answer() -> None:
-    first, second = answered("investigate basket"), answered("investigate basket", ts="1763690777.000100")
+    first, second = (
+        answered("investigate basket"),
+        answered("investigate basket", ts="1763690777.000100"),
+    )
     assert first.alert.fingerprint != second.alert.fingerprint
 
 
 def test_in_an_alerts_thread_investigate_alone_is_enough() -> None:
-    found = answered("investigate", bot_message(), ts="1763690500.000100", thread_ts="1763690000.000100")
+    found = answered(
+        "investigate", bot_message(), ts="1763690500.000100", thread_ts="1763690000.000100"
+    )
     assert found.alert.title == "HighErrorRate checkout (critical)"
     assert (found.alert.service, found.alert.severity) == ("checkout", "critical")
     assert found.alert.started_at == datetime(2025, 11, 21, 1, 53, 20, 100, tzinfo=UTC)
@@ -82,7 +90,11 @@ def test_in_an_alerts_thread_investigate_alone_is_enough() -> None:
 
 
 def test_in_a_conversations_thread_its_first_message_is_the_context() -> None:
-    parent = {"user": "U1", "text": "payments fail for <https://x.example|some>", "ts": "1763680000.000100"}
+    parent = {
+        "user": "U1",
+        "text": "payments fail for <https://x.example|some>",
+        "ts": "1763680000.000100",
+    }
     found = answered("investigate why", parent, thread_ts="1763680000.000100")
     assert found.alert.title == "why"
     assert found.alert.service == "payments"

@@ -35,7 +35,9 @@ def decided(event: dict[str, Any]) -> Arrival | Ignored:
 
 def linked(url: str) -> Alert:
     """The alert in a message with this link."""
-    found = decided(slack_event(bot_message(text=f"<{url.replace('&', '&amp;')}|Triggered: checkout is slow>")))
+    found = decided(
+        slack_event(bot_message(text=f"<{url.replace('&', '&amp;')}|Triggered: checkout is slow>"))
+    )
     assert isinstance(found, Arrival)
     return found.alert
 
@@ -67,14 +69,20 @@ def test_a_sentry_issue_is_found_on_servers_of_ones_own_too(url: str) -> None:
     ("url", "region"),
     [
         (
-            "https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#alarmsV2:alarm/High%20CPU",
+            "https://eu-west-1.console.aws.amazon.com/cloudwatch/"
+            "home?region=eu-west-1#alarmsV2:alarm/High%20CPU",
             "eu-west-1",
         ),
         (
-            "https://console.aws.amazon.com/cloudwatch/home?region=us-east-1#alarm:alarmFilter=ANY;name=High%20CPU",
+            "https://console.aws.amazon.com/cloudwatch/"
+            "home?region=us-east-1#alarm:alarmFilter=ANY;name=High%20CPU",
             "us-east-1",
         ),
-        ("https://console.amazonaws.cn/cloudwatch/home?region=cn-north-1#alarmsV2:alarm/High%20CPU", "cn-north-1"),
+        (
+            "https://console.amazonaws.cn/cloudwatch/home?region=cn-north-1#alarmsV2:alarm/"
+            "High%20CPU",
+            "cn-north-1",
+        ),
     ],
 )
 def test_a_cloudwatch_alarm_is_found_in_its_region(url: str, region: str) -> None:
@@ -85,7 +93,10 @@ def test_a_cloudwatch_alarm_is_found_in_its_region(url: str, region: str) -> Non
 
 
 def test_a_pagerduty_incident_is_found() -> None:
-    assert incident_of(linked("https://acme.pagerduty.com/incidents/PGR0VU2?utm_source=slack")) == "PGR0VU2"
+    assert (
+        incident_of(linked("https://acme.pagerduty.com/incidents/PGR0VU2?utm_source=slack"))
+        == "PGR0VU2"
+    )
 
 
 def test_a_grafana_rule_is_linked() -> None:
@@ -96,15 +107,24 @@ def test_a_grafana_rule_is_linked() -> None:
 def test_labels_do_not_change_which_investigation_an_alert_joins() -> None:
     first = linked("https://app.datadoghq.com/monitors/1234567")
     assert first.labels["fingerprint"] == "Datadog:1234567"
-    assert first.fingerprint == linked("https://app.datadoghq.com/monitors/1234567?from_ts=9").fingerprint
+    assert (
+        first.fingerprint
+        == linked("https://app.datadoghq.com/monitors/1234567?from_ts=9").fingerprint
+    )
 
 
 def test_the_slack_connector_finds_the_thread_of_a_message_and_of_a_question() -> None:
     alert = linked("https://app.datadoghq.com/monitors/1234567")
     assert alert.labels["slack_channel"] == WATCHED
     assert thread_of(alert) == (WATCHED, alert.id)
-    envelope = Envelope.model_validate(slack_event(mention("<@U0BOT> investigate", thread_ts="1763690000.000100")))
-    parent = Message(bot_id="B1", ts="1763690000.000100", text="Triggered: A https://app.datadoghq.com/monitors/77")
+    envelope = Envelope.model_validate(
+        slack_event(mention("<@U0BOT> investigate", thread_ts="1763690000.000100"))
+    )
+    parent = Message(
+        bot_id="B1",
+        ts="1763690000.000100",
+        text="Triggered: A https://app.datadoghq.com/monitors/77",
+    )
     found = asked(envelope, "", parent, SETTINGS, now=NOW)
     assert found is not None
     assert thread_of(found.alert) == (envelope.event.channel, "1763690000.000100")
@@ -118,4 +138,10 @@ def test_of_the_recorded_events_alertmanagers_message_alone_is_an_alert(shared: 
         found = decided(json.loads(file.read_text()))
         if isinstance(found, Arrival):
             alerts.append((file.name, found.alert.labels.get("alertname"), thread_of(found.alert)))
-    assert alerts == [("message.bot_message.alertmanager.json", "HighErrorRate", ("C0ALERTS", "1763690000.000100"))]
+    assert alerts == [
+        (
+            "message.bot_message.alertmanager.json",
+            "HighErrorRate",
+            ("C0ALERTS", "1763690000.000100"),
+        )
+    ]

@@ -37,7 +37,9 @@ def connected(settings: Settings, slack: Slack) -> Settings:
 
 
 @asynccontextmanager
-async def socket_mode(settings: Settings, accept: Callable[..., Awaitable[Accepted]]) -> AsyncIterator[SlackSocket]:
+async def socket_mode(
+    settings: Settings, accept: Callable[..., Awaitable[Accepted]]
+) -> AsyncIterator[SlackSocket]:
     handler = await start_socket_mode(settings, accept)
     try:
         yield handler
@@ -45,18 +47,25 @@ async def socket_mode(settings: Settings, accept: Callable[..., Awaitable[Accept
         await handler.close_async()
 
 
-def test_events_arrive_are_stored_and_then_acknowledged(connected: Settings, slack: Slack, sqlite_store: Store) -> None:
+def test_events_arrive_are_stored_and_then_acknowledged(
+    connected: Settings, slack: Slack, sqlite_store: Store
+) -> None:
     async def story() -> None:
         async with socket_mode(connected, store_accept(sqlite_store)):
             await until(lambda: bool(slack.sockets))
             slack.send(slack_event(mention("investigate basket"), event_id="Ev1"), envelope="N1")
             slack.send(slack_event(bot_message(), event_id="Ev2"), envelope="N2")
-            slack.send(slack_event({"type": "reaction_added", "user": "U1"}, event_id="Ev3"), envelope="N3")
+            slack.send(
+                slack_event({"type": "reaction_added", "user": "U1"}, event_id="Ev3"), envelope="N3"
+            )
             await until(lambda: len(slack.acknowledged) == 3)
 
     asyncio.run(story())
     assert set(slack.acknowledged) == {"N1", "N2", "N3"}
-    assert {one.alert.title for one in sqlite_store.latest()} == {"basket", "HighErrorRate checkout (critical)"}
+    assert {one.alert.title for one in sqlite_store.latest()} == {
+        "basket",
+        "HighErrorRate checkout (critical)",
+    }
     assert slack.calls["apps.connections.open"][0]["token"] == "Bearer xapp-1"
 
 
@@ -134,6 +143,8 @@ def test_an_unreachable_slack_does_not_stop_the_start_and_closing_is_quick(
 
 @pytest.mark.parametrize("missing", ["app_token", "bot_token"])
 def test_a_missing_token_is_named(connected: Settings, sqlite_store: Store, missing: str) -> None:
-    settings = connected.model_copy(update={"slack": connected.slack.model_copy(update={missing: None})})
+    settings = connected.model_copy(
+        update={"slack": connected.slack.model_copy(update={missing: None})}
+    )
     with pytest.raises(SettingsError, match=f"FAULTLINE_SLACK__{missing.upper()}"):
         asyncio.run(start_socket_mode(settings, store_accept(sqlite_store)))

@@ -1,4 +1,5 @@
-"""SNS messages: what is signed for a topic of ours is taken, whatever else is not, and nothing else is ever fetched."""
+"""SNS messages: what is signed for a topic of ours is taken, whatever else is not, and nothing else
+is ever fetched."""
 
 from __future__ import annotations
 
@@ -23,7 +24,17 @@ from bot.intake.sns_signature import certificate_names
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
 from bot.store.store import Arrival
-from tests.bot.intake.sns_sender import CERT_URL, KEYS, REGION, TOPIC, SnsSender, alarm, certificate, envelope, signed
+from tests.bot.intake.sns_sender import (
+    CERT_URL,
+    KEYS,
+    REGION,
+    TOPIC,
+    SnsSender,
+    alarm,
+    certificate,
+    envelope,
+    signed,
+)
 from tests.bot.intake.test_pagerduty_webhook import JSON
 from tests.connectors.local_http import LocalServer
 
@@ -37,7 +48,9 @@ def sender() -> Iterator[SnsSender]:
         yield SnsSender(server)
 
 
-def read(sender: SnsSender, *bodies: bytes, headers: dict[str, str] | None = None) -> list[Arrival | Ignored]:
+def read(
+    sender: SnsSender, *bodies: bytes, headers: dict[str, str] | None = None
+) -> list[Arrival | Ignored]:
     """What one webhook makes of deliveries."""
 
     async def run() -> list[Arrival | Ignored]:
@@ -53,7 +66,11 @@ def test_a_signed_alarm_is_an_alert(sender: SnsSender, version: str, subject: st
     more = {"SignatureVersion": version} | ({"Subject": subject} if subject else {})
     (found,) = read(sender, signed(envelope(alarm(), **more)))
     assert isinstance(found, Arrival)
-    assert (found.alert.title, found.alert.status, found.alert.service) == ("checkout-latency", "firing", "checkout")
+    assert (found.alert.title, found.alert.status, found.alert.service) == (
+        "checkout-latency",
+        "firing",
+        "checkout",
+    )
     assert found.delivery is not None
     assert "22b80b92" in found.delivery.id
 
@@ -159,7 +176,9 @@ def test_a_forged_message_is_refused(sender: SnsSender, body: bytes) -> None:
         (b"<html>", "no certificate"),
     ],
 )
-def test_a_certificate_that_is_not_snss_or_not_of_now_is_refused(sender: SnsSender, pem: bytes, reason: str) -> None:
+def test_a_certificate_that_is_not_snss_or_not_of_now_is_refused(
+    sender: SnsSender, pem: bytes, reason: str
+) -> None:
     sender.hold(pem)
     with pytest.raises(BadSignature) as refused:
         read(sender, signed(envelope(alarm())))
@@ -173,7 +192,9 @@ def test_names_of_signing_certificates_by_region() -> None:
     assert certificate_names("us-gov-east-1") == {"sns-us-gov-west-1.amazonaws.com"}
 
 
-def test_a_certificate_that_cannot_be_had_is_asked_for_once_and_the_message_comes_again(sender: SnsSender) -> None:
+def test_a_certificate_that_cannot_be_had_is_asked_for_once_and_the_message_comes_again(
+    sender: SnsSender,
+) -> None:
     sender.hold(b"", status=503)
     webhook = SnsWebhook(SETTINGS, sender.fetch)
 
@@ -187,7 +208,9 @@ def test_a_certificate_that_cannot_be_had_is_asked_for_once_and_the_message_come
 
 
 def test_a_subscription_of_our_topic_is_confirmed(sender: SnsSender) -> None:
-    (found,) = read(sender, signed(envelope("You have chosen to subscribe", kind="SubscriptionConfirmation")))
+    (found,) = read(
+        sender, signed(envelope("You have chosen to subscribe", kind="SubscriptionConfirmation"))
+    )
     assert isinstance(found, Ignored)
     assert "confirmed" in found.reason
     asked = sender.server.asked[-1]
@@ -203,7 +226,8 @@ def test_a_subscription_of_our_topic_is_confirmed(sender: SnsSender) -> None:
     [
         "https://evil.example/?Action=ConfirmSubscription",
         f"https://sns.{REGION}.amazonaws.com/?Action=DeleteTopic&TopicArn={TOPIC}",
-        f"https://sns.{REGION}.amazonaws.com/?Action=ConfirmSubscription&TopicArn={OTHER_TOPIC}&Token=1",
+        f"https://sns.{REGION}.amazonaws.com/"
+        f"?Action=ConfirmSubscription&TopicArn={OTHER_TOPIC}&Token=1",
         f"http://sns.{REGION}.amazonaws.com/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=1",
         "",
     ],
@@ -235,20 +259,34 @@ def test_raw_delivery_is_explained(sender: SnsSender) -> None:
         read(sender, json.dumps(alarm()).encode(), headers={"x-amz-sns-rawdelivery": "true"})
 
 
-@pytest.mark.parametrize("kind", ["Notification", "SubscriptionConfirmation", "UnsubscribeConfirmation"])
-def test_the_documented_examples_are_too_old_and_not_signed(shared: Path, sender: SnsSender, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["Notification", "SubscriptionConfirmation", "UnsubscribeConfirmation"]
+)
+def test_the_documented_examples_are_too_old_and_not_signed(
+    shared: Path, sender: SnsSender, kind: str
+) -> None:
     sample = json.loads((shared / f"webhooks/aws_sns/{kind}.json").read_text())["body"]
     with pytest.raises(BadSignature):
         read(sender, json.dumps(sample).encode())
-    fresh = sample | {name: envelope("")[name] for name in ("TopicArn", "Timestamp", "SigningCertURL")}
-    fresh |= {"SubscribeURL": envelope("", kind="SubscriptionConfirmation")["SubscribeURL"]} if "Token" in fresh else {}
+    fresh = sample | {
+        name: envelope("")[name] for name in ("TopicArn", "Timestamp", "SigningCertURL")
+    }
+    fresh |= (
+        {"SubscribeURL": envelope("", kind="SubscriptionConfirmation")["SubscribeURL"]}
+        if "Token" in fresh
+        else {}
+    )
     (found,) = read(sender, signed(fresh))
     assert isinstance(found, Ignored)
 
 
 @pytest.mark.parametrize("name", ["alarm", "ministack"])
-def test_the_sampled_alarms_are_taken_once_they_are_signed(shared: Path, sender: SnsSender, name: str) -> None:
-    sample = json.loads((shared / f"webhooks/cloudwatch/sns_http_notification.{name}.json").read_text())["body"]
+def test_the_sampled_alarms_are_taken_once_they_are_signed(
+    shared: Path, sender: SnsSender, name: str
+) -> None:
+    sample = json.loads(
+        (shared / f"webhooks/cloudwatch/sns_http_notification.{name}.json").read_text()
+    )["body"]
     now = {key: envelope("")[key] for key in ("TopicArn", "Timestamp", "SigningCertURL")}
     with pytest.raises(BadSignature):
         read(sender, json.dumps(sample | now).encode())
@@ -257,9 +295,18 @@ def test_the_sampled_alarms_are_taken_once_they_are_signed(shared: Path, sender:
     assert found.alert.status == "firing"
 
 
-@examples(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(JSON, st.sampled_from(["", "Type", "Message", "Signature", "SigningCertURL", "Timestamp", "SubscribeURL"]))
-def test_no_body_is_accepted_unsigned_and_none_makes_it_fail(sender: SnsSender, value: Any, field: str) -> None:
+@examples(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    JSON,
+    st.sampled_from(
+        ["", "Type", "Message", "Signature", "SigningCertURL", "Timestamp", "SubscribeURL"]
+    ),
+)
+def test_no_body_is_accepted_unsigned_and_none_makes_it_fail(
+    sender: SnsSender, value: Any, field: str
+) -> None:
     body = json.dumps(envelope(alarm()) | {field: value} if field else value).encode()
     with pytest.raises((BadSignature, NotAccepted)):
         read(sender, body)
@@ -287,6 +334,8 @@ def test_the_route_answers_what_a_sender_may_know(
     assert later.status_code == 503
 
 
-def test_without_topics_the_route_names_the_setting(serve: Callable[..., Any], sqlite_store: Any) -> None:
+def test_without_topics_the_route_names_the_setting(
+    serve: Callable[..., Any], sqlite_store: Any
+) -> None:
     answer = serve(sqlite_store).post("/webhooks/sns", b"{}", {})
     assert (answer.status_code, "FAULTLINE_AWS__SNS_TOPICS" in answer.text) == (404, True)

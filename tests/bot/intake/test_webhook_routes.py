@@ -41,7 +41,9 @@ def outcome(response: httpx.Response) -> str:
 def raw_request(base: str, head: str, body: bytes) -> str:
     """Send bytes as they are; gives the status line of the answer."""
     parts = urlsplit(base)
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
+    with socket.create_connection(
+        (parts.hostname or "", parts.port or 0), timeout=10
+    ) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n")
         with contextlib.suppress(OSError):
             connection.sendall(body)
@@ -57,7 +59,9 @@ def test_a_signed_incident_starts_an_investigation_and_answers_with_its_id(bot: 
     assert investigation.reply_to.pagerduty_incident == "PABC123"
 
 
-def test_pagerdutys_samples_are_all_answered_202_and_only_alerts_start_anything(bot: Senders, shared: Path) -> None:
+def test_pagerdutys_samples_are_all_answered_202_and_only_alerts_start_anything(
+    bot: Senders, shared: Path
+) -> None:
     files = sorted((shared / "webhooks/pagerduty").glob("[is]*.json"))
     outcomes = {file.stem: outcome(bot.pagerduty(file.read_bytes())) for file in files}
     kept = {name: said for name, said in outcomes.items() if said != "ignored"}
@@ -80,29 +84,46 @@ def test_an_incident_that_reopens_while_open_joins_and_after_its_end_is_new(bot:
     joined = bot.pagerduty(pagerduty_event("incident.reopened", event="E2"))
     resolved = bot.pagerduty(pagerduty_event("incident.resolved", event="E3"))
     fresh = bot.pagerduty(pagerduty_event("incident.reopened", event="E4"))
-    assert [outcome(r) for r in (started, joined, resolved, fresh)] == ["started", "joined", "resolved", "started"]
+    assert [outcome(r) for r in (started, joined, resolved, fresh)] == [
+        "started",
+        "joined",
+        "resolved",
+        "started",
+    ]
     first, second = (r.json()["investigation_id"] for r in (started, fresh))
-    assert joined.json()["investigation_id"] == resolved.json()["investigation_id"] == first != second
+    assert (
+        joined.json()["investigation_id"] == resolved.json()["investigation_id"] == first != second
+    )
     assert bot.store.get(first).repeats == 1  # type: ignore[union-attr]
 
 
 def test_a_captured_end_cannot_be_replayed_against_a_later_incident(bot: Senders) -> None:
     bot.pagerduty(pagerduty_event())
     bot.pagerduty(pagerduty_event("incident.resolved", event="E3"))
-    fresh = bot.pagerduty(pagerduty_event("incident.reopened", event="E4")).json()["investigation_id"]
-    assert outcome(bot.pagerduty(pagerduty_event("incident.resolved", event="E3"), webhook_id="W9")) == "duplicate"
+    fresh = bot.pagerduty(pagerduty_event("incident.reopened", event="E4")).json()[
+        "investigation_id"
+    ]
+    assert (
+        outcome(bot.pagerduty(pagerduty_event("incident.resolved", event="E3"), webhook_id="W9"))
+        == "duplicate"
+    )
     assert bot.store.get(fresh).resolved_at is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("secret", PD_SECRETS)
 def test_both_secrets_work_during_rotation(bot: Senders, secret: str) -> None:
-    assert outcome(bot.pagerduty(pagerduty_event(), secret=secret, extra=f"v1={'0' * 64},")) == "started"
+    assert (
+        outcome(bot.pagerduty(pagerduty_event(), secret=secret, extra=f"v1={'0' * 64},"))
+        == "started"
+    )
 
 
 def test_a_changed_byte_is_refused_in_one_word_and_nothing_is_stored(bot: Senders) -> None:
     body = json.dumps(pagerduty_event()).encode()
     signed = bot.pagerduty(body).request.headers["x-pagerduty-signature"]
-    changed = bot.post("/webhooks/pagerduty", body.replace(b"E1", b"E2"), {"x-pagerduty-signature": signed})
+    changed = bot.post(
+        "/webhooks/pagerduty", body.replace(b"E1", b"E2"), {"x-pagerduty-signature": signed}
+    )
     assert (changed.status_code, changed.text) == (401, "signature\n")
     wrong = bot.pagerduty(body, secret="guess")
     assert (wrong.status_code, wrong.text) == (401, "signature\n")
@@ -118,22 +139,38 @@ def test_signed_nonsense_from_pagerduty_is_answered_202_so_that_the_subscription
 
 
 def test_a_ping_is_answered(bot: Senders) -> None:
-    ping = {"event": {"id": "E", "event_type": "pagey.ping", "data": {"message": "Hello from your friend Pagey!"}}}
+    ping = {
+        "event": {
+            "id": "E",
+            "event_type": "pagey.ping",
+            "data": {"message": "Hello from your friend Pagey!"},
+        }
+    }
     assert outcome(bot.pagerduty(ping)) == "ignored"
 
 
-def test_one_delivery_sent_twenty_times_at_once_starts_one_investigation(serve: Serve, store: Store) -> None:
+def test_one_delivery_sent_twenty_times_at_once_starts_one_investigation(
+    serve: Serve, store: Store
+) -> None:
     bot = serve(store)
     with ThreadPoolExecutor(20) as pool:
-        outcomes = list(pool.map(lambda n: outcome(bot.pagerduty(pagerduty_event(), webhook_id=f"W{n}")), range(20)))
+        outcomes = list(
+            pool.map(
+                lambda n: outcome(bot.pagerduty(pagerduty_event(), webhook_id=f"W{n}")), range(20)
+            )
+        )
     assert sorted(outcomes) == ["duplicate"] * 19 + ["started"]
     assert store.count() == 1
 
 
-def test_one_incident_told_by_twenty_events_at_once_is_one_investigation(serve: Serve, store: Store) -> None:
+def test_one_incident_told_by_twenty_events_at_once_is_one_investigation(
+    serve: Serve, store: Store
+) -> None:
     bot = serve(store)
     with ThreadPoolExecutor(20) as pool:
-        outcomes = list(pool.map(lambda n: outcome(bot.pagerduty(pagerduty_event(event=f"E{n}"))), range(20)))
+        outcomes = list(
+            pool.map(lambda n: outcome(bot.pagerduty(pagerduty_event(event=f"E{n}"))), range(20))
+        )
     assert sorted(outcomes) == ["joined"] * 19 + ["started"]
     assert only(store).repeats == 19
 
@@ -150,7 +187,9 @@ def test_alertmanagers_real_notifications_start_and_resolve(bot: Senders, shared
     assert only(bot.store).resolved_at is not None
 
 
-def test_a_storm_of_alerts_in_one_notification_is_stored_whole_and_its_retry_adds_nothing(bot: Senders) -> None:
+def test_a_storm_of_alerts_in_one_notification_is_stored_whole_and_its_retry_adds_nothing(
+    bot: Senders,
+) -> None:
     storm = alertmanager_group(*(alertmanager_alert(f"A{n}", number=n) for n in range(150)))
     first, again = bot.alertmanager(storm), bot.alertmanager(storm)
     assert [one["outcome"] for one in first.json()["alerts"]] == ["started"] * 150
@@ -158,7 +197,9 @@ def test_a_storm_of_alerts_in_one_notification_is_stored_whole_and_its_retry_add
     assert bot.store.count() == 150
 
 
-def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(settings: Settings, sqlite_store: Store) -> None:
+def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(
+    settings: Settings, sqlite_store: Store
+) -> None:
     accept = store_accept(sqlite_store)
 
     async def slowly(arrival: Arrival) -> Accepted:
@@ -177,16 +218,24 @@ def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(settings: Set
 
 
 def test_firing_and_resolved_alerts_of_one_group_are_told_apart(bot: Senders) -> None:
-    bot.alertmanager(alertmanager_group(alertmanager_alert("A", number=1), alertmanager_alert("B", number=2)))
+    bot.alertmanager(
+        alertmanager_group(alertmanager_alert("A", number=1), alertmanager_alert("B", number=2))
+    )
     mixed = bot.alertmanager(
-        alertmanager_group(alertmanager_alert("A", number=1, status="resolved"), alertmanager_alert("C", number=3))
+        alertmanager_group(
+            alertmanager_alert("A", number=1, status="resolved"), alertmanager_alert("C", number=3)
+        )
     )
     assert [one["outcome"] for one in mixed.json()["alerts"]] == ["resolved", "started"]
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Basic cHJvbTp3cm9uZw=="])
-def test_alertmanager_without_the_right_credentials_is_refused_unread(bot: Senders, authorization: str) -> None:
-    response = bot.alertmanager(alertmanager_group(alertmanager_alert()), authorization=authorization)
+def test_alertmanager_without_the_right_credentials_is_refused_unread(
+    bot: Senders, authorization: str
+) -> None:
+    response = bot.alertmanager(
+        alertmanager_group(alertmanager_alert()), authorization=authorization
+    )
     assert (response.status_code, response.text) == (401, "signature\n")
     assert bot.store.count() == 0
 
@@ -196,13 +245,17 @@ def test_alertmanager_may_use_basic_credentials(bot: Senders) -> None:
     assert outcome(bot.alertmanager(group, authorization="Basic cHJvbTpwYXNzdzByZA==")) == "started"
 
 
-def test_an_alertmanager_body_that_cannot_be_read_is_answered_400_with_the_reason(bot: Senders) -> None:
+def test_an_alertmanager_body_that_cannot_be_read_is_answered_400_with_the_reason(
+    bot: Senders,
+) -> None:
     response = bot.alertmanager(b"{")
     assert (response.status_code, response.text) == (400, "the body is not a JSON object\n")
 
 
 @pytest.mark.parametrize("path", ["/webhooks/pagerduty", "/webhooks/alertmanager", "/slack/events"])
-def test_what_is_not_configured_says_which_setting_to_set(serve: Serve, sqlite_store: Store, path: str) -> None:
+def test_what_is_not_configured_says_which_setting_to_set(
+    serve: Serve, sqlite_store: Store, path: str
+) -> None:
     bot = serve(sqlite_store, Settings())
     response = bot.post(path, b"{}", {})
     assert response.status_code == 404
@@ -219,14 +272,20 @@ def test_a_body_declared_too_large_is_refused_before_it_is_sent(bot: Senders) ->
     assert raw_request(bot.base, head, b"").split()[1] == "413"
 
 
-def test_a_body_that_grows_too_large_is_refused_while_it_is_read(serve: Serve, sqlite_store: Store) -> None:
+def test_a_body_that_grows_too_large_is_refused_while_it_is_read(
+    serve: Serve, sqlite_store: Store
+) -> None:
     bot = serve(sqlite_store, limits=IntakeLimits(max_body_bytes=2_000))
     head = "POST /slack/events HTTP/1.1\nHost: x\nTransfer-Encoding: chunked"
     assert raw_request(bot.base, head, (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3).split()[1] == "413"
 
 
-def test_the_limit_is_the_settings_limit(serve: Serve, settings: Settings, sqlite_store: Store) -> None:
-    small = settings.model_copy(update={"server": settings.server.model_copy(update={"max_body_bytes": 1024})})
+def test_the_limit_is_the_settings_limit(
+    serve: Serve, settings: Settings, sqlite_store: Store
+) -> None:
+    small = settings.model_copy(
+        update={"server": settings.server.model_copy(update={"max_body_bytes": 1024})}
+    )
     bot = serve(sqlite_store, small)
     assert bot.pagerduty(b"x" * 1025).status_code == 413
     assert bot.pagerduty(b"x" * 1024).status_code == 202
@@ -241,7 +300,9 @@ def test_a_body_that_trickles_in_is_given_up(serve: Serve, sqlite_store: Store) 
 def test_a_sender_that_goes_away_does_no_harm(bot: Senders) -> None:
     parts = urlsplit(bot.base)
     with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
-        connection.sendall(b"POST /webhooks/pagerduty HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        connection.sendall(
+            b"POST /webhooks/pagerduty HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+        )
     assert outcome(bot.pagerduty(pagerduty_event())) == "started"
 
 
@@ -250,12 +311,18 @@ def test_while_the_store_stands_still_senders_are_told_to_come_back_and_nothing_
 ) -> None:
     bot = serve(sqlite_store, limits=IntakeLimits(accept_within_s=0.3))
     with sqlite_store.engine.connect() as connection:
-        connection.execute(text("SELECT 1"))  # begins a write transaction, which keeps all others out
+        connection.execute(
+            text("SELECT 1")
+        )  # begins a write transaction, which keeps all others out
         began = time.monotonic()
         refused = bot.pagerduty(pagerduty_event())
         assert time.monotonic() - began < 2
         connection.rollback()
-    assert (refused.status_code, refused.text, refused.headers["retry-after"]) == (503, "try again\n", "1")
+    assert (refused.status_code, refused.text, refused.headers["retry-after"]) == (
+        503,
+        "try again\n",
+        "1",
+    )
     assert outcome(bot.pagerduty(pagerduty_event())) in ("started", "duplicate")
     deadline = time.monotonic() + 5
     while bot.store.count() < 1:
@@ -273,7 +340,11 @@ def test_a_store_that_fails_is_answered_503(serve: Serve, sqlite_store: Store) -
 
 
 def test_an_answer_names_no_secret_and_no_server(bot: Senders) -> None:
-    answers: list[Any] = [bot.pagerduty(b"x"), bot.pagerduty(b"x", secret="no"), bot.alertmanager(b"{")]
+    answers: list[Any] = [
+        bot.pagerduty(b"x"),
+        bot.pagerduty(b"x", secret="no"),
+        bot.alertmanager(b"{"),
+    ]
     for answer in answers:
         seen = answer.text + str(dict(answer.headers))
         assert not any(secret in seen for secret in (*PD_SECRETS, "s3cret", "passw0rd"))

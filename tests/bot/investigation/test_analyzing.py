@@ -97,20 +97,33 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("after_s", ["0", "0.2", "2"])
-def test_a_worker_that_ends_calls_no_case_failed_and_leaves_no_semaphore(tmp_path: Path, after_s: str) -> None:
+def test_a_worker_that_ends_calls_no_case_failed_and_leaves_no_semaphore(
+    tmp_path: Path, after_s: str
+) -> None:
     program = tmp_path / "closed.py"
     program.write_text(CLOSED)
     environ = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     ended = subprocess.run(
-        [sys.executable, program, after_s], capture_output=True, text=True, env=environ, check=True, timeout=120
+        [sys.executable, program, after_s],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=True,
+        timeout=120,
     )
     assert (ended.stdout.strip(), ended.stderr) == ("[False, False, False]", "")
 
 
 def test_errors_survive_a_restart() -> None:
-    error = pickle.loads(pickle.dumps(ConnectorError("slack", "post", "is away", status=503, retryable=True)))
+    error = pickle.loads(
+        pickle.dumps(ConnectorError("slack", "post", "is away", status=503, retryable=True))
+    )
     assert isinstance(error, ConnectorError)
-    assert (str(error), error.status, error.retryable) == ("slack post: is away (HTTP 503)", 503, True)
+    assert (str(error), error.status, error.retryable) == (
+        "slack post: is away (HTTP 503)",
+        503,
+        True,
+    )
 
 
 async def _gather(pool: AnalysisPool, folder: Path, *functions: object) -> list[object]:

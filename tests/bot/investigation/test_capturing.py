@@ -1,4 +1,5 @@
-"""Captures that an investigation asks for: stand-in daemons on loopback, a real store of captures and cases."""
+"""Captures that an investigation asks for: stand-in daemons on loopback, a real store of captures
+and cases."""
 
 from __future__ import annotations
 
@@ -41,17 +42,23 @@ def scope(job: JobIdentity | None) -> Scope:
 
 
 def alert(status: str = "firing") -> Alert:
-    return Alert.model_validate({"source": "test", "title": "Slow", "started_at": NOW, "status": status})
+    return Alert.model_validate(
+        {"source": "test", "title": "Slow", "started_at": NOW, "status": status}
+    )
 
 
-def test_a_job_is_asked_only_where_both_settings_allow_it_and_the_alert_is_open(tmp_path: Path) -> None:
+def test_a_job_is_asked_only_where_both_settings_allow_it_and_the_alert_is_open(
+    tmp_path: Path,
+) -> None:
     both = job_settings(tmp_path, [], capture_on_alert=True)
     assert may_capture(alert(), scope(LLM), both)
     assert not may_capture(alert("resolved"), scope(LLM), both)
     assert not may_capture(alert(), scope(None), both)
     assert not may_capture(alert(), scope(JobIdentity(name="other")), both)
     assert not may_capture(alert(), scope(LLM), job_settings(tmp_path, []))
-    assert not may_capture(alert(), scope(LLM), job_settings(tmp_path, [], capture_on_alert=True, allow_capture=False))
+    assert not may_capture(
+        alert(), scope(LLM), job_settings(tmp_path, [], capture_on_alert=True, allow_capture=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,8 +73,12 @@ def test_a_job_is_asked_only_where_both_settings_allow_it_and_the_alert_is_open(
 def test_a_capture_is_not_needed_where_a_trace_of_the_incident_was_found(
     what: str, cut: str | None, enough: bool
 ) -> None:
-    item = Evidence(id="E1", kind="traces", source="traces", query="q", cut=cut, details={"what": what})
-    assert has_traces([Part(connector="traces", items=[item], gaps=[], tables=[], files=[])]) is enough
+    item = Evidence(
+        id="E1", kind="traces", source="traces", query="q", cut=cut, details={"what": what}
+    )
+    assert (
+        has_traces([Part(connector="traces", items=[item], gaps=[], tables=[], files=[])]) is enough
+    )
 
 
 def test_the_files_become_a_part_of_the_case_with_the_alerts_slurm_number(
@@ -83,8 +94,12 @@ def test_the_files_become_a_part_of_the_case_with_the_alerts_slurm_number(
         f"{capture.id}/trace_127.0.0.1_10.json",
         f"{capture.id}/trace_127.0.0.1_11.json",
     ]
-    assert [item.file for item in part.items] == [f"traces/{name}" for name in sorted(part.files)[1:]]
-    assert cases.names("case-1", f"parts/{CAPTURE}/files") == [f"parts/{CAPTURE}/files/{n}" for n in sorted(part.files)]
+    assert [item.file for item in part.items] == [
+        f"traces/{name}" for name in sorted(part.files)[1:]
+    ]
+    assert cases.names("case-1", f"parts/{CAPTURE}/files") == [
+        f"parts/{CAPTURE}/files/{n}" for n in sorted(part.files)
+    ]
 
 
 def test_an_investigation_within_the_cool_down_shares_the_files_wherever_they_lie_by_now(
@@ -149,19 +164,27 @@ def test_a_capture_by_hand_is_not_shared_and_the_cool_down_is_a_gap(
     tmp_path: Path, log: CaptureLog, cases: CaseStore
 ) -> None:
     settings = job_settings(tmp_path, [], hosts=["127.0.0.1:1"], cooldown_minutes=30)
-    budget = log.claim("llm", asked_by="someone, command line", wanted="", hosts="", budget=_budget())
+    budget = log.claim(
+        "llm", asked_by="someone, command line", wanted="", hosts="", budget=_budget()
+    )
     log.finish(budget.id, "recorded", result="", counts=True)
     part = asyncio.run(capture_part(JobIdentity(name="llm"), settings, log, cases, "case-1"))
-    assert [gap.reason for gap in part.gaps] == ["its last capture began 0 min ago; 30 min of cool-down left"]
+    assert [gap.reason for gap in part.gaps] == [
+        "its last capture began 0 min ago; 30 min of cool-down left"
+    ]
 
 
-def test_settings_that_do_not_say_how_to_ask_are_a_gap(tmp_path: Path, log: CaptureLog, cases: CaseStore) -> None:
+def test_settings_that_do_not_say_how_to_ask_are_a_gap(
+    tmp_path: Path, log: CaptureLog, cases: CaseStore
+) -> None:
     part = asyncio.run(capture_part(LLM, job_settings(tmp_path, []), log, cases, "case-1"))
     assert "jobs.llm.hosts" in part.gaps[0].reason
     assert part.files == []
 
 
-def test_a_job_that_needs_no_capture_has_an_empty_part(tmp_path: Path, log: CaptureLog, cases: CaseStore) -> None:
+def test_a_job_that_needs_no_capture_has_an_empty_part(
+    tmp_path: Path, log: CaptureLog, cases: CaseStore
+) -> None:
     part = asyncio.run(capture_part(None, job_settings(tmp_path, []), log, cases, "case-1"))
     assert (part.items, part.gaps, part.files) == ([], [], [])
     assert cases.get("case-1", f"parts/{CAPTURE}/part.json") is not None

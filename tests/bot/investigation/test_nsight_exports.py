@@ -1,4 +1,5 @@
-"""A report of Nsight Systems that a connector brought is an export in the case; where that fails, a gap says why."""
+"""A report of Nsight Systems that a connector brought is an export in the case; where that fails, a
+gap says why."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ def test_the_export_lies_in_the_case_and_is_analysed(
     nsys_that(tmp_path, f'cp {small_export(tmp_path / "real.sqlite")} "$output"', monkeypatch)
     case = investigated(tmp_path)
     (item,) = case.evidence
-    assert (item.file, item.details["what"]) == ("traces/node-a.sqlite", "nsight of file node-a.nsys-rep")
+    assert (item.file, item.details["what"]) == (
+        "traces/node-a.sqlite",
+        "nsight of file node-a.nsys-rep",
+    )
     assert "by nsys" in item.details["exported"]
     assert [f.name for f in case.trace_files] == ["node-a.sqlite"]
     assert case.gaps == ()
@@ -55,7 +59,8 @@ def test_the_export_lies_in_the_case_and_is_analysed(
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"), [(None, "not on PATH"), ("exit 7", "exit status 7"), ("sleep 600", "did not end within")]
+    ("script", "reason"),
+    [(None, "not on PATH"), ("exit 7", "exit status 7"), ("sleep 600", "did not end within")],
 )
 def test_what_cannot_be_exported_is_a_gap_and_stays_in_the_case(
     script: str | None, reason: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +91,11 @@ def test_the_time_of_all_reports_together_is_bounded(
     assert "were spent on others" in second.reason
 
 
-def test_two_nodes_exports_are_different_ranks(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nodes_exports_are_different_ranks(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (runs / "node-b.nsys-rep").write_bytes(b"\0a report")
     nsys_that(tmp_path, f'cp {small_export(tmp_path / "real.sqlite")} "$output"', monkeypatch)
-    assert {tuple(f.details["ranks"]) for f in training_findings(investigated(tmp_path))} == {(0, 1)}
+    assert {tuple(f.details["ranks"]) for f in training_findings(investigated(tmp_path))} == {
+        (0, 1)
+    }

@@ -39,7 +39,8 @@ LATE = {(2, step): 6_000.0 for step in range(8)}
 
 
 def write_case(folder: Path) -> Path:
-    """Eight ranks, one of which holds up the others; a file that is no trace; a log; a trace that says no rank."""
+    """Eight ranks, one of which holds up the others; a file that is no trace; a log; a trace that
+    says no rank."""
     case_of(folder, job(ranks=RANKS, late_us=LATE, late_in="aten::tanh"))
     write_trace(folder / TRACES / "other.json", b'{"no": "trace"}')
     write_trace(folder / TRACES / "without-rank.json", document(job()[0], None))
@@ -48,7 +49,9 @@ def write_case(folder: Path) -> Path:
 
 
 def accepted(store: Store) -> str:
-    alert = Alert(source="pagerduty", title="slow", started_at=datetime(2026, 1, 1, tzinfo=UTC), job="job-1")
+    alert = Alert(
+        source="pagerduty", title="slow", started_at=datetime(2026, 1, 1, tzinfo=UTC), job="job-1"
+    )
     found = store.accept(alert).investigation_id
     assert found is not None
     return found
@@ -61,8 +64,16 @@ def findings(case: Path) -> bytes:
 class Workers:
     """Worker processes on one database, one case store and one folder."""
 
-    def __init__(self, engine_url: str, store_url: str, folder: Path, location: str, endpoint: str | None) -> None:
-        self._arguments = [engine_url, store_url, str(folder), location, *([endpoint] if endpoint else [])]
+    def __init__(
+        self, engine_url: str, store_url: str, folder: Path, location: str, endpoint: str | None
+    ) -> None:
+        self._arguments = [
+            engine_url,
+            store_url,
+            str(folder),
+            location,
+            *([endpoint] if endpoint else []),
+        ]
         self._reads = folder / READS
         self.running: list[subprocess.Popen[str]] = []
 
@@ -124,7 +135,9 @@ def ended() -> Iterator[list[Workers]]:
             workers.end(process)
 
 
-def test_what_a_killed_worker_leaves_another_finishes(database_url: str, tmp_path: Path, ended: list[Workers]) -> None:
+def test_what_a_killed_worker_leaves_another_finishes(
+    database_url: str, tmp_path: Path, ended: list[Workers]
+) -> None:
     sqlite = database_url.startswith("sqlite")
     engine_url = f"sqlite:///{tmp_path}/engine.sqlite" if sqlite else database_url
     engine = store_engine(database_url)
@@ -137,14 +150,18 @@ def test_what_a_killed_worker_leaves_another_finishes(database_url: str, tmp_pat
     ended.append(workers)
     first, _ = workers.start(), workers.start()
     enqueue(engine_url, investigation)
-    wait_for(lambda: len({worker for worker, _ in workers.reads()}) == 2 or len(workers.reads()) == RANKS)
+    wait_for(
+        lambda: len({worker for worker, _ in workers.reads()}) == 2 or len(workers.reads()) == RANKS
+    )
     workers.end(first)
     wait_for((case / "findings.json").exists)
     assert (case / "findings.json").read_bytes() == expected
     traces = {p.relative_to(case / TRACES).as_posix() for p in case.rglob("traces/*")}
     read = Counter(trace for _, trace in workers.reads())
     assert set(read) == traces
-    assert sum(read.values()) <= len(traces) + 2, "only what the killed worker had in hand may be read again"
+    assert sum(read.values()) <= len(traces) + 2, (
+        "only what the killed worker had in hand may be read again"
+    )
     assert max(read.values()) <= 2
     lines = [line.text for line in store.progress(investigation) if line.stage == "traces"]
     assert lines[0].startswith("11 traces of")
@@ -160,11 +177,18 @@ def test_cases_in_s3_are_read_one_file_at_a_time(
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
-    for key, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "us-east-1")):
+    for key, value in (
+        ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+        ("DEFAULT_REGION", "us-east-1"),
+    ):
         monkeypatch.setenv(f"AWS_{key}", value)
     boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="cases")
     cases = CaseStore("s3://cases/faultline", endpoint_url=endpoint)
-    store_url, engine_url = f"sqlite:///{tmp_path}/faultline.sqlite", f"sqlite:///{tmp_path}/engine.sqlite"
+    store_url, engine_url = (
+        f"sqlite:///{tmp_path}/faultline.sqlite",
+        f"sqlite:///{tmp_path}/engine.sqlite",
+    )
     store = Store(store_engine(store_url))
     investigation = accepted(store)
     folder = write_case(tmp_path / "written")
@@ -232,7 +256,9 @@ def test_a_rank_that_cannot_be_read_within_its_bounds_is_named(
     assert asyncio.run(reading._ready("I1", traces, "another run")) == {}, "another run tries again"
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 def test_nobody_reads_for_an_investigation_that_was_cancelled(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
     migrate_engine(url)

@@ -21,7 +21,12 @@ from bot.store.store import Investigation, ReplyTo, Store
 from tests.scenarios.small_case import write_small_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-ALERT = Alert(source="pagerduty", title="checkout p99 latency above 800 ms", started_at=NOW, service="checkout")
+ALERT = Alert(
+    source="pagerduty",
+    title="checkout p99 latency above 800 ms",
+    started_at=NOW,
+    service="checkout",
+)
 
 
 def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> Investigation:
@@ -33,14 +38,20 @@ def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> Investigati
     return found
 
 
-def answered(store: Store, cases: CaseStore, days_ago: float, about: Alert = ALERT) -> Investigation:
+def answered(
+    store: Store, cases: CaseStore, days_ago: float, about: Alert = ALERT
+) -> Investigation:
     """An investigation of the small case that ended and is remembered."""
     investigation = accepted(store, days_ago, about)
     folder = write_small_case(Path(cases.location) / investigation.id)
     found = diagnose(read_case(folder))
     write_json(folder / "findings.json", found)
     store.finish(
-        investigation.id, "done", verdict=found.verdict.value, confidence=found.confidence, headline="checkout is slow"
+        investigation.id,
+        "done",
+        verdict=found.verdict.value,
+        confidence=found.confidence,
+        headline="checkout is slow",
     )
     keep_in_memory(store.engine, cases, investigation, "checkout is slow")
     return investigation
@@ -92,11 +103,15 @@ def test_what_is_kept_is_enough_to_find_and_test_it_again(store: Store, cases: C
     assert kept.case == f"{cases.location}/{first.id}"
 
 
-def test_the_same_alert_comes_first_then_its_service_then_like_words(store: Store, cases: CaseStore) -> None:
+def test_the_same_alert_comes_first_then_its_service_then_like_words(
+    store: Store, cases: CaseStore
+) -> None:
     cart = Alert(source="x", title="cart p99 latency above 800 ms", started_at=NOW, service="cart")
     disk = Alert(source="x", title="disk is full", started_at=NOW, service="checkout")
     unlike = Alert(source="x", title="something else", started_at=NOW)
-    words, service, _ = (remembered(store, days, about) for days, about in ((1, cart), (2, disk), (1, unlike)))
+    words, service, _ = (
+        remembered(store, days, about) for days, about in ((1, cart), (2, disk), (1, unlike))
+    )
     same = [answered(store, cases, days) for days in (5, 4, 3)]
     found = recalled(store, accepted(store, 0))
     assert found == [
@@ -106,7 +121,9 @@ def test_the_same_alert_comes_first_then_its_service_then_like_words(store: Stor
     ]
 
 
-def test_neither_itself_nor_the_future_nor_what_is_too_old_is_recalled(store: Store, cases: CaseStore) -> None:
+def test_neither_itself_nor_the_future_nor_what_is_too_old_is_recalled(
+    store: Store, cases: CaseStore
+) -> None:
     answered(store, cases, 91)
     old = answered(store, cases, 89)
     new = answered(store, cases, 0)
@@ -130,20 +147,34 @@ def test_a_further_look_at_an_incident_is_no_second_time(store: Store, cases: Ca
     first = answered(store, cases, 1)
     furthers = Furthers(store.engine)
     name, _ = furthers.start(
-        first, FurtherScope(), key="k", question="again", who="ann", reply_to=ReplyTo(), now=NOW - timedelta(hours=1)
+        first,
+        FurtherScope(),
+        key="k",
+        question="again",
+        who="ann",
+        reply_to=ReplyTo(),
+        now=NOW - timedelta(hours=1),
     )
     again = store.get(name)
     assert again is not None
     assert [i for _, i in recalled(store, again)] == [i for _, i in recalled(store, first)]
-    assert recall(store.engine, again, ALERT, days=90).seen == (Seen(days=30, times=1), Seen(days=90, times=1))
+    assert recall(store.engine, again, ALERT, days=90).seen == (
+        Seen(days=30, times=1),
+        Seen(days=90, times=1),
+    )
     write_small_case(Path(cases.location) / name)
-    write_json(Path(cases.location) / name / "findings.json", diagnose(read_case(Path(cases.location) / name)))
+    write_json(
+        Path(cases.location) / name / "findings.json",
+        diagnose(read_case(Path(cases.location) / name)),
+    )
     keep_in_memory(store.engine, cases, again, "again")
     assert Memory(store.engine).get(name) is None
     assert Memory(store.engine).get(first.id) is not None
 
 
-def test_judgements_and_the_record_come_with_it_and_places_do_not(store: Store, cases: CaseStore) -> None:
+def test_judgements_and_the_record_come_with_it_and_places_do_not(
+    store: Store, cases: CaseStore
+) -> None:
     first = answered(store, cases, 1)
     Labels(store.engine).write(first.id, right=False, cause="the pool")
     found = recall(store.engine, accepted(store, 0), ALERT, days=90)
@@ -157,7 +188,10 @@ def test_judgements_and_the_record_come_with_it_and_places_do_not(store: Store, 
 
 def test_an_alert_without_a_past_leaves_no_file(store: Store, cases: CaseStore) -> None:
     first = accepted(store, 0)
-    assert recall_into_case(store.engine, cases, first, ALERT, days=90) == "0 earlier investigations recalled"
+    assert (
+        recall_into_case(store.engine, cases, first, ALERT, days=90)
+        == "0 earlier investigations recalled"
+    )
     assert cases.names(first.id) == []
 
 
@@ -167,7 +201,10 @@ def test_the_same_step_twice_writes_the_same_bytes(store: Store, cases: CaseStor
     recall_into_case(store.engine, cases, second, ALERT, days=90)
     before = cases.get(second.id, "earlier.json")
     answered(store, cases, -0.5)
-    assert recall_into_case(store.engine, cases, second, ALERT, days=90) == "1 earlier investigation recalled"
+    assert (
+        recall_into_case(store.engine, cases, second, ALERT, days=90)
+        == "1 earlier investigation recalled"
+    )
     assert cases.get(second.id, "earlier.json") == before
     assert before == json_bytes(Earlier.model_validate_json(before or b""))
 

@@ -24,11 +24,15 @@ def test_the_window_reaches_from_before_the_alert_to_now_and_the_baseline_lies_b
     scope = scope_for(alert(), SETTINGS, now=AT + timedelta(minutes=1))
     assert scope.incident.start == AT - timedelta(minutes=30)
     assert scope.incident.end == AT + timedelta(minutes=1)
-    assert [(b.start, b.end) for b in scope.baseline] == [(AT - timedelta(minutes=150), AT - timedelta(minutes=30))]
+    assert [(b.start, b.end) for b in scope.baseline] == [
+        (AT - timedelta(minutes=150), AT - timedelta(minutes=30))
+    ]
 
 
 def test_an_alert_that_is_looked_at_late_has_a_bounded_window() -> None:
-    assert scope_for(alert(), SETTINGS, now=AT + timedelta(days=200)).incident.end == AT + timedelta(hours=6)
+    assert scope_for(
+        alert(), SETTINGS, now=AT + timedelta(days=200)
+    ).incident.end == AT + timedelta(hours=6)
 
 
 def test_a_clock_behind_that_of_the_vendor_gives_no_empty_window() -> None:
@@ -42,7 +46,10 @@ def test_the_catalogues_name_and_what_it_depends_on_are_in_scope() -> None:
 
 
 def test_the_catalogue_tells_who_calls_whom_by_its_own_names() -> None:
-    services = {"web": {"depends_on": ["checkout-api", "bank"]}, "checkout": {"aliases": ["checkout-api"]}}
+    services = {
+        "web": {"depends_on": ["checkout-api", "bank"]},
+        "checkout": {"aliases": ["checkout-api"]},
+    }
     scope = scope_for(alert("web"), Settings.model_validate({"services": services}), now=AT)
     assert scope.calls == (("web", "bank"), ("web", "checkout"))
 

@@ -110,7 +110,12 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def accepted(desk: Desk, service: str = "checkout") -> str:
-    alert = Alert(source="pagerduty", title=f"{service} is slow", started_at=datetime.now(UTC), service=service)
+    alert = Alert(
+        source="pagerduty",
+        title=f"{service} is slow",
+        started_at=datetime.now(UTC),
+        service=service,
+    )
     found = desk.store.accept(alert).investigation_id
     assert found is not None
     return found
@@ -178,8 +183,12 @@ def wait_for(happened: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
+    desk: Desk, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
     migrate_engine(url)
     deaf, place = Deaf(), Notebook()
@@ -194,12 +203,18 @@ def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
     assert sorted(deaf.asked) == ["announce", "announce", "answer", "answer", "preview", "preview"]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(
+    desk: Desk, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
     migrate_engine(url)
     investigation = accepted(desk)
-    locked = sqlite3.connect(tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None)
+    locked = sqlite3.connect(
+        tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None
+    )
     locked.execute("BEGIN IMMEDIATE")
     place = desk.places[0]
     assert isinstance(place, Notebook)

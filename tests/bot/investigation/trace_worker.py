@@ -1,4 +1,5 @@
-"""A worker that analyses cases and reads traces, however small they are; it writes down which ones it reads.
+"""A worker that analyses cases and reads traces, however small they are; it writes down which ones
+it reads.
 
 python -m tests.bot.investigation.trace_worker ENGINE_URL STORE_URL FOLDER CASES [ENDPOINT]
 """
@@ -59,7 +60,10 @@ def main() -> None:
         await DBOS.run_step_async({"name": "analyze"}, steps.analyze, investigation_id)
 
     register_trace_workflow(reading.read)
-    engine.launch(on_lock_lost=lambda: os._exit(70), more_queues={TRACES_QUEUE: queue_width(reading.processes)})
+    engine.launch(
+        on_lock_lost=lambda: os._exit(70),
+        more_queues={TRACES_QUEUE: queue_width(reading.processes)},
+    )
     print("ready", flush=True)
     time.sleep(600)
 

@@ -29,13 +29,16 @@ def _empty_engine() -> Path:
 
 @pytest.fixture(autouse=True)
 def volume(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The disk as the doctor sees it, whatever the machine's own is: half empty until a test says otherwise."""
+    """The disk as the doctor sees it, whatever the machine's own is: half empty until a test says
+    otherwise."""
     of = SimpleNamespace(free=50 * 2**30, total=100 * 2**30, files=1_000_000, files_free=500_000)
     monkeypatch.setattr(
-        "bot.operating.place_checks.shutil.disk_usage", lambda _: SimpleNamespace(free=of.free, total=of.total)
+        "bot.operating.place_checks.shutil.disk_usage",
+        lambda _: SimpleNamespace(free=of.free, total=of.total),
     )
     monkeypatch.setattr(
-        "bot.operating.place_checks.os.statvfs", lambda _: SimpleNamespace(f_files=of.files, f_favail=of.files_free)
+        "bot.operating.place_checks.os.statvfs",
+        lambda _: SimpleNamespace(f_files=of.files, f_favail=of.files_free),
     )
     return of
 

@@ -38,7 +38,9 @@ class Installation:
         """The engine's tables."""
         return EngineRows(self.engine)
 
-    def alert(self, title: str = "checkout p99 above 800 ms", *, ago: timedelta = timedelta(minutes=1)) -> str:
+    def alert(
+        self, title: str = "checkout p99 above 800 ms", *, ago: timedelta = timedelta(minutes=1)
+    ) -> str:
         """Accept one; the id of its investigation."""
         at = NOW - ago
         alert = Alert(source="pagerduty", title=title, started_at=at, service="checkout")
@@ -59,7 +61,8 @@ class Installation:
         """It was answered that long ago, and its alert is resolved."""
         at = NOW - ago
         self.change(
-            name, status="done", accepted_at=at, dispatched_at=at, started_at=at, finished_at=at, open_fingerprint=None,
+            name, status="done", accepted_at=at, dispatched_at=at, started_at=at, finished_at=at,
+            open_fingerprint=None,
             headline="the cache is cold", verdict="cause_found", confidence=0.9,
         )  # fmt: skip
 
@@ -77,7 +80,10 @@ class Installation:
         at = int((NOW - ago).timestamp() * 1000)
         given = {"id": workflow_id, "s": status, "n": name, "e": executor, "q": queue, "at": at}
         given["done"] = None if status in ("PENDING", "ENQUEUED") else at
-        columns = "workflow_uuid, status, name, executor_id, queue_name, created_at, updated_at, started_at_epoch_ms"
+        columns = (
+            "workflow_uuid, status, name, executor_id, queue_name, created_at, updated_at, "
+            "started_at_epoch_ms"
+        )
         with self.engine.begin() as connection:
             connection.execute(
                 text(
@@ -87,10 +93,14 @@ class Installation:
                 given,
             )
 
-    def step(self, workflow_id: str, number: int, name: str, *, ago: timedelta = timedelta(minutes=9)) -> None:
+    def step(
+        self, workflow_id: str, number: int, name: str, *, ago: timedelta = timedelta(minutes=9)
+    ) -> None:
         """A step that the engine wrote down as done."""
         at = int((NOW - ago).timestamp() * 1000)
-        columns = "workflow_uuid, function_id, function_name, started_at_epoch_ms, completed_at_epoch_ms"
+        columns = (
+            "workflow_uuid, function_id, function_name, started_at_epoch_ms, completed_at_epoch_ms"
+        )
         with self.engine.begin() as connection:
             connection.execute(
                 text(
@@ -110,7 +120,11 @@ class Installation:
 
     def wrong(self, name: str | None = None) -> dict[str, str]:
         """What is wrong, by what it is about."""
-        return {one.about: f"{one.what} -> {one.todo}" for one in self.doctor(name) if one.state == "wrong"}
+        return {
+            one.about: f"{one.what} -> {one.todo}"
+            for one in self.doctor(name)
+            if one.state == "wrong"
+        }
 
     @property
     def _prefix(self) -> str:

@@ -1,4 +1,5 @@
-"""Backup and restore of the embedded databases: whole while others write, checked, and only into an empty place."""
+"""Backup and restore of the embedded databases: whole while others write, checked, and only into an
+empty place."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def database_url(tmp_path: Path) -> str:
 def elsewhere(tmp_path: Path) -> Settings:
     """The settings of an empty place, where answers go to Slack."""
     return Settings.model_validate(
-        {"store": {"directory": tmp_path / "elsewhere"}, "slack": {"bot_token": "xoxb-1", "channel": "C1"}}
+        {
+            "store": {"directory": tmp_path / "elsewhere"},
+            "slack": {"bot_token": "xoxb-1", "channel": "C1"},
+        }
     )
 
 
@@ -66,7 +70,9 @@ def test_everything_is_there_again_and_what_had_not_ended_begins_anew(
         assert [w.id for w in look.rows.of(done)] == [f"{done}:slack"]
     claim = store.claim_post(f"{running}:slack", running, owner="w", lease=HOUR)
     assert claim.mine
-    assert claim.attempted_before is not None, "so that it is looked for in Slack before it is posted"
+    assert claim.attempted_before is not None, (
+        "so that it is looked for in Slack before it is posted"
+    )
     store.engine.dispose()
 
 
@@ -86,7 +92,9 @@ def test_an_answer_that_was_not_told_at_the_backup_is_told(
     engine.dispose()
 
 
-def test_a_backup_is_whole_while_others_write(installation: Installation, elsewhere: Settings, tmp_path: Path) -> None:
+def test_a_backup_is_whole_while_others_write(
+    installation: Installation, elsewhere: Settings, tmp_path: Path
+) -> None:
     stop, store = threading.Event(), installation.store
     accepted: list[str] = []
 
@@ -110,7 +118,9 @@ def test_a_backup_is_whole_while_others_write(installation: Installation, elsewh
     restored.engine.dispose()
 
 
-def test_nothing_is_overwritten(installation: Installation, elsewhere: Settings, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(
+    installation: Installation, elsewhere: Settings, tmp_path: Path
+) -> None:
     name = installation.alert()
     back_up(installation.settings, tmp_path / "b.tar.gz")
     with pytest.raises(FaultlineError, match="exists already"):
@@ -142,7 +152,11 @@ def broken(good: Path, to: Path, how: str) -> None:
                 continue
             member.size = len(content)
             new.addfile(member, io.BytesIO(content))
-        for name in {"outside": ["../outside"], "absolute": ["/tmp/outside"], "more": ["bin/sh"]}.get(how, []):
+        for name in {
+            "outside": ["../outside"],
+            "absolute": ["/tmp/outside"],
+            "more": ["bin/sh"],
+        }.get(how, []):
             new.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
         if how == "link":
             link = tarfile.TarInfo("cases/link")
@@ -150,7 +164,9 @@ def broken(good: Path, to: Path, how: str) -> None:
             new.addfile(link)
 
 
-@pytest.mark.parametrize("how", ["cut", "foreign", "changed", "lacking", "outside", "absolute", "more", "link"])
+@pytest.mark.parametrize(
+    "how", ["cut", "foreign", "changed", "lacking", "outside", "absolute", "more", "link"]
+)
 def test_what_is_no_whole_backup_is_refused_and_nothing_is_left(
     installation: Installation, elsewhere: Settings, tmp_path: Path, how: str
 ) -> None:
@@ -192,7 +208,9 @@ def test_a_backup_can_be_opened_by_sqlite_alone(installation: Installation, tmp_
     back_up(installation.settings, tmp_path / "b.tar.gz")
     with tarfile.open(tmp_path / "b.tar.gz") as archive:
         archive.extract("faultline.sqlite", tmp_path)
-    assert (tmp_path / "b.tar.gz").stat().st_mode & 0o077 == 0, "it holds what alerts say: for its owner alone"
+    assert (tmp_path / "b.tar.gz").stat().st_mode & 0o077 == 0, (
+        "it holds what alerts say: for its owner alone"
+    )
     opened = sqlite3.connect(tmp_path / "faultline.sqlite")
     assert opened.execute("SELECT count(*) FROM investigations").fetchone() == (1,)
     opened.close()

@@ -1,4 +1,5 @@
-"""What each connector's credential can do is looked at once, a while after the start, and told where people look."""
+"""What each connector's credential can do is looked at once, a while after the start, and told
+where people look."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ class Source:
 
 
 READS = Source("loki", "Loki 3.1: lines can be read")
-WRITES = Source("github", "5 repositories can be read; warning: the token can also write: give it one that only reads")
+WRITES = Source(
+    "github",
+    "5 repositories can be read; warning: the token can also write: give it one that only reads",
+)
 REFUSED = Source("sentry", "projects: the token is refused\nforged line", ok=False)
 BROKEN = Source("tempo", None)
 
@@ -69,7 +73,9 @@ def test_a_credential_that_can_write_and_one_that_cannot_read_are_told_in_the_lo
 
 def test_the_health_page_tells_them_and_nothing_before_they_are_known() -> None:
     assert credential_lines(None) == credential_lines(Credentials(asking(READS))) == []
-    assert [(line.name, line.tone) for line in credential_lines(looked(READS, WRITES, REFUSED))] == [
+    assert [
+        (line.name, line.tone) for line in credential_lines(looked(READS, WRITES, REFUSED))
+    ] == [
         ("Credential of github", "open"),
         ("Credential of sentry", "fault"),
     ]
@@ -93,12 +99,15 @@ def test_what_needs_nobody_is_no_problem() -> None:
     assert problem_of(Check("loki", True, "can be read")) is None
 
 
-def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_there(tmp_path: Path) -> None:
+def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_there(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "case").mkdir()
     recorded = {"recorded": {"case": str(tmp_path / "case")}}
     jaeger = {"jaeger": {"url": "http://127.0.0.1:9", "token": "t-5f2c19"}}
     checks = {
-        check.name: check for check in checks_beside(Settings.model_validate(recorded | jaeger), threading.Event())
+        check.name: check
+        for check in checks_beside(Settings.model_validate(recorded | jaeger), threading.Event())
     }
     assert set(checks) == {"recorded", "jaeger"}
     assert not checks["jaeger"].ok

@@ -29,10 +29,14 @@ HOUR = timedelta(hours=1)
 @pytest.mark.usefixtures("one_worker")
 def test_a_healthy_installation_has_nothing_wrong(installation: Installation) -> None:
     name = installation.alert()
-    installation.change(name, status="running", dispatched_at=datetime.now(UTC), started_at=datetime.now(UTC))
+    installation.change(
+        name, status="running", dispatched_at=datetime.now(UTC), started_at=datetime.now(UTC)
+    )
     installation.workflow(name, ago=timedelta(seconds=5))
     assert installation.wrong() == {}
-    assert not list(Path(installation.cases.location).glob("doctor-*")), "the probe of the case store is removed"
+    assert not list(Path(installation.cases.location).glob("doctor-*")), (
+        "the probe of the case store is removed"
+    )
 
 
 @pytest.mark.usefixtures("one_worker")
@@ -59,7 +63,9 @@ def test_without_a_worker_that_is_said(installation: Installation) -> None:
     assert "faultline worker" in wrong["workers"]
 
 
-def test_a_living_worker_is_seen_and_a_killed_one_not(installation: Installation, tmp_path: Path) -> None:
+def test_a_living_worker_is_seen_and_a_killed_one_not(
+    installation: Installation, tmp_path: Path
+) -> None:
     url = installation.engine.url.render_as_string(hide_password=False)
     holder = start(HOLDER, url, tmp_path / "state" / "executors")
     alive = [f.what for f in installation.doctor() if f.about == "workers"]
@@ -83,11 +89,15 @@ def test_work_of_a_dead_worker_that_nobody_took_over(installation: Installation)
 
 
 @pytest.mark.usefixtures("one_worker")
-def test_a_slow_investigation_names_its_step_and_whom_it_waits_for(installation: Installation) -> None:
+def test_a_slow_investigation_names_its_step_and_whom_it_waits_for(
+    installation: Installation,
+) -> None:
     name = installation.alert(ago=2 * HOUR)
     installation.change(name, status="running", dispatched_at=NOW - HOUR, started_at=NOW - HOUR)
     installation.workflow(name, ago=HOUR)
-    installation.store.add_progress(name, "scope", "09:00 to 10:00 UTC; asking datadog, loki", key="scope")
+    installation.store.add_progress(
+        name, "scope", "09:00 to 10:00 UTC; asking datadog, loki", key="scope"
+    )
     installation.step(name, 1, "open", ago=HOUR)
     installation.step(name, 2, "collect loki", ago=HOUR)
     slow = installation.wrong()["slow"]
@@ -109,7 +119,9 @@ def test_what_is_usual_is_told_by_earlier_investigations(installation: Installat
 
 
 @pytest.mark.usefixtures("one_worker")
-def test_a_place_that_is_down_is_named_with_tries_error_and_the_next_try(installation: Installation) -> None:
+def test_a_place_that_is_down_is_named_with_tries_error_and_the_next_try(
+    installation: Installation,
+) -> None:
     name = installation.alert(ago=HOUR)
     installation.ended(name, ago=HOUR)
     installation.workflow(f"{name}:slack", name="reply", queue="replies-slack", ago=HOUR)
@@ -118,7 +130,10 @@ def test_a_place_that_is_down_is_named_with_tries_error_and_the_next_try(install
     said = "slack chat.postMessage: cannot be reached"
     installation.store.add_progress(name, "reply slack", said, key="reply slack: down")
     replies = installation.wrong()["replies"]
-    assert f"1 answer waiting for slack, the oldest ({name}) for 1 h 0 min, tried 3 times: {said}" in replies
+    assert (
+        f"1 answer waiting for slack, the oldest ({name}) for 1 h 0 min, tried 3 times: {said}"
+        in replies
+    )
     assert "the next at" in replies
     assert "tried 3 times, and is tried again at" in installation.wrong(name)["next"]
 
@@ -134,7 +149,10 @@ def test_halves_without_the_other_are_found(installation: Installation) -> None:
         ["`faultline", "delete", "20260101-000000-abcdef`"],
     ]
     assert "the engine has no work for it" in installation.wrong(lost)["now"]
-    assert "the store knows no 20260101-000000-abcdef" in installation.wrong("20260101-000000-abcdef")["lost"]
+    assert (
+        "the store knows no 20260101-000000-abcdef"
+        in installation.wrong("20260101-000000-abcdef")["lost"]
+    )
 
 
 @pytest.mark.usefixtures("one_worker")
@@ -144,11 +162,16 @@ def test_posts_digests_and_what_was_forgotten_in_the_store(installation: Install
     installation.change(name, quiet_until=NOW - HOUR, channel="C1")
     installation.alert("waits", ago=HOUR)
     with Session(installation.store.engine) as session, session.begin():
-        session.add(PostRow(key=f"{name}:slack", investigation_id=name, owner="w", attempted_at=NOW - HOUR))
+        session.add(
+            PostRow(key=f"{name}:slack", investigation_id=name, owner="w", attempted_at=NOW - HOUR)
+        )
     wrong = installation.wrong()
     assert f"1 post claimed and never recorded, the oldest {name}:slack" in wrong["posts"]
     assert "C1 was not told of 1 investigation" in wrong["digests"]
-    assert "1 investigation accepted and waiting, the oldest for 1 h 0 min; 0 running" in wrong["queue"]
+    assert (
+        "1 investigation accepted and waiting, the oldest for 1 h 0 min; 0 running"
+        in wrong["queue"]
+    )
 
 
 @pytest.mark.usefixtures("one_worker")
@@ -157,7 +180,10 @@ def test_a_full_queue_is_told_with_its_oldest(installation: Installation) -> Non
         name = installation.alert(f"alert {number}")
         installation.change(name, dispatched_at=NOW)
         installation.workflow(name, "ENQUEUED", executor=None, ago=HOUR)
-    assert "investigations: 3 waiting, 0 at work; the oldest waits for 1 h 0 min" in installation.wrong()["queue"]
+    assert (
+        "investigations: 3 waiting, 0 at work; the oldest waits for 1 h 0 min"
+        in installation.wrong()["queue"]
+    )
 
 
 def test_a_store_that_another_process_locked(tmp_path: Path, installation: Installation) -> None:
@@ -189,7 +215,15 @@ def test_the_story_of_one_goes_from_its_alert_to_its_answer(installation: Instal
     installation.store.claim_post(f"{name}:slack", name, owner=LIVING, lease=HOUR)
     installation.store.record_post(f"{name}:slack", "C1/17.5")
     told = installation.doctor(name)
-    assert [f.about for f in told] == ["accepted", "queued", "run", "step", "said", "posted", "ended"]
+    assert [f.about for f in told] == [
+        "accepted",
+        "queued",
+        "run",
+        "step",
+        "said",
+        "posted",
+        "ended",
+    ]
     assert LIVING in told[2].what
     assert "C1/17.5" in told[5].what
     assert "the cache is cold" in told[6].what
@@ -201,7 +235,9 @@ def test_alerts_that_became_no_investigation_are_explained_too(installation: Ins
     assert first is not None
     store = installation.store
     store.accept(first.alert, delivery=Delivery("pagerduty", "d-1"))
-    muted = first.alert.model_copy(update={"title": "disk at 91 %", "labels": {"fingerprint": "disk"}})
+    muted = first.alert.model_copy(
+        update={"title": "disk at 91 %", "labels": {"fingerprint": "disk"}}
+    )
     Mutes(store.engine).mute(muted.fingerprint, NOW + HOUR, "Ann", "being replaced")
     assert store.accept(muted, delivery=Delivery("pagerduty", "d-2")).outcome == "muted"
     assert f"which is, or joined, {name}" in installation.doctor("d-1")[0].what
@@ -222,12 +258,21 @@ def test_settings_that_contradict_each_other(installation: Installation) -> None
         "store": installation.settings.store.model_dump(),
     }
     installation.settings = Settings.model_validate(given)
-    said = "\n".join(f.what for f in installation.doctor() if f.about == "settings" and f.state == "wrong")
-    for part in ("listens on 0.0.0.0", "without a bot token", "no notes without an author", "no team has groups"):
+    said = "\n".join(
+        f.what for f in installation.doctor() if f.about == "settings" and f.state == "wrong"
+    )
+    for part in (
+        "listens on 0.0.0.0",
+        "without a bot token",
+        "no notes without an author",
+        "no team has groups",
+    ):
         assert part in said
 
 
-def test_exit_codes_and_json(installation: Installation, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_and_json(
+    installation: Installation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_doctor(installation.settings, None, json_=True) == WRONG
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert {"state", "about", "what", "todo"} == set(findings[0])
@@ -240,9 +285,13 @@ def test_exit_codes_and_json(installation: Installation, tmp_path: Path, capsys:
 
 
 @pytest.mark.usefixtures("one_worker")
-def test_hostile_names_and_titles_break_no_line(installation: Installation, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_names_and_titles_break_no_line(
+    installation: Installation, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = installation.alert("[bold]x[/]\n\x1b[31m\u202e" + "y" * 5_000)
-    installation.change(name, dispatched_at=datetime.now(UTC), status="running", started_at=datetime.now(UTC))
+    installation.change(
+        name, dispatched_at=datetime.now(UTC), status="running", started_at=datetime.now(UTC)
+    )
     installation.workflow(name)
     assert run_doctor(installation.settings, name, json_=False) == HEALTHY
     out = capsys.readouterr().out
@@ -262,7 +311,9 @@ def test_lengths_of_time_are_told_in_two_units() -> None:
 def test_doctor_is_a_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bot.cli.main", "doctor"]
     environ = {"FAULTLINE_STORE__DIRECTORY": str(tmp_path / "none"), "PATH": "/usr/bin:/bin"}
-    ran = subprocess.run(command, check=False, env=environ, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        command, check=False, env=environ, capture_output=True, text=True, timeout=120
+    )
     assert ran.returncode == CANNOT_LOOK
     assert ran.stderr.startswith("faultline: there is no installation here")
 

@@ -33,7 +33,9 @@ def sweep(installation: Installation, **days: float) -> dict[str, int]:
     """With the defaults but for these."""
     given = {"store": installation.settings.store.model_dump(), "retention": days}
     settings = Settings.model_validate(given)
-    return dict(Sweep(settings, installation.store, installation.cases, installation.rows, NOW).run())
+    return dict(
+        Sweep(settings, installation.store, installation.cases, installation.rows, NOW).run()
+    )
 
 
 def remembered(installation: Installation, name: str, title: str) -> None:
@@ -41,7 +43,8 @@ def remembered(installation: Installation, name: str, title: str) -> None:
     one = installation.store.get(name)
     assert one is not None
     kept = EarlierInvestigation(
-        id=name, at=one.accepted_at, fingerprint=one.alert.fingerprint, title=title, services=("checkout",),
+        id=name, at=one.accepted_at, fingerprint=one.alert.fingerprint, title=title,
+            services=("checkout",),
         system=None, verdict="cause_found", headline="cold cache", causes=(), case=None,
     )  # fmt: skip
     Memory(installation.store.engine).remember(kept, one.alert)
@@ -52,12 +55,16 @@ def full(installation: Installation, title: str, ago: timedelta) -> str:
     name, store = installation.alert(title, ago=ago), installation.store
     store.add_progress(name, "analyze", "7 findings", key="analyze")
     with Session(store.engine) as session, session.begin():
-        session.execute(update(ProgressRow).where(ProgressRow.investigation_id == name).values(at=NOW - ago))
+        session.execute(
+            update(ProgressRow).where(ProgressRow.investigation_id == name).values(at=NOW - ago)
+        )
     store.claim_post(f"{name}:slack", name, owner=LIVING, lease=DAY)
     store.record_post(f"{name}:slack", "C1/17.5")
     Labels(store.engine).write(name, right=True, who="Ann")
     remembered(installation, name, title)
-    question = NewQuestion(f"C1:{name}", "E", "question", "thread", "why?", "U1", "C1", "17", "18", None, name)
+    question = NewQuestion(
+        f"C1:{name}", "E", "question", "thread", "why?", "U1", "C1", "17", "18", None, name
+    )
     talk = Conversations(store.engine)
     talk.take(question, now=NOW - ago)
     talk.finish(question.id, "answered")
@@ -77,17 +84,24 @@ def rows_about(installation: Installation) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def test_an_old_investigation_goes_everywhere_and_a_young_one_stays(installation: Installation) -> None:
+def test_an_old_investigation_goes_everywhere_and_a_young_one_stays(
+    installation: Installation,
+) -> None:
     full(installation, "old latency", 500 * DAY)
     young = full(installation, "young latency", 5 * DAY)
     done = sweep(installation)
     assert done["investigations"] == 1
     left = rows_about(installation)
-    assert {left[t] for t in ("investigations", "progress", "posts", "labels", "remembered", "questions")} == {1}
+    assert {
+        left[t]
+        for t in ("investigations", "progress", "posts", "labels", "remembered", "questions")
+    } == {1}
     assert installation.cases.ids() == [young]
     assert {w.id for w in installation.rows.of(young)} == {young}
     memory = Memory(installation.store.engine)
-    assert [e.id for e in memory.search_investigations("latency")] == [young], "the full-text index forgot it, too"
+    assert [e.id for e in memory.search_investigations("latency")] == [young], (
+        "the full-text index forgot it, too"
+    )
     assert Listing(installation.store.engine).count(Asked(words="latency")) == 1
     assert sweep(installation) == {}, "the second sweep finds nothing to do"
 
@@ -124,7 +138,9 @@ def test_what_runs_waits_or_is_open_stays_however_old(installation: Installation
     assert set(names) - set(installation.cases.ids()) <= {busy}
 
 
-def test_an_alert_that_is_open_keeps_its_investigation_while_repeats_join(installation: Installation) -> None:
+def test_an_alert_that_is_open_keeps_its_investigation_while_repeats_join(
+    installation: Installation,
+) -> None:
     name = installation.alert(ago=timedelta(hours=2))
     installation.ended(name, ago=timedelta(hours=2))
     one = installation.store.get(name)
@@ -136,7 +152,9 @@ def test_an_alert_that_is_open_keeps_its_investigation_while_repeats_join(instal
     assert sweep(installation, **soon)["investigations"] == 1
 
 
-def test_ids_of_deliveries_stay_as_long_as_a_repetition_must_be_known(installation: Installation) -> None:
+def test_ids_of_deliveries_stay_as_long_as_a_repetition_must_be_known(
+    installation: Installation,
+) -> None:
     store, name = installation.store, installation.alert()
     alert = store.get(name).alert  # type: ignore[union-attr]
     for days in (1, 399, 401, 500):
@@ -159,8 +177,14 @@ def test_the_engine_forgets_what_ended_and_nothing_else(installation: Installati
     assert [len(installation.rows.of(name)) for name in ("young", "stuck", "old1")] == [1, 1, 0]
 
 
-def test_folders_of_nobody_go_by_their_age_and_foreign_ones_stay(installation: Installation) -> None:
-    for name in ("20200101-000000-abcdef", "traces-1577836800000000-0123456789ab", "somebody-elses"):
+def test_folders_of_nobody_go_by_their_age_and_foreign_ones_stay(
+    installation: Installation,
+) -> None:
+    for name in (
+        "20200101-000000-abcdef",
+        "traces-1577836800000000-0123456789ab",
+        "somebody-elses",
+    ):
         make_case(installation, name)
     assert sweep(installation)["cases"] == 2
     assert installation.cases.ids() == ["somebody-elses"]
@@ -175,7 +199,9 @@ def test_nothing_is_deleted_where_a_day_is_zero(installation: Installation) -> N
 def test_the_audit_and_logins_are_swept_where_nobody_looks(installation: Installation) -> None:
     visits = Visits(installation.store.engine, kept=1000 * DAY)
     for days in (1, 200):
-        visits.write(Visit("ann", "Ann", "admin", "looked", None, "10.0.0.1", 200), NOW - days * DAY)
+        visits.write(
+            Visit("ann", "Ann", "admin", "looked", None, "10.0.0.1", 200), NOW - days * DAY
+        )
     assert sweep(installation)["audit"] == 1
     assert len(visits.read(AskedVisits())) == 1
 
@@ -200,7 +226,9 @@ def test_deleting_one_says_what_it_would_do_then_does_it_and_is_audited(
     installation: Installation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, other = full(installation, "latency", DAY), full(installation, "errors", DAY)
-    installation.store.accept(installation.store.get(name).alert, delivery=Delivery("pagerduty", "d1"), now=NOW)  # type: ignore[union-attr]
+    installation.store.accept(
+        installation.store.get(name).alert, delivery=Delivery("pagerduty", "d1"), now=NOW
+    )  # type: ignore[union-attr]
     before = rows_about(installation)
     delete_investigation(installation.settings, name, sure=False)
     assert "would delete" in capsys.readouterr().out

@@ -49,7 +49,9 @@ ALERT = Alert(
         ({"source": ("datadog",), "severity": ("sev1",)}, False),
     ],
 )
-def test_a_rule_matches_what_meets_all_its_conditions(condition: dict[str, Any], expected: bool) -> None:
+def test_a_rule_matches_what_meets_all_its_conditions(
+    condition: dict[str, Any], expected: bool
+) -> None:
     assert matches(AlertRule(**condition), ALERT, "C1", TOPOLOGY) is expected
 
 

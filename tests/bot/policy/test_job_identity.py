@@ -37,7 +37,9 @@ SETTINGS = Settings.model_validate(
 
 def alert(service: str | None = None, **labels: str) -> Alert:
     """An alert with these labels."""
-    return Alert(source="test", title="Step time up", started_at=NOW, service=service, labels=labels)
+    return Alert(
+        source="test", title="Step time up", started_at=NOW, service=service, labels=labels
+    )
 
 
 def job(service: str | None = None, **labels: str) -> JobIdentity | None:
@@ -67,7 +69,14 @@ def test_the_job_is_found_by_name_pod_slurm_number_or_machine(labels: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "labels", [{}, {"Hostname": "node-c"}, {"pod": "checkout-7f"}, {"service": "checkout"}, {"slurm_job_id": "4712"}]
+    "labels",
+    [
+        {},
+        {"Hostname": "node-c"},
+        {"pod": "checkout-7f"},
+        {"service": "checkout"},
+        {"slurm_job_id": "4712"},
+    ],
 )
 def test_no_job_is_guessed(labels: dict[str, str]) -> None:
     assert job(**labels) is None
@@ -129,13 +138,24 @@ def test_other_labels_can_be_named_in_the_settings() -> None:
 
 @pytest.mark.parametrize(
     ("host", "name"),
-    [("a", "a"), ("a:1778", "a"), ("[fe80::1]:1778", "fe80::1"), ("fe80::1", "fe80::1"), ("10.0.0.1:1", "10.0.0.1")],
+    [
+        ("a", "a"),
+        ("a:1778", "a"),
+        ("[fe80::1]:1778", "fe80::1"),
+        ("fe80::1", "fe80::1"),
+        ("10.0.0.1:1", "10.0.0.1"),
+    ],
 )
 def test_a_host_is_told_without_its_port(host: str, name: str) -> None:
     assert plain_host(host) == name
 
 
-@given(st.dictionaries(st.sampled_from(["job_name", "run", "pod", "Hostname", "gpu", "rank"]), st.text(max_size=300)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["job_name", "run", "pod", "Hostname", "gpu", "rank"]),
+        st.text(max_size=300),
+    )
+)
 def test_hostile_labels_give_only_plain_names(labels: dict[str, str]) -> None:
     found = job(**labels)
     for word in (found.name, found.run, found.pod, found.node) if found else ():

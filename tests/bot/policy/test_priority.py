@@ -66,5 +66,12 @@ def test_what_a_person_asked_for_is_urgent() -> None:
 
 
 def test_a_long_or_odd_severity_is_usual() -> None:
-    for text in ("x" * 1_000_000, " " * 500 + "critical", "\x00\u202e", "p" * 300 + "1", "５", "p１"):
+    for text in (
+        "x" * 1_000_000,
+        " " * 500 + "critical",
+        "\x00\u202e",
+        "p" * 300 + "1",
+        "５",
+        "p１",
+    ):
         assert priority_of(alert(text)) == USUAL

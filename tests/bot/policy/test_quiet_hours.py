@@ -41,7 +41,9 @@ def test_an_end_that_the_clocks_show_twice_is_the_first_and_one_they_skip_comes_
 
 
 def test_quiet_days_and_nights_that_touch_are_one() -> None:
-    weekend = ChannelSettings(quiet="18:00-08:00", quiet_days=("sat", "sun"), time_zone="America/New_York")
+    weekend = ChannelSettings(
+        quiet="18:00-08:00", quiet_days=("sat", "sun"), time_zone="America/New_York"
+    )
     friday = utc("2026-11-20T23:30")
     assert quiet_until(weekend, friday) == utc("2026-11-23T13:00")
     assert quiet_until(weekend, utc("2026-11-23T13:00")) is None

@@ -18,7 +18,9 @@ NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 CATALOGUE = Settings(
     services={
         "frontend": ServiceSettings(depends_on=("checkout",)),
-        "checkout": ServiceSettings(aliases=("checkout-api",), depends_on=("payments", "cart", "postgres")),
+        "checkout": ServiceSettings(
+            aliases=("checkout-api",), depends_on=("payments", "cart", "postgres")
+        ),
         "payments": ServiceSettings(depends_on=("postgres",)),
         "cart": ServiceSettings(depends_on=("redis",)),
         "search": ServiceSettings(),
@@ -38,7 +40,9 @@ def alert(
     source: str = "alertmanager",
 ) -> Alert:
     started = NOW + timedelta(minutes=minutes)
-    return Alert(source=source, title=title, service=service, started_at=started, labels=labels or {})
+    return Alert(
+        source=source, title=title, service=service, started_at=started, labels=labels or {}
+    )
 
 
 def related(one: Alert, other: Alert) -> Relation | None:
@@ -54,8 +58,16 @@ def related(one: Alert, other: Alert) -> Relation | None:
 @pytest.mark.parametrize(
     ("one", "other", "why"),
     [
-        (alert("checkout"), alert("checkout-api", "errors", minutes=2), "both are about checkout, 2 min apart"),
-        (alert("checkout"), alert("payments", "errors", minutes=-2), "checkout calls payments, 2 min apart"),
+        (
+            alert("checkout"),
+            alert("checkout-api", "errors", minutes=2),
+            "both are about checkout, 2 min apart",
+        ),
+        (
+            alert("checkout"),
+            alert("payments", "errors", minutes=-2),
+            "checkout calls payments, 2 min apart",
+        ),
         (alert("payments"), alert("CHECKOUT", "x"), "checkout calls payments, at the same time"),
         (
             alert(title="loss is NaN", labels={"job_name": "llm-7b"}),
@@ -74,7 +86,12 @@ def related(one: Alert, other: Alert) -> Relation | None:
         ),
         (
             alert("billing", "Pod is crash looping (billing-7f9c8-x2)", labels={"cluster": "eu-1"}),
-            alert("search", "Pod is crash looping (search-55d4d-qq)", labels={"cluster": "eu-1"}, minutes=1),
+            alert(
+                "search",
+                "Pod is crash looping (search-55d4d-qq)",
+                labels={"cluster": "eu-1"},
+                minutes=1,
+            ),
             None,
         ),
         (
@@ -89,7 +106,9 @@ def related(one: Alert, other: Alert) -> Relation | None:
         ),
     ],
 )
-def test_alerts_with_a_fact_in_common_belong_together(one: Alert, other: Alert, why: str | None) -> None:
+def test_alerts_with_a_fact_in_common_belong_together(
+    one: Alert, other: Alert, why: str | None
+) -> None:
     found = related(one, other)
     assert (found.why if found else None) == why
 
@@ -101,11 +120,26 @@ def test_alerts_with_a_fact_in_common_belong_together(one: Alert, other: Alert, 
         (alert("frontend"), alert("payments")),
         (alert("cart"), alert("payments")),
         (alert("checkout"), alert("checkout", minutes=5.1)),
-        (alert("checkout", labels={"env": "prod"}), alert("checkout", labels={"environment": "staging"})),
-        (alert("checkout", labels={"cluster": "eu-1"}), alert("payments", labels={"cluster": "us-1"})),
-        (alert("search", labels={"instance": "ksm:8080"}), alert("cart", "x", labels={"instance": "ksm:8080"})),
-        (alert("search", "slow", labels={"node": "n1"}), alert("cart", "errors", labels={"node": "n1"})),
-        (alert("x", "Budget burns", labels={"env": "prod"}), alert("y", "Budget burns", labels={"env": "prod"})),
+        (
+            alert("checkout", labels={"env": "prod"}),
+            alert("checkout", labels={"environment": "staging"}),
+        ),
+        (
+            alert("checkout", labels={"cluster": "eu-1"}),
+            alert("payments", labels={"cluster": "us-1"}),
+        ),
+        (
+            alert("search", labels={"instance": "ksm:8080"}),
+            alert("cart", "x", labels={"instance": "ksm:8080"}),
+        ),
+        (
+            alert("search", "slow", labels={"node": "n1"}),
+            alert("cart", "errors", labels={"node": "n1"}),
+        ),
+        (
+            alert("x", "Budget burns", labels={"env": "prod"}),
+            alert("y", "Budget burns", labels={"env": "prod"}),
+        ),
         (alert(title="disk full"), alert(title="disk full")),
         (alert(""), alert("  ")),
     ],
@@ -115,7 +149,9 @@ def test_alerts_without_one_do_not(one: Alert, other: Alert) -> None:
 
 
 def test_callers_of_one_service_that_read_alike_belong_together_within_half_the_window() -> None:
-    catalogue = Settings(services={n: ServiceSettings(depends_on=("postgres",)) for n in ("orders", "billing")})
+    catalogue = Settings(
+        services={n: ServiceSettings(depends_on=("postgres",)) for n in ("orders", "billing")}
+    )
     policy = Policy.of(catalogue)
 
     def why(title: str, minutes: float) -> str | None:
@@ -129,17 +165,23 @@ def test_callers_of_one_service_that_read_alike_belong_together_within_half_the_
     assert why("billing invoices are late", 0) is None
 
 
-names = st.sampled_from(["frontend", "checkout-api", "payments", "cart", "search", "", "\x00", "a" * 5000])
+names = st.sampled_from(
+    ["frontend", "checkout-api", "payments", "cart", "search", "", "\x00", "a" * 5000]
+)
 hostile = st.builds(
     alert,
     names,
     st.one_of(st.text(max_size=60), st.sampled_from(["errors above 5 %", "loss is NaN now"])),
     minutes=st.floats(min_value=-1e6, max_value=1e6),
-    labels=st.dictionaries(st.sampled_from(["cluster", "env", "node", "job_name", "region"]), st.text(max_size=20)),
+    labels=st.dictionaries(
+        st.sampled_from(["cluster", "env", "node", "job_name", "region"]), st.text(max_size=20)
+    ),
 )
 
 
 @given(hostile, hostile)
-def test_whatever_they_say_the_relation_is_symmetric_and_found_by_its_keys(one: Alert, other: Alert) -> None:
+def test_whatever_they_say_the_relation_is_symmetric_and_found_by_its_keys(
+    one: Alert, other: Alert
+) -> None:
     found = related(one, other)
     assert found is None or (found.why.isprintable() and len(found.why) < 200)

@@ -49,7 +49,8 @@ def test_a_share_is_one_unless_it_is_set(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (
-            '[services.a]\naliases = ["b"]\n[teams.x]\nservices = ["a"]\n[teams.y]\nservices = ["B"]',
+            '[services.a]\naliases = ["b"]\n[teams.x]\nservices = ["a"]\n[teams.y]\nservices = '
+            '["B"]',
             "teams: service 'B' belongs to 'x' and to 'y'; it can belong to one",
         ),
         (

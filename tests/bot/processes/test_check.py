@@ -46,7 +46,9 @@ def settings_of(environ: dict[str, str], **changes: str) -> Settings:
     return load_settings(environ={**environ, **changes})
 
 
-def test_all_parts_that_work_are_said_to_work(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_parts_that_work_are_said_to_work(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = said(environ)
     assert {name: ok for name, (ok, _) in lines.items() if name != "pagerduty"} == dict.fromkeys(
         ("store", "cases", "inbound", "slack", "replies", "model"), True
@@ -56,7 +58,13 @@ def test_all_parts_that_work_are_said_to_work(environ: dict[str, str], capsys: p
     run_checks(settings_of(environ))
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == len(lines) + 1
-    assert [line.split()[1] for line in printed[:5]] == ["store", "cases", "inbound", "replies", "model"]
+    assert [line.split()[1] for line in printed[:5]] == [
+        "store",
+        "cases",
+        "inbound",
+        "replies",
+        "model",
+    ]
     connectors = [line.split()[1] for line in printed[5:-1]]
     assert connectors == sorted(connectors)
 
@@ -75,7 +83,9 @@ def test_a_bot_without_a_way_in_or_a_place_to_answer_is_told_what_to_set(tmp_pat
     assert run_checks(settings_of({"FAULTLINE_STORE__DIRECTORY": str(tmp_path)})) == 1
 
 
-def test_notes_without_an_author_are_refused_before_the_first_incident(environ: dict[str, str]) -> None:
+def test_notes_without_an_author_are_refused_before_the_first_incident(
+    environ: dict[str, str],
+) -> None:
     ok, line = said(environ, FAULTLINE_PAGERDUTY__FROM_EMAIL="")["replies"]
     assert not ok
     assert "pagerduty.from_email" in line

@@ -24,7 +24,9 @@ async def length(request: Request) -> PlainTextResponse:
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
     app = Starlette(routes=[Route("/", length, methods=["POST"])])
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="error", http=LimitedHead)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, lifespan="off", log_level="error", http=LimitedHead
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -43,13 +45,17 @@ def answer(connection: socket.socket) -> bytes:
     return said
 
 
-def test_a_head_without_end_is_answered_with_400_and_the_connection_closed(address: tuple[str, int]) -> None:
+def test_a_head_without_end_is_answered_with_400_and_the_connection_closed(
+    address: tuple[str, int],
+) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * (MAX_HEAD_BYTES + 1))
         assert answer(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_large_bodies_and_many_requests_on_one_connection_are_served(address: tuple[str, int]) -> None:
+def test_large_bodies_and_many_requests_on_one_connection_are_served(
+    address: tuple[str, int],
+) -> None:
     size = 4 * MAX_HEAD_BYTES
     request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size + b"b" * size
     with socket.create_connection(address) as connection:

@@ -17,7 +17,9 @@ from loopback.bot_process import free_port
 
 
 def settings_of(directory: Path, **environ: str) -> Settings:
-    return load_settings(environ={"FAULTLINE_STORE__DIRECTORY": str(directory / "state"), **environ})
+    return load_settings(
+        environ={"FAULTLINE_STORE__DIRECTORY": str(directory / "state"), **environ}
+    )
 
 
 def refused(settings: Settings) -> str:
@@ -29,9 +31,15 @@ def refused(settings: Settings) -> str:
 def test_a_port_in_use_ends_the_program_with_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        environ = {**os.environ, "FAULTLINE_STORE__DIRECTORY": str(tmp_path), "FAULTLINE_SERVER__PORT": str(port)}
+        environ = {
+            **os.environ,
+            "FAULTLINE_STORE__DIRECTORY": str(tmp_path),
+            "FAULTLINE_SERVER__PORT": str(port),
+        }
         command = [sys.executable, "-m", "bot.cli.main", "serve", "--no-worker"]
-        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
     assert ended.returncode == 2
     assert ended.stderr == (
         f"faultline: server.port: cannot listen on 127.0.0.1 port {port} (Address already in use)\n"
@@ -57,7 +65,10 @@ def test_every_address_of_the_host_is_listened_on() -> None:
 )
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, variable: str, key: str) -> None:
     (tmp_path / "file").write_text("")
-    environ = {"FAULTLINE_SERVER__PORT": str(free_port()), variable: str(tmp_path / "file" / "below")}
+    environ = {
+        "FAULTLINE_SERVER__PORT": str(free_port()),
+        variable: str(tmp_path / "file" / "below"),
+    }
     said = refused(settings_of(tmp_path, **environ))
     assert said.startswith(f"{key}: {tmp_path}/file/below cannot be used (")
     assert "\n" not in said
@@ -65,7 +76,9 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, variable: str,
 
 def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path) -> None:
     address = f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x"
-    settings = settings_of(tmp_path, FAULTLINE_STORE__DATABASE=address, FAULTLINE_SERVER__PORT=str(free_port()))
+    settings = settings_of(
+        tmp_path, FAULTLINE_STORE__DATABASE=address, FAULTLINE_SERVER__PORT=str(free_port())
+    )
     with pytest.raises(FaultlineError, match=r"^the database does not answer") as error:
         serve(settings, None, with_worker=False)
     assert "hunter2" not in str(error.value)
@@ -74,7 +87,9 @@ def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path
 
 def test_a_database_address_that_is_none_is_named_without_showing_it(tmp_path: Path) -> None:
     settings = settings_of(
-        tmp_path, FAULTLINE_STORE__DATABASE="postgresql://u:hunter2@h:port/x", FAULTLINE_SERVER__PORT=str(free_port())
+        tmp_path,
+        FAULTLINE_STORE__DATABASE="postgresql://u:hunter2@h:port/x",
+        FAULTLINE_SERVER__PORT=str(free_port()),
     )
     said = refused(settings)
     assert said.startswith("store.database: is not an address")
@@ -82,7 +97,9 @@ def test_a_database_address_that_is_none_is_named_without_showing_it(tmp_path: P
 
 
 def test_socket_mode_without_the_bot_token_is_refused(tmp_path: Path) -> None:
-    assert refused(settings_of(tmp_path, FAULTLINE_SLACK__APP_TOKEN="xapp-1")).startswith("slack.bot_token: is needed")
+    assert refused(settings_of(tmp_path, FAULTLINE_SLACK__APP_TOKEN="xapp-1")).startswith(
+        "slack.bot_token: is needed"
+    )
 
 
 def test_what_would_end_every_worker_ends_the_start(tmp_path: Path) -> None:

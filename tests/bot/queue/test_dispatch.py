@@ -1,4 +1,5 @@
-"""From the store to the engine: no more than the workers can take, the urgent first, fair between teams, each once."""
+"""From the store to the engine: no more than the workers can take, the urgent first, fair between
+teams, each once."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def new_locks(database_url: str, tmp_path: Path) -> Iterator[Callable[[], Execut
     made: list[ExecutorLocks] = []
 
     def new() -> ExecutorLocks:
-        made.append(FileLocks(tmp_path) if database_url.startswith("sqlite") else AdvisoryLocks(engine))
+        made.append(
+            FileLocks(tmp_path) if database_url.startswith("sqlite") else AdvisoryLocks(engine)
+        )
         return made[-1]
 
     yield new
@@ -113,7 +116,9 @@ def titles(store: Store, ids: list[str]) -> list[str]:
     return [one.alert.title for one in store.some(ids)]
 
 
-def test_the_engine_gets_what_the_workers_can_take_and_the_rest_waits(filled: Store, locks: ExecutorLocks) -> None:
+def test_the_engine_gets_what_the_workers_can_take_and_the_rest_waits(
+    filled: Store, locks: ExecutorLocks
+) -> None:
     engine = Queued(locks)
     assert dispatch(filled, engine).dispatch() == 10
     assert titles(filled, engine.in_hand(URGENT_INVESTIGATIONS)) == ["down"]
@@ -152,7 +157,9 @@ def began(store: Store, names: list[str], *, ago: timedelta) -> None:
             row.started_at = datetime.now(UTC) - ago
 
 
-def test_an_urgent_alert_is_queued_though_everything_is_busy(filled: Store, locks: ExecutorLocks) -> None:
+def test_an_urgent_alert_is_queued_though_everything_is_busy(
+    filled: Store, locks: ExecutorLocks
+) -> None:
     engine = Queued(locks)
     dispatch(filled, engine).dispatch()
     late = accept(filled, "also down", "search", at=399, severity="critical")
@@ -167,7 +174,9 @@ def test_an_urgent_alert_is_queued_though_everything_is_busy(filled: Store, lock
     assert engine.given[-1][1] == INVESTIGATIONS
 
 
-def test_several_workers_queue_each_once_and_keep_the_bound_together(filled: Store, locks: ExecutorLocks) -> None:
+def test_several_workers_queue_each_once_and_keep_the_bound_together(
+    filled: Store, locks: ExecutorLocks
+) -> None:
     engine = Queued(locks, workers=2)
     workers = [dispatch(filled, engine) for _ in range(4)]
     until = time.monotonic() + 120
@@ -186,7 +195,9 @@ def test_several_workers_queue_each_once_and_keep_the_bound_together(filled: Sto
     assert filled.undispatched(500) == []
 
 
-def test_what_was_queued_right_before_a_crash_is_not_queued_twice(filled: Store, locks: ExecutorLocks) -> None:
+def test_what_was_queued_right_before_a_crash_is_not_queued_twice(
+    filled: Store, locks: ExecutorLocks
+) -> None:
     engine = Queued(locks)
     first = dispatch(filled, engine)
     kept, filled.mark_dispatched = filled.mark_dispatched, lambda _ids: None  # type: ignore[method-assign,assignment]

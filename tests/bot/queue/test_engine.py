@@ -48,7 +48,9 @@ time.sleep(60)
 
 def start(program: str, url: str, directory: Path, *names: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", program, url, str(directory), *names], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, url, str(directory), *names],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline().strip() in {"held", "ready"}
@@ -64,7 +66,9 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def test_a_lock_is_free_only_after_its_holder_died(database_url: str, tmp_path: Path) -> None:
     engine = system_engine(database_url)
-    locks: ExecutorLocks = FileLocks(tmp_path) if database_url.startswith("sqlite") else AdvisoryLocks(engine)
+    locks: ExecutorLocks = (
+        FileLocks(tmp_path) if database_url.startswith("sqlite") else AdvisoryLocks(engine)
+    )
     holder = start(HOLDER, database_url, tmp_path)
     with locks.take_if_dead("worker-a") as dead:
         assert not dead
@@ -100,10 +104,14 @@ def test_the_next_worker_goes_on_where_a_killed_one_was(database_url: str, tmp_p
     time.sleep(1.0)
     end(survivor)
     numbers = [int(line.split()[1]) for line in done]
-    assert numbers in ([0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4]), "only the step that was interrupted may run twice"
+    assert numbers in ([0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4]), (
+        "only the step that was interrupted may run twice"
+    )
 
 
-def test_a_living_worker_keeps_its_work_when_another_joins(postgres_url: str, tmp_path: Path) -> None:
+def test_a_living_worker_keeps_its_work_when_another_joins(
+    postgres_url: str, tmp_path: Path
+) -> None:
     migrate_engine(postgres_url)
     first = start(WORKER, postgres_url, tmp_path, "only")
     wait_for_step(tmp_path, 0)

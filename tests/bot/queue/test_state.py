@@ -93,9 +93,16 @@ def test_how_many_are_ahead_is_what_the_order_says(store: Store) -> None:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), min_size=1, max_size=12, unique_by=lambda r: r[1])
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 40)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda r: r[1],
+    )
 )
-def test_the_number_ahead_is_the_place_in_the_order(rows: list[tuple[int, int]], store: Store) -> None:
+def test_the_number_ahead_is_the_place_in_the_order(
+    rows: list[tuple[int, int]], store: Store
+) -> None:
     minute = timedelta(minutes=1)
     waiting = [Waiting(f"w{n}", p, "", NOW - age * minute) for n, (p, age) in enumerate(rows)]
     with Session(store.engine) as session, session.begin():
@@ -103,11 +110,19 @@ def test_the_number_ahead_is_the_place_in_the_order(rows: list[tuple[int, int]],
         session.execute(
             insert(InvestigationRow),
             [
-                {"id": w.id, "fingerprint": w.id, "alert": {}, "accepted_at": w.accepted_at, "priority": w.priority}
+                {
+                    "id": w.id,
+                    "fingerprint": w.id,
+                    "alert": {},
+                    "accepted_at": w.accepted_at,
+                    "priority": w.priority,
+                }
                 for w in waiting
             ],
         )
-    expected = {w.id: place for place, w in enumerate(in_order(waiting, {}, lambda _: 1.0, NOW, most=99))}
+    expected = {
+        w.id: place for place, w in enumerate(in_order(waiting, {}, lambda _: 1.0, NOW, most=99))
+    }
     assert {w.id: ahead_of(store, w.id, NOW) for w in waiting} == expected
 
 

@@ -28,7 +28,9 @@ class Counting(Loop):
         return self.turns == 3
 
 
-def test_what_a_turn_raises_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_turn_raises_is_logged_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     loop = Counting()
     loop.start()
     assert loop.five.wait(30)

@@ -33,10 +33,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_killed_process_left_the_next_one_removes(root: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
-        assert [path.name for path in left.iterdir() if path.is_dir()], "what it works on lies in it"
+        assert [path.name for path in left.iterdir() if path.is_dir()], (
+            "what it works on lies in it"
+        )
         Scratch().remove()
         assert left.is_dir(), "it still works"
         process.send_signal(signal.SIGKILL)
@@ -52,7 +56,9 @@ def test_temporary_files_of_children_lie_in_it_too(root: Path) -> None:
     ask = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
     own = Path(tempfile.gettempdir())
     assert own.parent == root
-    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip() == str(own)
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip() == str(
+        own
+    )
     scratch.remove()
     assert tempfile.gettempdir() == str(root)
     assert os.environ["TMPDIR"] == str(root)
@@ -68,7 +74,9 @@ def test_one_that_is_being_made_is_left_alone(root: Path) -> None:
     assert [path.name for path in root.iterdir()] == [young.name]
 
 
-def test_nothing_is_removed_through_a_link(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_nothing_is_removed_through_a_link(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "kept").touch()
     (elsewhere / HELD).touch()

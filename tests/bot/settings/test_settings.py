@@ -24,7 +24,9 @@ def refused(file: Path, text: str, environ: dict[str, str] | None = None) -> str
     return str(error.value)
 
 
-def test_without_file_and_environment_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_file_and_environment_the_defaults_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings(environ={})
     assert settings.server.host == "127.0.0.1"
@@ -67,7 +69,9 @@ def test_a_secret_in_the_file_is_refused_and_the_variable_named(file: Path) -> N
         ("[services.a]\nowner = 'x'\n", {}, "services.a.owner"),
     ],
 )
-def test_a_wrong_setting_is_named_in_one_line(file: Path, text: str, environ: dict[str, str], key: str) -> None:
+def test_a_wrong_setting_is_named_in_one_line(
+    file: Path, text: str, environ: dict[str, str], key: str
+) -> None:
     said = refused(file, text, environ)
     assert said.startswith(f"{key}: ")
     assert "\n" not in said
@@ -88,11 +92,21 @@ def test_the_configuration_page_is_up_to_date() -> None:
     ("text", "environ", "said"),
     [
         ("server = 5\n", {"FAULTLINE_SERVER__PORT": "80"}, "server: must be a table"),
-        ("", {"FAULTLINE_STORE__DATABASE": "mysql://u:hunter2@h/x"}, "store.database: must begin with postgresql://"),
-        ("[store]\ncases = 's3:/bucket'\n", {}, "store.cases: must be s3://bucket/prefix or a directory"),
+        (
+            "",
+            {"FAULTLINE_STORE__DATABASE": "mysql://u:hunter2@h/x"},
+            "store.database: must begin with postgresql://",
+        ),
+        (
+            "[store]\ncases = 's3:/bucket'\n",
+            {},
+            "store.cases: must be s3://bucket/prefix or a directory",
+        ),
     ],
 )
-def test_a_value_of_a_wrong_kind_is_one_line(file: Path, text: str, environ: dict[str, str], said: str) -> None:
+def test_a_value_of_a_wrong_kind_is_one_line(
+    file: Path, text: str, environ: dict[str, str], said: str
+) -> None:
     assert refused(file, text, environ) == said
 
 
@@ -102,7 +116,9 @@ def test_a_file_that_is_no_text_is_one_line(file: Path) -> None:
         load_settings(file, {})
 
 
-def test_an_empty_name_of_the_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_name_of_the_file_counts_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_settings(environ={"FAULTLINE_CONFIG": ""}) == load_settings(environ={})
 
@@ -129,7 +145,10 @@ def test_a_file_of_a_secret_that_holds_none_stops_the_start_and_is_not_quoted(
 
 def test_a_secret_given_twice_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a")
-    given = {"FAULTLINE_SERVER__ACCESS_TOKEN": "b", "FAULTLINE_SERVER__ACCESS_TOKEN_FILE": str(tmp_path / "t")}
+    given = {
+        "FAULTLINE_SERVER__ACCESS_TOKEN": "b",
+        "FAULTLINE_SERVER__ACCESS_TOKEN_FILE": str(tmp_path / "t"),
+    }
     with pytest.raises(SettingsError):
         load_settings(environ=given)
 

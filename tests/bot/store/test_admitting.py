@@ -1,4 +1,5 @@
-"""What becomes of an alert in the store: groups, mutes, rules, rate and quiet hours, on SQLite and on PostgreSQL."""
+"""What becomes of an alert in the store: groups, mutes, rules, rate and quiet hours, on SQLite and
+on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def alert(service: str, title: str = "errors", *, minutes: float = 0, **more: An
 
 
 def taken(store: Store, one: Alert, *, channel: str = "C1", **more: Any) -> tuple[str, str | None]:
-    accepted = store.accept(one, reply_to=ReplyTo(channel), now=more.pop("now", one.started_at), **more)
+    accepted = store.accept(
+        one, reply_to=ReplyTo(channel), now=more.pop("now", one.started_at), **more
+    )
     return accepted.outcome, accepted.investigation_id
 
 
@@ -105,13 +108,19 @@ def test_what_is_too_late_too_old_or_over_does_not_join(opened: Opened) -> None:
     days_old = alert("bank", "old", minutes=-4000)
     assert taken(store, days_old, now=NOW)[0] == "started"
     taken(store, alert("payments").model_copy(update={"status": "resolved"}), now=NOW + 7 * MINUTE)
-    taken(store, alert("checkout", "late").model_copy(update={"status": "resolved"}), now=NOW + 7 * MINUTE)
+    taken(
+        store,
+        alert("checkout", "late").model_copy(update={"status": "resolved"}),
+        now=NOW + 7 * MINUTE,
+    )
     assert taken(store, alert("checkout", "afresh", minutes=7.5))[0] == "started"
 
 
 def test_a_storm_that_rolls_on_ends_with_the_longest_time(opened: Opened) -> None:
     store = opened()
-    outcomes = [taken(store, alert("cart", f"symptom {'x' * n}", minutes=4 * n))[0] for n in range(9)]
+    outcomes = [
+        taken(store, alert("cart", f"symptom {'x' * n}", minutes=4 * n))[0] for n in range(9)
+    ]
     assert outcomes == ["started"] + ["grouped"] * 7 + ["started"]
 
 
@@ -134,11 +143,15 @@ def test_the_same_deliveries_again_change_nothing(opened: Opened) -> None:
     for one, delivery in storm:
         store.accept(one, delivery=delivery, now=NOW)
     before = store.latest()
-    assert [store.accept(one, delivery=delivery, now=NOW).outcome for one, delivery in storm] == ["duplicate"] * 3
+    assert [store.accept(one, delivery=delivery, now=NOW).outcome for one, delivery in storm] == [
+        "duplicate"
+    ] * 3
     assert store.latest() == before
 
 
-def test_in_whatever_order_a_storm_comes_what_is_related_throughout_is_one_investigation(opened: Opened) -> None:
+def test_in_whatever_order_a_storm_comes_what_is_related_throughout_is_one_investigation(
+    opened: Opened,
+) -> None:
     """Of alerts of which each is related to each, and of others of which none is to any."""
     store = opened()
     for number, order in enumerate(itertools.permutations(range(3))):
@@ -148,7 +161,9 @@ def test_in_whatever_order_a_storm_comes_what_is_related_throughout_is_one_inves
             for n, s in ((0, "cart"), (1, "cart"), (2, "checkout"))
         ]
         alone = Alert(source="a", title="search is slow", service="search", started_at=start)
-        outcomes = store.accept_all([Arrival(a) for a in (*(storm[n] for n in order), alone)], now=start + 2 * MINUTE)
+        outcomes = store.accept_all(
+            [Arrival(a) for a in (*(storm[n] for n in order), alone)], now=start + 2 * MINUTE
+        )
         assert len({one.investigation_id for one in outcomes[:3]}) == 1
         assert outcomes[3].investigation_id not in {one.investigation_id for one in outcomes[:3]}
         for one in (*storm, alone):
@@ -168,13 +183,17 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
         batches.append([an_arrival(name, minute, dice) for name in chosen])
     for at_once in (True, False):
         numbers = itertools.count()
-        monkeypatch.setattr("bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}")
+        monkeypatch.setattr(
+            "bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}"
+        )
         database = connect(f"sqlite:///{tmp_path}/{at_once}.sqlite")
         migrate(database)
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
         outcomes: list[Accepted] = []
         for minute, batch in enumerate(batches):
-            now = NOW + minute * timedelta(seconds=61)  # no two as far apart as the window, to the microsecond
+            now = NOW + minute * timedelta(
+                seconds=61
+            )  # no two as far apart as the window, to the microsecond
             for n, some in enumerate([batch] if at_once else [[one] for one in batch]):
                 outcomes += store.accept_all(some, now=now + timedelta(microseconds=n))
             for one in sorted(store.latest(), key=lambda one: one.alert.fingerprint)[: minute % 2]:
@@ -201,9 +220,19 @@ def the_books(store: Store, outcomes: list[Accepted]) -> Any:
     order = {name: n for n, name in enumerate(dict.fromkeys(o.investigation_id for o in outcomes))}
     with Session(store.engine) as session:
         rows = session.scalars(select(InvestigationRow)).all()
-        of_rows = [(r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, second(r.resolved_at)) for r in rows]
+        of_rows = [
+            (r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, second(r.resolved_at))
+            for r in rows
+        ]
         members = [
-            (order[m.investigation_id], m.fingerprint, m.open_fingerprint, m.repeats, second(m.resolved_at), m.why)
+            (
+                order[m.investigation_id],
+                m.fingerprint,
+                m.open_fingerprint,
+                m.repeats,
+                second(m.resolved_at),
+                m.why,
+            )
             for m in session.scalars(select(GroupedAlertRow))
         ]
         keys = [
@@ -219,11 +248,15 @@ def test_several_processes_at_once_lose_no_alert_and_make_one_group(opened: Open
     storm = [alert(s, f"{'x' * n} fails") for n in range(10) for s in ("payments", "checkout")]
     random.Random(7).shuffle(storm)
     with ThreadPoolExecutor(8) as pool:
-        ids = set(pool.map(lambda n: stores[n % 4].accept(storm[n], now=NOW).investigation_id, range(20)))
+        ids = set(
+            pool.map(lambda n: stores[n % 4].accept(storm[n], now=NOW).investigation_id, range(20))
+        )
     assert len(ids) == 1
     found = the_one(stores[0])
     assert len(found.related) == 19
-    assert {found.alert.fingerprint, *(g.fingerprint for g in found.related)} == {a.fingerprint for a in storm}
+    assert {found.alert.fingerprint, *(g.fingerprint for g in found.related)} == {
+        a.fingerprint for a in storm
+    }
 
 
 def test_a_group_takes_so_many_and_the_next_another(opened: Opened) -> None:
@@ -247,7 +280,9 @@ def test_switched_off_nothing_joins_and_in_its_shadow_it_is_said(opened: Opened)
 
 
 def test_what_a_person_asks_for_joins_nothing_and_nothing_joins_it(opened: Opened) -> None:
-    store = opened(rules=(AlertRule(investigate=False),), channels={"*": ChannelSettings(per_hour=1)})
+    store = opened(
+        rules=(AlertRule(investigate=False),), channels={"*": ChannelSettings(per_hour=1)}
+    )
     asked = alert("payments", labels={"fingerprint": "asked:C1:1"})
     assert taken(store, asked, by_person=True)[0] == "started"
     again = alert("payments", labels={"fingerprint": "asked:C1:2"})
@@ -255,7 +290,9 @@ def test_what_a_person_asks_for_joins_nothing_and_nothing_joins_it(opened: Opene
     assert taken(opened(), alert("payments"))[0] == "started"
 
 
-def test_the_services_of_alerts_that_joined_ask_for_another_run_only_once_the_scope_is_fixed(opened: Opened) -> None:
+def test_the_services_of_alerts_that_joined_ask_for_another_run_only_once_the_scope_is_fixed(
+    opened: Opened,
+) -> None:
     store, again = opened(), Retelling(opened().engine)
     _, first = taken(store, alert("payments"))
     assert first is not None
@@ -288,7 +325,9 @@ def test_runs_are_not_asked_for_without_end(opened: Opened) -> None:
     assert runs == MAX_RUNS
 
 
-def test_what_joins_after_the_answer_is_told_again_but_not_more_often_than_slack_likes(opened: Opened) -> None:
+def test_what_joins_after_the_answer_is_told_again_but_not_more_often_than_slack_likes(
+    opened: Opened,
+) -> None:
     store, again = opened(), Retelling(opened().engine)
     _, first = taken(store, alert("payments"))
     assert first is not None
@@ -306,7 +345,9 @@ def test_what_joins_after_the_answer_is_told_again_but_not_more_often_than_slack
     assert again.to_retell(NOW + 9 * EDIT_EVERY) == []
 
 
-def test_a_muted_alert_is_counted_and_the_next_one_after_the_mute_is_investigated(opened: Opened) -> None:
+def test_a_muted_alert_is_counted_and_the_next_one_after_the_mute_is_investigated(
+    opened: Opened,
+) -> None:
     store = opened()
     mutes, noisy = Mutes(store.engine), alert("payments")
     mutes.mute(noisy.fingerprint, NOW + 10 * MINUTE, "U1", "deploying", now=NOW)
@@ -344,7 +385,9 @@ def test_a_rule_holds_alerts_back_and_they_are_counted(opened: Opened) -> None:
     assert the_one(store).related == ()
 
 
-def test_over_the_rate_of_a_channel_the_last_investigation_says_how_many_more(opened: Opened) -> None:
+def test_over_the_rate_of_a_channel_the_last_investigation_says_how_many_more(
+    opened: Opened,
+) -> None:
     store = opened(groups="off", channels={"C1": ChannelSettings(per_hour=2)})
     outcomes = [taken(store, alert(f"s{n}"), now=NOW + n * MINUTE)[0] for n in range(5)]
     assert outcomes == ["started", "started", "surplus", "surplus", "surplus"]
@@ -403,7 +446,10 @@ def test_an_investigation_has_the_team_and_the_priority_of_its_alert(database_ur
     assert admitted(alert("checkout", severity="P1"), "C7") == ("shop", 0)
     assert admitted(alert("search", "slow", minutes=60), "C7") == ("ops", 2)
     assert admitted(alert("bank", "late", minutes=120, severity="info"), "C1") == ("", 3)
-    assert admitted(alert("bank", "asked", minutes=180, severity="info"), "C1", by_person=True) == ("", 0)
+    assert admitted(alert("bank", "asked", minutes=180, severity="info"), "C1", by_person=True) == (
+        "",
+        0,
+    )
     engine.dispose()
 
 

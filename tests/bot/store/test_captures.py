@@ -13,19 +13,32 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BUDGET = CaptureBudget(timedelta(minutes=30), 3)
 
 
-def claim(store: Store, minutes: float = 0, job: str = "llm", budget: CaptureBudget = BUDGET) -> CaptureClaim:
+def claim(
+    store: Store, minutes: float = 0, job: str = "llm", budget: CaptureBudget = BUDGET
+) -> CaptureClaim:
     return CaptureLog(store.engine).claim(
-        job, asked_by="test", wanted="0.5 s", hosts="a, b", budget=budget, now=NOW + timedelta(minutes=minutes)
+        job,
+        asked_by="test",
+        wanted="0.5 s",
+        hosts="a, b",
+        budget=budget,
+        now=NOW + timedelta(minutes=minutes),
     )
 
 
 def finished(store: Store, claimed: CaptureClaim, *, counts: bool = True) -> None:
-    CaptureLog(store.engine).finish(claimed.id, "recorded" if counts else "refused", result="2 files", counts=counts)
+    CaptureLog(store.engine).finish(
+        claimed.id, "recorded" if counts else "refused", result="2 files", counts=counts
+    )
 
 
-def test_the_cool_down_holds_across_processes_and_ends(store: Store, reopen: Callable[[], Store]) -> None:
+def test_the_cool_down_holds_across_processes_and_ends(
+    store: Store, reopen: Callable[[], Store]
+) -> None:
     finished(store, claim(store))
-    assert claim(reopen(), 29).refusal == "its last capture began 29 min ago; 1 min of cool-down left"
+    assert (
+        claim(reopen(), 29).refusal == "its last capture began 29 min ago; 1 min of cool-down left"
+    )
     assert claim(reopen(), 29, job="other").refusal is None
     assert claim(reopen(), 31).refusal is None
 
@@ -44,7 +57,10 @@ def test_a_refused_one_prolongs_nothing(store: Store) -> None:
 def test_no_more_than_so_many_a_day(store: Store) -> None:
     for minutes in (0, 60, 120):
         finished(store, claim(store, minutes))
-    assert claim(store, 180).refusal == "3 captures in the last 24 hours, and no more than 3 are allowed"
+    assert (
+        claim(store, 180).refusal
+        == "3 captures in the last 24 hours, and no more than 3 are allowed"
+    )
     assert claim(store, 24 * 60 + 1).refusal is None
 
 
@@ -72,7 +88,12 @@ def test_every_one_that_was_asked_for_is_remembered(store: Store) -> None:
     finished(store, claim(store))
     claim(store, 1)
     newest, oldest = CaptureLog(store.engine).history("llm")
-    assert (oldest.status, oldest.asked_by, oldest.hosts, oldest.result) == ("recorded", "test", "a, b", "2 files")
+    assert (oldest.status, oldest.asked_by, oldest.hosts, oldest.result) == (
+        "recorded",
+        "test",
+        "a, b",
+        "2 files",
+    )
     assert (newest.status, newest.counts) == ("refused", False)
     assert oldest.asked_at == NOW
     assert CaptureLog(store.engine).history("other") == []

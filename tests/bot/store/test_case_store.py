@@ -28,12 +28,18 @@ def s3() -> Iterator[str]:
 
 
 @pytest.fixture(params=["directory", "s3"])
-def cases(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CaseStore:
+def cases(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> CaseStore:
     """An empty case store of either kind."""
     if request.param == "directory":
         return CaseStore(tmp_path / "cases")
     endpoint: str = request.getfixturevalue("s3")
-    for key, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "us-east-1")):
+    for key, value in (
+        ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+        ("DEFAULT_REGION", "us-east-1"),
+    ):
         monkeypatch.setenv(f"AWS_{key}", value)
     bucket = f"cases-{abs(hash(str(tmp_path))) % 10**8}"
     boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
@@ -50,7 +56,11 @@ def test_what_is_put_can_be_had_listed_moved_and_deleted(cases: CaseStore, tmp_p
     cases.put_folder(CASE, "parts/recorded", folder)
     assert cases.get(CASE, "alert.json") == b"two"
     assert cases.get(CASE, "absent.json") is None
-    assert cases.names(CASE) == ["alert.json", "parts/recorded/files/rank0.json", "parts/recorded/part.json"]
+    assert cases.names(CASE) == [
+        "alert.json",
+        "parts/recorded/files/rank0.json",
+        "parts/recorded/part.json",
+    ]
     for _ in range(2):
         cases.move(CASE, "parts/recorded/files/rank0.json", "traces/rank0.json")
     assert cases.get(CASE, "traces/rank0.json") == b"[]"

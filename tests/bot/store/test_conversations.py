@@ -1,4 +1,5 @@
-"""Questions in the store, on both databases: taken once, in order, posted once; further investigations started once."""
+"""Questions in the store, on both databases: taken once, in order, posted once; further
+investigations started once."""
 
 from __future__ import annotations
 
@@ -94,7 +95,9 @@ def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store)
     scope = FurtherScope(Window(start=NOW - timedelta(hours=6), end=NOW), ("payments",))
 
     def start(_: int) -> tuple[str, bool]:
-        return furthers.start(parent, scope, key="C1:7.7", question="more", who="U1", reply_to=ReplyTo("C1", "1.0"))
+        return furthers.start(
+            parent, scope, key="C1:7.7", question="more", who="U1", reply_to=ReplyTo("C1", "1.0")
+        )
 
     with ThreadPoolExecutor(6) as pool:
         started = list(pool.map(start, range(12)))

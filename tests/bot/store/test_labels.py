@@ -15,7 +15,9 @@ from bot.store.store import Store
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 
 
-def answered(store: Store, number: int, confidence: float | None, verdict: str = "cause_found") -> str:
+def answered(
+    store: Store, number: int, confidence: float | None, verdict: str = "cause_found"
+) -> str:
     """An investigation that ended with that confidence."""
     about = Alert(source="test", title=f"alert {number}", started_at=NOW)
     found = store.accept(about).investigation_id
@@ -30,7 +32,12 @@ def test_the_newest_judgement_holds_and_none_is_lost(store: Store) -> None:
     labels.write(name, right=False, cause=" the pool was too small ", who="ann", now=NOW)
     held = labels.get(name)
     assert held is not None
-    assert (held.right, held.cause, held.who, held.at) == (False, "the pool was too small", "ann", NOW)
+    assert (held.right, held.cause, held.who, held.at) == (
+        False,
+        "the pool was too small",
+        "ann",
+        NOW,
+    )
     labels.write(name, right=True, who="bob", now=NOW - timedelta(days=1))
     again = labels.get(name)
     assert again is not None

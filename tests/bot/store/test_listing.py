@@ -30,7 +30,12 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 def accept(store: Store, number: int, **about: object) -> str:
     alert = Alert.model_validate(
-        {"source": "datadog", "title": f"alert {number}", "started_at": NOW, "labels": {"fingerprint": str(number)}}
+        {
+            "source": "datadog",
+            "title": f"alert {number}",
+            "started_at": NOW,
+            "labels": {"fingerprint": str(number)},
+        }
         | about
     )
     given = store.accept(alert, now=NOW - timedelta(minutes=number)).investigation_id
@@ -81,12 +86,22 @@ def test_each_filter_keeps_what_it_names_and_all_must_hold(engine: Engine) -> No
     assert listing.sources() == ("datadog", "pagerduty")
 
 
-def test_words_find_answered_ones_by_all_they_hold_and_open_ones_by_their_title(engine: Engine) -> None:
+def test_words_find_answered_ones_by_all_they_hold_and_open_ones_by_their_title(
+    engine: Engine,
+) -> None:
     store, listing = Store(engine), Listing(engine)
-    answered, open_ = accept(store, 1, title="queue grows"), accept(store, 2, title="Disk full on db-7")
+    answered, open_ = (
+        accept(store, 1, title="queue grows"),
+        accept(store, 2, title="Disk full on db-7"),
+    )
     answer(store, answered, "cause_found", 0.8)
     known = EarlierInvestigation(
-        id=answered, at=NOW, fingerprint="f", title="queue grows", verdict="cause_found", headline="a full disk"
+        id=answered,
+        at=NOW,
+        fingerprint="f",
+        title="queue grows",
+        verdict="cause_found",
+        headline="a full disk",
     )
     Memory(engine).remember(known, Alert(source="datadog", title="queue grows", started_at=NOW))
     assert listing.page(Asked(words="disk full"), size=5).ids == (answered, open_)
@@ -115,7 +130,9 @@ def test_pages_lead_back_and_forth_over_all_of_them_each_once(engine: Engine) ->
     assert newest.newer is None
 
 
-def test_alerts_that_hold_what_a_database_cannot_give_as_text_are_kept_and_listed(engine: Engine) -> None:
+def test_alerts_that_hold_what_a_database_cannot_give_as_text_are_kept_and_listed(
+    engine: Engine,
+) -> None:
     store, listing = Store(engine), Listing(engine)
     strange = accept(store, 1, title="a\x00b", service="\x00")
     plain = accept(store, 2, service="cart")

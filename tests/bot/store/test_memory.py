@@ -48,7 +48,9 @@ def alert(title: str = "checkout p99 latency above 800 ms", **more: object) -> A
     )
 
 
-def remember(store: Store, about: Alert, *, minutes: float = 0, **more: object) -> EarlierInvestigation:
+def remember(
+    store: Store, about: Alert, *, minutes: float = 0, **more: object
+) -> EarlierInvestigation:
     """An investigation of that alert, ended and remembered."""
     when = NOW + timedelta(minutes=minutes)
     accepted = store.accept(about, now=when)
@@ -74,11 +76,27 @@ def ids(found: list[EarlierInvestigation]) -> list[str]:
 
 
 def test_what_was_remembered_is_found_by_every_part_of_it(store: Store) -> None:
-    cause = EarlierCause(subject="payments-db", kind="deploy", change="4f2a9c1", summary="connection pool exhausted")
-    kept = remember(store, alert(), headline="Checkout is slow. Cause: payments-db", causes=[cause], system="shop")
+    cause = EarlierCause(
+        subject="payments-db", kind="deploy", change="4f2a9c1", summary="connection pool exhausted"
+    )
+    kept = remember(
+        store,
+        alert(),
+        headline="Checkout is slow. Cause: payments-db",
+        causes=[cause],
+        system="shop",
+    )
     remember(store, alert("disk of node-7 is full", service="node-7"))
     memory = Memory(store.engine)
-    for words in ("checkout", "LATENCY p99", "payments-db", "4f2a9c1", "pool exh", "shop", "cause_found slow"):
+    for words in (
+        "checkout",
+        "LATENCY p99",
+        "payments-db",
+        "4f2a9c1",
+        "pool exh",
+        "shop",
+        "cause_found slow",
+    ):
         assert memory.search_investigations(words) == [kept], words
     assert memory.search_investigations("checkout disk") == []
 
@@ -88,7 +106,9 @@ def test_the_newest_come_first_within_time_and_limit(store: Store) -> None:
     memory = Memory(store.engine)
     assert ids(memory.search_investigations("checkout")) == [k.id for k in reversed(kept)]
     assert ids(memory.search_investigations("checkout", limit=2)) == [kept[3].id, kept[2].id]
-    assert ids(memory.search_investigations("checkout", since=NOW + timedelta(minutes=3))) == [kept[3].id]
+    assert ids(memory.search_investigations("checkout", since=NOW + timedelta(minutes=3))) == [
+        kept[3].id
+    ]
     assert memory.search_investigations("checkout", limit=0) == []
 
 
@@ -111,7 +131,9 @@ def test_words_are_found_without_case_accents_and_blanks_of_other_scripts(store:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_searches_neither_raise_nor_reach_the_database_as_a_query(store: Store, hostile: str) -> None:
+def test_hostile_searches_neither_raise_nor_reach_the_database_as_a_query(
+    store: Store, hostile: str
+) -> None:
     kept = remember(store, alert())
     memory = Memory(store.engine)
     began = time.process_time()
@@ -138,15 +160,26 @@ def test_any_text_can_be_searched(store: Store) -> None:
 @pytest.mark.parametrize("hostile", [h for h in HOSTILE if "\ud800" not in h])
 def test_hostile_investigations_are_remembered_and_found(store: Store, hostile: str) -> None:
     cause = EarlierCause(subject=hostile, kind=hostile, change=hostile, summary=hostile)
-    kept = remember(store, alert(), services=[hostile, "checkout"], headline=hostile, causes=[cause], system=hostile)
+    kept = remember(
+        store,
+        alert(),
+        services=[hostile, "checkout"],
+        headline=hostile,
+        causes=[cause],
+        system=hostile,
+    )
     assert ids(Memory(store.engine).search_investigations("checkout")) == [kept.id]
-    assert ids(Memory(store.engine).search_investigations("latency", services=["checkout"])) == [kept.id]
+    assert ids(Memory(store.engine).search_investigations("latency", services=["checkout"])) == [
+        kept.id
+    ]
 
 
 def test_once_more_replaces_what_was_kept(store: Store) -> None:
     first = remember(store, alert(), headline="payment is slow", services=["checkout", "payment"])
     memory = Memory(store.engine)
-    memory.remember(first.model_copy(update={"headline": "cart is slow", "services": ("cart",)}), alert())
+    memory.remember(
+        first.model_copy(update={"headline": "cart is slow", "services": ("cart",)}), alert()
+    )
     assert memory.search_investigations("payment") == []
     assert memory.search_investigations("latency", services=["payment"]) == []
     assert ids(memory.search_investigations("cart", services=["cart"])) == [first.id]
@@ -166,7 +199,9 @@ def test_memory_goes_with_its_investigation(store: Store) -> None:
         assert connection.execute(text("SELECT count(*) FROM remembered_services")).scalar() == 1
     with store.engine.begin() as connection:
         if connection.dialect.name == "sqlite":
-            connection.execute(text("INSERT INTO remembered_search(remembered_search) VALUES ('integrity-check')"))
+            connection.execute(
+                text("INSERT INTO remembered_search(remembered_search) VALUES ('integrity-check')")
+            )
 
 
 def test_the_same_alert_is_known_by_its_fingerprint_or_by_its_words(store: Store) -> None:
@@ -179,7 +214,10 @@ def test_the_same_alert_is_known_by_its_fingerprint_or_by_its_words(store: Store
     assert ids(found) == [worded.id, same.id]
     assert memory.times_seen(asked, since=LONG_AGO, before=NOW + timedelta(hours=1)) == 2
     assert memory.times_seen(asked, since=LONG_AGO, before=NOW + timedelta(minutes=1)) == 1
-    assert memory.times_seen(asked, since=NOW + timedelta(minutes=1), before=NOW + timedelta(hours=1)) == 1
+    assert (
+        memory.times_seen(asked, since=NOW + timedelta(minutes=1), before=NOW + timedelta(hours=1))
+        == 1
+    )
 
 
 def test_alike_words_are_at_least_half_of_the_alerts(store: Store) -> None:
@@ -187,7 +225,9 @@ def test_alike_words_are_at_least_half_of_the_alerts(store: Store) -> None:
     remember(store, alert("checkout pods restart", service="other"), minutes=1)
     memory = Memory(store.engine)
     later = NOW + timedelta(hours=1)
-    assert ids(memory.of_like_words(alert().title, since=LONG_AGO, before=later, limit=3)) == [like.id]
+    assert ids(memory.of_like_words(alert().title, since=LONG_AGO, before=later, limit=3)) == [
+        like.id
+    ]
     assert memory.of_like_words(alert().title, since=LONG_AGO, before=NOW, limit=3) == []
 
 
@@ -195,13 +235,17 @@ def test_a_search_of_many_uses_the_index(store: Store) -> None:
     remember(store, alert())
     with store.engine.begin() as connection:
         if connection.dialect.name == "sqlite":
-            plan = "EXPLAIN QUERY PLAN SELECT rowid FROM remembered_search WHERE remembered_search MATCH '\"x\"'"
+            plan = (
+                "EXPLAIN QUERY PLAN SELECT rowid FROM remembered_search WHERE "
+                "remembered_search MATCH '\"x\"'"
+            )
             used = "VIRTUAL TABLE INDEX"
         else:
             connection.execute(text("SET LOCAL enable_seqscan = off"))
             plan = (
                 "EXPLAIN SELECT id FROM remembered WHERE "
-                "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST('''x''' AS tsquery)"
+                "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST('''x''' AS "
+                "tsquery)"
             )
             used = "ix_remembered_search"
         assert used in " ".join(str(row) for row in connection.exec_driver_sql(plan))

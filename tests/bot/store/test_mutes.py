@@ -13,10 +13,17 @@ HOUR = timedelta(hours=1)
 
 def test_a_mute_holds_until_its_end(store: Store) -> None:
     mutes = Mutes(store.engine)
-    assert mutes.mute("f1", NOW + HOUR, "U1", "deploying", title="checkout p99", now=NOW) is not None
+    assert (
+        mutes.mute("f1", NOW + HOUR, "U1", "deploying", title="checkout p99", now=NOW) is not None
+    )
     held = mutes.muted("f1", NOW + timedelta(minutes=59))
     assert held is not None
-    assert (held.by, held.reason, held.title, held.until) == ("U1", "deploying", "checkout p99", NOW + HOUR)
+    assert (held.by, held.reason, held.title, held.until) == (
+        "U1",
+        "deploying",
+        "checkout p99",
+        NOW + HOUR,
+    )
     assert mutes.muted("f1", NOW + HOUR) is None
     assert mutes.muted("f2", NOW) is None
 

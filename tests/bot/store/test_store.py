@@ -17,7 +17,9 @@ from bot.store.models import PostRow
 from bot.store.store import Delivery, ReplyTo, Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-ALERT = Alert(source="pagerduty", title="checkout p99 above 800 ms", started_at=NOW, service="checkout")
+ALERT = Alert(
+    source="pagerduty", title="checkout p99 above 800 ms", started_at=NOW, service="checkout"
+)
 
 
 def test_a_first_alert_starts_an_investigation(store: Store) -> None:
@@ -70,13 +72,19 @@ def test_an_alert_open_for_longer_than_the_join_time_is_investigated_again(store
 
 def test_twenty_simultaneous_deliveries_of_one_alert_start_one_investigation(store: Store) -> None:
     with ThreadPoolExecutor(20) as pool:
-        outcomes = list(pool.map(lambda n: store.accept(ALERT, delivery=Delivery("a", str(n))).outcome, range(20)))
+        outcomes = list(
+            pool.map(
+                lambda n: store.accept(ALERT, delivery=Delivery("a", str(n))).outcome, range(20)
+            )
+        )
     assert outcomes.count("started") == 1
     assert outcomes.count("joined") == 19
     assert store.count() == 1
 
 
-def test_what_was_not_dispatched_is_found_after_a_restart(store: Store, reopen: Callable[[], Store]) -> None:
+def test_what_was_not_dispatched_is_found_after_a_restart(
+    store: Store, reopen: Callable[[], Store]
+) -> None:
     first = store.accept(ALERT).investigation_id
     second = store.accept(ALERT.model_copy(update={"title": "other"})).investigation_id
     store.mark_dispatched([first or ""])
@@ -93,7 +101,9 @@ def test_progress_is_kept_in_order_and_a_step_run_twice_adds_nothing(store: Stor
     assert [line.text for line in store.progress(name, after=lines[0].seq)] == ["7 findings"]
 
 
-def test_a_post_is_claimed_by_one_and_its_ref_is_kept(store: Store, reopen: Callable[[], Store]) -> None:
+def test_a_post_is_claimed_by_one_and_its_ref_is_kept(
+    store: Store, reopen: Callable[[], Store]
+) -> None:
     name = store.accept(ALERT).investigation_id or ""
     lease = timedelta(seconds=60)
     assert store.claim_post("k", name, owner="w1", lease=lease).mine

@@ -1,4 +1,5 @@
-"""Every version of the tables: up and down again with rows in them, on both databases; a newer database is refused."""
+"""Every version of the tables: up and down again with rows in them, on both databases; a newer
+database is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +60,11 @@ def value_for(column: Any, number: int) -> Any:
         return 0.1 * number
     if isinstance(kind, Integer):
         return number
-    named = column.name in ("id", "investigation_id", "question_id") or column.unique or column.primary_key
+    named = (
+        column.name in ("id", "investigation_id", "question_id")
+        or column.unique
+        or column.primary_key
+    )
     return f"name-{number}" if named else f'it\'s \\ "{number}" é'
 
 
@@ -67,7 +72,9 @@ def rows_of(engine: Engine) -> Rows:
     """Every table's rows as the database gives them, whatever the models say."""
     known = MetaData()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Skipped unsupported reflection of expression-based index")
+        warnings.filterwarnings(
+            "ignore", message="Skipped unsupported reflection of expression-based index"
+        )
         known.reflect(engine)
     with engine.connect() as connection:
         return {
@@ -87,7 +94,9 @@ def only(rows: Rows, like: Rows) -> Rows:
 
 
 @pytest.mark.parametrize("to", [*reversed(NUMBERS[:-1]), NOTHING])
-def test_down_to_each_version_and_up_again_keeps_what_that_version_knows(engine: Engine, to: str) -> None:
+def test_down_to_each_version_and_up_again_keeps_what_that_version_knows(
+    engine: Engine, to: str
+) -> None:
     before = rows_of(engine)
     downgrade(engine, to)
     with engine.connect() as connection:
@@ -109,7 +118,9 @@ def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(engine: Engi
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     before = rows_of(engine)
     for act in (migrate, lambda e: downgrade(e, "0001")):
-        with pytest.raises(FaultlineError, match="newer than this program: its tables are version 9999") as refused:
+        with pytest.raises(
+            FaultlineError, match="newer than this program: its tables are version 9999"
+        ) as refused:
             act(engine)
     assert f"faultline database downgrade {NUMBERS[-1]}" in str(refused.value)
     assert rows_of(engine) == before

@@ -13,7 +13,15 @@ from bot.store.visitors import MAX_SESSIONS, Logins, Person, new_secret
 from bot.store.visits import Asked, Visit, Visits
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-ANN = Person("https://idp", "1", "ann@corp.example", "Ann", "ann@corp.example", ("sre", "eng"), "at-provider-1")
+ANN = Person(
+    "https://idp",
+    "1",
+    "ann@corp.example",
+    "Ann",
+    "ann@corp.example",
+    ("sre", "eng"),
+    "at-provider-1",
+)
 BOB = Person("https://idp", "2", "bob@corp.example", "Bob")
 
 
@@ -77,7 +85,15 @@ def test_one_visitor_has_no_endless_number_of_logins_and_the_newest_hold(store: 
 
 
 def test_hostile_names_and_groups_are_kept_as_both_databases_take_them(store: Store) -> None:
-    hostile = Person("i", "s", "a\x00b\ud800" * 400, "<script>", "", tuple(f"g{n}\x00" for n in range(2000)), "\x00")
+    hostile = Person(
+        "i",
+        "s",
+        "a\x00b\ud800" * 400,
+        "<script>",
+        "",
+        tuple(f"g{n}\x00" for n in range(2000)),
+        "\x00",
+    )
     secret = new_secret()
     logins(store).begin(hostile, secret, "", "", NOW)
     found = logins(store).find(secret, NOW)
@@ -95,7 +111,9 @@ def test_the_first_login_in_two_tabs_at_once_makes_one_visitor(store: Store) -> 
         assert connection.execute(text("SELECT count(*) FROM sessions")).scalar() == 6
 
 
-def visit(who: str = "ann", action: str = "looked", of: str | None = "inv-1", **more: object) -> Visit:
+def visit(
+    who: str = "ann", action: str = "looked", of: str | None = "inv-1", **more: object
+) -> Visit:
     return Visit(who, who.title(), "viewer", action, of, "10.0.0.1", 200, **more)  # type: ignore[arg-type]
 
 
@@ -108,7 +126,9 @@ def test_the_audit_is_read_by_who_what_and_when_the_newest_first(store: Store) -
     assert [v.action for v in kept.read(Asked(who="bob"))] == ["looked", "downloaded"]
     assert [v.who for v in kept.read(Asked(action="downloaded"))] == ["bob"]
     assert len(kept.read(Asked(investigation_id="inv-1"))) == 2
-    assert len(kept.read(Asked(since=NOW + timedelta(hours=1), until=NOW + timedelta(hours=2)))) == 1
+    assert (
+        len(kept.read(Asked(since=NOW + timedelta(hours=1), until=NOW + timedelta(hours=2)))) == 1
+    )
     assert kept.actions() == ["downloaded", "looked"]
     assert kept.read(Asked(who="x' OR 1=1 --\x00")) == []
 

@@ -29,7 +29,8 @@ WAIT_S = 15
 
 
 class Page:
-    """One page; `messages` holds what the browser complained of (errors, refusals by the security policy)."""
+    """One page; `messages` holds what the browser complained of (errors, refusals by the security
+    policy)."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -61,21 +62,31 @@ class Page:
         result: dict[str, Any] = data["result"]
         return result
 
-    async def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    async def open(
+        self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False
+    ) -> None:
         """Go there and wait until it is loaded."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
         await self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         await self.call("Page.navigate", url=url)
-        await self.until(f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'")
+        await self.until(
+            f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'"
+        )
 
     async def value(self, expression: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -111,8 +122,14 @@ async def browser_page(chromium: Path, profile: Path) -> AsyncIterator[Page]:
         port = await _port(profile / "DevToolsActivePort", process)
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                target = next(t for t in await answer.json(content_type=None) if t["type"] == "page")
-            page = Page(await session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=64 * 1024 * 1024))
+                target = next(
+                    t for t in await answer.json(content_type=None) if t["type"] == "page"
+                )
+            page = Page(
+                await session.ws_connect(
+                    target["webSocketDebuggerUrl"], max_msg_size=64 * 1024 * 1024
+                )
+            )
             try:
                 yield page
             finally:

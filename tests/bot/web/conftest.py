@@ -32,7 +32,9 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def browser(site: Site) -> Iterator[httpx.Client]:
     """An HTTP client that asks for HTML, as a browser does, and follows no redirect."""
-    with httpx.Client(base_url=site.url, timeout=PATIENT_S, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        base_url=site.url, timeout=PATIENT_S, headers={"accept": "text/html"}
+    ) as client:
         yield client
 
 
@@ -42,9 +44,15 @@ def sample(site: Site) -> str:
     investigation_id = site.investigate(ALERT)
     write_sample_case(site.cases / investigation_id)
     site.store.start(investigation_id)
-    for stage, line in (("scope", "asking datadog"), ("collect datadog", "1248 rows"), ("analyze", "7 findings")):
+    for stage, line in (
+        ("scope", "asking datadog"),
+        ("collect datadog", "1248 rows"),
+        ("analyze", "7 findings"),
+    ):
         site.store.add_progress(investigation_id, stage, line, key=stage)
-    site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    site.store.finish(
+        investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline
+    )
     return investigation_id
 
 
@@ -55,5 +63,7 @@ def chromium() -> Path:
         return debian_binary("chromium", "/usr/bin/chromium")
     except pytest.skip.Exception as reason:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"browser tests need chromium on PATH (apt-get install -y chromium): {reason}")
+            pytest.fail(
+                f"browser tests need chromium on PATH (apt-get install -y chromium): {reason}"
+            )
         raise

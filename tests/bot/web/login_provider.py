@@ -1,4 +1,5 @@
-"""A login provider on loopback that follows the protocol, and can be told to break it in one place."""
+"""A login provider on loopback that follows the protocol, and can be told to break it in one
+place."""
 
 from __future__ import annotations
 
@@ -99,12 +100,16 @@ class LoginProvider:
 
     async def _token(self, request: Request) -> Response:
         self.token_requests += 1
-        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        form = {
+            name: values[0] for name, values in parse_qs((await request.body()).decode()).items()
+        }
         wanted = base64.b64encode(b"faultline:s3cr3t+%26+%3Amore").decode()
         if request.headers.get("authorization") != f"Basic {wanted}":
             return JSONResponse({"error": "invalid_client"}, 401)
         asked = self.codes.pop(form["code"], None)
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
+        challenge = base64.urlsafe_b64encode(
+            hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        )
         if (
             asked is None
             or challenge.rstrip(b"=").decode() != asked["code_challenge"]
@@ -128,8 +133,20 @@ class LoginProvider:
 
     async def _keys(self, _request: Request) -> Response:
         self.key_requests += 1
-        keys = [key.as_dict(private=False) for key in (self.key, *self.published) if not isinstance(key, OctKey)]
-        return JSONResponse({"keys": [{"kty": "future", "kid": "x"}, {"kty": "RSA", "n": "AQAB", "e": "AQAB"}, *keys]})
+        keys = [
+            key.as_dict(private=False)
+            for key in (self.key, *self.published)
+            if not isinstance(key, OctKey)
+        ]
+        return JSONResponse(
+            {
+                "keys": [
+                    {"kty": "future", "kid": "x"},
+                    {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
+                    *keys,
+                ]
+            }
+        )
 
     async def _userinfo(self, request: Request) -> Response:
         if request.headers.get("authorization") != "Bearer at":
@@ -138,4 +155,8 @@ class LoginProvider:
 
 
 def _half_hash(access_token: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(access_token.encode()).digest()[:16]).rstrip(b"=").decode()
+    return (
+        base64.urlsafe_b64encode(hashlib.sha256(access_token.encode()).digest()[:16])
+        .rstrip(b"=")
+        .decode()
+    )

@@ -1,4 +1,5 @@
-"""A case with one of everything a page can show, diagnosed by hand, so that each test knows what must appear."""
+"""A case with one of everything a page can show, diagnosed by hand, so that each test knows what
+must appear."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ ALERT = Alert(
 )
 SCOPE = Scope(
     incident=Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT + timedelta(minutes=6)),
-    baseline=(Window(start=ALERT_AT - timedelta(minutes=150), end=ALERT_AT - timedelta(minutes=30)),),
+    baseline=(
+        Window(start=ALERT_AT - timedelta(minutes=150), end=ALERT_AT - timedelta(minutes=30)),
+    ),
     services=("checkout", "payment", "cart"),
 )
 EVIDENCE = (
@@ -57,7 +60,14 @@ EVIDENCE = (
         rows=1248,
         bytes=40_100,
     ),
-    Evidence(id="E2", kind="logs", source="datadog", query="service:payment status:error", rows=412, cut="first 400"),
+    Evidence(
+        id="E2",
+        kind="logs",
+        source="datadog",
+        query="service:payment status:error",
+        rows=412,
+        cut="first 400",
+    ),
     Evidence(id="E3", kind="changes", source="github", query="deployments of shop/payment", rows=2),
     Evidence(id="E4", kind="traces", source="traces", query="s3://traces/llm-7b/*.json.gz", rows=8),
 )
@@ -117,7 +127,8 @@ FINDINGS = (
         series={"table": "logs", "service": "payment"},
         details={
             "template": "connection pool exhausted after <*> ms",
-            "example": "ERROR pool.acquire: connection pool exhausted after 5000 ms (size=5, in_use=5, waiting=211)",
+            "example": "ERROR pool.acquire: connection pool exhausted after 5000 ms (size=5, "
+            "in_use=5, waiting=211)",
         },
     ),
     Finding(
@@ -129,7 +140,8 @@ FINDINGS = (
         effect=3,
         effect_unit="min before onset",
         strength=0.84,
-        sentence="deploy of payment v412 finished 3 minutes before the onset; its diff sets pool_size from 50 to 5.",
+        sentence="deploy of payment v412 finished 3 minutes before the onset; its diff sets "
+        "pool_size from 50 to 5.",
         numbers={"minutes": 3, "before": 50, "after": 5},
         evidence=("E3",),
         series={"table": "changes", "id": "v412"},
@@ -160,7 +172,12 @@ FINDINGS = (
         evidence=("E4",),
         details={
             "ranks": [
-                {"rank": r, "step_ms": 412.0, "wait_ms": 3.1 if r == 5 else 156.0 - r, "host": f"gpu-{r // 4}"}
+                {
+                    "rank": r,
+                    "step_ms": 412.0,
+                    "wait_ms": 3.1 if r == 5 else 156.0 - r,
+                    "host": f"gpu-{r // 4}",
+                }
                 for r in range(8)
             ]
         },
@@ -188,7 +205,8 @@ DIAGNOSIS = Diagnosis(
             change="v412",
             confidence=0.86,
             onset=ONSET,
-            summary="The deploy of payment v412 cut its database pool from 50 to 5 connections; requests wait for one.",
+            summary="The deploy of payment v412 cut its database pool from 50 to 5 connections; "
+            "requests wait for one.",
             next_step="Roll payment back to v411.",
             findings=("F1", "F3", "F4"),
             contradicting=("F5",),
@@ -215,20 +233,34 @@ DIAGNOSIS = Diagnosis(
 REPORT = Report(
     headline="payment v412 shrank its database pool to 5 connections; checkout waits on it",
     claims=(
-        Claim(text="Requests in payment wait 38.2 times longer for a database connection.", findings=("F1",)),
-        Claim(text="Its deploy three minutes earlier set pool_size from 50 to 5.", findings=("F4", "F99")),
-        Claim(text="Checkout calls payment and slowed 45 seconds later, to 4.3 times its baseline.", findings=("F2",)),
+        Claim(
+            text="Requests in payment wait 38.2 times longer for a database connection.",
+            findings=("F1",),
+        ),
+        Claim(
+            text="Its deploy three minutes earlier set pool_size from 50 to 5.",
+            findings=("F4", "F99"),
+        ),
+        Claim(
+            text="Checkout calls payment and slowed 45 seconds later, to 4.3 times its baseline.",
+            findings=("F2",),
+        ),
     ),
     next_steps=(
         Claim(text="Roll payment back to v411.", findings=("F4",)),
-        Claim(text="Restore pool_size: 50 in payment's configuration before the next deploy.", findings=("F3", "F4")),
+        Claim(
+            text="Restore pool_size: 50 in payment's configuration before the next deploy.",
+            findings=("F3", "F4"),
+        ),
     ),
     written_by="built-in",
     dropped=("The database itself is healthy. (cites no finding)",),
 )
 
 
-def write_sample_case(folder: Path, *, diagnosis: Diagnosis = DIAGNOSIS, report: Report = REPORT) -> Path:
+def write_sample_case(
+    folder: Path, *, diagnosis: Diagnosis = DIAGNOSIS, report: Report = REPORT
+) -> Path:
     """The case with its tables, findings.json and report.json."""
     folder.mkdir(parents=True)
     write_json(folder / "alert.json", ALERT)
@@ -250,15 +282,22 @@ def _metrics() -> pl.DataFrame:
         at = start + timedelta(seconds=second)
         wave = math.sin(second / 97) + math.sin(second / 13) / 2
         late = at >= ONSET
-        rows.append((at, "payment", "db_pool_wait_ms", 156 + 9 * wave if late else 4 + 0.4 * wave, "ms"))
+        rows.append(
+            (at, "payment", "db_pool_wait_ms", 156 + 9 * wave if late else 4 + 0.4 * wave, "ms")
+        )
         slow = at >= ONSET + timedelta(seconds=45)
-        rows.append((at, "checkout", "p99_latency_ms", 921 + 40 * wave if slow else 214 + 11 * wave, "ms"))
+        rows.append(
+            (at, "checkout", "p99_latency_ms", 921 + 40 * wave if slow else 214 + 11 * wave, "ms")
+        )
     return pl.DataFrame(rows, schema=["time", "service", "signal", "value", "unit"], orient="row")
 
 
 def _logs() -> pl.DataFrame:
     start = SCOPE.baseline[0].start
-    info = [(start + timedelta(seconds=20 * n), "payment", f"INFO charge {n} accepted", "INFO") for n in range(460)]
+    info = [
+        (start + timedelta(seconds=20 * n), "payment", f"INFO charge {n} accepted", "INFO")
+        for n in range(460)
+    ]
     errors = [
         (
             ONSET + timedelta(seconds=12 + 1.4 * n),
@@ -268,12 +307,23 @@ def _logs() -> pl.DataFrame:
         )
         for n in range(412)
     ]
-    return pl.DataFrame([*info, *errors], schema=["time", "service", "message", "level"], orient="row")
+    return pl.DataFrame(
+        [*info, *errors], schema=["time", "service", "message", "level"], orient="row"
+    )
 
 
 def _changes() -> pl.DataFrame:
     rows = [
-        (DEPLOY_AT, "payment", "deploy", "v412", "payment v412: tidy pool settings", "https://git.example/shop/412"),
+        (
+            DEPLOY_AT,
+            "payment",
+            "deploy",
+            "v412",
+            "payment v412: tidy pool settings",
+            "https://git.example/shop/412",
+        ),
         (ALERT_AT - timedelta(hours=9), "cart", "flag", "new-cart", "new cart for 5 %", None),
     ]
-    return pl.DataFrame(rows, schema=["time", "service", "kind", "id", "title", "link"], orient="row")
+    return pl.DataFrame(
+        rows, schema=["time", "service", "kind", "id", "title", "link"], orient="row"
+    )

@@ -1,4 +1,5 @@
-"""The pages over real HTTP: one uvicorn in a thread on an ephemeral loopback port, a fresh site for each test."""
+"""The pages over real HTTP: one uvicorn in a thread on an ephemeral loopback port, a fresh site for
+each test."""
 
 from __future__ import annotations
 
@@ -64,7 +65,12 @@ class Server:
     def __init__(self) -> None:
         self.app: ASGIApp = Starlette()
         config = uvicorn.Config(
-            self, host="127.0.0.1", port=0, lifespan="off", log_level="warning", timeout_graceful_shutdown=2
+            self,
+            host="127.0.0.1",
+            port=0,
+            lifespan="off",
+            log_level="warning",
+            timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -17,7 +17,13 @@ from bot.web.pages import page_routes
 from tests.bot.web.serving import PATIENT_S, Server, form_of, form_value, serving, sign_in
 
 TOKEN = "correct horse battery staple"
-PROTECTED = ("/", "/investigations/x", "/investigations/x/events", "/investigations/x/case.zip", "/nothing")
+PROTECTED = (
+    "/",
+    "/investigations/x",
+    "/investigations/x/events",
+    "/investigations/x/case.zip",
+    "/nothing",
+)
 FOREIGN = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.7", "", "[")
 
 
@@ -26,12 +32,16 @@ def locked(server: Server, tmp_path: Path) -> Iterator[httpx.Client]:
     settings = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
     with (
         serving(server, tmp_path, settings) as site,
-        httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client,
+        httpx.Client(
+            timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+        ) as client,
     ):
         yield client
 
 
-def test_without_a_token_this_machine_is_served_under_its_loopback_names(browser: httpx.Client) -> None:
+def test_without_a_token_this_machine_is_served_under_its_loopback_names(
+    browser: httpx.Client,
+) -> None:
     for host in ("127.0.0.1", "localhost:8080", "[::1]:8080", "127.1.2.3"):
         assert browser.get("/", headers={"host": host}).status_code == 200
 
@@ -52,8 +62,11 @@ def test_without_a_token_what_came_through_a_proxy_is_refused(browser: httpx.Cli
         assert browser.get("/", headers={header: "127.0.0.1"}).status_code == 403
 
 
-def test_a_site_with_a_public_address_and_no_token_serves_its_pages_to_nobody(server: Server, tmp_path: Path) -> None:
-    """A proxy on this machine may send a loopback Host and no forwarding header: nginx does by default."""
+def test_a_site_with_a_public_address_and_no_token_serves_its_pages_to_nobody(
+    server: Server, tmp_path: Path
+) -> None:
+    """A proxy on this machine may send a loopback Host and no forwarding header: nginx does by
+    default."""
     settings = Settings(server=ServerSettings(public_url="https://faultline.example"))
     with serving(server, tmp_path, settings) as site:
         for path in PROTECTED:
@@ -66,7 +79,9 @@ def test_probes_and_static_files_answer_everyone(browser: httpx.Client) -> None:
         assert browser.get(path, headers={"host": "lb.internal"}).status_code == 200
 
 
-def test_with_a_token_a_browser_is_sent_to_the_login_and_a_program_gets_401(locked: httpx.Client) -> None:
+def test_with_a_token_a_browser_is_sent_to_the_login_and_a_program_gets_401(
+    locked: httpx.Client,
+) -> None:
     for path in PROTECTED:
         answer = locked.get(path)
         assert answer.status_code == 303
@@ -75,7 +90,9 @@ def test_with_a_token_a_browser_is_sent_to_the_login_and_a_program_gets_401(lock
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_the_login_sets_a_cookie_that_opens_the_pages_and_does_not_hold_the_token(locked: httpx.Client) -> None:
+def test_the_login_sets_a_cookie_that_opens_the_pages_and_does_not_hold_the_token(
+    locked: httpx.Client,
+) -> None:
     answer = sign_in(locked, TOKEN, "/?day=1")
     assert (answer.status_code, answer.headers["location"]) == (303, "/?day=1")
     cookie = answer.headers.get_list("set-cookie")[0]
@@ -91,16 +108,25 @@ def test_signing_out_closes_the_pages_again(locked: httpx.Client) -> None:
     stolen = dict(locked.cookies)
     assert locked.post("/logout", data=form_of(locked, "/account")).headers["location"] == "/login"
     assert locked.get("/").status_code == 303
-    assert locked.get("/", headers={"cookie": f"faultline_session={stolen['faultline_session']}"}).status_code == 303
+    assert (
+        locked.get(
+            "/", headers={"cookie": f"faultline_session={stolen['faultline_session']}"}
+        ).status_code
+        == 303
+    )
 
 
-@pytest.mark.parametrize("given", ["", "wrong", TOKEN + "x", "ü\ud800".encode("utf-8", "replace").decode()])
+@pytest.mark.parametrize(
+    "given", ["", "wrong", TOKEN + "x", "ü\ud800".encode("utf-8", "replace").decode()]
+)
 def test_a_wrong_token_is_told_so_and_opens_nothing(locked: httpx.Client, given: str) -> None:
     answer = sign_in(locked, given)
     assert answer.status_code == 401
     assert "That is not the access token." in answer.text
     assert "faultline_session" not in answer.headers.get("set-cookie", "")
-    bearer = locked.get("/", headers={"authorization": b"Bearer x" + given.encode(), "accept": "*/*"})
+    bearer = locked.get(
+        "/", headers={"authorization": b"Bearer x" + given.encode(), "accept": "*/*"}
+    )
     assert bearer.status_code == 401
 
 
@@ -109,7 +135,8 @@ def test_a_bearer_header_opens_the_pages(locked: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/a\r\nx: y"]
+    "target",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/a\r\nx: y"],
 )
 def test_the_login_leads_nowhere_else(locked: httpx.Client, target: str) -> None:
     answer = sign_in(locked, TOKEN, target)
@@ -119,7 +146,16 @@ def test_the_login_leads_nowhere_else(locked: httpx.Client, target: str) -> None
 def test_a_cookie_that_was_made_up_or_changed_opens_nothing(locked: httpx.Client) -> None:
     sign_in(locked, TOKEN)
     secret = locked.cookies["faultline_session"]
-    for broken in ("", "x", secret[:-1], secret + "x", secret.swapcase(), "é" * 10, "a" * 8000, TOKEN):
+    for broken in (
+        "",
+        "x",
+        secret[:-1],
+        secret + "x",
+        secret.swapcase(),
+        "é" * 10,
+        "a" * 8000,
+        TOKEN,
+    ):
         cookie = f"faultline_session={broken}".encode()
         assert locked.get("/", headers={"cookie": cookie}).status_code == 303
     assert locked.get("/").status_code == 200
@@ -127,7 +163,10 @@ def test_a_cookie_that_was_made_up_or_changed_opens_nothing(locked: httpx.Client
 
 def test_a_login_ends_when_the_token_changes(server: Server, tmp_path: Path) -> None:
     old = Settings(server=ServerSettings(access_token=SecretStr("last month's")))
-    with serving(server, tmp_path, old) as site, httpx.Client(timeout=PATIENT_S, base_url=site.url) as client:
+    with (
+        serving(server, tmp_path, old) as site,
+        httpx.Client(timeout=PATIENT_S, base_url=site.url) as client,
+    ):
         client.headers["accept"] = "text/html"
         sign_in(client, "last month's")
         assert client.get("/").status_code == 200
@@ -141,10 +180,13 @@ def test_a_login_ends_when_the_token_changes(server: Server, tmp_path: Path) -> 
 
 
 def test_a_login_replaces_what_the_browser_showed_before(locked: httpx.Client) -> None:
-    """Whoever planted a session in a browser must not share the one that its owner makes (session fixation)."""
+    """Whoever planted a session in a browser must not share the one that its owner makes (session
+    fixation)."""
     sign_in(locked, TOKEN)
     planted = locked.cookies["faultline_session"]
-    with httpx.Client(timeout=PATIENT_S, base_url=locked.base_url, headers={"accept": "text/html"}) as victim:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=locked.base_url, headers={"accept": "text/html"}
+    ) as victim:
         form = form_of(victim, "/login")
         cookies = f"faultline_session={planted}; faultline_form={victim.cookies['faultline_form']}"
         answer = victim.post("/login", data={**form, "token": TOKEN}, headers={"cookie": cookies})
@@ -152,7 +194,9 @@ def test_a_login_replaces_what_the_browser_showed_before(locked: httpx.Client) -
     assert locked.get("/").status_code == 303
 
 
-def test_the_cookie_is_for_https_alone_where_the_site_is_https(server: Server, tmp_path: Path) -> None:
+def test_the_cookie_is_for_https_alone_where_the_site_is_https(
+    server: Server, tmp_path: Path
+) -> None:
     settings = ServerSettings(access_token=SecretStr(TOKEN), public_url="https://faultline.example")
     with serving(server, tmp_path, Settings(server=settings)) as site:
         page = httpx.get(f"{site.url}/login", timeout=PATIENT_S)

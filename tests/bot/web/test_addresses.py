@@ -11,7 +11,9 @@ from bot.web.throttle import IN_ALL, PER_ADDRESS, WINDOW_S, Throttle
 
 def request(client: str, *forwarded: str) -> Request:
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
-    return Request({"type": "http", "headers": headers, "client": (client, 1), "method": "GET", "path": "/"})
+    return Request(
+        {"type": "http", "headers": headers, "client": (client, 1), "method": "GET", "path": "/"}
+    )
 
 
 @pytest.mark.parametrize(

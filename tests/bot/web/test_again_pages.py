@@ -1,4 +1,5 @@
-"""What an investigation's page can start: the same again, a wider window, a replay, the job's trace report."""
+"""What an investigation's page can start: the same again, a wider window, a replay, the job's trace
+report."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def post(browser: httpx.Client, sample: str) -> Post:
     """Sends a form with the value that our pages' forms carry."""
 
     def send(path: str, data: dict[str, str]) -> httpx.Response:
-        found = re.search(r'name="csrf" value="([^"]+)"', browser.get(f"/investigations/{sample}").text)
+        found = re.search(
+            r'name="csrf" value="([^"]+)"', browser.get(f"/investigations/{sample}").text
+        )
         assert found is not None
         return browser.post(path, data={"csrf": found.group(1), **data}, timeout=120)
 
@@ -44,11 +47,15 @@ def recorded(site: Site) -> str:
     folder = site.cases / investigation_id
     shutil.copytree(case, folder)
     write_json(folder / "findings.json", diagnose(read_case(folder)))
-    site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.9, headline="a slow rank")
+    site.store.finish(
+        investigation_id, "done", verdict="cause_found", confidence=0.9, headline="a slow rank"
+    )
     return investigation_id
 
 
-def test_an_investigation_is_started_again_once_for_two_clicks(sample: str, site: Site, post: Post) -> None:
+def test_an_investigation_is_started_again_once_for_two_clicks(
+    sample: str, site: Site, post: Post
+) -> None:
     first = post(f"/investigations/{sample}/again", {"kind": "again"})
     assert first.status_code == 303
     fresh = first.headers["location"].rsplit("/", 1)[1]
@@ -60,10 +67,15 @@ def test_an_investigation_is_started_again_once_for_two_clicks(sample: str, site
     assert again.startswith("/investigations/")
 
 
-def test_a_wider_window_holds_the_old_one(sample: str, site: Site, post: Post, browser: httpx.Client) -> None:
+def test_a_wider_window_holds_the_old_one(
+    sample: str, site: Site, post: Post, browser: httpx.Client
+) -> None:
     answer = post(f"/investigations/{sample}/again", {"kind": "wider"})
     fresh = answer.headers["location"].rsplit("/", 1)[1]
-    scope, old = Furthers(site.store.engine).scope(fresh), read_case(site.cases / sample).scope.incident
+    scope, old = (
+        Furthers(site.store.engine).scope(fresh),
+        read_case(site.cases / sample).scope.incident,
+    )
     assert scope is not None
     assert scope.window is not None
     assert scope.window.start < old.start
@@ -73,7 +85,9 @@ def test_a_wider_window_holds_the_old_one(sample: str, site: Site, post: Post, b
 
 
 @pytest.mark.parametrize("kind", ["", "everything", "\x00"])
-def test_what_else_is_asked_for_starts_nothing(sample: str, site: Site, post: Post, kind: str) -> None:
+def test_what_else_is_asked_for_starts_nothing(
+    sample: str, site: Site, post: Post, kind: str
+) -> None:
     assert post(f"/investigations/{sample}/again", {"kind": kind}).status_code == 400
     assert site.store.count() == 1
 
@@ -86,7 +100,10 @@ def test_a_replay_says_that_nothing_changed_and_changes_nothing(
     assert "Analyse it again" in browser.get(path).text
     assert post(path, {}).status_code == 303
     page = browser.get(path).text
-    assert "Today&#39;s analysis gives the same answer." in page or "Today's analysis gives the same answer." in page
+    assert (
+        "Today&#39;s analysis gives the same answer." in page
+        or "Today's analysis gives the same answer." in page
+    )
     assert (site.cases / recorded / "findings.json").read_bytes() == stored
 
 
@@ -103,7 +120,9 @@ def test_a_replay_says_what_differs(recorded: str, site: Site) -> None:
     assert read_diagnosis(folder) == DIAGNOSIS
 
 
-def test_a_case_that_cannot_be_read_is_not_replayed_and_says_why(sample: str, site: Site, post: Post) -> None:
+def test_a_case_that_cannot_be_read_is_not_replayed_and_says_why(
+    sample: str, site: Site, post: Post
+) -> None:
     (site.cases / sample / "metrics.parquet").write_bytes(b"PAR1")
     answer = post(f"/investigations/{sample}/replay", {})
     assert answer.status_code == 422

@@ -27,7 +27,13 @@ def test_the_archive_holds_every_file_of_the_case_except_its_label(
     archive = zipfile.ZipFile(io.BytesIO(answer.content))
     assert archive.testzip() is None
     names = {n.removeprefix(f"{sample}/") for n in archive.namelist()}
-    assert {"alert.json", "findings.json", "report.json", "metrics.parquet", "traces/rank0.json"} <= names
+    assert {
+        "alert.json",
+        "findings.json",
+        "report.json",
+        "metrics.parquet",
+        "traces/rank0.json",
+    } <= names
     assert "label.json" not in names
     for name in names:
         assert archive.read(f"{sample}/{name}") == (site.cases / sample / name).read_bytes()
@@ -73,7 +79,9 @@ def test_folders_that_go_while_they_are_listed_are_passed_over(tmp_path: Path) -
     finally:
         over.set()
         worker.join()
-    assert {tuple(zipfile.ZipFile(io.BytesIO(a)).namelist()) for a in archives} == {("c/alert.json",)}
+    assert {tuple(zipfile.ZipFile(io.BytesIO(a)).namelist()) for a in archives} == {
+        ("c/alert.json",)
+    }
 
 
 def test_the_archive_is_sent_while_it_is_written(tmp_path: Path) -> None:
@@ -84,7 +92,12 @@ def test_the_archive_is_sent_while_it_is_written(tmp_path: Path) -> None:
     assert max(len(p) for p in pieces) < 600_000
 
 
-def test_an_investigation_without_a_case_has_nothing_to_download(site: Site, browser: httpx.Client) -> None:
+def test_an_investigation_without_a_case_has_nothing_to_download(
+    site: Site, browser: httpx.Client
+) -> None:
     investigation_id = site.investigate(ALERT)
     answer = browser.get(f"/investigations/{investigation_id}/case.zip")
-    assert (answer.status_code, "There is no case folder to download yet." in answer.text) == (404, True)
+    assert (answer.status_code, "There is no case folder to download yet." in answer.text) == (
+        404,
+        True,
+    )

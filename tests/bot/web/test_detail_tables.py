@@ -21,7 +21,10 @@ def test_an_object_per_rank_is_a_table_too() -> None:
 
 
 def test_phases_of_one_rank_and_of_the_others_stand_side_by_side_on_one_scale() -> None:
-    details = {"phases_ms": {"data": 85.5, "forward": 1.0}, "others_phases_ms": {"data": 1.3, "forward": 1.2}}
+    details = {
+        "phases_ms": {"data": 85.5, "forward": 1.0},
+        "others_phases_ms": {"data": 1.3, "forward": 1.2},
+    }
     (table,) = detail_tables(details, "rank 2")
     assert table.columns == ("", "phases_ms", "others_phases_ms")
     assert [c.text for c in table.rows[0].cells] == ["data", "85.5", "1.3"]

@@ -49,11 +49,16 @@ def test_a_stream_tells_lines_and_states_as_they_come_and_ends_when_done(site: S
         site.store.start(investigation_id)
         site.store.add_progress(investigation_id, "analyze", "7 findings", key="analyze")
         time.sleep(0.7)
-        site.store.finish(investigation_id, "done", verdict="recovered", confidence=0.7, headline="over")
+        site.store.finish(
+            investigation_id, "done", verdict="recovered", confidence=0.7, headline="over"
+        )
 
     threading.Thread(target=work).start()
     told = list(listen(f"{site.url}/investigations/{investigation_id}/events"))
-    assert [e.data["text"] for e in told if e.name == "progress"] == ["asking datadog", "7 findings"]
+    assert [e.data["text"] for e in told if e.name == "progress"] == [
+        "asking datadog",
+        "7 findings",
+    ]
     assert [e.data["status"] for e in told if e.name == "state"] == ["accepted", "running", "done"]
     assert told[-1].name == "done"
 
@@ -66,16 +71,25 @@ def test_a_stream_resumes_after_the_last_line_that_was_seen(site: Site) -> None:
     url = f"{site.url}/investigations/{investigation_id}/events"
     lines = [e for e in listen(url) if e.name == "progress"]
     assert [e.data["text"] for e in lines] == ["line 0", "line 1", "line 2", "line 3"]
-    assert [e.data["text"] for e in listen(url, lines[1].id) if e.name == "progress"] == ["line 2", "line 3"]
-    assert [e.data["text"] for e in listen(f"{url}?after={lines[2].id}") if e.name == "progress"] == ["line 3"]
+    assert [e.data["text"] for e in listen(url, lines[1].id) if e.name == "progress"] == [
+        "line 2",
+        "line 3",
+    ]
+    assert [
+        e.data["text"] for e in listen(f"{url}?after={lines[2].id}") if e.name == "progress"
+    ] == ["line 3"]
     for broken in ("x", "-1", "9" * 40):
         assert len([e for e in listen(url, broken) if e.name == "progress"]) == 4
 
 
 def test_hostile_lines_stay_within_their_event(site: Site) -> None:
     investigation_id = site.investigate(ALERT)
-    site.store.add_progress(investigation_id, "collect", "a\n\nevent: done\ndata: {}\n\n\u202egnp", key="x")
-    site.store.finish(investigation_id, "done", verdict="recovered", confidence=0.7, headline="over")
+    site.store.add_progress(
+        investigation_id, "collect", "a\n\nevent: done\ndata: {}\n\n\u202egnp", key="x"
+    )
+    site.store.finish(
+        investigation_id, "done", verdict="recovered", confidence=0.7, headline="over"
+    )
     told = list(listen(f"{site.url}/investigations/{investigation_id}/events"))
     assert [e.name for e in told] == ["progress", "state", "done"]
     assert "[U+202E]gnp" in told[0].data["text"]

@@ -11,7 +11,9 @@ from tests.bot.web.serving import Site
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_download_is_what_the_command_writes(site: Site, sample: str, browser: httpx.Client, name: str) -> None:
+def test_a_download_is_what_the_command_writes(
+    site: Site, sample: str, browser: httpx.Client, name: str
+) -> None:
     one = FORMATS[name]
     answer = browser.get(f"/investigations/{sample}/export/{one.file}")
     assert answer.status_code == 200

@@ -1,4 +1,5 @@
-"""One finding on a page of its own: log lines, a request's spans with its critical path, what it counts for."""
+"""One finding on a page of its own: log lines, a request's spans with its critical path, what it
+counts for."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def traced(site: Site) -> str:
     """The id of a finished investigation whose case holds spans."""
     investigation_id = site.investigate(ALERT)
     write_traced_case(site.cases / investigation_id)
-    site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    site.store.finish(
+        investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline
+    )
     return investigation_id
 
 
@@ -37,7 +40,9 @@ def case_of(folder: Path, rows: list[Span]) -> Case:
     return read_case(folder)
 
 
-def test_every_finding_has_a_page_with_what_it_counts_for(sample: str, browser: httpx.Client) -> None:
+def test_every_finding_has_a_page_with_what_it_counts_for(
+    sample: str, browser: httpx.Client
+) -> None:
     home = f"/investigations/{sample}"
     for finding in FINDINGS:
         page = browser.get(f"{home}/findings/{finding.id}")
@@ -51,7 +56,9 @@ def test_every_finding_has_a_page_with_what_it_counts_for(sample: str, browser: 
     assert "Nothing: the answer does not rest on it." in browser.get(f"{home}/findings/F7").text
 
 
-def test_unknown_findings_and_cases_are_pages_with_status_404(sample: str, site: Site, browser: httpx.Client) -> None:
+def test_unknown_findings_and_cases_are_pages_with_status_404(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
     for path in (f"{sample}/findings/F99", f"{sample}/findings/%00", "nobody/findings/F1"):
         assert browser.get(f"/investigations/{path}").status_code == 404
     running = site.investigate(ALERT.model_copy(update={"title": "other"}))
@@ -71,9 +78,13 @@ def test_a_log_finding_shows_lines_of_its_template_from_the_first_to_the_last(
 def test_lines_that_a_runtime_wrapped_are_found_by_their_text(tmp_path: Path) -> None:
     case = read_case(write_sample_case(tmp_path / "case"))
     wrapped = json.dumps({"log": 'pool "main"\texhausted after 7 ms'})
-    rows = pl.DataFrame({"time": [ALERT_AT], "service": ["payment"], "message": [wrapped], "level": ["ERROR"]})
+    rows = pl.DataFrame(
+        {"time": [ALERT_AT], "service": ["payment"], "message": [wrapped], "level": ["ERROR"]}
+    )
     write_table(case.path, "logs", rows)
-    finding = FINDINGS[2].model_copy(update={"details": {"template": 'pool "main" exhausted after <*> ms'}})
+    finding = FINDINGS[2].model_copy(
+        update={"details": {"template": 'pool "main" exhausted after <*> ms'}}
+    )
     found = log_lines(read_case(case.path), finding)
     assert found is not None
     assert found.lines[0].text == wrapped
@@ -85,7 +96,9 @@ def test_a_template_made_to_be_slow_or_too_long_costs_nothing(tmp_path: Path) ->
         log_lines(case, FINDINGS[2].model_copy(update={"details": {"template": template}}))
 
 
-def test_a_request_is_shown_as_a_tree_with_its_critical_path(traced: str, browser: httpx.Client) -> None:
+def test_a_request_is_shown_as_a_tree_with_its_critical_path(
+    traced: str, browser: httpx.Client
+) -> None:
     page = browser.get(f"/investigations/{traced}/findings/F8").text
     rows = re.findall(r'<li class="d(\d)([^"]*)">.*?<b>(\w+)</b>', page, re.DOTALL)
     assert [(depth, name) for depth, _, name in rows] == [
@@ -94,7 +107,12 @@ def test_a_request_is_shown_as_a_tree_with_its_critical_path(traced: str, browse
         ("1", "payment"),
         ("2", "bank"),
     ]
-    assert {name for _, marks, name in rows if "critical" in marks} == {"checkout", "cart", "payment", "bank"}
+    assert {name for _, marks, name in rows if "critical" in marks} == {
+        "checkout",
+        "cart",
+        "payment",
+        "bank",
+    }
     assert [name for _, marks, name in rows if "subject" in marks] == ["payment"]
     assert "during the incident" in page
     assert "before" in page
@@ -124,7 +142,12 @@ def test_what_runs_beside_the_critical_path_is_not_on_it(tmp_path: Path) -> None
     tree = span_tree(case_of(tmp_path / "case", rows), ABOUT_SPANS, "t")
     assert tree is not None
     assert [r.service for r in tree.rows if r.critical] == ["web", "long", "tail"]
-    assert {r.service: r.own_us for r in tree.rows} == {"web": 15_000, "long": 80_000, "beside": 30_000, "tail": 5_000}
+    assert {r.service: r.own_us for r in tree.rows} == {
+        "web": 15_000,
+        "long": 80_000,
+        "beside": 30_000,
+        "tail": 5_000,
+    }
 
 
 @pytest.mark.parametrize(
@@ -145,7 +168,10 @@ def test_strange_parents_lose_no_span(tmp_path: Path, parents: tuple[str, str | 
 def test_of_very_many_spans_the_path_the_errors_and_the_subject_stay(tmp_path: Path) -> None:
     at = ALERT_AT
     rows: list[Span] = [("t", "root", None, "web", "all", at, 1e6, None)]
-    rows += [("t", f"s{n}", "root", "cache", "get", at + timedelta(microseconds=n), 1.0, None) for n in range(3_000)]
+    rows += [
+        ("t", f"s{n}", "root", "cache", "get", at + timedelta(microseconds=n), 1.0, None)
+        for n in range(3_000)
+    ]
     rows += [("t", "e", "s7", "disk", "read", at, 1.0, "error")]
     rows += [(*request("t", at, slow=True)[2][:2], "root", *request("t", at, slow=True)[2][3:])]
     tree = span_tree(case_of(tmp_path / "case", rows), ABOUT_SPANS, "t")
@@ -157,7 +183,8 @@ def test_of_very_many_spans_the_path_the_errors_and_the_subject_stay(tmp_path: P
 
 def test_a_chain_of_calls_as_deep_as_can_be_is_walked(tmp_path: Path) -> None:
     rows: list[Span] = [
-        ("t", f"s{n}", f"s{n - 1}" if n else None, "deep", "x", ALERT_AT, 1e6 - n, None) for n in range(4_000)
+        ("t", f"s{n}", f"s{n - 1}" if n else None, "deep", "x", ALERT_AT, 1e6 - n, None)
+        for n in range(4_000)
     ]
     assert span_tree(case_of(tmp_path / "case", rows), ABOUT_SPANS, "t") is not None
 
@@ -171,12 +198,20 @@ def test_spans_that_cannot_be_read_are_one_line_on_a_page_that_stands(
     assert "What was recorded cannot be read. spans.parquet" in page.text
 
 
-def test_a_preview_of_a_link_that_somebody_posted_tells_nothing(server: Server, tmp_path: Path) -> None:
+def test_a_preview_of_a_link_that_somebody_posted_tells_nothing(
+    server: Server, tmp_path: Path
+) -> None:
     settings = Settings(server=ServerSettings(access_token=SecretStr("t" * 32)))
     with serving(server, tmp_path, settings) as site:
         investigation_id = site.investigate(ALERT)
         write_traced_case(site.cases / investigation_id)
-        site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.9, headline=REPORT.headline)
+        site.store.finish(
+            investigation_id,
+            "done",
+            verdict="cause_found",
+            confidence=0.9,
+            headline=REPORT.headline,
+        )
         slackbot = {"user-agent": "Slackbot-LinkExpanding 1.0", "accept": "*/*"}
         for page in ("", "/findings/F1", "/replay", "/trace-report", "/series/F1.json"):
             url = f"{site.url}/investigations/{investigation_id}{page}"

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from analysis.case.folder import write_evidence, write_json
 from analysis.vocabulary import Alert, Claim, Gap, Link
 from bot.web.text import safe_href, visible
-from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, FINDINGS, REPORT, write_sample_case
+from tests.bot.web.sample_case import (
+    ALERT,
+    DIAGNOSIS,
+    EVIDENCE,
+    FINDINGS,
+    REPORT,
+    write_sample_case,
+)
 from tests.bot.web.serving import Site
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -65,16 +72,26 @@ def hostile(site: Site) -> str:
         f.model_copy(
             update={
                 **text,
-                "details": {NASTY: NASTY, "example": NASTY, "link": BAD_LINKS[0], "ranks": [{NASTY: NASTY, "rank": 1}]},
+                "details": {
+                    NASTY: NASTY,
+                    "example": NASTY,
+                    "link": BAD_LINKS[0],
+                    "ranks": [{NASTY: NASTY, "rank": 1}],
+                },
                 "numbers": {NASTY: 1.0},
                 "effect_unit": NASTY,
             }
         )
         for f in FINDINGS
     )
-    causes = tuple(c.model_copy(update={**text, "summary": NASTY, "next_step": NASTY}) for c in DIAGNOSIS.causes)
+    causes = tuple(
+        c.model_copy(update={**text, "summary": NASTY, "next_step": NASTY})
+        for c in DIAGNOSIS.causes
+    )
     impact = DIAGNOSIS.impact.model_copy(update={"sentence": NASTY, "services": (NASTY,)})
-    diagnosis = DIAGNOSIS.model_copy(update={"findings": findings, "causes": causes, "impact": impact})
+    diagnosis = DIAGNOSIS.model_copy(
+        update={"findings": findings, "causes": causes, "impact": impact}
+    )
     report = REPORT.model_copy(
         update={
             "headline": NASTY,
@@ -86,11 +103,18 @@ def hostile(site: Site) -> str:
     )
     write_sample_case(folder, diagnosis=diagnosis, report=report)
     write_json(folder / "alert.json", alert)
-    evidence = [e.model_copy(update={"query": NASTY, "source": NASTY, "link": BAD_LINKS[0]}) for e in EVIDENCE]
-    write_evidence(folder, evidence, [Gap(id="G1", kind="logs", source=NASTY, query=NASTY, reason=NASTY)])
+    evidence = [
+        e.model_copy(update={"query": NASTY, "source": NASTY, "link": BAD_LINKS[0]})
+        for e in EVIDENCE
+    ]
+    write_evidence(
+        folder, evidence, [Gap(id="G1", kind="logs", source=NASTY, query=NASTY, reason=NASTY)]
+    )
     (folder / "changes.csv").write_text(
         "time,service,kind,id,title,link\n"
-        + ",".join([ALERT.started_at.isoformat(), *[json.dumps("<b>x</b>")] * 4, "javascript:alert(1)"])
+        + ",".join(
+            [ALERT.started_at.isoformat(), *[json.dumps("<b>x</b>")] * 4, "javascript:alert(1)"]
+        )
     )
     (folder / "changes.parquet").unlink()
     site.store.add_progress(investigation_id, NASTY, NASTY, key="nasty")
@@ -98,22 +122,32 @@ def hostile(site: Site) -> str:
     return investigation_id
 
 
-def test_hostile_text_makes_no_element_no_attribute_and_no_link(hostile: str, browser: httpx.Client) -> None:
+def test_hostile_text_makes_no_element_no_attribute_and_no_link(
+    hostile: str, browser: httpx.Client
+) -> None:
     for path in ("/", f"/investigations/{hostile}"):
         page = browser.get(path)
         assert page.status_code == 200
         read = _Reader()
         read.feed(page.text)
         assert "img" not in read.tags
-        assert [v for t, a, v in read.attributes if t == "script" and a == "src" and not v.startswith("/static/")] == []
-        assert read.tags.count("script") == sum(a == "src" and t == "script" for t, a, _ in read.attributes)
+        assert [
+            v
+            for t, a, v in read.attributes
+            if t == "script" and a == "src" and not v.startswith("/static/")
+        ] == []
+        assert read.tags.count("script") == sum(
+            a == "src" and t == "script" for t, a, _ in read.attributes
+        )
         assert [a for _, a, _ in read.attributes if a.startswith("on")] == []
         links = [v for _, a, v in read.attributes if a in ("href", "action", "src", "data-chart")]
         assert links
         assert [v for v in links if not v.startswith(("/", "#"))] == []
 
 
-def test_hostile_text_is_shown_as_it_is_with_what_hides_made_visible(hostile: str, browser: httpx.Client) -> None:
+def test_hostile_text_is_shown_as_it_is_with_what_hides_made_visible(
+    hostile: str, browser: httpx.Client
+) -> None:
     page = browser.get(f"/investigations/{hostile}").text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "{{7*7}}" in page
@@ -129,13 +163,20 @@ def test_hostile_names_reach_the_chart_as_text_only(hostile: str, browser: httpx
 
 
 def test_hostile_ids_in_addresses_are_pages_of_their_own(browser: httpx.Client) -> None:
-    for path in ("/investigations/<script>", "/investigations/%00", "/investigations/%F0%9F%92%A9", "/%E2%80%AE"):
+    for path in (
+        "/investigations/<script>",
+        "/investigations/%00",
+        "/investigations/%F0%9F%92%A9",
+        "/%E2%80%AE",
+    ):
         answer = browser.get(path)
         assert answer.status_code == 404
         assert "<script>alert" not in answer.text
 
 
-def test_lone_surrogates_in_details_do_not_break_the_page(sample: str, site: Site, browser: httpx.Client) -> None:
+def test_lone_surrogates_in_details_do_not_break_the_page(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
     file = site.cases / sample / "findings.json"
     data = json.loads(file.read_text())
     data["findings"][2]["details"]["example"] = "bad \ud800 text"
@@ -154,7 +195,9 @@ def test_only_http_addresses_with_a_host_become_links(url: str) -> None:
     assert safe_href(url) is None
 
 
-@pytest.mark.parametrize("url", ["https://app.datadoghq.com/x?a=1&b=%20#f", "http://10.0.0.1:9090/graph"])
+@pytest.mark.parametrize(
+    "url", ["https://app.datadoghq.com/x?a=1&b=%20#f", "http://10.0.0.1:9090/graph"]
+)
 def test_addresses_of_vendors_become_links_unchanged(url: str) -> None:
     assert safe_href(url) == url
 
@@ -163,5 +206,7 @@ def test_addresses_of_vendors_become_links_unchanged(url: str) -> None:
 def test_shown_text_can_always_be_sent_and_never_reorders(text: str) -> None:
     shown = visible(text)
     shown.encode()
-    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\x00\x1b\u200b\ufeff")
+    assert not set(shown) & set(
+        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\x00\x1b\u200b\ufeff"
+    )
     assert visible(shown) == shown

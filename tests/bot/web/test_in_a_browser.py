@@ -1,4 +1,5 @@
-"""The pages in a real browser: what scripts do, what the security policy lets through, how it fits a phone."""
+"""The pages in a real browser: what scripts do, what the security policy lets through, how it fits
+a phone."""
 
 from __future__ import annotations
 
@@ -29,12 +30,25 @@ def test_a_chart_opens_on_demand_without_moving_what_is_above_and_without_compla
         for finding in ("F1", "F2", "F3"):
             await page.value(f"document.querySelector('#{finding} [data-chart]').click()")
             await page.until(f"document.querySelector('#{finding} canvas')")
-        assert await page.value("document.querySelector('#F2 [data-chart]').getAttribute('aria-expanded')") == "true"
-        assert await page.value("document.getElementById('c-F2').innerText.includes('threshold 800')")
+        assert (
+            await page.value(
+                "document.querySelector('#F2 [data-chart]').getAttribute('aria-expanded')"
+            )
+            == "true"
+        )
+        assert await page.value(
+            "document.getElementById('c-F2').innerText.includes('threshold 800')"
+        )
         await page.value("document.querySelector('#F1 [data-chart]').click()")
         assert await page.value("document.getElementById('c-F1').hidden")
         await page.value("document.querySelector('#F2 [data-chart]').click()")
-        assert abs(await page.value("document.getElementById('F2').getBoundingClientRect().top") - before) < 2
+        assert (
+            abs(
+                await page.value("document.getElementById('F2').getBoundingClientRect().top")
+                - before
+            )
+            < 2
+        )
         assert page.messages == []
         assert [url for url in page.requested if not url.startswith(site.url)] == []
 
@@ -53,10 +67,19 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
         await page.open(f"{site.url}/investigations/{investigation_id}", height=500)
         await page.value("window.stayed = true; window.scrollTo(0, 300)")
         site.store.add_progress(investigation_id, "collect", "<b>the last</b> line", key="last")
-        await page.until("document.getElementById('progress').lastElementChild.innerText.includes('<b>the last</b>')")
+        await page.until(
+            "document.getElementById('progress').lastElementChild.innerText.includes('<b>the "
+            "last</b>')"
+        )
         assert await page.value("document.querySelectorAll('#progress li').length") == 61
         write_sample_case(site.cases / investigation_id)
-        site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+        site.store.finish(
+            investigation_id,
+            "done",
+            verdict="cause_found",
+            confidence=0.86,
+            headline=REPORT.headline,
+        )
         await page.until("document.getElementById('F1')")
         assert await page.value("window.stayed && window.scrollY") == 300
         assert await page.value("document.querySelector('h1').innerText") == REPORT.headline
@@ -68,7 +91,9 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
     in_browser(chromium, tmp_path / "profile", visit)
 
 
-def test_the_list_follows_new_investigations_by_itself(chromium: Path, tmp_path: Path, site: Site) -> None:
+def test_the_list_follows_new_investigations_by_itself(
+    chromium: Path, tmp_path: Path, site: Site
+) -> None:
     async def visit(page: Page) -> None:
         await page.open(site.url + "/")
         assert await page.value("document.body.innerText.includes('Nothing has alerted yet')")
@@ -86,10 +111,17 @@ def test_nothing_is_wider_than_a_phone_and_the_answer_is_on_its_first_screen(
         for path in ("/", f"/investigations/{sample}", "/nothing"):
             for dark in (False, True):
                 await page.open(site.url + path, width=390, height=844, dark=dark)
-                await page.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+                await page.value(
+                    "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+                )
                 assert await page.value("document.documentElement.scrollWidth") <= 390
         await page.open(f"{site.url}/investigations/{sample}", width=390, height=844)
         for answer in (".verdict .chip", ".verdict h1", ".first .summary"):
-            assert await page.value(f"document.querySelector('{answer}').getBoundingClientRect().bottom") < 844
+            assert (
+                await page.value(
+                    f"document.querySelector('{answer}').getBoundingClientRect().bottom"
+                )
+                < 844
+            )
 
     in_browser(chromium, tmp_path / "profile", visit)

@@ -1,4 +1,5 @@
-"""With `login.isolation = "teams"` another team's investigation looks exactly like one that does not exist."""
+"""With `login.isolation = "teams"` another team's investigation looks exactly like one that does
+not exist."""
 
 from __future__ import annotations
 
@@ -53,8 +54,16 @@ def settings(isolation: str = "teams") -> Settings:
             },
             "services": {"checkout": {}, "search": {}},
             "teams": {
-                "payments": {"services": ["checkout"], "groups": ["payments-oncall"], "channels": ["CPAY"]},
-                "search": {"services": ["search"], "groups": ["search-oncall"], "channels": ["CSEARCH"]},
+                "payments": {
+                    "services": ["checkout"],
+                    "groups": ["payments-oncall"],
+                    "channels": ["CPAY"],
+                },
+                "search": {
+                    "services": ["search"],
+                    "groups": ["search-oncall"],
+                    "channels": ["CSEARCH"],
+                },
             },
         }
     )
@@ -71,18 +80,23 @@ class Town:
     def investigate(self, team: str, service: str) -> str:
         at = datetime.now(UTC) - timedelta(minutes=5)
         title = f"{team or 'nobodys'} latency"
-        alert = Alert(source=f"{team or 'nobodys'}-vendor", title=title, started_at=at, service=service)
+        alert = Alert(
+            source=f"{team or 'nobodys'}-vendor", title=title, started_at=at, service=service
+        )
         name = self.site.investigate(alert)
         with Session(self.site.store.engine) as session, session.begin():
             session.get_one(InvestigationRow, name).team = team
         write_sample_case(self.site.cases / name)
         store = self.site.store
         store.start(name)
-        store.add_progress(name, f"collect {team or 'nobodys'}-connector", "1248 rows", key="collect x")
+        store.add_progress(
+            name, f"collect {team or 'nobodys'}-connector", "1248 rows", key="collect x"
+        )
         store.finish(name, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
         Labels(store.engine).write(name, right=True, cause=f"{team}-cause", who="Ann")
         kept = EarlierInvestigation(
-            id=name, at=at, fingerprint=alert.fingerprint, title=title, services=(service,), system=None,
+            id=name, at=at, fingerprint=alert.fingerprint, title=title, services=(service,),
+                system=None,
             verdict="cause_found", headline=f"{team}-headline", causes=(), case=None,
         )  # fmt: skip
         Memory(store.engine).remember(kept, alert)
@@ -90,13 +104,20 @@ class Town:
 
     def client(self, who: str) -> httpx.Client:
         """Somebody who signed in with a company account."""
-        secret, person = new_secret(), Person(ISSUER, who, who, who, f"{who}@corp.example", (GROUPS[who],))
-        sessions = Sessions(self.given.server, self.given.login, self.site.store.engine, self.given.teams)
+        secret, person = (
+            new_secret(),
+            Person(ISSUER, who, who, who, f"{who}@corp.example", (GROUPS[who],)),
+        )
+        sessions = Sessions(
+            self.given.server, self.given.login, self.site.store.engine, self.given.teams
+        )
         logins = Logins(self.site.store.engine, lasting=timedelta(hours=1), idle=timedelta(hours=1))
         logins.begin(person, secret, sessions._proof(secret, ISSUER), "127.0.0.1")
         cookies = {sessions.cookies.session: secret}
         headers = {"accept": "text/html"}
-        return httpx.Client(timeout=PATIENT_S, base_url=self.site.url, cookies=cookies, headers=headers)
+        return httpx.Client(
+            timeout=PATIENT_S, base_url=self.site.url, cookies=cookies, headers=headers
+        )
 
 
 SERVICES = {"payments": "checkout", "search": "search", "": "elsewhere"}
@@ -117,17 +138,25 @@ def routes_of_one(site: Site) -> list[tuple[str, str]]:
     found = []
     for route in page_routes(settings(), site.store, no_case):
         if isinstance(route, Route) and "{id}" in route.path:
-            found += [(method, route.path) for method in sorted((route.methods or set()) - {"HEAD"})]
+            found += [
+                (method, route.path) for method in sorted((route.methods or set()) - {"HEAD"})
+            ]
     return found
 
 
 def ask(client: httpx.Client, method: str, path: str, name: str) -> tuple[int, str, dict[str, str]]:
     """Status, body and headers, but for the id itself."""
-    path = path.replace("{id}", name).replace("{finding_id}", "F1").replace("{file}", "postmortem.md")
+    path = (
+        path.replace("{id}", name).replace("{finding_id}", "F1").replace("{file}", "postmortem.md")
+    )
     data = None
     if method == "POST":
         page = client.get("/account").text
-        data = {"csrf": page.split('name="csrf" value="')[1].split('"')[0], "kind": "again", "right": "yes"}
+        data = {
+            "csrf": page.split('name="csrf" value="')[1].split('"')[0],
+            "kind": "again",
+            "right": "yes",
+        }
     answer = client.request(method, path, data=data)
     headers = {k: v for k, v in answer.headers.items() if k not in ("date", "content-length")}
     return answer.status_code, answer.text.replace(name, "ID"), headers
@@ -143,7 +172,9 @@ def test_on_every_route_anothers_investigation_is_like_one_that_does_not_exist(t
             assert hidden[0] == 404, (method, path)
     one = town.site.store.get(town.of["search"])
     assert one is not None
-    assert Furthers(town.site.store.engine).started_from(one.id) == [], "nothing was started from it"
+    assert Furthers(town.site.store.engine).started_from(one.id) == [], (
+        "nothing was started from it"
+    )
 
 
 def test_ones_own_and_those_of_no_team_are_shown_on_the_same_routes(town: Town) -> None:
@@ -156,11 +187,21 @@ def test_ones_own_and_those_of_no_team_are_shown_on_the_same_routes(town: Town) 
         assert seen == [404, 404, 200]
 
 
-@pytest.mark.parametrize("path", ["/", "/?q=latency", "/?judged=yes", "/?service=search", "/accuracy", "/health"])
-def test_lists_searches_filters_and_figures_tell_nothing_of_another_team(town: Town, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "/?q=latency", "/?judged=yes", "/?service=search", "/accuracy", "/health"]
+)
+def test_lists_searches_filters_and_figures_tell_nothing_of_another_team(
+    town: Town, path: str
+) -> None:
     with town.client("ann") as ann, town.client("adm") as admin:
         mine, all_ = ann.get(path).text, admin.get(path).text
-    for word in (town.of["search"], "search latency", "search-vendor", "search-connector", "search-cause"):
+    for word in (
+        town.of["search"],
+        "search latency",
+        "search-vendor",
+        "search-connector",
+        "search-cause",
+    ):
         assert word not in mine, word
     if path in ("/", "/?q=latency", "/?judged=yes"):
         assert town.of["payments"] in mine
@@ -178,7 +219,10 @@ def test_the_list_cannot_be_opened_at_anothers_place(town: Town) -> None:
 
 def test_judged_cases_are_those_that_can_be_seen(town: Town) -> None:
     with town.client("ann") as ann, town.client("adm") as admin:
-        names = [set(zipfile.ZipFile(io.BytesIO(c.get("/judged.zip").content)).namelist()) for c in (ann, admin)]
+        names = [
+            set(zipfile.ZipFile(io.BytesIO(c.get("/judged.zip").content)).namelist())
+            for c in (ann, admin)
+        ]
     assert not any(town.of["search"] in name for name in names[0])
     assert any(town.of["search"] in name for name in names[1])
     assert any(town.of["payments"] in name for name in names[0])
@@ -241,13 +285,19 @@ def test_a_further_investigation_belongs_to_the_team_of_the_first(town: Town) ->
 
 
 @pytest.mark.parametrize("isolation", ["off", "teams"])
-def test_alerts_of_two_teams_are_one_incident_only_where_all_may_see_it(town: Town, isolation: str) -> None:
+def test_alerts_of_two_teams_are_one_incident_only_where_all_may_see_it(
+    town: Town, isolation: str
+) -> None:
     services = {"checkout": {"depends_on": ["search"]}, "search": {}}
     catalogue = Settings.model_validate({"services": services}).services
     given = settings(isolation).model_copy(update={"services": catalogue})
     store = Store(town.site.store.engine, policy=Policy.of(given))
     at = datetime.now(UTC)
-    first = store.accept(Alert(source="a", title="search is slow", started_at=at, service="search"), now=at)
-    other = store.accept(Alert(source="a", title="checkout is slow", started_at=at, service="checkout"), now=at)
+    first = store.accept(
+        Alert(source="a", title="search is slow", started_at=at, service="search"), now=at
+    )
+    other = store.accept(
+        Alert(source="a", title="checkout is slow", started_at=at, service="checkout"), now=at
+    )
     assert first.outcome == "started"
     assert other.outcome == ("grouped" if isolation == "off" else "started")

@@ -41,15 +41,25 @@ def test_filters_stand_in_the_address_and_in_the_form(site: Site, browser: httpx
     assert shown(browser.get("/?service=bank&status=accepted").text) == [ids[1], ids[3], ids[5]]
 
 
-def test_what_no_filter_can_be_is_left_out_and_breaks_nothing(site: Site, browser: httpx.Client) -> None:
+def test_what_no_filter_can_be_is_left_out_and_breaks_nothing(
+    site: Site, browser: httpx.Client
+) -> None:
     ids = fill(site, 2)
-    nonsense = "status=1'--&verdict=x&confidence=7-9&judged=maybe&alerts=all&from=yesterday&to=0001-01-01&after=nobody"
+    nonsense = "status=1'--&verdict=x&confidence=7-9&judged=maybe&alerts=all&from=yesterday&to=0001-01-01&after=nobody"  # noqa: E501
     assert shown(browser.get(f"/?{nonsense}").text) == ids
-    for strange in ("service=%00", "q=%00%FF", "service=" + 5000 * "x", "before=%00", "source=%F0%9F%92%A9"):
+    for strange in (
+        "service=%00",
+        "q=%00%FF",
+        "service=" + 5000 * "x",
+        "before=%00",
+        "source=%F0%9F%92%A9",
+    ):
         assert browser.get(f"/?{strange}").status_code == 200
 
 
-def test_older_and_newer_pages_lead_through_all_and_keep_the_filter(site: Site, browser: httpx.Client) -> None:
+def test_older_and_newer_pages_lead_through_all_and_keep_the_filter(
+    site: Site, browser: httpx.Client
+) -> None:
     ids = fill(site, 2 * LISTED + 6)
     carts = ids[::2]
     first = browser.get("/?service=cart").text
@@ -71,7 +81,9 @@ def test_nothing_found_is_not_told_as_nothing_alerted(site: Site, browser: httpx
     assert "Nothing has alerted yet" not in page
 
 
-@pytest.mark.parametrize(("given", "day"), [("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)), ("20.11.", None)])
+@pytest.mark.parametrize(
+    ("given", "day"), [("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)), ("20.11.", None)]
+)
 def test_days_are_whole(given: str, day: datetime | None) -> None:
     assert read_asked({"from": given}).since == day
     assert read_asked({"to": given}).before == (day + timedelta(days=1) if day else None)
@@ -86,4 +98,7 @@ def test_ranges_of_confidence_meet_without_overlap() -> None:
 
 def test_each_chip_leads_to_the_address_without_it() -> None:
     found = chips({"q": "a b", "service": "x&y", "after": "id"})
-    assert [(c.words, c.without) for c in found] == [("“a b”", "/?service=x%26y"), ("x&y", "/?q=a+b")]
+    assert [(c.words, c.without) for c in found] == [
+        ("“a b”", "/?service=x%26y"),
+        ("x&y", "/?q=a+b"),
+    ]

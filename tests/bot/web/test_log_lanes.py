@@ -31,8 +31,15 @@ def test_a_lane_counts_lines_and_errors_where_they_were_written(tmp_path: Path) 
 
 def test_services_that_findings_are_about_come_first_and_few_are_shown(tmp_path: Path) -> None:
     folder = write_sample_case(tmp_path / "case")
-    rows = [(START + timedelta(seconds=n), f"s{n % 9}", "x", "ERROR" if n % 9 else "INFO") for n in range(90)]
-    write_table(folder, "logs", pl.DataFrame(rows, schema=["time", "service", "message", "level"], orient="row"))
+    rows = [
+        (START + timedelta(seconds=n), f"s{n % 9}", "x", "ERROR" if n % 9 else "INFO")
+        for n in range(90)
+    ]
+    write_table(
+        folder,
+        "logs",
+        pl.DataFrame(rows, schema=["time", "service", "message", "level"], orient="row"),
+    )
     lanes = lanes_of(read_log_counts(read_case(folder)), START, END, ["s0"])
     assert lanes[0].service == "s0"
     assert len(lanes) == MAX_LANES
@@ -44,12 +51,16 @@ def test_an_axis_of_any_length_is_divided(tmp_path: Path, span: timedelta) -> No
     lanes_of(counts, ONSET, ONSET + span, [])
 
 
-def test_logs_without_level_or_in_another_form_are_read_and_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_logs_without_level_or_in_another_form_are_read_and_what_is_no_table_is_refused(
+    tmp_path: Path,
+) -> None:
     folder = write_sample_case(tmp_path / "case")
-    pl.DataFrame({"time": [ALERT_AT.replace(tzinfo=None)], "service": ["a"], "message": ["x"]}).write_parquet(
-        folder / "logs.parquet"
-    )
-    assert read_log_counts(read_case(folder)).rows() == [(ALERT_AT.replace(tzinfo=None), "a", False)]
+    pl.DataFrame(
+        {"time": [ALERT_AT.replace(tzinfo=None)], "service": ["a"], "message": ["x"]}
+    ).write_parquet(folder / "logs.parquet")
+    assert read_log_counts(read_case(folder)).rows() == [
+        (ALERT_AT.replace(tzinfo=None), "a", False)
+    ]
     (folder / "logs.parquet").unlink()
     (folder / "logs.csv").write_text("time,service,message,level\n2026-11-20T03:00:00Z,a,x,error\n")
     assert read_log_counts(read_case(folder))["error"].to_list() == [True]

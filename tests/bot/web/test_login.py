@@ -29,7 +29,12 @@ from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving
 
-ANN = {"email": "ann@corp.example", "email_verified": True, "name": "Ann <b>Ops</b>", "groups": ["eng", "sre"]}
+ANN = {
+    "email": "ann@corp.example",
+    "email_verified": True,
+    "name": "Ann <b>Ops</b>",
+    "groups": ["eng", "sre"],
+}
 OTHER_KEY = RSAKey.generate_key(2048, {"kid": "first"})
 
 
@@ -45,7 +50,9 @@ class World:
         """All the way through the provider; the site's answer to the way back."""
         begun = self.browser.get("/login/start", params={"next": target})
         assert begun.status_code == 303, begun.text
-        return self.browser.get(httpx.get(begun.headers["location"], timeout=PATIENT_S).headers["location"])
+        return self.browser.get(
+            httpx.get(begun.headers["location"], timeout=PATIENT_S).headers["location"]
+        )
 
     def audit(self) -> list[tuple[str, str, int]]:
         lines = Visits(self.site.store.engine, kept=timedelta(days=1)).read(Asked())
@@ -83,7 +90,9 @@ def settings_for(provider: LoginProvider, server: Server, **login: Any) -> Setti
 def world(provider: LoginProvider, server: Server, tmp_path: Path) -> Iterator[World]:
     with (
         serving(server, tmp_path, settings_for(provider, server)) as site,
-        httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as browser,
+        httpx.Client(
+            timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+        ) as browser,
     ):
         yield World(site, provider, browser)
 
@@ -99,7 +108,9 @@ def test_somebody_signs_in_lands_where_they_wanted_and_signs_out(world: World) -
     assert "responder: reads, judges" in account
     secret = world.browser.cookies["faultline_session"]
     world.browser.post("/logout", data=form_of(world.browser, "/account"))
-    assert world.browser.get("/", headers={"cookie": f"faultline_session={secret}"}).status_code == 303
+    assert (
+        world.browser.get("/", headers={"cookie": f"faultline_session={secret}"}).status_code == 303
+    )
     assert [(a, w) for a, w, _ in world.audit()] == [
         ("signed out", "ann@corp.example"),
         ("signed in", "ann@corp.example"),
@@ -129,7 +140,9 @@ def test_somebody_signs_in_lands_where_they_wanted_and_signs_out(world: World) -
         ({"sub": None}, "lacks a claim"),
     ],
 )
-def test_a_token_that_is_not_for_this_login_opens_nothing(world: World, changed: dict[str, Any], why: str) -> None:
+def test_a_token_that_is_not_for_this_login_opens_nothing(
+    world: World, changed: dict[str, Any], why: str
+) -> None:
     world.provider.changed = changed
     answer = world.sign_in()
     assert answer.status_code == 401
@@ -140,10 +153,14 @@ def test_a_token_that_is_not_for_this_login_opens_nothing(world: World, changed:
 
 
 def by_hand(claims: Mapping[str, Any], alg: str, secret: bytes | None = None) -> str:
-    """A token that no library of good sense would make: unsigned, or signed with a public key as the secret."""
+    """A token that no library of good sense would make: unsigned, or signed with a public key as
+    the secret."""
     header = {"alg": alg, "typ": "JWT", "kid": "first"}
     said = ".".join(_text(json.dumps(part).encode()) for part in (header, claims))
-    return f"{said}.{_text(hmac.new(secret, said.encode(), hashlib.sha256).digest()) if secret else ''}"
+    return (
+        f"{said}."
+        f"{_text(hmac.new(secret, said.encode(), hashlib.sha256).digest()) if secret else ''}"
+    )
 
 
 def _text(data: bytes) -> str:
@@ -158,7 +175,10 @@ def test_forged_signatures_open_nothing(world: World, monkeypatch: pytest.Monkey
     provider.alg = "ES256"
     assert "does not publish" in world.sign_in().text
     public = provider.key.as_pem(private=False)
-    for forged in (lambda _self, c: by_hand(c, "HS256", public), lambda _self, c: by_hand(c, "none")):
+    for forged in (
+        lambda _self, c: by_hand(c, "HS256", public),
+        lambda _self, c: by_hand(c, "none"),
+    ):
         monkeypatch.setattr(LoginProvider, "signed", forged)
         assert "is not signed with" in world.sign_in().text
     for nonsense in ("", "a.b", "a.b.c", "é", "." * 500, "A" * 200_000):
@@ -185,12 +205,19 @@ def test_keys_rotate_without_a_restart(world: World, alg: str) -> None:
 def test_an_answer_that_was_not_asked_for_here_is_refused(world: World) -> None:
     begun = world.browser.get("/login/start").headers["location"]
     back = httpx.get(begun, timeout=PATIENT_S).headers["location"]
-    with httpx.Client(timeout=PATIENT_S, base_url=world.site.url, headers={"accept": "text/html"}) as victim:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=world.site.url, headers={"accept": "text/html"}
+    ) as victim:
         assert victim.get(back).status_code == 400
         other = victim.get("/login/start").headers["location"]
         state = parse_qs(urlsplit(other).query)["state"][0]
         code = parse_qs(urlsplit(back).query)["code"][0]
-        assert victim.get("/login/callback", params={"state": state, "code": code, "iss": "x"}).status_code == 401
+        assert (
+            victim.get(
+                "/login/callback", params={"state": state, "code": code, "iss": "x"}
+            ).status_code
+            == 401
+        )
     for broken in ({}, {"code": "x"}, {"state": ""}, {"state": "é"}, {"state": "a.b", "code": "c"}):
         assert world.browser.get("/login/callback", params=broken).status_code == 400
     assert world.provider.token_requests == 0
@@ -203,7 +230,9 @@ def test_a_code_is_used_once(world: World) -> None:
     assert world.browser.get(back).status_code == 303
     assert world.browser.get(back).status_code == 400
     cookies = "; ".join(f"{name}={value}" for name, value in kept.items())
-    replayed = httpx.get(back, headers={"cookie": cookies, "accept": "text/html"}, timeout=PATIENT_S)
+    replayed = httpx.get(
+        back, headers={"cookie": cookies, "accept": "text/html"}, timeout=PATIENT_S
+    )
     assert replayed.status_code == 401
     assert "invalid_grant" in replayed.text
 
@@ -224,7 +253,11 @@ def test_an_answer_of_another_provider_is_refused(world: World, answers: dict[st
 
 
 def test_what_the_provider_refuses_is_said_in_its_code_alone(world: World) -> None:
-    world.provider.answers = {"error": "access_denied", "error_description": "<script>alert(1)</script>", "code": ""}
+    world.provider.answers = {
+        "error": "access_denied",
+        "error_description": "<script>alert(1)</script>",
+        "code": "",
+    }
     answer = world.sign_in()
     assert answer.status_code == 401
     assert "access_denied" in answer.text
@@ -234,8 +267,13 @@ def test_what_the_provider_refuses_is_said_in_its_code_alone(world: World) -> No
 
 
 def test_five_links_opened_at_once_are_five_logins(world: World) -> None:
-    begun = [world.browser.get("/login/start", params={"next": f"/?n={n}"}).headers["location"] for n in range(5)]
-    answers = [world.browser.get(httpx.get(url, timeout=PATIENT_S).headers["location"]) for url in begun]
+    begun = [
+        world.browser.get("/login/start", params={"next": f"/?n={n}"}).headers["location"]
+        for n in range(5)
+    ]
+    answers = [
+        world.browser.get(httpx.get(url, timeout=PATIENT_S).headers["location"]) for url in begun
+    ]
     assert [a.headers["location"] for a in answers] == [f"/?n={n}" for n in range(5)]
 
 
@@ -250,7 +288,9 @@ def test_a_provider_that_is_down_leaves_the_token_as_a_way_in(world: World) -> N
     assert answer.status_code == 502
     assert "503" in answer.text
     assert "Sign in with the access token" in answer.text
-    bearer = httpx.get(world.site.url, headers={"authorization": "Bearer for scripts"}, timeout=PATIENT_S)
+    bearer = httpx.get(
+        world.site.url, headers={"authorization": "Bearer for scripts"}, timeout=PATIENT_S
+    )
     assert bearer.status_code == 200
 
 
@@ -269,8 +309,16 @@ def test_a_provider_that_is_down_leaves_the_token_as_a_way_in(world: World) -> N
         ({"email": "ann@corp.example.evil"}, {"allowed_domains": ("corp.example",)}, None),
         ({"email": "ann@evil.example@corp.example"}, {"allowed_domains": ("corp.example",)}, None),
         ({"email_verified": "false"}, {"allowed_domains": ("corp.example",)}, None),
-        ({"realm_access": {"roles": ["ops"]}}, {"groups_claim": "realm_access.roles", "admins": ("ops",)}, "admin"),
-        ({"https://corp/roles": ["ops"]}, {"groups_claim": "https://corp/roles", "admins": ("ops",)}, "admin"),
+        (
+            {"realm_access": {"roles": ["ops"]}},
+            {"groups_claim": "realm_access.roles", "admins": ("ops",)},
+            "admin",
+        ),
+        (
+            {"https://corp/roles": ["ops"]},
+            {"groups_claim": "https://corp/roles", "admins": ("ops",)},
+            "admin",
+        ),
         ({"groups": "ops"}, {"admins": ("ops",)}, "admin"),
         ({"groups": [["ops"], {"a": 1}, 5]}, {"admins": ("ops",)}, None),
     ],
@@ -286,7 +334,9 @@ def test_a_role_follows_groups_and_verified_addresses(
     provider.changed = claims
     with (
         serving(server, tmp_path, settings_for(provider, server, **login)) as site,
-        httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as browser,
+        httpx.Client(
+            timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+        ) as browser,
     ):
         answer = World(site, provider, browser).sign_in()
         if role is None:
@@ -296,7 +346,9 @@ def test_a_role_follows_groups_and_verified_addresses(
             assert f"<dd>{role}:" in browser.get("/account").text
 
 
-def test_groups_that_only_the_userinfo_endpoint_gives_count_and_must_be_of_the_same_person(world: World) -> None:
+def test_groups_that_only_the_userinfo_endpoint_gives_count_and_must_be_of_the_same_person(
+    world: World,
+) -> None:
     world.provider.changed = {"groups": None}
     world.provider.userinfo = {"groups": ["sre"]}
     assert world.sign_in().status_code == 303
@@ -314,18 +366,39 @@ def logout_token(provider: LoginProvider, **changed: Any) -> dict[str, str]:
         "sub": "user-1",
         **changed,
     }
-    return {"logout_token": provider.signed({k: v for k, v in claims.items() if v is not None}, typ="logout+jwt")}
+    return {
+        "logout_token": provider.signed(
+            {k: v for k, v in claims.items() if v is not None}, typ="logout+jwt"
+        )
+    }
 
 
 def test_signing_out_at_the_provider_ends_the_login_here(world: World) -> None:
     assert world.sign_in().status_code == 303
-    for wrong in ({"aud": "x"}, {"events": {}}, {"nonce": "n"}, {"sub": None}, {"iat": 1}, {"sub": "user-2"}):
-        httpx.post(f"{world.site.url}/login/ended", data=logout_token(world.provider, **wrong), timeout=PATIENT_S)
+    for wrong in (
+        {"aud": "x"},
+        {"events": {}},
+        {"nonce": "n"},
+        {"sub": None},
+        {"iat": 1},
+        {"sub": "user-2"},
+    ):
+        httpx.post(
+            f"{world.site.url}/login/ended",
+            data=logout_token(world.provider, **wrong),
+            timeout=PATIENT_S,
+        )
         assert world.browser.get("/").status_code == 200
     token = logout_token(world.provider)
-    assert httpx.post(f"{world.site.url}/login/ended", data=token, timeout=PATIENT_S).status_code == 200
+    assert (
+        httpx.post(f"{world.site.url}/login/ended", data=token, timeout=PATIENT_S).status_code
+        == 200
+    )
     assert world.browser.get("/").status_code == 303
-    assert httpx.post(f"{world.site.url}/login/ended", data=token, timeout=PATIENT_S).status_code == 400
+    assert (
+        httpx.post(f"{world.site.url}/login/ended", data=token, timeout=PATIENT_S).status_code
+        == 400
+    )
 
 
 def test_settings_that_would_let_in_nobody_or_everybody_stop_the_start() -> None:
@@ -334,7 +407,12 @@ def test_settings_that_would_let_in_nobody_or_everybody_stop_the_start() -> None
         {"issuer": "https://idp.example", "default_role": "viewer"},
         {"issuer": "http://idp.example", "client_id": "x", "default_role": "viewer"},
         {"issuer": "https://accounts.google.com", "client_id": "x", "default_role": "viewer"},
-        {"issuer": "https://idp.example", "client_id": "x", "default_role": "viewer", "scopes": ("email",)},
+        {
+            "issuer": "https://idp.example",
+            "client_id": "x",
+            "default_role": "viewer",
+            "scopes": ("email",),
+        },
     ]
     for given in wrong:
         with pytest.raises(ValidationError):

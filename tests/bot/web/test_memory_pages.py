@@ -33,7 +33,9 @@ SAID = "Second time in 30 days; last on 3 Nov: payment runs out of a resource; t
 
 def remember(site: Site, about: Alert, headline: str) -> str:
     investigation_id = site.investigate(about)
-    site.store.finish(investigation_id, "done", verdict="cause_found", confidence=0.8, headline=headline)
+    site.store.finish(
+        investigation_id, "done", verdict="cause_found", confidence=0.8, headline=headline
+    )
     kept = EarlierInvestigation(
         id=investigation_id,
         at=ALERT_AT,
@@ -47,7 +49,11 @@ def remember(site: Site, about: Alert, headline: str) -> str:
 
 
 def with_memory(site: Site, sample: str, **details: object) -> None:
-    tested = {"investigation": EARLIER_ID, "when": "2026-11-03 01:02 UTC", "alert": "checkout is slow"}
+    tested = {
+        "investigation": EARLIER_ID,
+        "when": "2026-11-03 01:02 UTC",
+        "alert": "checkout is slow",
+    }
     tested |= {"cause": "payment runs out of a resource", "outcome": "holds again in F1"}
     finding = Finding(
         id="F90",
@@ -62,7 +68,9 @@ def with_memory(site: Site, sample: str, **details: object) -> None:
 
 
 def key_of(browser: httpx.Client, investigation_id: str) -> str:
-    found = re.search(r'name="csrf" value="(\w+)"', browser.get(f"/investigations/{investigation_id}").text)
+    found = re.search(
+        r'name="csrf" value="(\w+)"', browser.get(f"/investigations/{investigation_id}").text
+    )
     assert found is not None
     return found[1]
 
@@ -73,7 +81,9 @@ def judged(site: Site, investigation_id: str) -> Label | None:
 
 def test_a_search_lists_what_it_finds_and_is_not_polled(site: Site, browser: httpx.Client) -> None:
     mine = remember(site, ALERT, "payment cut its pool")
-    other = remember(site, ALERT.model_copy(update={"title": "disk full", "service": "ledger"}), "disk of ledger")
+    other = remember(
+        site, ALERT.model_copy(update={"title": "disk full", "service": "ledger"}), "disk of ledger"
+    )
     page = browser.get("/", params={"q": "POOL paym"}).text
     assert mine in page
     assert other not in page
@@ -93,7 +103,8 @@ def test_a_search_that_finds_nothing_says_so(site: Site, browser: httpx.Client) 
 
 
 @pytest.mark.parametrize(
-    "hostile", ['"><script>alert(1)</script>', "' OR 1=1 --", "a\x00b", "x" * 10_000, "\u202e", "%ff"]
+    "hostile",
+    ['"><script>alert(1)</script>', "' OR 1=1 --", "a\x00b", "x" * 10_000, "\u202e", "%ff"],
 )
 def test_a_hostile_search_is_shown_as_text(site: Site, browser: httpx.Client, hostile: str) -> None:
     remember(site, ALERT, "payment cut its pool")
@@ -116,8 +127,12 @@ def test_the_page_tells_what_happened_before_with_links_and_apart_from_the_findi
     assert 'Findings <span class="count">7</span>' in page
 
 
-@pytest.mark.parametrize("tested", ["text", 7, [1, None, {"investigation": '"><script>', "when": {"a": 1}}], {"a": []}])
-def test_rows_of_another_shape_do_no_harm(sample: str, site: Site, browser: httpx.Client, tested: object) -> None:
+@pytest.mark.parametrize(
+    "tested", ["text", 7, [1, None, {"investigation": '"><script>', "when": {"a": 1}}], {"a": []}]
+)
+def test_rows_of_another_shape_do_no_harm(
+    sample: str, site: Site, browser: httpx.Client, tested: object
+) -> None:
     with_memory(site, sample, tested=tested)
     answer = browser.get(f"/investigations/{sample}")
     assert answer.status_code == 200
@@ -127,9 +142,17 @@ def test_rows_of_another_shape_do_no_harm(sample: str, site: Site, browser: http
 def test_an_answer_is_judged_from_its_page_and_the_newest_judgement_is_shown(
     sample: str, site: Site, browser: httpx.Client
 ) -> None:
-    given = {"csrf": key_of(browser, sample), "right": "no", "cause": "the <b>cart</b>", "who": "ann"}
+    given = {
+        "csrf": key_of(browser, sample),
+        "right": "no",
+        "cause": "the <b>cart</b>",
+        "who": "ann",
+    }
     answer = browser.post(f"/investigations/{sample}/judgement", data=given)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/investigations/{sample}#judgement")
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        f"/investigations/{sample}#judgement",
+    )
     held = judged(site, sample)
     assert held is not None
     assert (held.right, held.cause, held.who) == (False, "the <b>cart</b>", "ann")
@@ -179,14 +202,22 @@ def locked(server: Server, tmp_path: Path) -> Iterator[tuple[Site, str]]:
 def test_with_a_token_only_its_holders_judge(locked: tuple[Site, str]) -> None:
     site, name = locked
     with httpx.Client(base_url=site.url) as client:
-        assert client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code == 401
+        assert (
+            client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code
+            == 401
+        )
         assert client.get("/judged.zip").status_code == 401
         client.headers["authorization"] = f"Bearer {TOKEN}"
-        assert client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code == 303
+        assert (
+            client.post(f"/investigations/{name}/judgement", data={"right": "yes"}).status_code
+            == 303
+        )
     assert judged(site, name) is not None
 
 
-def test_the_record_is_shown_from_five_judged_answers_on(sample: str, site: Site, browser: httpx.Client) -> None:
+def test_the_record_is_shown_from_five_judged_answers_on(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
     labels = Labels(site.store.engine)
     for number in range(5):
         name = site.investigate(ALERT.model_copy(update={"title": f"alert {number}"}))
@@ -219,7 +250,9 @@ def test_judged_cases_are_a_download_that_eval_reads(
     assert (label.subject, label.gradable) == ("cart", True)
     assert (folder / "metrics.parquet").is_file()
     assert "label.json" not in str(
-        zipfile.ZipFile(io.BytesIO(browser.get(f"/investigations/{sample}/case.zip").content)).namelist()
+        zipfile.ZipFile(
+            io.BytesIO(browser.get(f"/investigations/{sample}/case.zip").content)
+        ).namelist()
     )
 
 
@@ -228,7 +261,11 @@ def test_judged_cases_are_a_download_that_eval_reads(
     [
         ("", True, {"subject": "payment", "change": "v412", "verdict": "cause_found"}),
         ("Payment, its pool", False, {"subject": "payment", "change": None, "verdict": None}),
-        ("the deploy v412 of checkout", False, {"subject": "checkout", "change": "v412", "verdict": None}),
+        (
+            "the deploy v412 of checkout",
+            False,
+            {"subject": "checkout", "change": "v412", "verdict": None},
+        ),
         ("cartwheel", False, {"subject": None, "change": None, "verdict": None}),
         ("", False, {"subject": None, "change": None, "verdict": None}),
         ("x" * 2_000, False, {"subject": None, "change": None, "verdict": None}),
@@ -244,7 +281,9 @@ def test_the_truth_is_the_answer_or_what_the_words_name(
 
 
 def test_a_right_all_clear_is_a_verdict_to_reach(sample: str) -> None:
-    calm = Diagnosis.model_validate({**DIAGNOSIS.model_dump(), "verdict": "no_active_incident", "causes": ()})
+    calm = Diagnosis.model_validate(
+        {**DIAGNOSIS.model_dump(), "verdict": "no_active_incident", "causes": ()}
+    )
     truth = truth_of(Label(sample, True, "", "", ALERT_AT), calm, SCOPE)
     assert truth["verdict"] == "no_active_incident"
     assert "subject" not in truth

@@ -27,7 +27,9 @@ def test_the_empty_list_says_how_to_send_a_first_alert(browser: httpx.Client) ->
 def test_the_alert_of_the_empty_list_is_one_that_the_webhook_takes(browser: httpx.Client) -> None:
     payload = re.search(r"-d '(.*?)'</code>", browser.get("/").text)
     assert payload is not None
-    taken = read_alertmanager(html.unescape(payload.group(1)).encode(), Settings(), now=datetime.now(UTC))
+    taken = read_alertmanager(
+        html.unescape(payload.group(1)).encode(), Settings(), now=datetime.now(UTC)
+    )
     assert isinstance(taken, list)
     assert (taken[0].alert.title, taken[0].alert.service) == ("High latency", "checkout")
 
@@ -40,17 +42,27 @@ def test_the_empty_list_says_which_ways_are_set_up(server: Server, tmp_path: Pat
     assert "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS" not in page
 
 
-def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(site: Site, browser: httpx.Client) -> None:
+def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(
+    site: Site, browser: httpx.Client
+) -> None:
     now = datetime.now(UTC)
     old = site.store.accept(ALERT, now=now - timedelta(minutes=5)).investigation_id
     assert old is not None
     site.store.accept(ALERT)
-    site.store.finish(old, "done", verdict="recovered", confidence=0.71, headline="checkout recovered")
+    site.store.finish(
+        old, "done", verdict="recovered", confidence=0.71, headline="checkout recovered"
+    )
     new = site.investigate(ALERT.model_copy(update={"title": "disk full", "service": "ledger"}))
     page = browser.get("/").text
     assert page.index(new) < page.index(old)
     row = page[page.index(f'id="i-{old}"') :]
-    for shown in ("checkout recovered", "checkout p99 latency above 800 ms", "Recovered", "71 %", "+1"):
+    for shown in (
+        "checkout recovered",
+        "checkout p99 latency above 800 ms",
+        "Recovered",
+        "71 %",
+        "+1",
+    ):
         assert shown in row
     assert "Queued" in page
     assert "ledger" in page
@@ -63,7 +75,9 @@ def test_what_waits_says_how_many_wait_before_it(site: Site, browser: httpx.Clie
     assert "about 1 waits before it" in browser.get(f"/investigations/{second}").text
 
 
-def test_an_investigation_is_told_from_verdict_to_colophon(sample: str, browser: httpx.Client) -> None:
+def test_an_investigation_is_told_from_verdict_to_colophon(
+    sample: str, browser: httpx.Client
+) -> None:
     page = browser.get(f"/investigations/{sample}").text
     in_order = (
         "Cause found",
@@ -92,7 +106,9 @@ def test_an_investigation_is_told_from_verdict_to_colophon(sample: str, browser:
     assert positions == sorted(positions)
 
 
-def test_each_finding_has_its_permalink_evidence_query_window_and_link(sample: str, browser: httpx.Client) -> None:
+def test_each_finding_has_its_permalink_evidence_query_window_and_link(
+    sample: str, browser: httpx.Client
+) -> None:
     page = browser.get(f"/investigations/{sample}").text
     for finding in FINDINGS:
         assert f'id="{finding.id}"' in page
@@ -100,7 +116,9 @@ def test_each_finding_has_its_permalink_evidence_query_window_and_link(sample: s
     first = page[page.index('id="F1"') : page.index('id="F2"')]
     assert "avg:trace.http.request.duration.p99{service:checkout}" in first
     assert "20 Nov 2026, 02:42:00 UTC" in first
-    assert 'href="https://app.datadoghq.com/metric/explorer?from=1" rel="noopener noreferrer"' in first
+    assert (
+        'href="https://app.datadoghq.com/metric/explorer?from=1" rel="noopener noreferrer"' in first
+    )
 
 
 def test_a_log_finding_shows_an_example_line_and_a_training_finding_a_row_per_rank(
@@ -108,7 +126,10 @@ def test_a_log_finding_shows_an_example_line_and_a_training_finding_a_row_per_ra
 ) -> None:
     page = browser.get(f"/investigations/{sample}").text
     log = page[page.index('id="F3"') : page.index('id="F4"')]
-    assert "ERROR pool.acquire: connection pool exhausted after 5000 ms (size=5, in_use=5, waiting=211)" in log
+    assert (
+        "ERROR pool.acquire: connection pool exhausted after 5000 ms (size=5, in_use=5, "
+        "waiting=211)" in log
+    )
     ranks = page[page.index('id="F6"') : page.index('id="F7"')]
     assert ranks.count("<tr") == 9
     slow = re.search(r'<tr class="subject">.*?</tr>', ranks, re.DOTALL)
@@ -118,7 +139,11 @@ def test_a_log_finding_shows_an_example_line_and_a_training_finding_a_row_per_ra
 
 def test_findings_that_nothing_cites_are_folded_away(sample: str, browser: httpx.Client) -> None:
     page = browser.get(f"/investigations/{sample}").text
-    assert page.index('id="F5"') < page.index("2 more that the answer does not rest on") < page.index('id="F6"')
+    assert (
+        page.index('id="F5"')
+        < page.index("2 more that the answer does not rest on")
+        < page.index('id="F6"')
+    )
 
 
 def test_a_citation_of_an_unknown_finding_is_no_link(sample: str, browser: httpx.Client) -> None:
@@ -140,7 +165,11 @@ def test_insufficient_evidence_says_what_would_be_needed(site: Site, browser: ht
     report = Report(headline="The evidence does not single out a cause", claims=())
     write_sample_case(site.cases / investigation_id, diagnosis=diagnosis, report=report)
     site.store.finish(
-        investigation_id, "done", verdict="insufficient_evidence", confidence=0.2, headline=report.headline
+        investigation_id,
+        "done",
+        verdict="insufficient_evidence",
+        confidence=0.2,
+        headline=report.headline,
     )
     page = browser.get(f"/investigations/{investigation_id}").text
     assert "Insufficient evidence" in page
@@ -161,7 +190,13 @@ def test_a_running_investigation_shows_its_progress_and_refreshes_without_script
 
 def test_a_failed_investigation_says_why(site: Site, browser: httpx.Client) -> None:
     investigation_id = site.investigate(ALERT)
-    site.store.finish(investigation_id, "failed", verdict=None, confidence=None, headline="The store did not answer")
+    site.store.finish(
+        investigation_id,
+        "failed",
+        verdict=None,
+        confidence=None,
+        headline="The store did not answer",
+    )
     answer = browser.get(f"/investigations/{investigation_id}")
     assert answer.status_code == 200
     assert "The store did not answer" in answer.text
@@ -190,7 +225,9 @@ def test_a_table_that_cannot_be_read_leaves_the_findings_on_the_page(
 
 def test_a_lost_case_folder_is_said_in_one_line(site: Site, browser: httpx.Client) -> None:
     investigation_id = site.investigate(ALERT)
-    site.store.finish(investigation_id, "done", verdict="recovered", confidence=0.5, headline="over")
+    site.store.finish(
+        investigation_id, "done", verdict="recovered", confidence=0.5, headline="over"
+    )
     page = browser.get(f"/investigations/{investigation_id}").text
     assert "The case folder of this investigation is not there any more." in page
 
@@ -217,8 +254,17 @@ def test_readiness_fails_with_the_store(site: Site, browser: httpx.Client) -> No
     assert browser.get("/healthz").status_code == 200
 
 
-def test_every_page_refuses_inline_scripts_framing_and_sniffing(sample: str, browser: httpx.Client) -> None:
-    for path in ("/", f"/investigations/{sample}", "/nothing", "/login", "/static/app.css", "/healthz"):
+def test_every_page_refuses_inline_scripts_framing_and_sniffing(
+    sample: str, browser: httpx.Client
+) -> None:
+    for path in (
+        "/",
+        f"/investigations/{sample}",
+        "/nothing",
+        "/login",
+        "/static/app.css",
+        "/healthz",
+    ):
         headers = browser.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -1,4 +1,5 @@
-"""The ways people go through the pages, in a real browser: one browser and one site for all of them."""
+"""The ways people go through the pages, in a real browser: one browser and one site for all of
+them."""
 
 from __future__ import annotations
 
@@ -55,19 +56,28 @@ def way(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wa
 
 
 def fill(site: Site) -> str:
-    """Sixty answered investigations, half of them judged, one with a whole case, one with hostile text."""
+    """Sixty answered investigations, half of them judged, one with a whole case, one with hostile
+    text."""
     now, labels = datetime.now(UTC), Labels(site.store.engine)
     for n in range(60):
-        alert = ALERT.model_copy(update={"title": f"alert {n}", "service": ("cart", "bank", "search")[n % 3]})
+        alert = ALERT.model_copy(
+            update={"title": f"alert {n}", "service": ("cart", "bank", "search")[n % 3]}
+        )
         id_ = accepted(site, alert, now - timedelta(hours=n + 2))
-        site.store.finish(id_, "done", verdict="cause_found", confidence=0.5 + n / 130, headline=f"answer {n}")
+        site.store.finish(
+            id_, "done", verdict="cause_found", confidence=0.5 + n / 130, headline=f"answer {n}"
+        )
         if n % 2:
             labels.write(id_, right=n % 4 == 1, cause="another")
     hostile = ALERT.model_copy(update={"title": HOSTILE, "service": HOSTILE, "source": HOSTILE})
-    site.store.finish(accepted(site, hostile, now), "done", verdict=HOSTILE, confidence=0.9, headline=HOSTILE)
+    site.store.finish(
+        accepted(site, hostile, now), "done", verdict=HOSTILE, confidence=0.9, headline=HOSTILE
+    )
     traced = accepted(site, ALERT, now)
     write_traced_case(site.cases / traced)
-    site.store.finish(traced, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline)
+    site.store.finish(
+        traced, "done", verdict="cause_found", confidence=0.86, headline=REPORT.headline
+    )
     return traced
 
 
@@ -81,7 +91,14 @@ async def press(page: Page, key: str, *, code: int = 0, text: str = "") -> None:
     """One key, as a keyboard sends it."""
     for kind in ("keyDown", "keyUp"):
         given = {"text": text} if text and kind == "keyDown" else {}
-        await page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **given)
+        await page.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key=key,
+            code=key,
+            windowsVirtualKeyCode=code,
+            **given,
+        )
 
 
 async def tab_to(page: Page, what: str) -> None:
@@ -89,7 +106,9 @@ async def tab_to(page: Page, what: str) -> None:
     for _ in range(120):
         await press(page, "Tab", code=9)
         if await page.value(f"Boolean(((e) => {what})(document.activeElement))"):
-            assert await page.value("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            assert (
+                await page.value("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            )
             return
     raise AssertionError(f"no Tab leads to {what}")
 
@@ -98,19 +117,24 @@ async def enter(page: Page) -> None:
     await press(page, "Enter", code=13, text="\r")
 
 
-def test_from_the_list_by_a_filter_to_a_finding_its_spans_a_judgement_and_the_accuracy(way: Way) -> None:
+def test_from_the_list_by_a_filter_to_a_finding_its_spans_a_judgement_and_the_accuracy(
+    way: Way,
+) -> None:
     async def visit(page: Page) -> None:
         await page.open(way.site.url + "/")
         await page.value("document.querySelector('.search details').open = true")
         await page.value("document.querySelector('[name=service]').value = 'checkout'")
         await page.value("document.querySelector('.filters button').click()")
         await page.until(
-            "location.search.includes('service=checkout') && document.querySelectorAll('.row').length === 1"
+            "location.search.includes('service=checkout') && "
+            "document.querySelectorAll('.row').length === 1"
         )
         await page.value("document.querySelector('.row').click()")
         await page.until("document.getElementById('F8') && document.readyState === 'complete'")
         await page.value("document.querySelector('#F8 .open').click()")
-        await page.until("location.pathname.endsWith('/findings/F8') && document.querySelector('.chart canvas')")
+        await page.until(
+            "location.pathname.endsWith('/findings/F8') && document.querySelector('.chart canvas')"
+        )
         assert await page.value("document.querySelectorAll('.spans li').length") == 4
         await page.value("document.querySelector('.spans .subject summary').click()")
         assert await page.value("document.querySelector('.spans .subject details').open")
@@ -133,7 +157,9 @@ def test_everything_on_the_way_can_be_reached_and_done_by_keyboard_alone(way: Wa
         assert await page.value("document.activeElement.className") == "skip"
         await tab_to(page, "e.classList.contains('row')")
         await enter(page)
-        await page.until("document.querySelector('.timeline .zoom button') && document.readyState === 'complete'")
+        await page.until(
+            "document.querySelector('.timeline .zoom button') && document.readyState === 'complete'"
+        )
         await tab_to(page, "e.dataset.zoom === 'in'")
         await enter(page)
         await page.until("document.querySelector('[data-zoom=all]:not(:disabled)')")
@@ -142,7 +168,9 @@ def test_everything_on_the_way_can_be_reached_and_done_by_keyboard_alone(way: Wa
         await page.until("document.querySelector('#F1 canvas')")
         await tab_to(page, "e.matches('#F3 .open')")
         await enter(page)
-        await page.until("location.pathname.endsWith('/findings/F3') && document.querySelector('.lines')")
+        await page.until(
+            "location.pathname.endsWith('/findings/F3') && document.querySelector('.lines')"
+        )
 
     way.run(visit)
 
@@ -158,24 +186,40 @@ def test_the_timeline_zooms_keeps_what_is_in_view_and_goes_back(way: Way) -> Non
             await page.value("document.querySelector('[data-zoom=in]').click()")
         assert await page.value(labels) != told
         assert 0 < float((await page.value(place)).rstrip("%")) < 100
-        assert await page.value("document.querySelectorAll('.timeline svg[data-x][visibility=hidden]').length") > 0
+        assert (
+            await page.value(
+                "document.querySelectorAll('.timeline svg[data-x][visibility=hidden]').length"
+            )
+            > 0
+        )
         assert await page.value(
             "[...document.querySelectorAll('.track rect')].every((r) => r.width.baseVal.value >= 0)"
         )
         await page.value("document.querySelector('[data-zoom=all]').click()")
-        assert float((await page.value(place)).rstrip("%")) == pytest.approx(float(before.rstrip("%")))
+        assert float((await page.value(place)).rstrip("%")) == pytest.approx(
+            float(before.rstrip("%"))
+        )
 
     way.run(visit)
 
 
 def test_no_page_is_wider_than_a_phone_in_either_scheme(way: Way) -> None:
     one = f"/investigations/{way.traced}"
-    paths = ("/?confidence=70-90&judged=wrong", "/accuracy", "/health", f"{one}/findings/F8", f"{one}/findings/F3", one)
+    paths = (
+        "/?confidence=70-90&judged=wrong",
+        "/accuracy",
+        "/health",
+        f"{one}/findings/F8",
+        f"{one}/findings/F3",
+        one,
+    )
 
     async def visit(page: Page) -> None:
         for path, dark in itertools.product((*paths, f"{one}/replay"), (False, True)):
             await page.open(way.site.url + path, width=390, height=844, dark=dark)
-            await page.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+            await page.value(
+                "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+            )
             assert await page.value("document.documentElement.scrollWidth") <= 390, path
 
     way.run(visit)
@@ -188,10 +232,19 @@ def test_every_text_stands_out_from_what_is_behind_it_as_wcag_aa_asks(way: Way) 
     one = f"/investigations/{way.traced}"
 
     async def visit(page: Page) -> None:
-        for path in ("/?judged=yes", "/accuracy", "/health", one, f"{one}/findings/F8", f"{one}/findings/F3"):
+        for path in (
+            "/?judged=yes",
+            "/accuracy",
+            "/health",
+            one,
+            f"{one}/findings/F8",
+            f"{one}/findings/F3",
+        ):
             for dark in (False, True):
                 await page.open(way.site.url + path, dark=dark)
-                await page.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+                await page.value(
+                    "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+                )
                 assert await page.value(CONTRAST) == [], path
 
     way.run(visit)
@@ -199,9 +252,16 @@ def test_every_text_stands_out_from_what_is_behind_it_as_wcag_aa_asks(way: Way) 
 
 def test_hostile_text_is_text_on_every_page(way: Way) -> None:
     async def visit(page: Page) -> None:
-        for path in ("/", "/accuracy", "/?q=" + "%3Cscript%3Ealert(1)%3C/script%3E", "/?service=%3Cimg%20src%3Dx%3E"):
+        for path in (
+            "/",
+            "/accuracy",
+            "/?q=" + "%3Cscript%3Ealert(1)%3C/script%3E",
+            "/?service=%3Cimg%20src%3Dx%3E",
+        ):
             await page.open(way.site.url + path)
-            assert await page.value("document.querySelectorAll('img, script:not([src])').length") == 0
+            assert (
+                await page.value("document.querySelectorAll('img, script:not([src])').length") == 0
+            )
         await page.open(way.site.url + "/")
         assert await page.value("document.body.innerText.includes('<script>alert(2)</script>')")
 
@@ -215,11 +275,15 @@ def test_what_a_screen_reader_needs_is_there(way: Way) -> None:
             await page.open(way.site.url + path)
             assert await page.value("document.querySelectorAll('h1').length") == 1
             named = (
-                "[...document.querySelectorAll('a, button, summary')].map((e) => e.textContent.trim() || e.ariaLabel)"
+                "[...document.querySelectorAll('a, button, summary')].map((e) => "
+                "e.textContent.trim() || e.ariaLabel)"
             )
             assert await page.value(f"{named}.every(Boolean)")
             fields = "[...document.querySelectorAll('input:not([type=hidden]), select')]"
-            assert await page.value(f"{fields}.filter((e) => !e.labels.length && !e.ariaLabel).length") == 0
+            assert (
+                await page.value(f"{fields}.filter((e) => !e.labels.length && !e.ariaLabel).length")
+                == 0
+            )
             ids = "[...document.querySelectorAll('[id]')].map((e) => e.id)"
             assert await page.value(f"{ids}.length === new Set({ids}).size")
 

@@ -22,11 +22,15 @@ def judged(
     n: int, *, right: bool, confidence: float = 0.8, verdict: str = "cause_found", days: int = 0
 ) -> JudgedAnswer:
     at = NOW - timedelta(days=days)
-    return JudgedAnswer(f"i{n}", at, "t", "cart", "datadog", verdict, confidence, "h", right, "", at)
+    return JudgedAnswer(
+        f"i{n}", at, "t", "cart", "datadog", verdict, confidence, "h", right, "", at
+    )
 
 
 def test_an_interval_is_wilsons() -> None:
-    share = Share(8, 10)  # published: Newcombe 1998, Statistics in Medicine 17: method 3 for 8 of 10 gives these ends
+    share = Share(
+        8, 10
+    )  # published: Newcombe 1998, Statistics in Medicine 17: method 3 for 8 of 10 gives these ends
     assert (round(share.low, 3), round(share.high, 3)) == (0.490, 0.943)
     assert (Share(0, 0).low, Share(0, 0).high) == (0.0, 1.0)
     assert Share(0, 10).low == 0.0
@@ -46,7 +50,9 @@ def test_answers_are_held_against_what_they_promised() -> None:
 
 
 def test_answers_that_name_no_cause_promise_nothing() -> None:
-    record = accuracy_of([judged(1, right=True), judged(2, right=False, verdict="insufficient_evidence")])
+    record = accuracy_of(
+        [judged(1, right=True), judged(2, right=False, verdict="insufficient_evidence")]
+    )
     assert (record.all.right, record.all.of, record.without_answer) == (1, 1, 1)
     assert [a.id for a in record.wrong] == ["i2"]
 
@@ -58,7 +64,9 @@ def test_periods_are_weeks_or_months_without_holes(days: int, names: int) -> Non
     assert sum(p.share.of for p in record.periods) == 2
 
 
-def test_the_page_says_so_when_nobody_judged_or_too_few(site: Site, browser: httpx.Client, sample: str) -> None:
+def test_the_page_says_so_when_nobody_judged_or_too_few(
+    site: Site, browser: httpx.Client, sample: str
+) -> None:
     assert "Nobody has judged an answer yet" in browser.get("/accuracy").text
     Labels(site.store.engine).write(sample, right=False, cause="<b>the moon</b>")
     page = browser.get("/accuracy").text
@@ -68,8 +76,12 @@ def test_the_page_says_so_when_nobody_judged_or_too_few(site: Site, browser: htt
     assert "too few to say" in page
 
 
-def test_health_tells_what_connectors_and_places_said_last(site: Site, browser: httpx.Client) -> None:
-    for n, text in enumerate(("datadog: 4 items", "datadog: 0 items, 1 missing: HTTP 403, the key lacks apm_read")):
+def test_health_tells_what_connectors_and_places_said_last(
+    site: Site, browser: httpx.Client
+) -> None:
+    for n, text in enumerate(
+        ("datadog: 4 items", "datadog: 0 items, 1 missing: HTTP 403, the key lacks apm_read")
+    ):
         id_ = site.investigate(ALERT.model_copy(update={"title": f"t{n}"}))
         site.store.add_progress(id_, "collect datadog", text, key="c")
         site.store.add_progress(id_, "reply slack", "answered in slack", key="r")
@@ -83,7 +95,9 @@ def test_health_tells_what_connectors_and_places_said_last(site: Site, browser: 
 
 
 def test_alerts_that_wait_for_long_are_a_fault() -> None:
-    waiting = Condition({"accepted": 3}, NOW - timedelta(minutes=9), NOW - timedelta(minutes=9), (), (), ())
+    waiting = Condition(
+        {"accepted": 3}, NOW - timedelta(minutes=9), NOW - timedelta(minutes=9), (), (), ()
+    )
     lines = {line.name: line for line in condition_lines(waiting, NOW)}
     assert (lines["Queue"].tone, lines["Worker"].tone) == ("fault", "fault")
     assert "3 waiting, the oldest for 9 min" in lines["Queue"].said

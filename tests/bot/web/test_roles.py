@@ -48,7 +48,9 @@ GUARDED = [(method, path, role) for role, routes in MAY.items() for method, path
 
 
 def address(path: str) -> str:
-    return path.replace("{id}", "none").replace("{finding_id}", "F1").replace("{path:path}", "nothing")
+    return (
+        path.replace("{id}", "none").replace("{finding_id}", "F1").replace("{path:path}", "nothing")
+    )
 
 
 @pytest.fixture
@@ -94,13 +96,18 @@ def test_without_a_login_every_guarded_route_is_closed(site: Site) -> None:
             answer = client.request(method, address(path))
             assert answer.status_code == 401, (method, path)
             answer = client.request(method, address(path), headers={"accept": "text/html"})
-            assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login"), (method, path)
+            assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (
+                303,
+                "/login",
+            ), (method, path)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_may_do_what_it_says_and_no_more(server: Server, site: Site, role: str) -> None:
     be(server, site, role)
-    with httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+    ) as client:
         sign_in(client, TOKEN)
         form = form_of(client, "/account")
         for method, path, takes in GUARDED:
@@ -108,14 +115,24 @@ def test_each_role_may_do_what_it_says_and_no_more(server: Server, site: Site, r
                 continue
             answer = client.request(method, address(path), data=form if method == "POST" else None)
             refused = answer.status_code == 403
-            assert refused == (ROLES.index(role) < ROLES.index(takes)), (method, path, answer.status_code)
+            assert refused == (ROLES.index(role) < ROLES.index(takes)), (
+                method,
+                path,
+                answer.status_code,
+            )
             if refused:
                 assert f"takes the role {takes}; yours is {role}" in answer.text
 
 
-def test_every_form_needs_the_value_of_its_login_and_no_other_site_can_send_it(server: Server, site: Site) -> None:
+def test_every_form_needs_the_value_of_its_login_and_no_other_site_can_send_it(
+    server: Server, site: Site
+) -> None:
     be(server, site, "admin")
-    posts = [address(path) for method, path, _ in GUARDED if method == "POST" and not path.startswith("/logout")]
+    posts = [
+        address(path)
+        for method, path, _ in GUARDED
+        if method == "POST" and not path.startswith("/logout")
+    ]
     with (
         httpx.Client(timeout=PATIENT_S, base_url=site.url) as client,
         httpx.Client(timeout=PATIENT_S, base_url=site.url) as other,
@@ -136,7 +153,10 @@ def test_every_form_needs_the_value_of_its_login_and_no_other_site_can_send_it(s
                 {"sec-fetch-site": "cross-site"},
                 {"sec-fetch-site": "same-site", "origin": site.url},
             ):
-                assert client.post(path, data=mine, headers=header).status_code == 403, (path, header)
+                assert client.post(path, data=mine, headers=header).status_code == 403, (
+                    path,
+                    header,
+                )
             own = {"sec-fetch-site": "same-origin", "origin": site.url}
             assert client.post(path, data=mine, headers=own).status_code != 403
             assert client.post(path, headers={"x-csrf-token": mine["csrf"]}).status_code != 403
@@ -145,23 +165,34 @@ def test_every_form_needs_the_value_of_its_login_and_no_other_site_can_send_it(s
 def test_a_script_with_the_token_needs_no_form(server: Server, site: Site) -> None:
     be(server, site, "responder")
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    assert httpx.post(f"{site.url}/investigations/none/judgement", headers=bearer, timeout=PATIENT_S).status_code == 404
+    assert (
+        httpx.post(
+            f"{site.url}/investigations/none/judgement", headers=bearer, timeout=PATIENT_S
+        ).status_code
+        == 404
+    )
     assert httpx.get(f"{site.url}/audit", headers=bearer, timeout=PATIENT_S).status_code == 403
 
 
 def test_other_sites_cannot_embed_or_fetch_but_can_link(server: Server, site: Site) -> None:
     be(server, site, "viewer")
-    with httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+    ) as client:
         sign_in(client, TOKEN)
         foreign = {"sec-fetch-site": "cross-site"}
         assert client.get("/", headers={**foreign, "sec-fetch-mode": "no-cors"}).status_code == 403
         assert client.get("/", headers={**foreign, "sec-fetch-mode": "navigate"}).status_code == 200
 
 
-def test_the_audit_says_who_did_what_and_admins_read_it_as_page_and_csv(server: Server, site: Site) -> None:
+def test_the_audit_says_who_did_what_and_admins_read_it_as_page_and_csv(
+    server: Server, site: Site
+) -> None:
     be(server, site, "admin")
     investigation = site.investigate(ALERT)
-    with httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+    ) as client:
         sign_in(client, TOKEN)
         with httpx.Client(timeout=PATIENT_S, base_url=site.url) as stranger:
             assert sign_in(stranger, "=cmd|' wrong").status_code == 401
@@ -175,7 +206,11 @@ def test_the_audit_says_who_did_what_and_admins_read_it_as_page_and_csv(server: 
         assert "sign-in refused" in lines
         for secret in ("secret-words", "wrong'", "cmd", TOKEN):
             assert secret not in lines
-        for odd in ("?since=9999-12-31&until=9999-12-31", "?before=99999999999999999999", "?who=%00&action=%3Cb%3E"):
+        for odd in (
+            "?since=9999-12-31&until=9999-12-31",
+            "?before=99999999999999999999",
+            "?who=%00&action=%3Cb%3E",
+        ):
             assert client.get("/audit" + odd).status_code == 200
         settings = client.get("/settings").text
         assert "set by FAULTLINE_SERVER__ACCESS_TOKEN" in settings
@@ -184,7 +219,9 @@ def test_the_audit_says_who_did_what_and_admins_read_it_as_page_and_csv(server: 
 
 def test_a_download_is_not_sent_when_its_line_cannot_be_written(server: Server, site: Site) -> None:
     be(server, site, "viewer")
-    with httpx.Client(timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        timeout=PATIENT_S, base_url=site.url, headers={"accept": "text/html"}
+    ) as client:
         sign_in(client, TOKEN)
         with site.store.engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE visits")

@@ -25,7 +25,9 @@ def test_a_metric_chart_holds_curve_baseline_onset_alert_threshold_and_changes(
     assert len(curve["times"]) == len(curve["values"]) == data["rows"] == 936
     assert curve["times"] == sorted(curve["times"])
     assert data["unit"] == "ms"
-    assert data["baseline"] == [[SCOPE.baseline[0].start.timestamp(), SCOPE.baseline[0].end.timestamp()]]
+    assert data["baseline"] == [
+        [SCOPE.baseline[0].start.timestamp(), SCOPE.baseline[0].end.timestamp()]
+    ]
     assert data["onset"] == ONSET.timestamp() + 45
     assert data["alert"] == ALERT_AT.timestamp()
     assert data["threshold"] == 800
@@ -35,14 +37,20 @@ def test_a_metric_chart_holds_curve_baseline_onset_alert_threshold_and_changes(
     assert browser.get(f"/investigations/{sample}/series/F1.json").json()["threshold"] is None
 
 
-def test_a_log_chart_counts_lines_and_those_of_the_template(sample: str, browser: httpx.Client) -> None:
+def test_a_log_chart_counts_lines_and_those_of_the_template(
+    sample: str, browser: httpx.Client
+) -> None:
     data = browser.get(f"/investigations/{sample}/series/F3.json").json()
     counts = {c["label"]: sum(c["values"]) for c in data["curves"]}
     assert counts == {"all lines": 872, "error lines": 412, "this line": 412}
 
 
-def test_a_span_chart_shows_median_and_tail_per_bucket(sample: str, site: Site, browser: httpx.Client) -> None:
-    start = pl.datetime_range(SCOPE.incident.start, SCOPE.incident.end, "1s", time_unit="ns", eager=True)
+def test_a_span_chart_shows_median_and_tail_per_bucket(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
+    start = pl.datetime_range(
+        SCOPE.incident.start, SCOPE.incident.end, "1s", time_unit="ns", eager=True
+    )
     spans = pl.DataFrame({"start": start}).with_columns(
         trace_id=pl.lit("t"),
         span_id=pl.int_range(pl.len()).cast(pl.String),
@@ -55,7 +63,9 @@ def test_a_span_chart_shows_median_and_tail_per_bucket(sample: str, site: Site, 
     finding = DIAGNOSIS.findings[4].model_copy(
         update={"series": {"table": "spans", "service": "payment", "operation": "charge"}}
     )
-    write_json(site.cases / sample / "findings.json", DIAGNOSIS.model_copy(update={"findings": (finding,)}))
+    write_json(
+        site.cases / sample / "findings.json", DIAGNOSIS.model_copy(update={"findings": (finding,)})
+    )
     data = browser.get(f"/investigations/{sample}/series/F5.json").json()
     assert [c["label"] for c in data["curves"]] == ["median", "95th percentile"]
     assert set(data["curves"][0]["values"]) == {2.0}
@@ -68,7 +78,8 @@ def test_a_long_series_is_thinned_to_the_limit_and_keeps_its_spike(
     start = SCOPE.baseline[0].start
     rows = 50_000
     metrics = pl.DataFrame({"n": range(rows)}).select(
-        time=pl.lit(start).cast(pl.Datetime("ns", "UTC")) + pl.duration(milliseconds=pl.col("n") * 100),
+        time=pl.lit(start).cast(pl.Datetime("ns", "UTC"))
+        + pl.duration(milliseconds=pl.col("n") * 100),
         service=pl.lit("checkout"),
         signal=pl.lit("p99_latency_ms"),
         value=pl.when(pl.col("n") == 31_337).then(9999.0).otherwise(200.0),
@@ -85,10 +96,16 @@ def test_a_long_series_is_thinned_to_the_limit_and_keeps_its_spike(
     assert data["rows"] == rows
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.none(), max_size=400), st.integers(2, 100))
-def test_thinning_keeps_order_extremes_and_the_budget(values: list[float | None], budget: int) -> None:
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.none(), max_size=400),
+    st.integers(2, 100),
+)
+def test_thinning_keeps_order_extremes_and_the_budget(
+    values: list[float | None], budget: int
+) -> None:
     points = pl.DataFrame(
-        {"t": [float(n) for n in range(len(values))], "v": values}, schema={"t": pl.Float64, "v": pl.Float64}
+        {"t": [float(n) for n in range(len(values))], "v": values},
+        schema={"t": pl.Float64, "v": pl.Float64},
     )
     kept = thin(points, budget)
     assert kept.height <= max(budget, 0) or kept.height == points.height <= budget
@@ -99,15 +116,21 @@ def test_thinning_keeps_order_extremes_and_the_budget(values: list[float | None]
         assert kept["v"].min() == min(known)
 
 
-def test_values_that_are_no_numbers_leave_a_hole(sample: str, site: Site, browser: httpx.Client) -> None:
+def test_values_that_are_no_numbers_leave_a_hole(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
     table = read_case(site.cases / sample).metrics
-    broken = table.with_columns(value=pl.when(pl.int_range(pl.len()) % 3 == 0).then(math.nan).otherwise(math.inf))
+    broken = table.with_columns(
+        value=pl.when(pl.int_range(pl.len()) % 3 == 0).then(math.nan).otherwise(math.inf)
+    )
     write_table(site.cases / sample, "metrics", broken)
     data = browser.get(f"/investigations/{sample}/series/F2.json").json()
     assert set(data["curves"][0]["values"]) == {None}
 
 
-def test_a_chart_that_cannot_be_drawn_says_why(sample: str, site: Site, browser: httpx.Client) -> None:
+def test_a_chart_that_cannot_be_drawn_says_why(
+    sample: str, site: Site, browser: httpx.Client
+) -> None:
     def problem(finding: str) -> str:
         answer = browser.get(f"/investigations/{sample}/series/{finding}.json")
         assert answer.status_code == 404

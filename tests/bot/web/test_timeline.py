@@ -40,9 +40,12 @@ def test_an_old_change_is_kept_at_the_edge_instead_of_squashing_the_incident() -
 
 def test_an_uncited_crowd_is_cut_and_counted() -> None:
     many = tuple(
-        FINDINGS[4].model_copy(update={"id": f"X{n}", "onset": ONSET + timedelta(seconds=n)}) for n in range(40)
+        FINDINGS[4].model_copy(update={"id": f"X{n}", "onset": ONSET + timedelta(seconds=n)})
+        for n in range(40)
     )
-    changes = [Change(ALERT_AT - timedelta(minutes=n), "s", "deploy", f"c{n}", "") for n in range(20)]
+    changes = [
+        Change(ALERT_AT - timedelta(minutes=n), "s", "deploy", f"c{n}", "") for n in range(20)
+    ]
     diagnosis = DIAGNOSIS.model_copy(update={"findings": (*FINDINGS, *many)})
     timeline = build_timeline(ALERT_AT, "slow", SCOPE.incident, diagnosis, changes)
     assert len(timeline.events) == 1 + MAX_ONSETS + MAX_CHANGES
@@ -54,12 +57,17 @@ def test_an_uncited_crowd_is_cut_and_counted() -> None:
     st.lists(st.integers(-10_000_000, 10_000_000), max_size=6),
     st.lists(st.integers(-10_000_000, 10_000_000), max_size=6),
 )
-def test_every_place_lies_on_the_axis_and_ticks_are_few(onsets: list[int], changes: list[int]) -> None:
+def test_every_place_lies_on_the_axis_and_ticks_are_few(
+    onsets: list[int], changes: list[int]
+) -> None:
     findings = tuple(
         FINDINGS[0].model_copy(update={"id": f"F{n}", "onset": ALERT_AT + timedelta(seconds=s)})
         for n, s in enumerate(onsets)
     )
-    rows = [Change(datetime.fromtimestamp(ALERT_AT.timestamp() + s, UTC), "s", "deploy", str(s), "") for s in changes]
+    rows = [
+        Change(datetime.fromtimestamp(ALERT_AT.timestamp() + s, UTC), "s", "deploy", str(s), "")
+        for s in changes
+    ]
     diagnosis = DIAGNOSIS.model_copy(update={"findings": findings, "causes": ()})
     timeline = build_timeline(ALERT_AT, "slow", SCOPE.incident, diagnosis, rows)
     places = [p for e in timeline.events for p in (e.x, e.since_x)] + [t.x for t in timeline.ticks]

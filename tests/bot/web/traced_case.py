@@ -25,27 +25,48 @@ ABOUT_SPANS = Finding(
     evidence=("E1",),
     series={"table": "spans", "service": "payment", "operation": "charge"},
 )
-DIAGNOSIS_WITH_SPANS: Diagnosis = DIAGNOSIS.model_copy(update={"findings": (*DIAGNOSIS.findings, ABOUT_SPANS)})
+DIAGNOSIS_WITH_SPANS: Diagnosis = DIAGNOSIS.model_copy(
+    update={"findings": (*DIAGNOSIS.findings, ABOUT_SPANS)}
+)
 
 Span = tuple[str, str, str | None, str, str, datetime, float, str | None]
 
 
 def request(trace: str, at: datetime, *, slow: bool, failed: bool = False) -> list[Span]:
-    """checkout calls cart, then payment, which asks the bank; payment's own time is what differs."""
+    """checkout calls cart, then payment, which asks the bank; payment's own time is what
+    differs."""
     own = 80_000.0 if slow else 2_000.0
     ms = timedelta(milliseconds=1)
     pay = 5_000 + own
     return [
         (trace, f"{trace}a", None, "checkout", "POST /buy", at, 12_000 + pay, None),
         (trace, f"{trace}b", f"{trace}a", "cart", "get", at + ms, 4_000, None),
-        (trace, f"{trace}c", f"{trace}a", "payment", "charge", at + 6 * ms, pay, "error" if failed else None),
+        (
+            trace,
+            f"{trace}c",
+            f"{trace}a",
+            "payment",
+            "charge",
+            at + 6 * ms,
+            pay,
+            "error" if failed else None,
+        ),
         (trace, f"{trace}d", f"{trace}c", "bank", "authorise", at + 7 * ms, 3_000, None),
     ]
 
 
 def spans(rows: list[Span]) -> pl.DataFrame:
     """The table of spans."""
-    names = ["trace_id", "span_id", "parent_id", "service", "operation", "start", "duration_us", "status"]
+    names = [
+        "trace_id",
+        "span_id",
+        "parent_id",
+        "service",
+        "operation",
+        "start",
+        "duration_us",
+        "status",
+    ]
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
 
 

@@ -35,7 +35,11 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def alert(
-    name: str, service: str, since: datetime, silenced: list[str] | None = None, inhibited: list[str] | None = None
+    name: str,
+    service: str,
+    since: datetime,
+    silenced: list[str] | None = None,
+    inhibited: list[str] | None = None,
 ) -> dict[str, Any]:
     """One alert."""
     state = {
@@ -60,7 +64,9 @@ def alert(
 def silence() -> dict[str, Any]:
     """As GET /api/v2/silences gives it."""
     matchers = [{"name": "service", "value": "cart", "isRegex": False, "isEqual": True}]
-    matchers.append({"name": "alertname", "value": "CartSlow|CartCold", "isRegex": True, "isEqual": True})
+    matchers.append(
+        {"name": "alertname", "value": "CartSlow|CartCold", "isRegex": True, "isEqual": True}
+    )
     return {
         "id": SILENCE,
         "matchers": matchers,

@@ -1,5 +1,6 @@
-"""AWS: the checkout service on ECS, behind a load balancer. A deployment at 11:48 brings a task definition with fewer
-connections; two minutes later checkout is slow and fails, its alarm fires at noon."""
+"""AWS: the checkout service on ECS, behind a load balancer. A deployment at 11:48 brings a task
+definition with fewer connections; two minutes later checkout is slow and fails, its alarm fires at
+noon."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ def settings(url: str) -> dict[str, Any]:
         "queues": ["checkout-mails"],
         "codedeploy": ["shop/checkout"],
     }
-    return {"aws": {"regions": [REGION], "endpoint_url": url}, "services": {"checkout": {"aws": made_of}}}
+    return {
+        "aws": {"regions": [REGION], "endpoint_url": url},
+        "services": {"checkout": {"aws": made_of}},
+    }
 
 
 def serve(server: LocalServer) -> None:
@@ -49,7 +53,9 @@ class AwsStandIn:
         self.deployed = alert_at - timedelta(minutes=12)
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.replies: dict[str, Callable[[Mapping[str, Any]], Reply | Body | str]] = {
-            name.removeprefix("_on_"): getattr(self, name) for name in dir(self) if name.startswith("_on_")
+            name.removeprefix("_on_"): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("_on_")
         }
 
     def serve(self, server: LocalServer) -> None:
@@ -88,12 +94,18 @@ class AwsStandIn:
         return answer if isinstance(answer, Reply) else Reply(answer)
 
     def _on_GetCallerIdentity(self, _: Mapping[str, Any]) -> str:
-        who = f"<Arn>arn:aws:iam::{ACCOUNT}:user/faultline</Arn><UserId>U</UserId><Account>{ACCOUNT}</Account>"
+        who = (
+            f"<Arn>arn:aws:iam::{ACCOUNT}:user/faultline</Arn><UserId>U</"
+            f"UserId><Account>{ACCOUNT}</Account>"
+        )
         return _xml("GetCallerIdentity", who)
 
     def _on_AssumeRole(self, params: Mapping[str, Any]) -> str:
         until = (datetime.now().astimezone() + timedelta(hours=1)).isoformat()
-        keys = "<AccessKeyId>ASIA1</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
+        keys = (
+            "<AccessKeyId>ASIA1</AccessKeyId><SecretAccessKey>s</"
+            "SecretAccessKey><SessionToken>t</SessionToken>"
+        )
         given = f"<Credentials>{keys}<Expiration>{until}</Expiration></Credentials>"
         return _xml("AssumeRole", given)
 
@@ -114,7 +126,10 @@ class AwsStandIn:
             "Namespace": "AWS/ApplicationELB",
             "MetricName": "TargetResponseTime",
             "ExtendedStatistic": "p99",
-            "Dimensions": [{"Name": "LoadBalancer", "Value": BALANCER}, {"Name": "TargetGroup", "Value": GROUP}],
+            "Dimensions": [
+                {"Name": "LoadBalancer", "Value": BALANCER},
+                {"Name": "TargetGroup", "Value": GROUP},
+            ],
             "Period": 60,
             "EvaluationPeriods": 3,
             "Threshold": 1.0,
@@ -123,18 +138,39 @@ class AwsStandIn:
 
     def _on_DescribeAlarmHistory(self, _: Mapping[str, Any]) -> Body:
         data = json.dumps({"oldState": {"stateValue": "OK"}, "newState": {"stateValue": "ALARM"}})
-        item = {"AlarmName": ALARM, "Timestamp": self.alert_at.timestamp(), "HistoryItemType": "StateUpdate"}
+        item = {
+            "AlarmName": ALARM,
+            "Timestamp": self.alert_at.timestamp(),
+            "HistoryItemType": "StateUpdate",
+        }
         return {"AlarmHistoryItems": [{**item, "HistoryData": data}]}
 
     def _on_ListMetrics(self, _: Mapping[str, Any]) -> Body:
-        named = [{"Name": "TargetGroup", "Value": GROUP}, {"Name": "LoadBalancer", "Value": BALANCER}]
-        return {"Metrics": [{"Namespace": "AWS/ApplicationELB", "MetricName": "RequestCount", "Dimensions": named}]}
+        named = [
+            {"Name": "TargetGroup", "Value": GROUP},
+            {"Name": "LoadBalancer", "Value": BALANCER},
+        ]
+        return {
+            "Metrics": [
+                {
+                    "Namespace": "AWS/ApplicationELB",
+                    "MetricName": "RequestCount",
+                    "Dimensions": named,
+                }
+            ]
+        }
 
     def _on_GetMetricData(self, params: Mapping[str, Any]) -> Body:
-        return {"MetricDataResults": [self._series(one, params) for one in params["MetricDataQueries"]]}
+        return {
+            "MetricDataResults": [self._series(one, params) for one in params["MetricDataQueries"]]
+        }
 
     def _series(self, query: Mapping[str, Any], params: Mapping[str, Any]) -> Body:
-        stat = query.get("MetricStat") or {"Metric": {"MetricName": ""}, "Period": 60, "Stat": "Average"}
+        stat = query.get("MetricStat") or {
+            "Metric": {"MetricName": ""},
+            "Period": 60,
+            "Stat": "Average",
+        }
         period = int(stat["Period"])
         first = int(params["StartTime"]) - int(params["StartTime"]) % period
         times, values = [], []
@@ -148,10 +184,16 @@ class AwsStandIn:
 
     def _on_DescribeLogGroups(self, params: Mapping[str, Any]) -> Body:
         name = params.get("logGroupNamePrefix")
-        return {"logGroups": [{"logGroupName": LOG_GROUP, "storedBytes": 10}] if name in (None, LOG_GROUP) else []}
+        return {
+            "logGroups": [{"logGroupName": LOG_GROUP, "storedBytes": 10}]
+            if name in (None, LOG_GROUP)
+            else []
+        }
 
     def _on_StartQuery(self, params: Mapping[str, Any]) -> Body:
-        kind = next((k for k in ("stats", "pattern") if f"| {k} " in params["queryString"]), "lines")
+        kind = next(
+            (k for k in ("stats", "pattern") if f"| {k} " in params["queryString"]), "lines"
+        )
         return {"queryId": f"{kind}-{params['startTime']}-{params['endTime']}"}
 
     def _on_StopQuery(self, _: Mapping[str, Any]) -> Body:
@@ -165,13 +207,26 @@ class AwsStandIn:
         if kind == "stats":
             rows = [{"minute": _insights(60 * m), "lines": 20} for m in minutes]
         elif kind == "pattern" and late:
-            rows = [{"@pattern": "ERROR could not get a connection from the pool: <*>", "@sampleCount": 180}]
+            rows = [
+                {
+                    "@pattern": "ERROR could not get a connection from the pool: <*>",
+                    "@sampleCount": 180,
+                }
+            ]
         elif kind == "lines":
             whence = {"@logStream": "task/1", "@log": f"{ACCOUNT}:{LOG_GROUP}"}
             rows = [
-                {"@timestamp": _insights(60 * m + s), "@message": LINE, **whence} for m in minutes for s in range(20)
+                {"@timestamp": _insights(60 * m + s), "@message": LINE, **whence}
+                for m in minutes
+                for s in range(20)
             ]
-            rows.append({"@timestamp": _insights(int(start) + 60), "@message": "ERROR card was refused", **whence})
+            rows.append(
+                {
+                    "@timestamp": _insights(int(start) + 60),
+                    "@message": "ERROR card was refused",
+                    **whence,
+                }
+            )
         results = [[{"field": k, "value": str(v)} for k, v in row.items()] for row in rows]
         numbers = {"bytesScanned": 5e6, "recordsMatched": float(len(rows)), "recordsScanned": 1e4}
         return {"status": "Complete", "results": results, "statistics": numbers}
@@ -179,18 +234,30 @@ class AwsStandIn:
     def _on_GetTraceSummaries(self, params: Mapping[str, Any]) -> Body:
         every = (int(params["EndTime"]) - int(params["StartTime"])) // 20 or 1
         times = range(int(params["StartTime"]), int(params["EndTime"]), every)
-        return {"TraceSummaries": [{"Id": f"1-{at:08x}-{0:024x}", "HasFault": self._late(at)} for at in times]}
+        return {
+            "TraceSummaries": [
+                {"Id": f"1-{at:08x}-{0:024x}", "HasFault": self._late(at)} for at in times
+            ]
+        }
 
     def _late(self, at: float) -> bool:
         return at >= self.onset.timestamp()
 
     def _on_BatchGetTraces(self, params: Mapping[str, Any]) -> Body:
-        return {"Traces": [self._trace(one) for one in params["TraceIds"]], "UnprocessedTraceIds": []}
+        return {
+            "Traces": [self._trace(one) for one in params["TraceIds"]],
+            "UnprocessedTraceIds": [],
+        }
 
     def _trace(self, trace_id: str) -> Body:
         at = int(trace_id.split("-")[1], 16)
         took = 2.2 if self._late(at) else 0.2
-        query = {"id": "b" * 16, "name": "orders", "start_time": at + 0.01, "end_time": at + took - 0.01}
+        query = {
+            "id": "b" * 16,
+            "name": "orders",
+            "start_time": at + 0.01,
+            "end_time": at + took - 0.01,
+        }
         document = {
             "id": "a" * 16,
             "trace_id": trace_id,
@@ -205,16 +272,26 @@ class AwsStandIn:
             "subsegments": [{**query, "namespace": "remote"}],
         }
         if self._late(at):
-            document["cause"] = {"exceptions": [{"type": "PoolTimeout", "message": "no connection in 2 s"}]}
+            document["cause"] = {
+                "exceptions": [{"type": "PoolTimeout", "message": "no connection in 2 s"}]
+            }
         called = {"id": "c" * 16, "parent_id": "b" * 16, "name": "orders", "inferred": True}
         called |= {"start_time": at + 0.02, "end_time": at + 0.1}
-        parts = [{"Id": "a" * 16, "Document": json.dumps(document)}, {"Id": "c" * 16, "Document": json.dumps(called)}]
+        parts = [
+            {"Id": "a" * 16, "Document": json.dumps(document)},
+            {"Id": "c" * 16, "Document": json.dumps(called)},
+        ]
         return {"Id": trace_id, "Duration": took, "Segments": parts}
 
     def _on_GetServiceGraph(self, _: Mapping[str, Any]) -> Body:
         services = [
             {"ReferenceId": 0, "Name": "client", "Type": "client", "Edges": [{"ReferenceId": 1}]},
-            {"ReferenceId": 1, "Name": "checkout", "Type": "AWS::ECS::Container", "Edges": [{"ReferenceId": 2}]},
+            {
+                "ReferenceId": 1,
+                "Name": "checkout",
+                "Type": "AWS::ECS::Container",
+                "Edges": [{"ReferenceId": 2}],
+            },
             {"ReferenceId": 2, "Name": "orders", "Type": "Database::SQL", "Edges": []},
         ]
         return {"Services": services}
@@ -222,22 +299,42 @@ class AwsStandIn:
     def _on_DescribeServices(self, _: Mapping[str, Any]) -> Body:
         at = self.deployed.timestamp()
         events = [
-            {"id": "e2", "createdAt": at + 90, "message": "(service checkout) has reached a steady state."},
-            {"id": "e1", "createdAt": at, "message": "(service checkout) has started 2 tasks: (task 1) (task 2)."},
+            {
+                "id": "e2",
+                "createdAt": at + 90,
+                "message": "(service checkout) has reached a steady state.",
+            },
+            {
+                "id": "e1",
+                "createdAt": at,
+                "message": "(service checkout) has started 2 tasks: (task 1) (task 2).",
+            },
         ]
-        service = {"serviceName": "checkout", "taskDefinition": _definition_arn(42), "events": events}
+        service = {
+            "serviceName": "checkout",
+            "taskDefinition": _definition_arn(42),
+            "events": events,
+        }
         return {"services": [service], "failures": []}
 
     def _on_DescribeTaskDefinition(self, params: Mapping[str, Any]) -> Body:
         number = int(params["taskDefinition"].rpartition(":")[2])
-        variables = [{"name": "POOL_SIZE", "value": "64" if number == 41 else "4"}, {"name": "MODE", "value": "live"}]
+        variables = [
+            {"name": "POOL_SIZE", "value": "64" if number == 41 else "4"},
+            {"name": "MODE", "value": "live"},
+        ]
         container = {
             "name": "app",
             "image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/checkout:1.{number}",
             "environment": variables,
             "logConfiguration": {"logDriver": "awslogs", "options": {"awslogs-group": LOG_GROUP}},
         }
-        return {"taskDefinition": {"taskDefinitionArn": _definition_arn(number), "containerDefinitions": [container]}}
+        return {
+            "taskDefinition": {
+                "taskDefinitionArn": _definition_arn(number),
+                "containerDefinitions": [container],
+            }
+        }
 
     def _on_ListServiceDeployments(self, params: Mapping[str, Any]) -> Body:
         brief = {"serviceDeploymentArn": _deployment_arn(), "createdAt": self.deployed.timestamp()}
@@ -256,7 +353,10 @@ class AwsStandIn:
 
     def _on_DescribeServiceRevisions(self, params: Mapping[str, Any]) -> Body:
         revisions = [
-            {"serviceRevisionArn": arn, "taskDefinition": _definition_arn(int(arn.rpartition("/")[2]))}
+            {
+                "serviceRevisionArn": arn,
+                "taskDefinition": _definition_arn(int(arn.rpartition("/")[2])),
+            }
             for arn in params["serviceRevisionArns"]
         ]
         return {"serviceRevisions": revisions, "failures": []}
@@ -265,7 +365,11 @@ class AwsStandIn:
         return {"taskArns": [f"{ECS}:task/shop/1"]}
 
     def _on_DescribeTasks(self, _: Mapping[str, Any]) -> Body:
-        killed = {"name": "app", "exitCode": 137, "reason": "OutOfMemoryError: Container killed due to memory usage"}
+        killed = {
+            "name": "app",
+            "exitCode": 137,
+            "reason": "OutOfMemoryError: Container killed due to memory usage",
+        }
         task = {
             "taskArn": f"{ECS}:task/shop/1",
             "stoppedAt": (self.onset + timedelta(minutes=4)).timestamp(),
@@ -279,23 +383,45 @@ class AwsStandIn:
 
     def _on_BatchGetDeployments(self, _: Mapping[str, Any]) -> Body:
         at = (self.alert_at - timedelta(hours=3)).timestamp()
-        revision = {"revisionType": "GitHub", "gitHubLocation": {"repository": "shop/checkout", "commitId": "f" * 40}}
-        one = {"deploymentId": "d-ABCDEF123", "createTime": at, "status": "Succeeded", "revision": revision}
+        revision = {
+            "revisionType": "GitHub",
+            "gitHubLocation": {"repository": "shop/checkout", "commitId": "f" * 40},
+        }
+        one = {
+            "deploymentId": "d-ABCDEF123",
+            "createTime": at,
+            "status": "Succeeded",
+            "revision": revision,
+        }
         return {"deploymentsInfo": [{**one, "creator": "user"}]}
 
     def _on_ListVersionsByFunction(self, _: Mapping[str, Any]) -> Body:
         at = (self.alert_at - timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
         old = (self.alert_at - timedelta(days=9)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
         hidden = {"Environment": {"Variables": {"TOKEN": "hunter2-hunter2"}}}
-        latest = {"Version": "$LATEST", "LastModified": at, "CodeSha256": "b", "MemorySize": 512, "Timeout": 3}
-        return {"Versions": [latest | hidden, {"Version": "7", "LastModified": old, "CodeSha256": "b"} | hidden]}
+        latest = {
+            "Version": "$LATEST",
+            "LastModified": at,
+            "CodeSha256": "b",
+            "MemorySize": 512,
+            "Timeout": 3,
+        }
+        return {
+            "Versions": [
+                latest | hidden,
+                {"Version": "7", "LastModified": old, "CodeSha256": "b"} | hidden,
+            ]
+        }
 
     def _on_DescribeEvents(self, _: Mapping[str, Any]) -> str:
         at = (self.alert_at - timedelta(minutes=70)).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = (
-            "<Event><SourceIdentifier>checkout-db</SourceIdentifier><SourceType>db-instance</SourceType>"
-            "<Message>Finished applying modification to DB instance class</Message><EventCategories>"
-            f"<EventCategory>configuration change</EventCategory></EventCategories><Date>{at}</Date></Event>"
+            "<Event><SourceIdentifier>checkout-db</SourceIdentifier><SourceType>db-instance</"
+            "SourceType>"
+            "<Message>Finished applying modification to DB instance "
+            "class</Message><EventCategories>"
+            f"<EventCategory>configuration "
+            f"change</EventCategory></EventCategories><Date>{at}</Date></Event>"
         )
         return _xml("DescribeEvents", f"<Events>{event}</Events>")
 
@@ -303,13 +429,19 @@ class AwsStandIn:
         wanted = (params.get("LookupAttributes") or [{}])[0].get("AttributeValue")
         events = [
             self._event("UpdateService", "alice", self.deployed, {"taskDefinition": "checkout:42"}),
-            self._event("UpdateService", "scaler", self.alert_at - timedelta(hours=1), {"desiredCount": 6}),
+            self._event(
+                "UpdateService", "scaler", self.alert_at - timedelta(hours=1), {"desiredCount": 6}
+            ),
             self._event("DescribeServices", "bob", self.alert_at, {}, read="true"),
         ]
         return {"Events": events if wanted == "checkout" else []}
 
     def _event(self, name: str, who: str, at: datetime, asked: Body, read: str = "false") -> Body:
-        record = {"eventSource": "ecs.amazonaws.com", "requestParameters": asked, "userIdentity": {"type": "IAMUser"}}
+        record = {
+            "eventSource": "ecs.amazonaws.com",
+            "requestParameters": asked,
+            "userIdentity": {"type": "IAMUser"},
+        }
         return {
             "EventId": f"{name}-{who}",
             "EventName": name,
@@ -351,7 +483,9 @@ def _revision_arn(number: int) -> str:
 
 
 def _xml(operation: str, inner: str) -> str:
-    return f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
+    return (
+        f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
+    )
 
 
 def _json(body: bytes) -> Mapping[str, Any]:

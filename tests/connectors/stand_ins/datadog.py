@@ -1,6 +1,8 @@
-"""Datadog: the checkout service fails and slows down from ONSET on, two minutes after its version v2.41 came.
+"""Datadog: the checkout service fails and slows down from ONSET on, two minutes after its version
+v2.41 came.
 
-Answers have the shapes of the published specification (tests/contracts/test_datadog_contract.py lets prism say so).
+Answers have the shapes of the published specification (tests/contracts/test_datadog_contract.py
+lets prism say so).
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ DEPLOYED = ONSET - timedelta(minutes=2)
 COMMIT = "9f2c1d7b3a5e4f60718293a4b5c6d7e8f9012345"
 TRACE_IDS = ("65f1c0de00000000aaaaaaaaaaaaaaa1", "65f1c0de00000000aaaaaaaaaaaaaaa2")
 READING_POSTS = frozenset(call.path for call in CALLS if call.method == "POST")
-"""Searching takes POST at Datadog; which calls there are is fixed in connectors/datadog/calls.py."""
+"""Searching takes POST at Datadog; which calls there are is fixed in
+connectors/datadog/calls.py."""
 APPLICATION_KEY = "b" * 36 + "cafe"
 
 
 def settings(url: str) -> dict[str, Any]:
     """With both keys."""
-    return {"datadog": {"api_key": "a" * 32, "app_key": APPLICATION_KEY, "api_url": url, "env": "prod"}}
+    return {
+        "datadog": {"api_key": "a" * 32, "app_key": APPLICATION_KEY, "api_url": url, "env": "prod"}
+    }
 
 
 def ms(at: datetime) -> int:
@@ -42,7 +47,11 @@ def iso(at: datetime) -> str:
 
 def monitor() -> dict[str, Any]:
     """The monitor that fired."""
-    group = {"name": "service:checkout", "status": "Alert", "last_triggered_ts": int(ALERT_AT.timestamp())}
+    group = {
+        "name": "service:checkout",
+        "status": "Alert",
+        "last_triggered_ts": int(ALERT_AT.timestamp()),
+    }
     return {
         "id": MONITOR,
         "name": "Checkout errors",
@@ -53,13 +62,22 @@ def monitor() -> dict[str, Any]:
         "overall_state": "Alert",
         "priority": 1,
         "multi": True,
-        "state": {"groups": {"service:checkout": {**group, "last_resolved_ts": int(ALERT_AT.timestamp()) - 86_400}}},
+        "state": {
+            "groups": {
+                "service:checkout": {
+                    **group,
+                    "last_resolved_ts": int(ALERT_AT.timestamp()) - 86_400,
+                }
+            }
+        },
     }
 
 
 def level(query: str, at: datetime) -> float | None:
     """The value of a formula or query at a moment."""
-    late = at >= ONSET and not any(calm in query for calm in ("service:cart", "service:payments", "redis"))
+    late = at >= ONSET and not any(
+        calm in query for calm in ("service:cart", "service:payments", "redis")
+    )
     wave = 1 + 0.02 * ((int(at.timestamp()) // 20) % 5)
     if "v2.41" in query and at < DEPLOYED:
         return None
@@ -113,9 +131,21 @@ def points(asked: Asked) -> Reply:
     """What the v1 query API answers."""
     start, end = (float(asked.query[name][0]) for name in ("from", "to"))
     query = asked.query["query"][0]
-    made = [[at.timestamp() * 1000, 200 * (level(query, at) or 0.0)] for at in times(start, end, 20)]
-    own = {"metric": "trace.http.request.errors", "scope": "env:prod,service:checkout", "pointlist": made}
-    return Reply({"status": "ok", "series": [{**own, "tag_set": ["env:prod", "service:checkout"]}], "query": query})
+    made = [
+        [at.timestamp() * 1000, 200 * (level(query, at) or 0.0)] for at in times(start, end, 20)
+    ]
+    own = {
+        "metric": "trace.http.request.errors",
+        "scope": "env:prod,service:checkout",
+        "pointlist": made,
+    }
+    return Reply(
+        {
+            "status": "ok",
+            "series": [{**own, "tag_set": ["env:prod", "service:checkout"]}],
+            "query": query,
+        }
+    )
 
 
 def lines() -> list[dict[str, Any]]:
@@ -134,7 +164,10 @@ def line(at: datetime, status: str, said: str, kind: str | None = None) -> dict[
     """One log line as a search gives it."""
     own: dict[str, Any] = {"dd": {"trace_id": TRACE_IDS[0]}}
     if kind:
-        own["error"] = {"kind": kind, "stack": 'File "checkout/pricing.py", line 88, in total\n  TypeError'}
+        own["error"] = {
+            "kind": kind,
+            "stack": 'File "checkout/pricing.py", line 88, in total\n  TypeError',
+        }
     return {
         "id": f"AQ{ms(at)}{status}",
         "type": "log",
@@ -144,7 +177,11 @@ def line(at: datetime, status: str, said: str, kind: str | None = None) -> dict[
             "status": status,
             "message": said,
             "host": "node-1",
-            "tags": ["env:prod", "version:v2.41" if at >= DEPLOYED else "version:v2.40", "pod_name:checkout-7d9f"],
+            "tags": [
+                "env:prod",
+                "version:v2.41" if at >= DEPLOYED else "version:v2.40",
+                "pod_name:checkout-7d9f",
+            ],
             "attributes": own,
         },
     }
@@ -179,13 +216,19 @@ def counted_lines(asked: Asked) -> Reply:
     """Counts by status per minute, or by kind of error."""
     body = json.loads(asked.body)
     start, end = window(body["filter"])
-    known = [(datetime.fromisoformat(one["attributes"]["timestamp"]), one["attributes"]["status"]) for one in lines()]
+    known = [
+        (datetime.fromisoformat(one["attributes"]["timestamp"]), one["attributes"]["status"])
+        for one in lines()
+    ]
     inside = [(at, status) for at, status in known if start <= at < end]
     if body["compute"][0]["type"] == "total":
         bad = sum(status == "error" for _, status in inside)
         by = {"service": "checkout", "@error.kind": "TypeError"}
         return Reply(
-            {"data": {"buckets": [{"by": by, "computes": {"c0": bad}}] if bad else []}, "meta": {"status": "done"}}
+            {
+                "data": {"buckets": [{"by": by, "computes": {"c0": bad}}] if bad else []},
+                "meta": {"status": "done"},
+            }
         )
     buckets = []
     for status in ("info", "error"):
@@ -193,7 +236,9 @@ def counted_lines(asked: Asked) -> Reply:
         for at, own in inside:
             per[at.replace(second=0, microsecond=0)] += own == status
         series = [{"time": iso(at), "value": count} for at, count in per.items()]
-        buckets.append({"by": {"service": "checkout", "status": status}, "computes": {"c0": series}})
+        buckets.append(
+            {"by": {"service": "checkout", "status": status}, "computes": {"c0": series}}
+        )
     return Reply({"data": {"buckets": buckets}, "meta": {"status": "done"}})
 
 
@@ -240,15 +285,46 @@ def trace(trace_id: str, *, bad: bool) -> dict[str, Any]:
     """A whole trace: checkout calls payments, which is as fast as ever."""
     start = ms(ONSET + timedelta(minutes=4) if bad else ONSET - timedelta(hours=1)) * 1_000_000
     took = 1_900_000_000 if bad else 210_000_000
-    common = {"trace_id": 1, "trace_id_full": trace_id, "type": "web", "metrics": {}, "restricted": False}
-    own = {"name": "http.request", "resource": "POST /checkout", "service": "checkout", "span_id": 11, "parent_id": 0}
-    call = {"name": "http.request", "resource": "POST /pay", "service": "payments", "span_id": 12, "parent_id": 11}
+    common = {
+        "trace_id": 1,
+        "trace_id_full": trace_id,
+        "type": "web",
+        "metrics": {},
+        "restricted": False,
+    }
+    own = {
+        "name": "http.request",
+        "resource": "POST /checkout",
+        "service": "checkout",
+        "span_id": 11,
+        "parent_id": 0,
+    }
+    call = {
+        "name": "http.request",
+        "resource": "POST /pay",
+        "service": "payments",
+        "span_id": 12,
+        "parent_id": 11,
+    }
     error = {"error.type": "TypeError"} if bad else {}
     spans_of_it = [
         {**common, **own, "start_time": start, "duration": took, "error": int(bad), "meta": error},
-        {**common, **call, "start_time": start + 5_000_000, "duration": 60_000_000, "error": 0, "meta": {}},
+        {
+            **common,
+            **call,
+            "start_time": start + 5_000_000,
+            "duration": 60_000_000,
+            "error": 0,
+            "meta": {},
+        },
     ]
-    return {"data": {"id": trace_id, "type": "trace", "attributes": {"is_truncated": False, "spans": spans_of_it}}}
+    return {
+        "data": {
+            "id": trace_id,
+            "type": "trace",
+            "attributes": {"is_truncated": False, "spans": spans_of_it},
+        }
+    }
 
 
 def state_change(at: datetime, state: str) -> dict[str, Any]:
@@ -266,15 +342,27 @@ def state_change(at: datetime, state: str) -> dict[str, Any]:
         "timestamp": ms(at),
         "service": "checkout",
     }
-    outer = {"timestamp": iso(at), "message": "%%% the monitor %%%", "tags": ["source:alert", "service:checkout"]}
+    outer = {
+        "timestamp": iso(at),
+        "message": "%%% the monitor %%%",
+        "tags": ["source:alert", "service:checkout"],
+    }
     return {"id": f"E{ms(at)}", "type": "event", "attributes": {**outer, "attributes": own}}
 
 
 def change_event() -> dict[str, Any]:
     """A feature flag that was turned on hours before."""
     at = ONSET - timedelta(hours=4)
-    own = {"title": "Feature flag new-basket turned on for cart", "timestamp": ms(at), "source_type_name": "flags"}
-    outer = {"timestamp": iso(at), "message": "by dana", "tags": ["service:cart", "author:dana", "version:new-basket"]}
+    own = {
+        "title": "Feature flag new-basket turned on for cart",
+        "timestamp": ms(at),
+        "source_type_name": "flags",
+    }
+    outer = {
+        "timestamp": iso(at),
+        "message": "by dana",
+        "tags": ["service:cart", "author:dana", "version:new-basket"],
+    }
     return {"id": "EFLAG", "type": "event", "attributes": {**outer, "attributes": own}}
 
 
@@ -282,7 +370,10 @@ def events(asked: Asked) -> Reply:
     """State changes, or changes."""
     query = json.loads(asked.body)["filter"]["query"]
     if "source:alert -" in query:
-        found = [state_change(ALERT_AT - timedelta(minutes=3), "Alert"), state_change(ONSET - timedelta(hours=2), "OK")]
+        found = [
+            state_change(ALERT_AT - timedelta(minutes=3), "Alert"),
+            state_change(ONSET - timedelta(hours=2), "OK"),
+        ]
     else:
         found = [change_event()]
     return Reply({"data": found, "meta": {"status": "done"}})
@@ -352,7 +443,14 @@ def issues() -> Reply:
 def relations(asked: Asked) -> Reply:
     """checkout calls payments, web calls checkout."""
     ends = {"filter[from_ref]": ("checkout", "payments"), "filter[to_ref]": ("web", "checkout")}
-    wanted = next((edge for name, edge in ends.items() if asked.query.get(name, [""])[0] == "service:checkout"), None)
+    wanted = next(
+        (
+            edge
+            for name, edge in ends.items()
+            if asked.query.get(name, [""])[0] == "service:checkout"
+        ),
+        None,
+    )
     named = [{"kind": "service", "name": name, "namespace": "default"} for name in wanted or ()]
     data = []
     if named:
@@ -377,8 +475,13 @@ def serve(server: LocalServer) -> None:
         "/api/v2/error-tracking/issues/search": issues(),
         "/api/v2/catalog/relation": relations,
         "/api/v2/dora/deployments": Reply({"data": [deployment()]}),
-        "/api/v2/ci/pipelines/events/search": Reply({"data": [pipeline()], "meta": {"status": "done"}}),
-        **{f"/api/v2/trace/{one}": Reply(trace(one, bad=number == 1)) for number, one in enumerate(TRACE_IDS)},
+        "/api/v2/ci/pipelines/events/search": Reply(
+            {"data": [pipeline()], "meta": {"status": "done"}}
+        ),
+        **{
+            f"/api/v2/trace/{one}": Reply(trace(one, bad=number == 1))
+            for number, one in enumerate(TRACE_IDS)
+        },
         **keys(scopes=["timeseries_query", "metrics_read", "logs_read_data", "apm_read"]),
     }
     for path, answer in answers.items():
@@ -387,12 +490,20 @@ def serve(server: LocalServer) -> None:
 
 def metric_names() -> list[str]:
     """The metrics that carry the service's tag."""
-    own = [f"trace.http.request{suffix}" for suffix in ("", ".hits", ".errors", ".duration", ".apdex")]
-    return [*own, "trace.redis.command.hits", "kubernetes.cpu.usage.total", "container.memory.usage"]
+    own = [
+        f"trace.http.request{suffix}" for suffix in ("", ".hits", ".errors", ".duration", ".apdex")
+    ]
+    return [
+        *own,
+        "trace.redis.command.hits",
+        "kubernetes.cpu.usage.total",
+        "container.memory.usage",
+    ]
 
 
 def keys(scopes: list[str] | None) -> dict[str, Reply]:
-    """The application keys of the user, ours with these scopes; the user's role may also write monitors."""
+    """The application keys of the user, ours with these scopes; the user's role may also write
+    monitors."""
     own = {
         "id": "k1",
         "type": "application_keys",
@@ -402,6 +513,10 @@ def keys(scopes: list[str] | None) -> dict[str, Reply]:
     permissions = [{"id": n, "type": "permissions", "attributes": {"name": n}} for n in names]
     return {
         "/api/v2/current_user/application_keys": Reply({"data": [own]}),
-        "/api/v2/current_user": Reply({"data": {"id": "00000000-0000-9999-0000-000000000000", "type": "users"}}),
-        "/api/v2/users/00000000-0000-9999-0000-000000000000/permissions": Reply({"data": permissions}),
+        "/api/v2/current_user": Reply(
+            {"data": {"id": "00000000-0000-9999-0000-000000000000", "type": "users"}}
+        ),
+        "/api/v2/users/00000000-0000-9999-0000-000000000000/permissions": Reply(
+            {"data": permissions}
+        ),
     }

@@ -20,13 +20,18 @@ def settings(url: str) -> dict[str, Any]:
 def serve(server: LocalServer) -> None:
     """All calls succeed."""
     server.on("/api/health", Reply({"commit": "abc", "database": "ok", "version": "12.1.0"}))
-    server.on("/api/access-control/user/permissions", Reply({"annotations:read": ["annotations:*"]}))
+    server.on(
+        "/api/access-control/user/permissions", Reply({"annotations:read": ["annotations:*"]})
+    )
     server.on("/api/prometheus/grafana/api/v1/rules", Reply(rules()))
     server.on("/api/annotations", _annotations)
 
 
 def _annotations(asked: Asked) -> Reply:
-    start, end = (int(asked.query.get(name, [given])[0]) for name, given in (("from", "0"), ("to", str(10**14))))
+    start, end = (
+        int(asked.query.get(name, [given])[0])
+        for name, given in (("from", "0"), ("to", str(10**14)))
+    )
     kind, tags = asked.query.get("type", [""])[0], set(asked.query.get("tags", []))
     found = history() if kind == "alert" else [one for one in notes() if tags & set(one["tags"])]
     inside = [one for one in found if start <= one["time"] <= end]
@@ -35,7 +40,11 @@ def _annotations(asked: Asked) -> Reply:
 
 def notes() -> list[dict[str, Any]]:
     """Notes of people and of a pipeline."""
-    deploy = {"text": "<b>checkout 2.4.1</b> to production", "tags": ["deploy", "service:checkout"], "login": "ci"}
+    deploy = {
+        "text": "<b>checkout 2.4.1</b> to production",
+        "tags": ["deploy", "service:checkout"],
+        "login": "ci",
+    }
     flag = {"text": "basket-v2 on", "tags": ["flag", "cart"], "dashboardUID": "shop", "panelId": 4}
     lunch = {"text": "we went for lunch", "tags": ["team"]}
     return [
@@ -56,22 +65,49 @@ def history() -> list[dict[str, Any]]:
         )
     ):
         text = f"Checkout errors {{service=checkout, team=shop}} - {after}"
-        named = {"alertId": 7, "alertName": "Checkout errors", "prevState": before, "newState": after}
+        named = {
+            "alertId": 7,
+            "alertName": "Checkout errors",
+            "prevState": before,
+            "newState": after,
+        }
         made.append(_annotation(20 + number, at, text=text, tags=[], **named))
     return made
 
 
 def _annotation(number: int, at: datetime, **own: Any) -> dict[str, Any]:
     ms = round(at.timestamp() * 1000)
-    empty = {"alertId": 0, "alertName": "", "dashboardUID": None, "panelId": 0, "userId": 1, "login": "", "data": {}}
-    return {"id": number, "time": ms, "timeEnd": ms, "newState": "", "prevState": "", **empty, **own}
+    empty = {
+        "alertId": 0,
+        "alertName": "",
+        "dashboardUID": None,
+        "panelId": 0,
+        "userId": 1,
+        "login": "",
+        "data": {},
+    }
+    return {
+        "id": number,
+        "time": ms,
+        "timeEnd": ms,
+        "newState": "",
+        "prevState": "",
+        **empty,
+        **own,
+    }
 
 
 def rules() -> dict[str, Any]:
     """As GET /api/prometheus/grafana/api/v1/rules gives them."""
     since = (ONSET + timedelta(minutes=3)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     labels = {"alertname": "Checkout errors", "service": "checkout", "grafana_folder": "shop"}
-    firing = {"labels": labels, "annotations": {}, "state": "Alerting", "activeAt": since, "value": "0.4"}
+    firing = {
+        "labels": labels,
+        "annotations": {},
+        "state": "Alerting",
+        "activeAt": since,
+        "value": "0.4",
+    }
     calm = {
         "labels": {**labels, "service": "cart"},
         "annotations": {},
@@ -92,6 +128,19 @@ def rules() -> dict[str, Any]:
         "lastEvaluation": since,
         "evaluationTime": 0.01,
     }
-    broken = {**rule, "name": "Queue", "uid": "be7y", "alerts": [], "health": "error", "lastError": "no data source"}
-    group = {"name": "errors", "file": "shop", "rules": [rule, broken], "interval": 60, "totals": {}}
+    broken = {
+        **rule,
+        "name": "Queue",
+        "uid": "be7y",
+        "alerts": [],
+        "health": "error",
+        "lastError": "no data source",
+    }
+    group = {
+        "name": "errors",
+        "file": "shop",
+        "rules": [rule, broken],
+        "interval": 60,
+        "totals": {},
+    }
     return {"status": "success", "data": {"groups": [group], "totals": {"firing": 1}}}

@@ -1,4 +1,5 @@
-"""Jaeger: requests of checkout, which calls cart; from ONSET on cart fails slowly. Its own API, or v3 alone."""
+"""Jaeger: requests of checkout, which calls cart; from ONSET on cart fails slowly. Its own API, or
+v3 alone."""
 
 from __future__ import annotations
 
@@ -35,8 +36,14 @@ def serve_v3(server: LocalServer, *, wrapped: bool) -> None:
 
     def traces(asked: Asked) -> Reply:
         start, end = (_moment(asked.query[f"query.startTime{name}"][0]) for name in ("Min", "Max"))
-        found = _chosen(between(start, end), asked.query["query.serviceName"][0], _least(asked, "query.durationMin"))
-        spans = [one for call in found[: int(asked.query["query.searchDepth"][0])] for one in otlp(call)]
+        found = _chosen(
+            between(start, end),
+            asked.query["query.serviceName"][0],
+            _least(asked, "query.durationMin"),
+        )
+        spans = [
+            one for call in found[: int(asked.query["query.searchDepth"][0])] for one in otlp(call)
+        ]
         if not spans:
             return Reply({"error": {"httpCode": 404, "message": "No traces found"}}, status=404)
         return Reply({"result": {"resourceSpans": spans}} if wrapped else {"resourceSpans": spans})
@@ -49,11 +56,17 @@ def _traces(asked: Asked) -> Reply:
     found = _chosen(between(start, end), asked.query["service"][0], _least(asked, "minDuration"))
     if asked.query.get("tags") == ['{"error":"true"}']:
         found = [call for call in found if call.bad]
-    return Reply({"data": [jaeger(call) for call in found[: int(asked.query["limit"][0])]], "errors": None})
+    return Reply(
+        {"data": [jaeger(call) for call in found[: int(asked.query["limit"][0])]], "errors": None}
+    )
 
 
 def _chosen(calls: list[Call], service: str, least_ns: float) -> list[Call]:
-    return [call for call in reversed(calls) if any(s[0] == service and s[5] >= least_ns for s in call.spans)]
+    return [
+        call
+        for call in reversed(calls)
+        if any(s[0] == service and s[5] >= least_ns for s in call.spans)
+    ]
 
 
 def _least(asked: Asked, name: str) -> float:

@@ -1,4 +1,5 @@
-"""Kubernetes: a rollout halves checkout's memory limit, and its containers are killed; cart is as it always was."""
+"""Kubernetes: a rollout halves checkout's memory limit, and its containers are killed; cart is as
+it always was."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ CART_RUNS = ALERT_AT - timedelta(hours=3)
 def settings(url: str) -> dict[str, Any]:
     """Two services, one of them by a selector."""
     page = "https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}"
-    services = {"checkout": {"kubernetes": ["shop/deployment/checkout"]}, "cart": {"kubernetes": ["shop/app=cart"]}}
+    services = {
+        "checkout": {"kubernetes": ["shop/deployment/checkout"]},
+        "cart": {"kubernetes": ["shop/app=cart"]},
+    }
     return {"kubernetes": {"url": url, "token": TOKEN, "page": page}, "services": services}
 
 
@@ -65,8 +69,15 @@ def of_namespace() -> dict[str, list[Object]]:
     """What the namespace holds."""
     old, new = checkout("1.4.0", "512Mi", "a"), checkout("1.5.0", "256Mi", SECRET_VALUE)
     cart = template("cart", "registry.example.com/cart:9", "1Gi")
-    scaler = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "cart"}, "maxReplicas": 9}
-    revision = {"metadata": meta("cart-5c9", labels={"app": "cart"}, ownerReferences=owned("StatefulSet", "cart"))}
+    scaler = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "cart"},
+        "maxReplicas": 9,
+    }
+    revision = {
+        "metadata": meta(
+            "cart-5c9", labels={"app": "cart"}, ownerReferences=owned("StatefulSet", "cart")
+        )
+    }
     return {
         "deployments": [workload("Deployment", "checkout", new)],
         "statefulsets": [workload("StatefulSet", "cart", cart)],
@@ -75,7 +86,12 @@ def of_namespace() -> dict[str, list[Object]]:
         "replicasets": [
             replica_set("checkout", "6b8c7d5f9", 41, old, ALERT_AT - timedelta(days=3)),
             replica_set(
-                "checkout", "7d9f8c6b5d", 42, new, ROLLED_OUT, **{"kubernetes.io/change-cause": "release 1.5.0"}
+                "checkout",
+                "7d9f8c6b5d",
+                42,
+                new,
+                ROLLED_OUT,
+                **{"kubernetes.io/change-cause": "release 1.5.0"},
             ),
         ],
         "controllerrevisions": [{**revision, "revision": 3, "data": {"spec": {"template": cart}}}],
@@ -103,25 +119,52 @@ def of_namespace() -> dict[str, list[Object]]:
 
 def checkout(version: str, memory: str, database: str) -> Object:
     """The template of checkout."""
-    token: Object = {"name": "API_TOKEN", "valueFrom": {"secretKeyRef": {"name": "checkout-secrets", "key": "token"}}}
+    token: Object = {
+        "name": "API_TOKEN",
+        "valueFrom": {"secretKeyRef": {"name": "checkout-secrets", "key": "token"}},
+    }
     env = [{"name": "DATABASE_URL", "value": database}, token]
     return template("checkout", f"registry.example.com/shop/checkout:{version}", memory, env)
 
 
 def config_map(name: str, at: Any) -> Object:
     """A config map; its content must never be asked for."""
-    fields = [{"manager": "helm", "operation": "Update", "apiVersion": "v1", "time": utc(at), "fieldsV1": {}}]
+    fields = [
+        {
+            "manager": "helm",
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": utc(at),
+            "fieldsV1": {},
+        }
+    ]
     return {"metadata": meta(name, managedFields=fields), "data": {"password": SECRET_VALUE}}
 
 
 def pods() -> list[Object]:
     """Two of checkout that are killed again and again, one of cart."""
-    waits = {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=app"}
+    waits = {
+        "reason": "CrashLoopBackOff",
+        "message": "back-off 40s restarting failed container=app",
+    }
     dying = [
-        pod(f"{NEW_SET}-{suffix}", "checkout", "node-1", [container(4, ended=killed(at), waiting=waits)], ready=False)
-        for suffix, at in (("x2x4b", ONSET + timedelta(minutes=3)), ("k8l5m", ONSET + timedelta(minutes=6)))
+        pod(
+            f"{NEW_SET}-{suffix}",
+            "checkout",
+            "node-1",
+            [container(4, ended=killed(at), waiting=waits)],
+            ready=False,
+        )
+        for suffix, at in (
+            ("x2x4b", ONSET + timedelta(minutes=3)),
+            ("k8l5m", ONSET + timedelta(minutes=6)),
+        )
     ]
-    return [*dying, pod("cart-0", "cart", "node-2", [container()]), pod("search-0", "search", "node-2", [container()])]
+    return [
+        *dying,
+        pod("cart-0", "cart", "node-2", [container()]),
+        pod("search-0", "search", "node-2", [container()]),
+    ]
 
 
 def events() -> list[Object]:
@@ -130,8 +173,24 @@ def events() -> list[Object]:
     back_off = f"Back-off restarting failed container app in pod {first}_shop(uid-1)"
     return [
         event("Pod", first, "BackOff", back_off, ONSET + timedelta(minutes=1), ALERT_AT, 24),
-        event("Pod", f"{NEW_SET}-gnnn2", "BackOff", back_off, ONSET + timedelta(minutes=2), ALERT_AT, 9),
-        event("Pod", "cart-0", "Unhealthy", "Readiness probe failed: HTTP 503", CART_RUNS, ALERT_AT, 60),
+        event(
+            "Pod",
+            f"{NEW_SET}-gnnn2",
+            "BackOff",
+            back_off,
+            ONSET + timedelta(minutes=2),
+            ALERT_AT,
+            9,
+        ),
+        event(
+            "Pod",
+            "cart-0",
+            "Unhealthy",
+            "Readiness probe failed: HTTP 503",
+            CART_RUNS,
+            ALERT_AT,
+            60,
+        ),
         event(
             "Deployment",
             "checkout",

@@ -38,7 +38,10 @@ LINES = lines()
 
 def serve(server: LocalServer) -> None:
     """All calls succeed."""
-    server.on("/loki/api/v1/labels", Reply({"status": "success", "data": ["namespace", "pod", "service_name"]}))
+    server.on(
+        "/loki/api/v1/labels",
+        Reply({"status": "success", "data": ["namespace", "pod", "service_name"]}),
+    )
     names = ["cart", "checkout"]
     server.on("/loki/api/v1/label/service_name/values", Reply({"status": "success", "data": names}))
     server.on("/loki/api/v1/status/buildinfo", Reply({"version": "3.5.1", "revision": "abc"}))
@@ -53,7 +56,9 @@ def answer(asked: Asked) -> Reply:
         return _counts(asked, found)
     start, end = (int(asked.query[name][0]) / 1e9 for name in ("start", "end"))
     bad = "detected_level=~" in query or "|~" in query
-    inside = [one for one in found if start <= one[0].timestamp() < end and (not bad or one[1] == "error")]
+    inside = [
+        one for one in found if start <= one[0].timestamp() < end and (not bad or one[1] == "error")
+    ]
     return Reply(_streams(inside[: int(asked.query["limit"][0])]))
 
 
@@ -68,7 +73,12 @@ def _streams(found: list[Line]) -> dict[str, Any]:
     ]
     labels = {"service_name": "checkout", "namespace": "shop", "pod": "checkout-7d9f"}
     result = [{"stream": labels, "values": values}] if values else []
-    data = {"resultType": "streams", "result": result, "encodingFlags": ["categorize-labels"], "stats": {}}
+    data = {
+        "resultType": "streams",
+        "result": result,
+        "encodingFlags": ["categorize-labels"],
+        "stats": {},
+    }
     return {"status": "success", "data": data}
 
 
@@ -85,4 +95,6 @@ def _counts(asked: Asked, found: list[Line]) -> Reply:
             points += [[moment, str(count)]] if count else []
         if points:
             result.append({"metric": {"detected_level": level}, "values": points})
-    return Reply({"status": "success", "data": {"resultType": "matrix", "result": result, "stats": {}}})
+    return Reply(
+        {"status": "success", "data": {"resultType": "matrix", "result": result, "stats": {}}}
+    )

@@ -13,7 +13,9 @@ STEP_S = 15
 
 def settings(url: str) -> dict[str, Any]:
     """With a query of the operator's own."""
-    return {"prometheus": {"url": url, "token": "t", "queries": {"mine": 'up{service=~"{service}"}'}}}
+    return {
+        "prometheus": {"url": url, "token": "t", "queries": {"mine": 'up{service=~"{service}"}'}}
+    }
 
 
 def serve(server: LocalServer) -> None:
@@ -23,10 +25,21 @@ def serve(server: LocalServer) -> None:
     server.on("/api/v1/labels", Reply({"status": "success", "data": ["service", "code"]}))
     server.on("/api/v1/query_range", _range)
     one = [{"metric": {}, "value": [ALERT_AT.timestamp(), "1"]}]
-    server.on("/api/v1/query", Reply({"status": "success", "data": {"resultType": "vector", "result": one}}))
-    build = dict.fromkeys(("version", "revision", "branch", "buildUser", "buildDate", "goVersion"), "x")
-    server.on("/api/v1/status/buildinfo", Reply({"status": "success", "data": build | {"version": "3.1.0"}}))
-    server.on("/api/v1/status/flags", Reply({"status": "success", "data": {"web.enable-admin-api": "false"}}))
+    server.on(
+        "/api/v1/query",
+        Reply({"status": "success", "data": {"resultType": "vector", "result": one}}),
+    )
+    build = dict.fromkeys(
+        ("version", "revision", "branch", "buildUser", "buildDate", "goVersion"), "x"
+    )
+    server.on(
+        "/api/v1/status/buildinfo",
+        Reply({"status": "success", "data": build | {"version": "3.1.0"}}),
+    )
+    server.on(
+        "/api/v1/status/flags",
+        Reply({"status": "success", "data": {"web.enable-admin-api": "false"}}),
+    )
 
 
 def _range(asked: Asked) -> Reply:

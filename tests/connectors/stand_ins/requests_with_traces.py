@@ -1,4 +1,5 @@
-"""Requests of checkout, which calls cart: from ONSET on cart fails slowly. As OTLP and as Jaeger's JSON have them."""
+"""Requests of checkout, which calls cart: from ONSET on cart fails slowly. As OTLP and as Jaeger's
+JSON have them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def otlp(call: Call) -> list[dict[str, Any]]:
     """`resourceSpans` as the OTLP specification writes them."""
     return [
         {
-            "resource": {"attributes": [_text("service.name", service), _text("service.version", "2.4.1")]},
+            "resource": {
+                "attributes": [_text("service.name", service), _text("service.version", "2.4.1")]
+            },
             "scopeSpans": [{"scope": {"name": "http"}, "spans": [_span(call, one)]}],
         }
         for one in call.spans

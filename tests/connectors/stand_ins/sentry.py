@@ -1,4 +1,5 @@
-"""Sentry: a release of checkout brought an error that was not there before, beside one that was always there."""
+"""Sentry: a release of checkout brought an error that was not there before, beside one that was
+always there."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 
 READING_POSTS: frozenset[str] = frozenset()
 ORGANIZATION, PROJECT = "/api/0/organizations/acme", "/api/0/projects/acme/checkout"
-NEW, OLD, RELEASE, COMMIT = "4001", "4002", "checkout@2.4.1", "9f2c1d7e5b3a48f0c6d1e2f3a4b5c6d7e8f90123"
+NEW, OLD, RELEASE, COMMIT = (
+    "4001",
+    "4002",
+    "checkout@2.4.1",
+    "9f2c1d7e5b3a48f0c6d1e2f3a4b5c6d7e8f90123",
+)
 DEPLOYED = ONSET - timedelta(minutes=2)
 EVENT, OLD_EVENT = "0f1e2d3c4b5a69788796a5b4c3d2e1ff", "11112d3c4b5a69788796a5b4c3d2e1ff"
 TITLE = "PoolTimeout: no connection to the payments database within 50 ms"
@@ -20,14 +26,26 @@ START = ALERT_AT - timedelta(hours=3)
 
 def settings(url: str) -> dict[str, Any]:
     """One project."""
-    sentry = {"organization": "acme", "base_url": url, "token": "sntrys_1", "environments": ["production"]}
+    sentry = {
+        "organization": "acme",
+        "base_url": url,
+        "token": "sntrys_1",
+        "environments": ["production"],
+    }
     return {"sentry": sentry, "services": {"checkout": {"sentry_project": "checkout"}}}
 
 
 def serve(server: LocalServer) -> None:
     """All calls succeed."""
     server.on(
-        "/api/0/", Reply({"version": "0", "auth": {"scopes": ["event:read", "org:read", "project:read"]}, "user": None})
+        "/api/0/",
+        Reply(
+            {
+                "version": "0",
+                "auth": {"scopes": ["event:read", "org:read", "project:read"]},
+                "user": None,
+            }
+        ),
     )
     server.on(f"{ORGANIZATION}/issues/", _listed)
     server.on(f"{ORGANIZATION}/events-timeseries/", _series)
@@ -42,10 +60,20 @@ def serve(server: LocalServer) -> None:
     quoted = f"{ORGANIZATION}/releases/checkout%402.4.1"
     server.on(f"{quoted}/deploys/", Reply([_deploy()]))
     server.on(f"{quoted}/commits/", Reply([_commit()]))
-    server.on(f"{quoted}/commitfiles/", Reply([_file("checkout/payments/pool.py"), _file("checkout/settings.py")]))
-    committers = {"committers": [{"author": {"name": "Dana", "email": "dana@example.com"}, "commits": [_commit()]}]}
+    server.on(
+        f"{quoted}/commitfiles/",
+        Reply([_file("checkout/payments/pool.py"), _file("checkout/settings.py")]),
+    )
+    committers = {
+        "committers": [
+            {"author": {"name": "Dana", "email": "dana@example.com"}, "commits": [_commit()]}
+        ]
+    }
     server.on(f"{PROJECT}/events/{EVENT}/committers/", Reply(committers))
-    server.on(f"{PROJECT}/events/{OLD_EVENT}/committers/", Reply({"detail": "No committers found"}, status=404))
+    server.on(
+        f"{PROJECT}/events/{OLD_EVENT}/committers/",
+        Reply({"detail": "No committers found"}, status=404),
+    )
 
 
 def times(issue: str) -> list[datetime]:
@@ -56,7 +84,10 @@ def times(issue: str) -> list[datetime]:
 
 
 def _within(asked: Asked, issue: str) -> list[datetime]:
-    start, end = (_time(asked.query.get(k, [d])[0]) for k, d in (("start", "2000-01-01"), ("end", "2100-01-01")))
+    start, end = (
+        _time(asked.query.get(k, [d])[0])
+        for k, d in (("start", "2000-01-01"), ("end", "2100-01-01"))
+    )
     return [t for t in times(issue) if start <= t < end]
 
 
@@ -67,11 +98,14 @@ def _listed(asked: Asked) -> Reply:
 
 def _series(asked: Asked) -> Reply:
     start, end = (
-        _time(asked.query.get(k, [d])[0]) for k, d in (("start", "2026-03-02T11:00"), ("end", "2026-03-02T12:00"))
+        _time(asked.query.get(k, [d])[0])
+        for k, d in (("start", "2026-03-02T11:00"), ("end", "2026-03-02T12:00"))
     )
     values = []
     while start < end:
-        count = sum(start <= t < start + timedelta(minutes=1) for issue in (NEW, OLD) for t in times(issue))
+        count = sum(
+            start <= t < start + timedelta(minutes=1) for issue in (NEW, OLD) for t in times(issue)
+        )
         values.append({"timestamp": start.timestamp() * 1000, "value": count, "incomplete": False})
         start += timedelta(minutes=1)
     meta = {"valueUnit": None, "valueType": "integer", "interval": 60_000}
@@ -82,7 +116,9 @@ def _events(issue: str) -> Any:
     def answer(asked: Asked) -> Reply:
         most = int(asked.query["per_page"][0])
         found = _within(asked, issue)
-        return Reply([_event(issue, t, n) for n, t in enumerate(found[:: max(1, -(-len(found) // most))])])
+        return Reply(
+            [_event(issue, t, n) for n, t in enumerate(found[:: max(1, -(-len(found) // most))])]
+        )
 
     return answer
 
@@ -126,8 +162,19 @@ def _issue(issue: str, count: int = 1) -> dict[str, Any]:
         "userCount": 3,
         "firstSeen": _utc(first),
         "lastSeen": _utc(times(issue)[-1]),
-        "derivedData": {"blocker": "", "progress": "", "status": "", "viewCount": 0, "hasOpenFixPr": False}
-        | {"isAssigned": False, "hasRootCause": False, "lastCompletedAutofixStep": "", "lastProgressedAt": None},
+        "derivedData": {
+            "blocker": "",
+            "progress": "",
+            "status": "",
+            "viewCount": 0,
+            "hasOpenFixPr": False,
+        }
+        | {
+            "isAssigned": False,
+            "hasRootCause": False,
+            "lastCompletedAutofixStep": "",
+            "lastProgressedAt": None,
+        },
         "stats": {},
         "lifetime": {},
         "filtered": None,
@@ -152,7 +199,12 @@ def _details(issue: str) -> dict[str, Any]:
 
 
 def _tags() -> list[dict[str, str]]:
-    said = {"environment": "production", "level": "error", "release": RELEASE, "transaction": "/pay"}
+    said = {
+        "environment": "production",
+        "level": "error",
+        "release": RELEASE,
+        "transaction": "/pay",
+    }
     return [{"key": k, "value": v} for k, v in said.items()]
 
 
@@ -177,7 +229,13 @@ def _event(issue: str, at: datetime, number: int) -> dict[str, Any]:
 
 
 def _frame(function: str, filename: str, line: int, *, in_app: bool) -> dict[str, Any]:
-    return {"function": function, "filename": filename, "lineNo": line, "inApp": in_app, "context": []}
+    return {
+        "function": function,
+        "filename": filename,
+        "lineNo": line,
+        "inApp": in_app,
+        "context": [],
+    }
 
 
 def _latest(issue: str) -> dict[str, Any]:
@@ -188,7 +246,12 @@ def _latest(issue: str) -> dict[str, Any]:
         _frame("wait", "threading.py", 327, in_app=False),
     ]
     raised = {"type": "PoolTimeout", "value": "no connection", "stacktrace": {"frames": frames}}
-    crumb: dict[str, Any] = {"type": "http", "category": "httplib", "level": "info", "timestamp": _utc(ONSET)}
+    crumb: dict[str, Any] = {
+        "type": "http",
+        "category": "httplib",
+        "level": "info",
+        "timestamp": _utc(ONSET),
+    }
     crumb["data"] = {"method": "POST", "url": "https://payments/charge", "status_code": 503}
     deploy = {"id": "1", "environment": "production", "dateFinished": _utc(DEPLOYED), "name": "d"}
     return {

@@ -31,7 +31,13 @@ THREAD = ts(ALERT_AT)
 
 def serve(server: LocalServer) -> None:
     """Both methods, and who the bot is."""
-    who = {"ok": True, "url": "https://acme.slack.com/", "team": "acme", "user": "faultline", "team_id": "T0ACME01"}
+    who = {
+        "ok": True,
+        "url": "https://acme.slack.com/",
+        "team": "acme",
+        "user": "faultline",
+        "team_id": "T0ACME01",
+    }
     server.on("/auth.test", Reply({**who, "user_id": BOT_USER, "bot_id": "B0FAULT01"}))
     server.on("/conversations.history", _history)
     server.on("/conversations.replies", _replies)
@@ -40,9 +46,17 @@ def serve(server: LocalServer) -> None:
 def announcements() -> list[dict[str, Any]]:
     """Newest first, as Slack lists them."""
     return [
-        said("Should we have deployed checkout 2.5 already?", ALERT_AT - timedelta(minutes=1), "U0ASKER1"),
+        said(
+            "Should we have deployed checkout 2.5 already?",
+            ALERT_AT - timedelta(minutes=1),
+            "U0ASKER1",
+        ),
         said("checkout was deployed: my findings", ALERT_AT - timedelta(minutes=2), BOT_USER),
-        said("<@U0DANA11> deployed <https://ci.example.com/9|checkout-api> v2.4.1 to production", DEPLOYED, "U0DEPLOY"),
+        said(
+            "<@U0DANA11> deployed <https://ci.example.com/9|checkout-api> v2.4.1 to production",
+            DEPLOYED,
+            "U0DEPLOY",
+        ),
         said("Deployment of cart 7.0.0 failed", DEPLOYED - timedelta(minutes=9), "U0DEPLOY"),
         said("Rolled back cart to 9f2c1d7e5b", DEPLOYED - timedelta(hours=3), "U0DEPLOY"),
         said("Lunch is released, v1.0.0 &amp; fresh", DEPLOYED - timedelta(hours=4), "U0COOK11"),
@@ -55,7 +69,12 @@ def replies() -> list[dict[str, Any]]:
     below = {"thread_ts": THREAD, "parent_user_id": "U0ALERTS"}
     return [
         said("Triggered: checkout is slow", ALERT_AT, "U0ALERTS") | head,
-        said("<!channel> payments timed out, <@U0DANA11> looks", ALERT_AT + timedelta(minutes=1), "U0SAM111") | below,
+        said(
+            "<!channel> payments timed out, <@U0DANA11> looks",
+            ALERT_AT + timedelta(minutes=1),
+            "U0SAM111",
+        )
+        | below,
         said("Investigating...", ALERT_AT + timedelta(minutes=1), BOT_USER) | below,
         said("I doubled the pool", ALERT_AT + timedelta(minutes=4), "U0DANA11") | below,
     ]
@@ -69,7 +88,9 @@ def said(text: str, at: datetime, user: str) -> dict[str, Any]:
 def _history(asked: Asked) -> Reply:
     if asked.query.get("channel") != [DEPLOYS]:
         return refused("channel_not_found")
-    oldest, latest = (float(asked.query.get(k, [d])[0]) for k, d in (("oldest", "0"), ("latest", "9e9")))
+    oldest, latest = (
+        float(asked.query.get(k, [d])[0]) for k, d in (("oldest", "0"), ("latest", "9e9"))
+    )
     kept = [m for m in announcements() if oldest <= float(m["ts"]) <= latest]
     return _page(kept, asked, pin_count=0, channel_actions_ts=None, channel_actions_count=0)
 

@@ -21,7 +21,10 @@ def settings(url: str) -> dict[str, Any]:
 def serve(server: LocalServer) -> None:
     """All calls succeed."""
     values = [{"type": "string", "value": name} for name in SERVICES]
-    server.on("/api/v2/search/tag/resource.service.name/values", Reply({"tagValues": values, "metrics": {}}))
+    server.on(
+        "/api/v2/search/tag/resource.service.name/values",
+        Reply({"tagValues": values, "metrics": {}}),
+    )
     server.on("/api/search", search)
     server.on("/api/status/buildinfo", Reply({"version": "2.9.0", "revision": "abc"}))
     for call in CALLS:
@@ -29,7 +32,9 @@ def serve(server: LocalServer) -> None:
 
 
 def _whole(call: Call) -> Callable[[Asked], Reply]:
-    return lambda _: Reply({"trace": {"resourceSpans": otlp(call)}, "metrics": {"inspectedBytes": "9"}})
+    return lambda _: Reply(
+        {"trace": {"resourceSpans": otlp(call)}, "metrics": {"inspectedBytes": "9"}}
+    )
 
 
 def search(asked: Asked) -> Reply:
@@ -54,7 +59,12 @@ def search(asked: Asked) -> Reply:
 def _found(call: Call, span: tuple[str, str, str, str, int, int]) -> dict[str, Any]:
     """As Tempo gives it: leading zeros of the trace's id are left out."""
     _, span_id, _, _, start, took = span
-    matched = {"spanID": span_id, "startTimeUnixNano": str(start), "durationNanos": str(took), "attributes": []}
+    matched = {
+        "spanID": span_id,
+        "startTimeUnixNano": str(start),
+        "durationNanos": str(took),
+        "attributes": [],
+    }
     return {
         "traceID": call.trace_id.lstrip("0"),
         "rootServiceName": "checkout",

@@ -19,8 +19,16 @@ def settings(url: str) -> dict[str, Any]:
 def serve(server: LocalServer) -> None:
     """The bucket's listing and the file."""
     written = (ALERT_AT - timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-    entry = f"<Key>llm-1/rank0_trace.json</Key><LastModified>{written}</LastModified><Size>{len(TRACE)}</Size>"
+    entry = (
+        f"<Key>llm-1/rank0_trace.json</Key><LastModified>{written}</"
+        f"LastModified><Size>{len(TRACE)}</Size>"
+    )
     namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
-    listing = f"<ListBucketResult xmlns='{namespace}'><Contents>{entry}</Contents></ListBucketResult>"
+    listing = (
+        f"<ListBucketResult xmlns='{namespace}'><Contents>{entry}</Contents></ListBucketResult>"
+    )
     server.on("/runs", Reply(listing.encode(), headers={"Content-Type": "application/xml"}))
-    server.on("/runs/llm-1/rank0_trace.json", Reply(TRACE, headers={"Content-Type": "application/octet-stream"}))
+    server.on(
+        "/runs/llm-1/rank0_trace.json",
+        Reply(TRACE, headers={"Content-Type": "application/octet-stream"}),
+    )

@@ -1,9 +1,10 @@
-"""Records an investigation that was killed in its midst, for the test that a later version finishes it.
+"""Records an investigation that was killed in its midst, for the test that a later version finishes
+it.
 
     cd <checkout of the version to record> && python <this file> <folder to write to>
 
-Writes the dumps of both embedded databases, `engine.sql` and `store.sql`, and the case store as `cases.json` (path to
-base64 text). Nothing in them depends on where they were made.
+Writes the dumps of both embedded databases, `engine.sql` and `store.sql`, and the case store as
+`cases.json` (path to base64 text). Nothing in them depends on where they were made.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def record(folder: Path) -> None:
             (folder / f"{name}.sql").write_text("\n".join(connection.iterdump()) + "\n")
             connection.close()
         files = sorted(path for path in (state / "cases").rglob("*") if path.is_file())
-        cases = {str(p.relative_to(state / "cases")): base64.b64encode(p.read_bytes()).decode() for p in files}
+        cases = {
+            str(p.relative_to(state / "cases")): base64.b64encode(p.read_bytes()).decode()
+            for p in files
+        }
         (folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
 
 

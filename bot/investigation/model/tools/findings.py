@@ -1,4 +1,5 @@
-"""`finding`: everything about a finding: its numbers, the evidence and query behind it, its series as a sparkline."""
+"""`finding`: everything about a finding: its numbers, the evidence and query behind it, its series
+as a sparkline."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from analysis.case.folder import Case
 from analysis.vocabulary import Finding
 from bot.answer.writer.earlier import is_memory
 from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, moment, span_of, sparkline
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Tool,
+    moment,
+    span_of,
+    sparkline,
+)
 
 MAX_DETAIL = 400
 MAX_LIST = 24
@@ -28,7 +37,10 @@ async def findings(bench: Bench, asked: FindingArguments) -> Found:
     wanted = [known[i] for i in dict.fromkeys(i.strip("[]() ") for i in asked.ids) if i in known]
     if not wanted:
         raise NotFound(f"no such finding; there are {', '.join(list(known)[:60])}")
-    return Found([_row(bench.case, f) for f in wanted], "findings computed by code; quoted parts are foreign text")
+    return Found(
+        [_row(bench.case, f) for f in wanted],
+        "findings computed by code; quoted parts are foreign text",
+    )
 
 
 def _row(case: Case, finding: Finding) -> dict[str, Any]:
@@ -46,7 +58,12 @@ def _row(case: Case, finding: Finding) -> dict[str, Any]:
         "sparkline": _spark(case, finding),
         "details": {str(k): _short(v) for k, v in list(finding.details.items())[:MAX_LIST]},
         "evidence": [
-            {"id": e.id, "source": e.source, "query": e.query, "window": span_of([e.window]) if e.window else None}
+            {
+                "id": e.id,
+                "source": e.source,
+                "query": e.query,
+                "window": span_of([e.window]) if e.window else None,
+            }
             for e in behind
         ],
     }
@@ -57,7 +74,9 @@ def _spark(case: Case, finding: Finding) -> str | None:
     if given.get("table") != "metrics":
         return None
     rows = case.metrics.filter(
-        pl.col("service") == given.get("service"), pl.col("signal") == given.get("signal"), pl.col("value").is_finite()
+        pl.col("service") == given.get("service"),
+        pl.col("signal") == given.get("signal"),
+        pl.col("value").is_finite(),
     )
     windows = [*case.scope.baseline[:1], case.scope.incident]
     start, end = min(w.start for w in windows), max(w.end for w in windows)
@@ -77,7 +96,8 @@ def _short(value: Any) -> Any:
 
 FINDING = Tool(
     "finding",
-    "All about findings: numbers, details, series as a sparkline over baseline and incident, evidence and queries.",
+    "All about findings: numbers, details, series as a sparkline over baseline and incident, "
+    "evidence and queries.",
     FindingArguments,
     findings,
 )

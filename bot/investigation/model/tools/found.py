@@ -1,4 +1,5 @@
-"""What a tool gives: rows of small values with where they come from, and the findings in them that may be cited."""
+"""What a tool gives: rows of small values with where they come from, and the findings in them that
+may be cited."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SPARK = 32
 
 
 class Arguments(BaseModel):
-    """Base of the tools' arguments. What is not known is refused, so that the model learns that it was not heard."""
+    """Base of the tools' arguments. What is not known is refused, so that the model learns that it
+    was not heard."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=400)
 
@@ -61,7 +63,11 @@ def known_service(bench: Bench, name: str) -> str:
     folded = {s.casefold(): s for s in sorted(services)}
     if name.casefold() in folded:
         return folded[name.casefold()]
-    like = [s for s in sorted(services) if name.casefold() in s.casefold() or s.casefold() in name.casefold()]
+    like = [
+        s
+        for s in sorted(services)
+        if name.casefold() in s.casefold() or s.casefold() in name.casefold()
+    ]
     shown = ", ".join((like or sorted(services))[:20])
     raise NotFound(f"no service of that name is known here; known are: {shown}")
 
@@ -75,21 +81,32 @@ def from_evidence(evidence: Sequence[Evidence], kind: str) -> str:
 
 
 def sparkline(times: pl.Series, values: pl.Series, start: datetime, end: datetime) -> str:
-    """The values from start to end as a row of bars, each the mean of its part; a dot where there are none."""
+    """The values from start to end as a row of bars, each the mean of its part; a dot where there
+    are none."""
     width = (end - start) / SPARK
     if width.total_seconds() <= 0 or not len(values):
         return ""
-    part = ((times - start).dt.total_microseconds() // max(1, int(width.total_seconds() * 1e6))).clip(0, SPARK - 1)
-    means = pl.DataFrame({"part": part, "value": values}).group_by("part").agg(pl.col("value").mean())
+    part = (
+        (times - start).dt.total_microseconds() // max(1, int(width.total_seconds() * 1e6))
+    ).clip(0, SPARK - 1)
+    means = (
+        pl.DataFrame({"part": part, "value": values}).group_by("part").agg(pl.col("value").mean())
+    )
     by_part = {int(p): v for p, v in means.iter_rows() if v is not None}
     low, high = min(by_part.values(), default=0.0), max(by_part.values(), default=0.0)
     step = (high - low) / (len(BARS) - 1) or 1.0
-    return "".join(BARS[round((by_part[n] - low) / step)] if n in by_part else "·" for n in range(SPARK))
+    return "".join(
+        BARS[round((by_part[n] - low) / step)] if n in by_part else "·" for n in range(SPARK)
+    )
 
 
 def moment(value: Any) -> str | None:
     """A time as findings write it."""
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if isinstance(value, datetime) else None
+    return (
+        value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        if isinstance(value, datetime)
+        else None
+    )
 
 
 def span_of(windows: Iterable[Window]) -> str:

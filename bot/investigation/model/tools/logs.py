@@ -16,7 +16,15 @@ from analysis.logs.templates import template_counts
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain
 from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, from_evidence, known_service, moment
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Tool,
+    from_evidence,
+    known_service,
+    moment,
+)
 
 MAX_TEMPLATES = 15
 MAX_OBSERVED = 5
@@ -26,7 +34,9 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 class LogArguments(Arguments):
     service: str | None = Field(default=None, description="The service, or null for all.")
-    contains: str | None = Field(default=None, description="Words as they stand in the lines, any case, or null.")
+    contains: str | None = Field(
+        default=None, description="Words as they stand in the lines, any case, or null."
+    )
     errors_only: bool = Field(default=False, description="Whether only errors are wanted.")
 
 
@@ -36,15 +46,25 @@ async def logs(bench: Bench, asked: LogArguments) -> Found:
     table = await asyncio.to_thread(_templates, bench, service, asked)
     if not table.height:
         raise NotFound(_nothing(bench, service))
-    rows = [_row(bench, row, n < MAX_OBSERVED) for n, row in enumerate(table.head(MAX_TEMPLATES).iter_rows(named=True))]
+    rows = [
+        _row(bench, row, n < MAX_OBSERVED)
+        for n, row in enumerate(table.head(MAX_TEMPLATES).iter_rows(named=True))
+    ]
     more = f"{table.height - MAX_TEMPLATES} more templates" if table.height > MAX_TEMPLATES else ""
-    return Found(rows, f"{from_evidence(bench.case.evidence, 'logs')}; templates and examples are foreign text", more)
+    return Found(
+        rows,
+        f"{from_evidence(bench.case.evidence, 'logs')}; templates and examples are foreign text",
+        more,
+    )
 
 
 def _nothing(bench: Bench, service: str | None) -> str:
     held = sorted(bench.case.logs["service"].drop_nulls().unique().to_list())
     if service is not None and service not in held:
-        return f"the case holds no logs of {service}: `collect` may; there are logs of {', '.join(held[:20]) or 'none'}"
+        return (
+            f"the case holds no logs of {service}: `collect` may; there are logs of "
+            f"{', '.join(held[:20]) or 'none'}"
+        )
     return "no line matches in the incident or its baseline"
 
 
@@ -53,18 +73,24 @@ def _templates(bench: Bench, service: str | None, asked: LogArguments) -> pl.Dat
     if service is not None:
         lines = lines.filter(pl.col("service") == service)
     if asked.contains:
-        lines = lines.filter(pl.col("message").str.to_lowercase().str.contains(asked.contains.lower(), literal=True))
+        lines = lines.filter(
+            pl.col("message").str.to_lowercase().str.contains(asked.contains.lower(), literal=True)
+        )
     if not lines.height:
         return pl.DataFrame()
     templates = template_counts(distinct_lines(lines, log_windows(bench.case)))
     if asked.errors_only:
         templates = templates.filter("is_error")
-    return templates.sort(["n", "n_before", "text"], descending=[True, True, False], maintain_order=True)
+    return templates.sort(
+        ["n", "n_before", "text"], descending=[True, True, False], maintain_order=True
+    )
 
 
 def _row(bench: Bench, row: dict[str, Any], cite: bool) -> dict[str, Any]:
     service, n, before = str(row["service"]), int(row["n"]), int(row["n_before"])
-    finding = _known(bench, service, str(row["text"])) or (bench.observe(_observation(bench, row)) if cite else None)
+    finding = _known(bench, service, str(row["text"])) or (
+        bench.observe(_observation(bench, row)) if cite else None
+    )
     return {
         "cite": finding.id or None if finding else None,
         "service": service,
@@ -78,7 +104,11 @@ def _row(bench: Bench, row: dict[str, Any], cite: bool) -> dict[str, Any]:
 
 
 def _known(bench: Bench, service: str, template: str) -> Finding | None:
-    same = (f for f in bench.diagnosis.findings if f.subject == service and f.details.get("template") == template[:400])
+    same = (
+        f
+        for f in bench.diagnosis.findings
+        if f.subject == service and f.details.get("template") == template[:400]
+    )
     return next(same, None)
 
 
@@ -86,7 +116,9 @@ def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
     n, before, text = int(row["n"]), int(row["n_before"]), plain(str(row["text"]), 120)
     word = "error line" if row["is_error"] else "line"
     numbers: dict[str, float] = {"lines": n, "baseline_lines": before}
-    numbers |= {f"quoted_{i}": float(digits) for i, digits in enumerate(_NUMBER.findall(text), start=1)}
+    numbers |= {
+        f"quoted_{i}": float(digits) for i, digits in enumerate(_NUMBER.findall(text), start=1)
+    }
     service = str(row["service"])
     return Finding(
         id="",
@@ -95,7 +127,8 @@ def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
         signal="logs",
         onset=row["first"] if n and not before else None,
         strength=0.0,
-        sentence=f'{counted(n, word)} in {plain(service)} in the incident, {before} in the baseline: "{text}".',
+        sentence=f"{counted(n, word)} in {plain(service)} in the incident, {before} in the "
+        f'baseline: "{text}".',
         numbers=numbers,
         evidence=bench.case.evidence_ids("logs"),
         series={"table": "logs", "service": service},
@@ -105,7 +138,8 @@ def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
 
 LOGS = Tool(
     "logs",
-    "Search log lines. Gives templates with their counts in incident and baseline and an example, not single lines.",
+    "Search log lines. Gives templates with their counts in incident and baseline and an example, "
+    "not single lines.",
     LogArguments,
     logs,
 )

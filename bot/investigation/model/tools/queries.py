@@ -1,7 +1,9 @@
-"""`collect`: a new query through a configured connector; what it brings becomes evidence and is analysed.
+"""`collect`: a new query through a configured connector; what it brings becomes evidence and is
+analysed.
 
-The model names a connector, services that the case or the catalogue knows, and perhaps times. It chooses no address,
-no query language and no credentials: those are the connector's own, as are its deadline and limits.
+The model names a connector, services that the case or the catalogue knows, and perhaps times. It
+chooses no address, no query language and no credentials: those are the connector's own, as are its
+deadline and limits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from pydantic import AwareDatetime, Field
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Finding, Scope, Window
 from bot.investigation.model.bench import Bench, Brought
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, known_service, moment, span_of
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Tool,
+    known_service,
+    moment,
+    span_of,
+)
 from connectors.base import Connector
 
 MAX_SERVICES = 5
@@ -31,8 +41,12 @@ NOT_ASKED = frozenset({"recorded", "traces", "wandb"})
 
 class CollectArguments(Arguments):
     connector: str = Field(description="Name of a connector.")
-    services: list[str] = Field(min_length=1, max_length=MAX_SERVICES, description="Services it is to be asked about.")
-    start: AwareDatetime | None = Field(default=None, description="Null: the incident and its baseline. Else ISO 8601.")
+    services: list[str] = Field(
+        min_length=1, max_length=MAX_SERVICES, description="Services it is to be asked about."
+    )
+    start: AwareDatetime | None = Field(
+        default=None, description="Null: the incident and its baseline. Else ISO 8601."
+    )
     end: AwareDatetime | None = Field(default=None, description="Null, or the end with `start`.")
 
 
@@ -51,14 +65,23 @@ async def collect(bench: Bench, asked: CollectArguments) -> Found:
         raise NotFound(f"{MAX_ASKS} new queries were made, which is the limit")
     scope = _scope(bench, asked)
     brought = await bench.ask(connector, bench.case.alert, scope)
-    where = f"{connector.name}, asked now about {', '.join(scope.services)}, {span_of([scope.incident])}"
+    where = (
+        f"{connector.name}, asked now about {', '.join(scope.services)}, "
+        f"{span_of([scope.incident])}"
+    )
     return Found(_rows(brought), where, _what_changed(brought), asked=bench.asks[-1])
 
 
 def _scope(bench: Bench, asked: CollectArguments) -> Scope:
     known = bench.case.scope
     services = tuple(dict.fromkeys(known_service(bench, name) for name in asked.services))
-    update: dict[str, Any] = {"services": services, "job": None, "training": None, "queries": (), "log_words": None}
+    update: dict[str, Any] = {
+        "services": services,
+        "job": None,
+        "training": None,
+        "queries": (),
+        "log_words": None,
+    }
     if asked.start is not None or asked.end is not None:
         update |= {"incident": _window(known.incident, asked.start, asked.end), "baseline": ()}
         update |= {"baseline_logs": None, "baseline_spans": None}
@@ -67,17 +90,25 @@ def _scope(bench: Bench, asked: CollectArguments) -> Scope:
 
 def _window(incident: Window, start: datetime | None, end: datetime | None) -> Window:
     first, last = start or incident.start, end or incident.end
-    if not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1) or last - first > LONGEST:
+    if (
+        not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1)
+        or last - first > LONGEST
+    ):
         raise NotFound(
-            f"the window must lie between {moment(incident.start - EARLIEST)} and {moment(incident.end)}, "
+            f"the window must lie between {moment(incident.start - EARLIEST)} and "
+            f"{moment(incident.end)}, "
             "begin before it ends and be at most 24 hours long"
         )
     return Window(start=first, end=last)
 
 
 def _rows(brought: Brought) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = [{"table": name, "rows": count} for name, count in sorted(brought.rows.items())]
-    rows += [{"evidence": e.id, "query": e.query, "rows": e.rows} for e in brought.evidence[:MAX_NEW]]
+    rows: list[dict[str, Any]] = [
+        {"table": name, "rows": count} for name, count in sorted(brought.rows.items())
+    ]
+    rows += [
+        {"evidence": e.id, "query": e.query, "rows": e.rows} for e in brought.evidence[:MAX_NEW]
+    ]
     rows += [{"gap": gap.kind, "reason": gap.reason} for gap in brought.gaps[:MAX_NEW]]
     return rows + [_finding(f) for f in sorted(brought.new, key=lambda f: -f.strength)[:MAX_NEW]]
 
@@ -97,8 +128,15 @@ def _what_changed(brought: Brought) -> str:
     said = f"New findings: {len(brought.new)}. "
     if _top(before) != _top(after) or before.verdict != after.verdict:
         subject, kind, change = _top(after)
-        first = f"the first cause is {kind} of {subject}{f', change {change}' if change else ''}" if subject else ""
-        said += f"Code's decision changed: verdict {after.verdict.value}{'; ' + first if first else ''}."
+        first = (
+            f"the first cause is {kind} of {subject}{f', change {change}' if change else ''}"
+            if subject
+            else ""
+        )
+        said += (
+            f"Code's decision changed: verdict "
+            f"{after.verdict.value}{'; ' + first if first else ''}."
+        )
     else:
         said += "Code's verdict and first cause are as before."
     gone = [f.id for f in before.findings if f.id not in {g.id for g in after.findings}]
@@ -118,7 +156,8 @@ def collect_tool(connectors: Sequence[Connector]) -> Tool:
     names = "; ".join(f"{c.name}: {', '.join(c.kinds)}" for c in able)
     return Tool(
         "collect",
-        "Ask a connector for services that were not asked about yet, or for other times. What it brings becomes "
+        "Ask a connector for services that were not asked about yet, or for other times. What it "
+        "brings becomes "
         f"evidence, is analysed by code, and new findings get ids. Connectors: {names}.",
         CollectArguments,
         collect,

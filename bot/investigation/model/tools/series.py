@@ -1,4 +1,5 @@
-"""`series`: the metrics of a service beside their baseline, each as levels, ratio, onset and sparkline."""
+"""`series`: the metrics of a service beside their baseline, each as levels, ratio, onset and
+sparkline."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class SeriesArguments(Arguments):
     service: str = Field(description="The service, host or job whose metrics are meant.")
-    signal: str | None = Field(default=None, description="A part of the signal's name, or null for all of them.")
+    signal: str | None = Field(
+        default=None, description="A part of the signal's name, or null for all of them."
+    )
 
 
 async def series(bench: Bench, asked: SeriesArguments) -> Found:
@@ -44,18 +47,28 @@ async def series(bench: Bench, asked: SeriesArguments) -> Found:
     service = known_service(bench, asked.service)
     rows = await asyncio.to_thread(_compared, bench.case, service, asked.signal)
     if not rows:
-        held = sorted(set(bench.case.metrics.filter(pl.col("service") == service)["signal"].to_list()))[:30]
-        said = f"its signals are {', '.join(held)}" if held else "the case holds no metrics of it: `collect` may"
+        held = sorted(
+            set(bench.case.metrics.filter(pl.col("service") == service)["signal"].to_list())
+        )[:30]
+        said = (
+            f"its signals are {', '.join(held)}"
+            if held
+            else "the case holds no metrics of it: `collect` may"
+        )
         raise NotFound(f"no series of {service} with points before and in the incident; {said}")
     shown = [_told(bench, service, row) for row in rows[:MAX_SERIES]]
-    note = f"{len(rows) - MAX_SERIES} more series; ask with `signal`" if len(rows) > MAX_SERIES else ""
+    note = (
+        f"{len(rows) - MAX_SERIES} more series; ask with `signal`" if len(rows) > MAX_SERIES else ""
+    )
     return Found(shown, from_evidence(bench.case.evidence, "metrics"), note)
 
 
 def _compared(case: Case, service: str, signal: str | None) -> list[dict[str, Any]]:
     metrics = case.metrics.filter(pl.col("service") == service)
     if signal:
-        metrics = metrics.filter(pl.col("signal").str.to_lowercase().str.contains(signal.lower(), literal=True))
+        metrics = metrics.filter(
+            pl.col("signal").str.to_lowercase().str.contains(signal.lower(), literal=True)
+        )
     windows = metric_windows(case)
     start = windows.recent or min((w.start for w in windows.baseline), default=windows.search.start)
     found: list[dict[str, Any]] = []
@@ -63,13 +76,20 @@ def _compared(case: Case, service: str, signal: str | None) -> list[dict[str, An
         compared = compare(block)
         for n, (_, name, unit, labels) in enumerate(compared.keys.iter_rows()):
             ceiling = float(compared.ceiling[n])
-            before, level = float(compared.centre[n]), _level(block.values[n], compared.level[n], compared.departed[n])
+            before, level = (
+                float(compared.centre[n]),
+                _level(block.values[n], compared.level[n], compared.departed[n]),
+            )
             if np.isfinite(ceiling):
                 before, level = ceiling - before, ceiling - level
             own = metrics.filter(pl.col("signal") == name, pl.col("labels").fill_null("") == labels)
             own = own.filter(pl.col("time") >= start, pl.col("time") <= windows.search.end)
             departed = bool(compared.departed[n])
-            onset = _EPOCH + timedelta(microseconds=int(compared.onset_ns[n]) // 1000) if departed else None
+            onset = (
+                _EPOCH + timedelta(microseconds=int(compared.onset_ns[n]) // 1000)
+                if departed
+                else None
+            )
             found.append(
                 {
                     "signal": name,
@@ -92,7 +112,11 @@ def _level(values: Any, departed_level: Any, departed: Any) -> float:
 
 
 def _told(bench: Bench, service: str, row: dict[str, Any]) -> dict[str, Any]:
-    same = (f for f in bench.diagnosis.findings if (f.kind, f.subject, f.signal) == (SHIFT, service, row["signal"]))
+    same = (
+        f
+        for f in bench.diagnosis.findings
+        if (f.kind, f.subject, f.signal) == (SHIFT, service, row["signal"])
+    )
     finding = next(same, None) or bench.observe(_observation(bench, service, row))
     return {
         "cite": finding.id or None,
@@ -113,9 +137,14 @@ def _observation(bench: Bench, service: str, row: dict[str, Any]) -> Finding:
     unit = f" {plain(row['unit'], 12)}" if row["unit"] else ""
     said = f"{plain(service)} {plain(signal)} "
     if row["departed"]:
-        said += f"{'rose' if now > before else 'fell'} from {number(before)} to {number(now)}{unit}."
+        said += (
+            f"{'rose' if now > before else 'fell'} from {number(before)} to {number(now)}{unit}."
+        )
     else:
-        said += f"stayed near its baseline: {number(before)} before, {number(now)} in the incident{unit}."
+        said += (
+            f"stayed near its baseline: {number(before)} before, {number(now)} in the "
+            f"incident{unit}."
+        )
     return Finding(
         id="",
         kind=KIND,
@@ -132,7 +161,8 @@ def _observation(bench: Bench, service: str, row: dict[str, Any]) -> Finding:
 
 SERIES = Tool(
     "series",
-    "Metrics of a service against their baseline: levels, whether and when they departed, sparkline. Each row names "
+    "Metrics of a service against their baseline: levels, whether and when they departed, "
+    "sparkline. Each row names "
     "the finding to cite.",
     SeriesArguments,
     series,

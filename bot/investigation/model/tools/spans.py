@@ -1,4 +1,5 @@
-"""`traces`: the slowest or failing requests of a service, its operations against the baseline, or one whole trace."""
+"""`traces`: the slowest or failing requests of a service, its operations against the baseline, or
+one whole trace."""
 
 from __future__ import annotations
 
@@ -33,8 +34,12 @@ MAX_SPANS = 60
 
 
 class TraceArguments(Arguments):
-    service: str | None = Field(default=None, description="The service whose requests are meant; null with trace_id.")
-    order: Literal["slowest", "failing"] = Field(default="slowest", description="Which of its requests.")
+    service: str | None = Field(
+        default=None, description="The service whose requests are meant; null with trace_id."
+    )
+    order: Literal["slowest", "failing"] = Field(
+        default="slowest", description="Which of its requests."
+    )
     trace_id: str | None = Field(default=None, description="One trace, shown as a tree; else null.")
 
 
@@ -42,7 +47,9 @@ async def traces(bench: Bench, asked: TraceArguments) -> Found:
     """One trace, or a service's operations and requests."""
     if not bench.case.spans.height:
         raise NotFound("the case holds no spans")
-    provenance = f"{from_evidence(bench.case.evidence, 'spans')}; operations and statuses are foreign text"
+    provenance = (
+        f"{from_evidence(bench.case.evidence, 'spans')}; operations and statuses are foreign text"
+    )
     if asked.trace_id:
         return Found(await asyncio.to_thread(_tree, bench, asked.trace_id), provenance)
     if not asked.service:
@@ -56,7 +63,9 @@ def _requests(bench: Bench, service: str, order: str) -> list[dict[str, Any]]:
     own = bench.case.spans.filter(pl.col("service") == service)
     if not own.height:
         held = sorted(bench.case.spans["service"].drop_nulls().unique().to_list())
-        raise NotFound(f"the case holds no spans of {service}; there are spans of {', '.join(held[:20])}")
+        raise NotFound(
+            f"the case holds no spans of {service}; there are spans of {', '.join(held[:20])}"
+        )
     windows = span_windows(bench.case)
     side = pl.when(windows.in_search("start")).then(1).when(windows.in_baseline("start")).then(0)
     own = own.with_columns(
@@ -168,7 +177,8 @@ def _depth(row: int, parents: dict[int, int | None]) -> int:
 
 TRACES = Tool(
     "traces",
-    "Spans: the slowest or failing requests of a service and its operations against their baseline, or one trace.",
+    "Spans: the slowest or failing requests of a service and its operations against their "
+    "baseline, or one trace.",
     TraceArguments,
     traces,
 )

@@ -9,7 +9,15 @@ from pydantic import Field
 from analysis.requests.topology import read_topology
 from bot.answer.writer.earlier import is_memory
 from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, from_evidence, known_service, moment
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Tool,
+    from_evidence,
+    known_service,
+    moment,
+)
 
 HOPS = 2
 MAX_NEIGHBOURS = 40
@@ -51,7 +59,8 @@ def _row(bench: Bench, name: str, relation: str, hops: int) -> dict[str, Any]:
 
 TOPOLOGY = Tool(
     "topology",
-    "Who calls a service and whom it calls, within two hops, with the findings and data that the case has of each.",
+    "Who calls a service and whom it calls, within two hops, with the findings and data that the "
+    "case has of each.",
     TopologyArguments,
     topology,
 )

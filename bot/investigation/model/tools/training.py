@@ -32,7 +32,9 @@ async def training(bench: Bench, asked: TrainingArguments) -> Found:
     rows = await bench.run(partial(rank_rows, name=asked.analysis, rank=asked.rank), bench.folder)
     if isinstance(rows, str):
         raise NotFound(rows)
-    return Found(rows, f"{ANALYSES[asked.analysis]}; {from_evidence(bench.case.evidence, 'traces')}")
+    return Found(
+        rows, f"{ANALYSES[asked.analysis]}; {from_evidence(bench.case.evidence, 'traces')}"
+    )
 
 
 def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | str:
@@ -53,7 +55,10 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
         if trace.rank == rank:
             return rows_of(name, trace)
         seen.append(str(trace.rank))
-    return f"no trace of rank {rank} that can be read here; there are traces of ranks {', '.join(seen) or 'none'}"
+    return (
+        f"no trace of rank {rank} that can be read here; there are traces of ranks "
+        f"{', '.join(seen) or 'none'}"
+    )
 
 
 TRAINING = Tool(

@@ -46,8 +46,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_investigations")),
         sa.UniqueConstraint("open_fingerprint", name=op.f("uq_investigations_open_fingerprint")),
     )
-    op.create_index(op.f("ix_investigations_accepted_at"), "investigations", ["accepted_at"], unique=False)
-    op.create_index(op.f("ix_investigations_fingerprint"), "investigations", ["fingerprint"], unique=False)
+    op.create_index(
+        op.f("ix_investigations_accepted_at"), "investigations", ["accepted_at"], unique=False
+    )
+    op.create_index(
+        op.f("ix_investigations_fingerprint"), "investigations", ["fingerprint"], unique=False
+    )
     op.create_index(op.f("ix_investigations_status"), "investigations", ["status"], unique=False)
 
     op.create_table(
@@ -85,7 +89,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progress")),
         sa.UniqueConstraint("key", name=op.f("uq_progress_key")),
     )
-    op.create_index("ix_progress_investigation_id_id", "progress", ["investigation_id", "id"], unique=False)
+    op.create_index(
+        "ix_progress_investigation_id_id", "progress", ["investigation_id", "id"], unique=False
+    )
 
 
 def downgrade() -> None:

@@ -1,4 +1,5 @@
-"""Memory: investigations that can be found again, by full text too, and what people said of their answers"""
+"""Memory: investigations that can be found again, by full text too, and what people said of their
+answers"""
 
 from __future__ import annotations
 
@@ -10,23 +11,26 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-# https://sqlite.org/fts5.html#external_content_tables; its ascii tokenizer splits at blanks alone, as `words` holds no
-# other character below 128 that is no letter or digit.
+# https://sqlite.org/fts5.html#external_content_tables; its ascii tokenizer splits at blanks alone,
+# as `words` holds no other character below 128 that is no letter or digit.
 SQLITE_SEARCH = (
     "CREATE VIRTUAL TABLE remembered_search USING fts5("
     "words, content='remembered', content_rowid='id', tokenize='ascii')",
     "CREATE TRIGGER remembered_added AFTER INSERT ON remembered BEGIN"
     " INSERT INTO remembered_search(rowid, words) VALUES (new.id, new.words); END",
     "CREATE TRIGGER remembered_gone AFTER DELETE ON remembered BEGIN"
-    " INSERT INTO remembered_search(remembered_search, rowid, words) VALUES ('delete', old.id, old.words); END",
+    " INSERT INTO remembered_search(remembered_search, rowid, words) VALUES ('delete', old.id, "
+    "old.words); END",
     "CREATE TRIGGER remembered_changed AFTER UPDATE ON remembered BEGIN"
-    " INSERT INTO remembered_search(remembered_search, rowid, words) VALUES ('delete', old.id, old.words);"
+    " INSERT INTO remembered_search(remembered_search, rowid, words) VALUES ('delete', old.id, "
+    "old.words);"
     " INSERT INTO remembered_search(rowid, words) VALUES (new.id, new.words); END",
 )
-# https://www.postgresql.org/docs/current/textsearch-tables.html; the words are split already, so no parser or
-# dictionary, which depend on the server's locale, comes into it.
+# https://www.postgresql.org/docs/current/textsearch-tables.html; the words are split already, so no
+# parser or dictionary, which depend on the server's locale, comes into it.
 POSTGRESQL_SEARCH = (
-    "CREATE INDEX ix_remembered_search ON remembered USING gin (array_to_tsvector(string_to_array(words, ' ')))",
+    "CREATE INDEX ix_remembered_search ON remembered USING gin "
+    "(array_to_tsvector(string_to_array(words, ' ')))",
 )
 
 
@@ -67,7 +71,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("investigation_id", "service", name=op.f("pk_remembered_services")),
     )
-    op.create_index(op.f("ix_remembered_services_service"), "remembered_services", ["service"], unique=False)
+    op.create_index(
+        op.f("ix_remembered_services_service"), "remembered_services", ["service"], unique=False
+    )
 
     op.create_table(
         "labels",
@@ -85,7 +91,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_labels")),
     )
-    op.create_index(op.f("ix_labels_investigation_id"), "labels", ["investigation_id"], unique=False)
+    op.create_index(
+        op.f("ix_labels_investigation_id"), "labels", ["investigation_id"], unique=False
+    )
 
 
 def downgrade() -> None:

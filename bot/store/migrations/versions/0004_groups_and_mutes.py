@@ -77,8 +77,12 @@ def _grouped_alerts() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_grouped_alerts")),
         sa.UniqueConstraint("open_fingerprint", name=op.f("uq_grouped_alerts_open_fingerprint")),
     )
-    op.create_index(op.f("ix_grouped_alerts_fingerprint"), "grouped_alerts", ["fingerprint"], unique=False)
-    op.create_index("uq_grouped_alerts_once", "grouped_alerts", ["investigation_id", "fingerprint"], unique=True)
+    op.create_index(
+        op.f("ix_grouped_alerts_fingerprint"), "grouped_alerts", ["fingerprint"], unique=False
+    )
+    op.create_index(
+        "uq_grouped_alerts_once", "grouped_alerts", ["investigation_id", "fingerprint"], unique=True
+    )
 
 
 def _alert_keys() -> None:
@@ -89,7 +93,9 @@ def _alert_keys() -> None:
         sa.Column("key", sa.String(), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         _of_an_investigation("alert_keys"),
-        sa.PrimaryKeyConstraint("investigation_id", "fingerprint", "key", name=op.f("pk_alert_keys")),
+        sa.PrimaryKeyConstraint(
+            "investigation_id", "fingerprint", "key", name=op.f("pk_alert_keys")
+        ),
     )
     op.create_index(op.f("ix_alert_keys_fingerprint"), "alert_keys", ["fingerprint"], unique=False)
     op.create_index("ix_alert_keys_key_at", "alert_keys", ["key", "at"], unique=False)

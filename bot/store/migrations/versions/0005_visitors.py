@@ -39,7 +39,10 @@ def upgrade() -> None:
         sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
-            ["visitor_id"], ["visitors.id"], name=op.f("fk_sessions_visitor_id_visitors"), ondelete="CASCADE"
+            ["visitor_id"],
+            ["visitors.id"],
+            name=op.f("fk_sessions_visitor_id_visitors"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )

@@ -39,7 +39,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_questions")),
     )
-    op.create_index("ix_questions_thread", "questions", ["channel", "thread", "asked_at"], unique=False)
+    op.create_index(
+        "ix_questions_thread", "questions", ["channel", "thread", "asked_at"], unique=False
+    )
     op.create_index("ix_questions_status", "questions", ["status", "asked_at"], unique=False)
 
     op.create_table(
@@ -57,7 +59,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_question_posts")),
     )
-    op.create_index(op.f("ix_question_posts_question_id"), "question_posts", ["question_id"], unique=False)
+    op.create_index(
+        op.f("ix_question_posts_question_id"), "question_posts", ["question_id"], unique=False
+    )
 
     op.create_table(
         "quiet_threads",
@@ -86,8 +90,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("investigation_id", name=op.f("pk_further_investigations")),
         sa.UniqueConstraint("key", name=op.f("uq_further_investigations_key")),
     )
-    op.create_index(op.f("ix_further_investigations_parent_id"), "further_investigations", ["parent_id"], unique=False)
-    op.create_index("ix_investigations_slack_thread", "investigations", ["slack_channel", "slack_thread"], unique=False)
+    op.create_index(
+        op.f("ix_further_investigations_parent_id"),
+        "further_investigations",
+        ["parent_id"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_investigations_slack_thread",
+        "investigations",
+        ["slack_channel", "slack_thread"],
+        unique=False,
+    )
     op.create_index(op.f("ix_posts_ref"), "posts", ["ref"], unique=False)
 
 

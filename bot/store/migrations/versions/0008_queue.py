@@ -13,8 +13,14 @@ depends_on = None
 INVESTIGATIONS = "investigations"
 USUAL = sa.text("2")
 PARTIAL = {
-    "ix_investigations_waiting": (["priority", "team", "accepted_at", "id"], "dispatched_at IS NULL"),
-    "ix_investigations_unannounced": (["channel", "priority", "accepted_at"], "announced_at IS NULL"),
+    "ix_investigations_waiting": (
+        ["priority", "team", "accepted_at", "id"],
+        "dispatched_at IS NULL",
+    ),
+    "ix_investigations_unannounced": (
+        ["channel", "priority", "accepted_at"],
+        "announced_at IS NULL",
+    ),
 }
 
 
@@ -23,10 +29,17 @@ def upgrade() -> None:
     for column in _more_of_investigations():
         op.add_column(INVESTIGATIONS, column)
     op.execute("UPDATE investigations SET announced_at = accepted_at")
-    op.create_index("ix_investigations_status_dispatched_at", INVESTIGATIONS, ["status", "dispatched_at"], unique=False)
+    op.create_index(
+        "ix_investigations_status_dispatched_at",
+        INVESTIGATIONS,
+        ["status", "dispatched_at"],
+        unique=False,
+    )
     for name, (columns, condition) in PARTIAL.items():
         where = sa.text(condition)
-        op.create_index(name, INVESTIGATIONS, columns, unique=False, sqlite_where=where, postgresql_where=where)
+        op.create_index(
+            name, INVESTIGATIONS, columns, unique=False, sqlite_where=where, postgresql_where=where
+        )
 
 
 def downgrade() -> None:

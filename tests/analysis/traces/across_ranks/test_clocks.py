@@ -31,7 +31,9 @@ def test_clocks_that_disagree_within_one_host_accuse_nobody(tmp_path: Path) -> N
     assert [round(s.ms("communication wait")) for s in found.steps] == [6, 6, 0, 6]
 
 
-def test_ranks_of_unnamed_hosts_get_clocks_of_their_own_where_their_times_contradict_one(tmp_path: Path) -> None:
+def test_ranks_of_unnamed_hosts_get_clocks_of_their_own_where_their_times_contradict_one(
+    tmp_path: Path,
+) -> None:
     traces = job(late_us=LATE, clock_us={3: 80_000.0})
     summaries = summaries_of(tmp_path, traces, hosts=["", "", "", ""])
     unnamed = [replace(s, host=None) for s in summaries]
@@ -41,7 +43,9 @@ def test_ranks_of_unnamed_hosts_get_clocks_of_their_own_where_their_times_contra
     assert [b.rank for b in found.stragglers] == [2]
 
 
-def test_hosts_that_share_no_group_with_the_first_are_reached_through_others(tmp_path: Path) -> None:
+def test_hosts_that_share_no_group_with_the_first_are_reached_through_others(
+    tmp_path: Path,
+) -> None:
     traces = gpu_job(ranks=3)
     groups = {0: ["a"], 1: ["a", "b"], 2: ["b"]}
     shift = [0.0, 5_000.0, -7_000.0]

@@ -17,10 +17,14 @@ def test_a_pause_of_all_ranks_is_found_with_what_the_hosts_did(tmp_path: Path) -
     assert idle.share > 0.8
 
 
-def test_while_one_rank_works_or_communicates_the_ranks_are_not_idle_together(tmp_path: Path) -> None:
+def test_while_one_rank_works_or_communicates_the_ranks_are_not_idle_together(
+    tmp_path: Path,
+) -> None:
     traces = gpu_job(pause_us={3: 600_000.0})
     at = next(e for e in traces[1] if e["name"] == "ProfilerStep#3")["ts"]
-    traces[1].append(event("gemm_alone", at, 600_000.0, cat="kernel", tid=7, stream=7, correlation=77))
+    traces[1].append(
+        event("gemm_alone", at, 600_000.0, cat="kernel", tid=7, stream=7, correlation=77)
+    )
     idle = comparison_of(tmp_path, traces).idle
     assert max(i.length_ns for i in idle.intervals) < 20_000_000
 
@@ -36,6 +40,8 @@ def test_clocks_are_aligned_first(tmp_path: Path) -> None:
 def test_ranks_that_are_busy_at_all_times_have_none(tmp_path: Path) -> None:
     traces = gpu_job(ranks=2)
     for events in traces:
-        events.append(event("gemm_long", 1_000.0, 200_000.0, cat="kernel", tid=9, stream=9, correlation=7))
+        events.append(
+            event("gemm_long", 1_000.0, 200_000.0, cat="kernel", tid=9, stream=9, correlation=7)
+        )
     idle = comparison_of(tmp_path, traces).idle
     assert (idle.intervals, idle.total_ns, idle.share) == ((), 0, 0.0)

@@ -9,10 +9,17 @@ from analysis.traces.across_ranks.kernel_speed import MIN_KERNELS, kernel_distri
 from tests.analysis.traces.across_ranks.written_jobs import kernel, summaries_of
 
 
-def work(stretch: float = 1.0, *, kinds: int = 8, count: int = 6, only: int | None = None) -> list[dict[str, Any]]:
+def work(
+    stretch: float = 1.0, *, kinds: int = 8, count: int = 6, only: int | None = None
+) -> list[dict[str, Any]]:
     """Kernels of some kinds; all, or only one kind, take longer."""
     return [
-        kernel(f"gemm_{k}", 1_000.0 * (k * count + i), (50.0 + k) * (stretch if only in (None, k) else 1.0), 0)
+        kernel(
+            f"gemm_{k}",
+            1_000.0 * (k * count + i),
+            (50.0 + k) * (stretch if only in (None, k) else 1.0),
+            0,
+        )
         for k in range(kinds)
         for i in range(count)
     ]
@@ -38,7 +45,9 @@ def test_a_device_on_which_all_kernels_take_longer_is_slow(tmp_path: Path) -> No
     ],
     ids=["by little", "one kernel only", "too few kernels", "too seldom"],
 )
-def test_a_device_is_not_slow_by_little_or_for_few_kernels(tmp_path: Path, own: list[dict[str, Any]]) -> None:
+def test_a_device_is_not_slow_by_little_or_for_few_kernels(
+    tmp_path: Path, own: list[dict[str, Any]]
+) -> None:
     speeds = rank_speeds(summaries_of(tmp_path, [work(), own, work()]))
     assert [s.rank for s in speeds if s.slow] == []
 
@@ -75,7 +84,11 @@ def test_durations_are_told_per_kernel_and_rank(tmp_path: Path) -> None:
 
 def test_kernels_that_differ_only_far_behind_stay_two(tmp_path: Path) -> None:
     alike = "void elementwise<" + "at::native::" * 30
-    own = [kernel(f"{alike}{end}>", 1_000.0 * i, 10.0 * (end + 1), 0) for end in (0, 1) for i in range(6)]
+    own = [
+        kernel(f"{alike}{end}>", 1_000.0 * i, 10.0 * (end + 1), 0)
+        for end in (0, 1)
+        for i in range(6)
+    ]
     summaries = summaries_of(tmp_path, [own, own])
     kernels = summaries[0].kernels
     assert len(set(kernels.names)) == len(kernels) == 2

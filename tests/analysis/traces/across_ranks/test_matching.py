@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from analysis.traces.across_ranks.matching import matched_collectives
-from analysis.traces.per_rank.collective_names import element_bytes, elements_of, operation_named, ranks_of
+from analysis.traces.per_rank.collective_names import (
+    element_bytes,
+    elements_of,
+    operation_named,
+    ranks_of,
+)
 from tests.analysis.traces.across_ranks.written_jobs import (
     GROUP,
     comparison_of,
@@ -42,7 +47,9 @@ def test_a_profile_that_began_a_step_earlier_is_matched_by_step(tmp_path: Path) 
     assert [b.rank for b in found.stragglers] == [2]
 
 
-def test_windows_that_are_one_step_apart_hold_as_many_collectives_but_not_the_same(tmp_path: Path) -> None:
+def test_windows_that_are_one_step_apart_hold_as_many_collectives_but_not_the_same(
+    tmp_path: Path,
+) -> None:
     traces = job(late_us=LATE)
     edges = sorted(e["ts"] for e in traces[0] if e["name"].startswith("ProfilerStep#"))
     traces[0] = [e for e in traces[0] if e["ts"] >= edges[1]]
@@ -88,25 +95,33 @@ def test_a_group_with_ranks_that_have_no_trace_is_said_to_be_partial(tmp_path: P
     traces = [[nccl("AllReduce", 10.0 + r, 30.0, 1, Seq=4, **told)] for r in range(2)]
     matched = matched_collectives(summaries_of(tmp_path, traces))
     assert len(matched) == 1
-    assert [(g.description, g.size, g.ranks) for g in matched.partial_groups] == [("default_pg", 128, None)]
+    assert [(g.description, g.size, g.ranks) for g in matched.partial_groups] == [
+        ("default_pg", 128, None)
+    ]
 
 
 def test_sends_and_receives_are_not_matched(tmp_path: Path) -> None:
     told = {"Collective name": "send", **GROUP}
-    traces = [[nccl("SendRecv", 10.0, 20.0, 1, **told), nccl("SendRecv", 30.0, 40.0, 2)] for _ in range(2)]
+    traces = [
+        [nccl("SendRecv", 10.0, 20.0, 1, **told), nccl("SendRecv", 30.0, 40.0, 2)] for _ in range(2)
+    ]
     matched = matched_collectives(summaries_of(tmp_path, traces))
     assert (len(matched), matched.unmatched) == (0, 0)
 
 
 def test_the_parts_of_an_all_to_all_may_differ_between_ranks(tmp_path: Path) -> None:
     told = {"Collective name": "all_to_allv", **GROUP, "dtype": "Half"}
-    traces = [[nccl("SendRecv", 10.0, 20.0, 1, **told, **{"In msg nelems": 10 + r})] for r in range(3)]
+    traces = [
+        [nccl("SendRecv", 10.0, 20.0, 1, **told, **{"In msg nelems": 10 + r})] for r in range(3)
+    ]
     (block,) = matched_collectives(summaries_of(tmp_path, traces)).groups
     assert block.operations == ("all_to_all",)
     assert block.bytes.tolist() == [24]
 
 
-def test_a_kernel_that_says_nothing_gets_its_operation_and_size_from_its_launch(tmp_path: Path) -> None:
+def test_a_kernel_that_says_nothing_gets_its_operation_and_size_from_its_launch(
+    tmp_path: Path,
+) -> None:
     note = {"Input Dims": [[6144]], "Input type": ["float"]}
     events = [
         event("nccl:all_to_all", 100.0, 60.0, cat="user_annotation", **note),
@@ -148,7 +163,14 @@ def test_the_operation_is_read_from_the_name(name: str, operation: str) -> None:
 
 @pytest.mark.parametrize(
     ("dims", "elements"),
-    [("[[65792]]", 65792), ("[[2,3],[4]]", 10), ("", 0), ("[[", 0), ("[[],[]]", 0), ("[[" + "9" * 4000 + "]]", 0)],
+    [
+        ("[[65792]]", 65792),
+        ("[[2,3],[4]]", 10),
+        ("", 0),
+        ("[[", 0),
+        ("[[],[]]", 0),
+        ("[[" + "9" * 4000 + "]]", 0),
+    ],
 )
 def test_shapes_are_counted_or_ignored(dims: str, elements: int) -> None:
     assert elements_of(dims) == elements
@@ -156,7 +178,8 @@ def test_shapes_are_counted_or_ignored(dims: str, elements: int) -> None:
 
 def test_element_types_have_their_width() -> None:
     widths = [
-        element_bytes(t) for t in ("Float", "BFloat16", "Half", "long int", "c10::BFloat16", "Float8_e4m3fn", "?")
+        element_bytes(t)
+        for t in ("Float", "BFloat16", "Half", "long int", "c10::BFloat16", "Float8_e4m3fn", "?")
     ]
     assert widths == [4, 2, 2, 8, 2, 1, 0]
 

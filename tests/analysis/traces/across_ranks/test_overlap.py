@@ -28,8 +28,16 @@ def test_a_small_all_reduce_of_the_loss_after_it_does_not_count(tmp_path: Path) 
     for events in traces:
         for step, mark in enumerate([e for e in events if e["name"].startswith("ProfilerStep")]):
             at = mark["ts"] + 15_000.0
-            told = {"Collective name": "allreduce", "Seq": 900 + step, "Process Group Name": "0", "dtype": "Float"}
-            events += [launch(at, 50_000 + step), nccl("AllReduce", at + 10.0, at + 90.0, 50_000 + step, **told)]
+            told = {
+                "Collective name": "allreduce",
+                "Seq": 900 + step,
+                "Process Group Name": "0",
+                "dtype": "Float",
+            }
+            events += [
+                launch(at, 50_000 + step),
+                nccl("AllReduce", at + 10.0, at + 90.0, 50_000 + step, **told),
+            ]
             events[-1]["args"]["In msg nelems"] = 1
     found = all_reduce_overlap(summaries_of(tmp_path, traces)[0])
     assert found is not None
@@ -37,9 +45,14 @@ def test_a_small_all_reduce_of_the_loss_after_it_does_not_count(tmp_path: Path) 
 
 
 def test_without_a_backward_pass_or_steps_nothing_is_said(tmp_path: Path) -> None:
-    traces = [[e for e in events if not e["name"].startswith("## backward")] for events in gpu_job()]
+    traces = [
+        [e for e in events if not e["name"].startswith("## backward")] for events in gpu_job()
+    ]
     assert all_reduce_overlap(summaries_of(tmp_path, traces)[0]) is None
-    stepless = [[e for e in events if not e["name"].startswith(("ProfilerStep", "Optimizer"))] for events in gpu_job()]
+    stepless = [
+        [e for e in events if not e["name"].startswith(("ProfilerStep", "Optimizer"))]
+        for events in gpu_job()
+    ]
     assert all_reduce_overlap(summaries_of(tmp_path, stepless)[0]) is None
 
 
@@ -49,11 +62,16 @@ def test_gathering_parameters_in_the_forward_pass_is_fsdp(tmp_path: Path) -> Non
     for events in traces:
         for step, mark in enumerate([e for e in events if e["name"] == "## forward ##"]):
             at, number = mark["ts"] + 10.0, 60_000 + step
-            events += [launch(at, number), nccl("AllGather", at + 20.0, at + 80.0, number, Seq=700 + step)]
+            events += [
+                launch(at, number),
+                nccl("AllGather", at + 20.0, at + 80.0, number, Seq=700 + step),
+            ]
     assert uses_fsdp(summaries_of(tmp_path, traces))
 
 
-def test_a_collective_that_waits_for_its_thread_was_launched_when_it_was_called(tmp_path: Path) -> None:
+def test_a_collective_that_waits_for_its_thread_was_launched_when_it_was_called(
+    tmp_path: Path,
+) -> None:
     traces = job()
     for events in traces:
         calls = [e for e in events if e["name"] == "gloo:all_reduce"]

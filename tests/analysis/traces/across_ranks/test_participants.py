@@ -42,7 +42,10 @@ def test_ranks_that_recorded_other_steps_are_told(tmp_path: Path) -> None:
 
 
 def test_steps_between_optimizers_are_numbered_alike(tmp_path: Path) -> None:
-    traces = [[e for e in events if not e["name"].startswith("ProfilerStep")] for events in gpu_job(late_us={1: 8e3})]
+    traces = [
+        [e for e in events if not e["name"].startswith("ProfilerStep")]
+        for events in gpu_job(late_us={1: 8e3})
+    ]
     optimizers = sorted(e["ts"] for e in traces[0] if e["name"].startswith("Optimizer.step"))
     traces[0] = [e for e in traces[0] if e["ts"] > optimizers[0] + 1_000.0]
     summaries = summaries_of(tmp_path, traces)
@@ -54,7 +57,10 @@ def test_steps_between_optimizers_are_numbered_alike(tmp_path: Path) -> None:
 
 
 def test_ranks_captured_at_other_times_have_no_step_in_common(tmp_path: Path) -> None:
-    traces = [[e for e in events if not e["name"].startswith("ProfilerStep")] for events in gpu_job(ranks=2)]
+    traces = [
+        [e for e in events if not e["name"].startswith("ProfilerStep")]
+        for events in gpu_job(ranks=2)
+    ]
     traces[1] = [dict(e, ts=e["ts"] + 5e6) for e in traces[1]]
     found = compare(summaries_of(tmp_path, traces))
     assert found.job.steps == ()

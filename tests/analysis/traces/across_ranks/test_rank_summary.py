@@ -37,7 +37,12 @@ def test_what_was_no_summary_is_refused() -> None:
 
 def test_an_empty_trace_has_a_summary(tmp_path: Path) -> None:
     summary = summarise(read_trace(write_trace(tmp_path / "rank0.json", document([]))))
-    assert (summary.event_count, len(summary.steps), len(summary.collectives), len(summary.idle)) == (0, 0, 0, 0)
+    assert (
+        summary.event_count,
+        len(summary.steps),
+        len(summary.collectives),
+        len(summary.idle),
+    ) == (0, 0, 0, 0)
     assert from_json(to_json(summary)).accelerator.vendor == "cpu"
     assert compare([summary]).why_not is not None
 
@@ -108,13 +113,31 @@ def test_self_time_is_what_lies_in_no_event_inside(tmp_path: Path) -> None:
     assert summary.operations.per_step({4}) == {}
 
 
-NAMES = ["ProfilerStep#1", "ProfilerStep#1", "gloo:all_reduce", "nccl:all_gather", "aten::mm", "## backward ##", "\x00"]
-CATEGORIES = ["cpu_op", "user_annotation", "kernel", "gpu_memcpy", "cuda_runtime", "gpu_user_annotation", ""]
+NAMES = [
+    "ProfilerStep#1",
+    "ProfilerStep#1",
+    "gloo:all_reduce",
+    "nccl:all_gather",
+    "aten::mm",
+    "## backward ##",
+    "\x00",
+]
+CATEGORIES = [
+    "cpu_op",
+    "user_annotation",
+    "kernel",
+    "gpu_memcpy",
+    "cuda_runtime",
+    "gpu_user_annotation",
+    "",
+]
 hostile = st.lists(
     st.fixed_dictionaries(
         {
             "ph": st.just("X"),
-            "name": st.sampled_from([*NAMES, "ncclDevKernel_AllReduce", "Optimizer.step#SGD.step", "k"]),
+            "name": st.sampled_from(
+                [*NAMES, "ncclDevKernel_AllReduce", "Optimizer.step#SGD.step", "k"]
+            ),
             "cat": st.sampled_from(CATEGORIES),
             "pid": st.integers(0, 1),
             "tid": st.integers(0, 2),
@@ -139,9 +162,13 @@ hostile = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(hostile, min_size=1, max_size=3))
-def test_no_trace_breaks_the_summary_or_the_comparison(tmp_path: Path, traces: list[list[dict[str, Any]]]) -> None:
+def test_no_trace_breaks_the_summary_or_the_comparison(
+    tmp_path: Path, traces: list[list[dict[str, Any]]]
+) -> None:
     summaries = summaries_of(tmp_path, traces)
     assert [to_json(from_json(to_json(s))) for s in summaries] == [to_json(s) for s in summaries]
     found = compare(summaries)
@@ -153,7 +180,9 @@ def test_no_trace_breaks_the_summary_or_the_comparison(tmp_path: Path, traces: l
     assert found.outlier_steps is not None
 
 
-def test_steps_whose_collectives_were_cut_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_whose_collectives_were_cut_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(collective_calls, "MAX_COLLECTIVES", 4)
     found = compare(summaries_of(tmp_path, gpu_job(late_us={1: 8_000.0})))
     assert found.job.steps == (0, 1, 2, 3)
@@ -161,9 +190,14 @@ def test_steps_whose_collectives_were_cut_are_not_compared(tmp_path: Path, monke
 
 
 def test_a_group_of_very_many_ranks_is_known_by_name_and_size(tmp_path: Path) -> None:
-    content = document([event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)], world=5_000)
+    content = document(
+        [event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)],
+        world=5_000,
+    )
     content["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": list(range(5_000))}]
-    (group,) = summarise(read_trace(write_trace(tmp_path / "rank0.json", content))).collectives.groups
+    (group,) = summarise(
+        read_trace(write_trace(tmp_path / "rank0.json", content))
+    ).collectives.groups
     assert (group.size, group.ranks) == (5_000, None)
 
 
@@ -178,10 +212,17 @@ def test_frames_that_hold_waiting_are_no_operations(tmp_path: Path) -> None:
 
 
 def test_numbers_beyond_all_reason_are_unknown(tmp_path: Path) -> None:
-    content = document([event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)])
-    content["distributedInfo"] |= {"world_size": 10**400, "pg_config": [{"pg_name": "0", "ranks": [0, 10**400]}]}
+    content = document(
+        [event("ncclDevKernel_AllReduce", 1.0, 5.0, cat="kernel", stream=7, correlation=1)]
+    )
+    content["distributedInfo"] |= {
+        "world_size": 10**400,
+        "pg_config": [{"pg_name": "0", "ranks": [0, 10**400]}],
+    }
     content["baseTimeNanoseconds"] = 10**30
-    summary = from_json(to_json(summarise(read_trace(write_trace(tmp_path / "rank0.json", content)))))
+    summary = from_json(
+        to_json(summarise(read_trace(write_trace(tmp_path / "rank0.json", content))))
+    )
     assert (summary.world_size, summary.clock.base_ns) == (None, None)
     assert summary.collectives.groups[0].ranks is None
     assert compare([summary]).job.missing_count == 0

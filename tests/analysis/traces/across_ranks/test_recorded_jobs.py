@@ -16,7 +16,11 @@ PERSISTENT = ("straggler", "straggler_compute")
 
 
 def compared(folder: Path) -> Comparison:
-    files = sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.name != "label.json")
+    files = sorted(
+        p
+        for p in folder.iterdir()
+        if p.name.endswith((".json", ".json.gz")) and p.name != "label.json"
+    )
     traces, errors = read_traces(files)
     assert not errors
     return compare(from_json(to_json(summarise(t))) for t in traces)
@@ -79,9 +83,15 @@ def test_one_step_of_eight_gpus_is_mostly_waiting_and_accuses_nobody(shared: Pat
     assert found.why_not.numbers == {"steps": 1.0, "steps_needed": 3.0}
     assert (len(found.matched), found.matched.unmatched) == (8, 0)
     assert found.clocks.impossible == 0.0
-    assert sum(r.wait for r in found.collectives.rows) > 20 * sum(r.transfer for r in found.collectives.rows)
-    biggest = next(r for r in found.collectives.rows if r.operation == "all_reduce" and r.bytes == 4 * 394241)
-    assert biggest.bus_bandwidth == pytest.approx(30, abs=10)  # NVLink of a V100: 2 x 6 x 25 GB/s at best
+    assert sum(r.wait for r in found.collectives.rows) > 20 * sum(
+        r.transfer for r in found.collectives.rows
+    )
+    biggest = next(
+        r for r in found.collectives.rows if r.operation == "all_reduce" and r.bytes == 4 * 394241
+    )
+    assert biggest.bus_bandwidth == pytest.approx(
+        30, abs=10
+    )  # NVLink of a V100: 2 x 6 x 25 GB/s at best
     assert max(found.blame.ranks, key=lambda b: b.last_arrivals).rank == 7
     assert found.slow_devices == ()
 

@@ -12,7 +12,10 @@ LATE = {(2, step): 6_000.0 for step in range(8)}
 
 
 def test_the_parts_of_every_step_add_up_to_it(tmp_path: Path) -> None:
-    for name, traces in {"host": job(late_us=LATE), "device": gpu_job(late_us={1: 3_000.0})}.items():
+    for name, traces in {
+        "host": job(late_us=LATE),
+        "device": gpu_job(late_us={1: 3_000.0}),
+    }.items():
         for own in comparison_of(tmp_path / name, traces).steps:
             assert tuple(own.parts) == PARTS
             assert sum(own.parts.values()).tolist() == own.length.tolist()
@@ -28,7 +31,9 @@ def test_waiting_and_transfer_are_taken_out_of_the_phases(tmp_path: Path) -> Non
     assert [round(s.data_share, 3) for s in steps] == [0.05] * 4
 
 
-def test_on_an_accelerator_computation_belongs_to_the_phase_that_launched_it(tmp_path: Path) -> None:
+def test_on_an_accelerator_computation_belongs_to_the_phase_that_launched_it(
+    tmp_path: Path,
+) -> None:
     own = comparison_of(tmp_path, gpu_job(late_us={1: 3_000.0})).steps[0]
     told = {part: round(own.ms(part), 3) for part in PARTS}
     assert told == {

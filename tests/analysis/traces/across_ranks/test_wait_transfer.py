@@ -30,7 +30,13 @@ def test_time_until_the_last_arrival_is_waiting_and_the_rest_is_transfer(tmp_pat
     table = comparison_of(tmp_path, gpu_job(late_us={1: 8_000.0})).collectives
     (row,) = table.rows
     assert table.by == "arrival"
-    assert (row.operation, row.group, row.ranks, row.bytes, row.count) == ("all_reduce", "default_pg", 4, 4_000_000, 6)
+    assert (row.operation, row.group, row.ranks, row.bytes, row.count) == (
+        "all_reduce",
+        "default_pg",
+        4,
+        4_000_000,
+        6,
+    )
     assert row.transfer == 6 * REDUCE_US * US
     assert row.wait == 6 * 8_000 * US * 3 // 4
     assert row.worst_wait == 6 * 8_000 * US
@@ -48,7 +54,9 @@ def test_ranks_whose_clocks_do_not_agree_are_split_by_the_shortest_duration(tmp_
     assert row.worst_wait == 8 * 6_002 * US
 
 
-def test_one_rank_alone_shows_durations_and_bandwidths_that_are_lower_bounds(tmp_path: Path) -> None:
+def test_one_rank_alone_shows_durations_and_bandwidths_that_are_lower_bounds(
+    tmp_path: Path,
+) -> None:
     table = comparison_of(tmp_path, gpu_job(ranks=1)).collectives
     assert table.by == "duration"
     assert table.rows[0].at_least
@@ -65,14 +73,19 @@ def test_who_is_not_there_may_have_come_last(tmp_path: Path) -> None:
 
 def test_the_output_of_an_all_gather_is_its_size(tmp_path: Path) -> None:
     note = {"Input Dims": [[1000]], "Input type": ["float"]}
-    traces = [[event("gloo:all_gather", 10.0 + r, 90.0, cat="user_annotation", **note)] for r in range(4)]
+    traces = [
+        [event("gloo:all_gather", 10.0 + r, 90.0, cat="user_annotation", **note)] for r in range(4)
+    ]
     header = comparison_of(tmp_path, traces).collectives.rows[0]
     assert (header.operation, header.ranks) == ("all_gather", 4)
     assert header.bytes == 4 * 4000
 
 
 def test_a_broadcast_is_no_meeting_point(tmp_path: Path) -> None:
-    traces = [[event("gloo:broadcast", 10.0 + 50 * r, 90.0 - 10 * r, cat="user_annotation")] for r in range(3)]
+    traces = [
+        [event("gloo:broadcast", 10.0 + 50 * r, 90.0 - 10 * r, cat="user_annotation")]
+        for r in range(3)
+    ]
     found = comparison_of(tmp_path, traces)
     (row,) = found.collectives.rows
     assert (row.wait, row.transfer) == (10 * US, 70 * US)
@@ -83,7 +96,15 @@ def test_exposed_is_what_no_computation_hides(tmp_path: Path) -> None:
     traces = gpu_job()
     hidden = [e for e in traces[0] if e["name"].startswith("nccl")]
     traces[0] += [
-        event("gemm_beside", e["ts"] + 500.0, 1_000.0, cat="kernel", tid=7, stream=7, correlation=7_000 + i)
+        event(
+            "gemm_beside",
+            e["ts"] + 500.0,
+            1_000.0,
+            cat="kernel",
+            tid=7,
+            stream=7,
+            correlation=7_000 + i,
+        )
         for i, e in enumerate(hidden)
     ]
     found = comparison_of(tmp_path, traces)
@@ -97,7 +118,11 @@ def test_exposed_is_what_no_computation_hides(tmp_path: Path) -> None:
 def test_collectives_in_flight_at_once_are_exposed_once(tmp_path: Path) -> None:
     traces = job()
     for events in traces:
-        events += [dict(e, tid=3, args={"Input Dims": [[32]]}) for e in events if e["name"] == "gloo:all_reduce"]
+        events += [
+            dict(e, tid=3, args={"Input Dims": [[32]]})
+            for e in events
+            if e["name"] == "gloo:all_reduce"
+        ]
     found = comparison_of(tmp_path, traces)
     (own,) = found.exposures[3]
     assert own.count == 16

@@ -18,7 +18,10 @@ COMPUTE_STREAM, COMMUNICATION_STREAM = 7, 20
 
 
 def summaries_of(
-    folder: Path, traces: Sequence[list[dict[str, Any]]], hosts: Sequence[str] | None = None, world: int | None = None
+    folder: Path,
+    traces: Sequence[list[dict[str, Any]]],
+    hosts: Sequence[str] | None = None,
+    world: int | None = None,
 ) -> list[RankSummary]:
     """One summary per rank."""
     found = []
@@ -30,7 +33,10 @@ def summaries_of(
 
 
 def comparison_of(
-    folder: Path, traces: Sequence[list[dict[str, Any]]], hosts: Sequence[str] | None = None, world: int | None = None
+    folder: Path,
+    traces: Sequence[list[dict[str, Any]]],
+    hosts: Sequence[str] | None = None,
+    world: int | None = None,
 ) -> Comparison:
     """The ranks compared."""
     return compare(summaries_of(folder, traces, hosts, world))
@@ -39,7 +45,14 @@ def comparison_of(
 def nccl(name: str, start: float, end: float, correlation: int, **args: Any) -> dict[str, Any]:
     """A kernel of NCCL."""
     told = {"stream": COMMUNICATION_STREAM, "correlation": correlation, **args}
-    return event(f"ncclDevKernel_{name}_RING_LL", start, end - start, cat="kernel", tid=COMMUNICATION_STREAM, **told)
+    return event(
+        f"ncclDevKernel_{name}_RING_LL",
+        start,
+        end - start,
+        cat="kernel",
+        tid=COMMUNICATION_STREAM,
+        **told,
+    )
 
 
 def launch(at: float, correlation: int) -> dict[str, Any]:
@@ -66,8 +79,9 @@ def gpu_job(
 ) -> list[list[dict[str, Any]]]:
     """A DDP job on GPUs: forward, backward, one all_reduce of all gradients, optimizer.
 
-    `late_us[rank]` lies between backward and all_reduce on the device; `slower[rank]` stretches its kernels;
-    `pause_us[step]` is a time before the step's forward pass in which no rank does anything.
+    `late_us[rank]` lies between backward and all_reduce on the device; `slower[rank]` stretches its
+    kernels; `pause_us[step]` is a time before the step's forward pass in which no rank does
+    anything.
     """
     traces: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
     at = 1_000.0
@@ -80,8 +94,17 @@ def gpu_job(
         done = max(arrive) + REDUCE_US
         end = max(done + OPTIMIZER_US * max(stretch) + 100.0, at + STEP_US + pause)
         for rank, events in enumerate(traces):
-            events.extend(_gpu_step(step, at, end, begin, pause, stretch[rank], arrive[rank], done, after_backward))
-            reduced = {"In msg nelems": elements, "Out msg nelems": elements, "Group size": ranks, "dtype": "Float"}
+            events.extend(
+                _gpu_step(
+                    step, at, end, begin, pause, stretch[rank], arrive[rank], done, after_backward
+                )
+            )
+            reduced = {
+                "In msg nelems": elements,
+                "Out msg nelems": elements,
+                "Group size": ranks,
+                "dtype": "Float",
+            }
             told = {"Collective name": "allreduce", "Seq": step + 40, **GROUP, **reduced}
             events.append(nccl("AllReduce_Sum_f32", arrive[rank], done, 1000 * step + 3, **told))
         at = end
@@ -115,7 +138,9 @@ def _gpu_step(
         event("Optimizer.step#AdamW.step", backward + 2_000.0, 300.0, cat=note),
         launch(backward + 2_050.0, first + 4),
         kernel("gemm_forward", begin + 100.0, FORWARD_US * stretch, first + 1),
-        kernel("gemm_backward", begin + 100.0 + FORWARD_US * stretch, BACKWARD_US * stretch, first + 2),
+        kernel(
+            "gemm_backward", begin + 100.0 + FORWARD_US * stretch, BACKWARD_US * stretch, first + 2
+        ),
         kernel("adam_kernel", done, OPTIMIZER_US * stretch, first + 4),
     ]
 

@@ -25,7 +25,9 @@ def spans_of(pairs: Pairs) -> Spans:
 
 
 def moments(spans: Spans) -> set[int]:
-    return {t for a, b in zip(spans[0].tolist(), spans[1].tolist(), strict=True) for t in range(a, b)}
+    return {
+        t for a, b in zip(spans[0].tolist(), spans[1].tolist(), strict=True) for t in range(a, b)
+    }
 
 
 @given(drawn, drawn)
@@ -55,7 +57,10 @@ def test_the_smallest_gaps_are_closed_first(pairs: Pairs, most: int) -> None:
     assert length(fewer) == length(spans) + closed
     assert moments(spans) <= moments(fewer)
     gaps = sorted((spans[0][1:] - spans[1][:-1]).tolist(), reverse=True)
-    assert sorted((fewer[0][1:] - fewer[1][:-1]).tolist(), reverse=True) == gaps[: max(len(fewer[0]) - 1, 0)]
+    assert (
+        sorted((fewer[0][1:] - fewer[1][:-1]).tolist(), reverse=True)
+        == gaps[: max(len(fewer[0]) - 1, 0)]
+    )
 
 
 def test_no_time_has_no_length() -> None:

@@ -26,9 +26,13 @@ def test_each_group_has_its_own_spread(kind: type, scale: int) -> None:
             assert one.total == pytest.approx(float(mine.sum()))
             assert one.std == pytest.approx(mine.std(ddof=1))
             quantiles = np.quantile(mine.astype(np.float64), [0.25, 0.5, 0.75, 0.9, 0.99])
-            assert [one.p25, one.p50, one.p75, one.p90, one.p99] == pytest.approx(quantiles.tolist())
+            assert [one.p25, one.p50, one.p75, one.p90, one.p99] == pytest.approx(
+                quantiles.tolist()
+            )
 
 
 def test_one_number_has_no_deviation_and_none_has_nothing() -> None:
-    assert distribution(np.asarray([7])) == Distribution(1, 7, 7.0, 0.0, 7, 7.0, 7.0, 7.0, 7.0, 7.0, 7)
+    assert distribution(np.asarray([7])) == Distribution(
+        1, 7, 7.0, 0.0, 7, 7.0, 7.0, 7.0, 7.0, 7.0, 7
+    )
     assert distribution(np.empty(0, dtype=np.int64)).count == 0

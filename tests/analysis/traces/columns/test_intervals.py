@@ -16,8 +16,11 @@ def _random(seed: int, count: int, lanes: int) -> tuple[np.ndarray, np.ndarray, 
     return starts, starts + random.integers(0, 15, count), random.integers(0, lanes, count)
 
 
-def _innermost(starts: np.ndarray, ends: np.ndarray, lanes: np.ndarray, time: float, lane: int) -> set[int]:
-    """All that could be meant: the last-started open interval, the shortest of those that started together."""
+def _innermost(
+    starts: np.ndarray, ends: np.ndarray, lanes: np.ndarray, time: float, lane: int
+) -> set[int]:
+    """All that could be meant: the last-started open interval, the shortest of those that started
+    together."""
     opened = [i for i in range(len(starts)) if lanes[i] == lane and starts[i] <= time < ends[i]]
     if not opened:
         return {-1}

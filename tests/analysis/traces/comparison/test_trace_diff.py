@@ -23,15 +23,23 @@ from analysis.traces.comparison.trace_diff import (
     short_name,
     side_of,
 )
-from analysis.traces.comparison.trace_regressions import grown, measures, regression_rows, regressions
+from analysis.traces.comparison.trace_regressions import (
+    grown,
+    measures,
+    regression_rows,
+    regressions,
+)
 from analysis.traces.reading.kineto import read_trace, read_traces
 from tests.analysis.traces.goldens import golden, sets_with
 from tests.analysis.traces.per_rank.stack_traces import Event, call, kernel, launch, step, trace_of
 from tests.conftest import SHARED
 
 
-def _run(folder: Path, gemms: list[float], *, name: str = "t.json", operator: str = "aten::mm") -> TraceColumns:
-    """One step per length of the gemm, in us; each step lasts as long as its gemm and 20 us more."""
+def _run(
+    folder: Path, gemms: list[float], *, name: str = "t.json", operator: str = "aten::mm"
+) -> TraceColumns:
+    """One step per length of the gemm, in us; each step lasts as long as its gemm and 20 us
+    more."""
     events: list[Event] = []
     at = 0.0
     for number, length in enumerate(gemms):
@@ -54,13 +62,20 @@ def by_change(diff: TraceDiff, devices: Devices = "all") -> dict[str, list[str]]
 
 
 def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
-    control, test = side_of(_run(tmp_path, [100, 100])), side_of(_run(tmp_path, [100, 140, 150], operator="aten::bmm"))
+    control, test = (
+        side_of(_run(tmp_path, [100, 100])),
+        side_of(_run(tmp_path, [100, 140, 150], operator="aten::bmm")),
+    )
     diff = compared(control, test)
     found = {d.name: d for d in diff.differences}
     gemm = found["gemm<float>(int)"]
     assert (gemm.control.count, gemm.test.count, gemm.change) == (2, 3, "unchanged")
     assert (gemm.control.total_ns, gemm.test.total_ns) == (200_000, 390_000)
-    assert (gemm.control.own_ns_median, gemm.test.own_ns_median, gemm.growth_ns) == (100_000, 140_000, 40_000)
+    assert (gemm.control.own_ns_median, gemm.test.own_ns_median, gemm.growth_ns) == (
+        100_000,
+        140_000,
+        40_000,
+    )
     assert by_change(diff, "host") == {
         "added": ["aten::bmm"],
         "deleted": ["aten::mm"],
@@ -73,7 +88,13 @@ def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
 
 
 def test_work_of_a_step_is_what_the_step_launched(tmp_path: Path) -> None:
-    events = [step(1, 0, 10), call("aten::mm", 1, 5), launch(1, 2), step(2, 10, 10), kernel("late", 1, 12, 3)]
+    events = [
+        step(1, 0, 10),
+        call("aten::mm", 1, 5),
+        launch(1, 2),
+        step(2, 10, 10),
+        kernel("late", 1, 12, 3),
+    ]
     trace = trace_of(tmp_path, events)
     first, second = side_of(trace, [1]), side_of(trace, [2])
     assert "late" in first.names
@@ -128,7 +149,9 @@ def test_a_growth_within_the_noise_or_the_share_of_a_step_is_none(tmp_path: Path
     assert regressions(two) == []
 
 
-def test_operators_explain_a_slower_step_and_communication_counts_where_it_is_exposed(tmp_path: Path) -> None:
+def test_operators_explain_a_slower_step_and_communication_counts_where_it_is_exposed(
+    tmp_path: Path,
+) -> None:
     def run(host: float, reduce: float) -> Side:
         events: list[Event] = []
         for number in range(5):
@@ -145,7 +168,10 @@ def test_operators_explain_a_slower_step_and_communication_counts_where_it_is_ex
     exposed = regressions(compared(run(100, 100), run(100, 950)))
     assert [r.measure.name for r in exposed] == ["exposed communication"]
     slower = regressions(compared(run(100, 100), run(1500, 100)))
-    assert [(r.kind, r.measure.name) for r in slower] == [("measure", "step time"), ("operator", "aten::mm")]
+    assert [(r.kind, r.measure.name) for r in slower] == [
+        ("measure", "step time"),
+        ("operator", "aten::mm"),
+    ]
 
 
 def test_a_name_that_is_new_fails_nothing_by_itself(tmp_path: Path) -> None:
@@ -172,14 +198,18 @@ def test_short_names(name: str, short: str) -> None:
 
 
 PAIRS = {
-    "diff_compare_base_test": ("trace_compare/base/base.json.gz", "trace_compare/test/test.json.gz"),
+    "diff_compare_base_test": (
+        "trace_compare/base/base.json.gz",
+        "trace_compare/test/test.json.gz",
+    ),
     "diff_control_test": ("trace_diff/control/control.json.gz", "trace_diff/test/test.json.gz"),
 }
 DEVICES: dict[str, Devices] = {"ALL": "all", "CPU": "host", "GPU": "device"}
 
 
 def _sides(set_name: str, steps: list[int] | None, short: bool = False) -> tuple[Side, Side]:
-    """Without work whose launch was not recorded: HTA counts it for no step, we for the one it starts in."""
+    """Without work whose launch was not recorded: HTA counts it for no step, we for the one it
+    starts in."""
     traces = [read_trace(SHARED / "data/traces/hta" / file) for file in PAIRS[set_name]]
     control, test = (t.select(~t.on_device | (launched_by(t) >= 0)) for t in traces)
     return side_of(control, steps, short_names=short), side_of(test, steps, short_names=short)
@@ -188,7 +218,8 @@ def _sides(set_name: str, steps: list[int] | None, short: bool = False) -> tuple
 @pytest.mark.parametrize("set_name", sets_with("compare_ALL"))
 @pytest.mark.parametrize("analysis", ["ALL", "CPU", "GPU", "ALL_short", "ALL_all_iterations"])
 def test_the_table_is_that_of_hta(set_name: str, analysis: str) -> None:
-    """HTA's times are those of both devices together; it numbers steps and writes "::::" in short names."""
+    """HTA's times are those of both devices together; it numbers steps and writes "::::" in short
+    names."""
     args = golden(set_name, "args")
     steps = args["control_iterations"] if analysis.endswith("iterations") else [args["used"][0]]
     short = analysis.endswith("short")
@@ -225,14 +256,22 @@ def test_a_real_run_against_itself_raises_no_alarm(shared: Path) -> None:
     odd, even = (side_of(trace, [n for _, n in side.samples if n % 2 == rest]) for rest in (1, 0))
     assert regressions(compared(odd, even)) == regressions(compared(even, odd)) == []
     by_name = {m.name: m for m in measures(compared(odd, even))}
-    assert {"step time", "computation", "communication", "exposed communication", "peak memory"} <= set(by_name)
+    assert {
+        "step time",
+        "computation",
+        "communication",
+        "exposed communication",
+        "peak memory",
+    } <= set(by_name)
 
 
 def test_a_real_run_with_slower_kernels_fails(shared: Path) -> None:
     trace = read_trace(shared / "traces/hta/df_index_resolver/df_index_resolver.json.gz")
     control = side_of(trace)
     slow = np.where(
-        np.asarray(["sgemm" in name for name in control.names])[control.name], control.own_ns * 2, control.own_ns
+        np.asarray(["sgemm" in name for name in control.names])[control.name],
+        control.own_ns * 2,
+        control.own_ns,
     )
     test: Any = type(control)(**{**vars(control), "own_ns": slow})
     found = regressions(compared(control, test))

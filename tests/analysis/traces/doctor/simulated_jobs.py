@@ -1,10 +1,12 @@
-"""Training on several GPUs, simulated: what each rank's profiler would have recorded, with known faults.
+"""Training on several GPUs, simulated: what each rank's profiler would have recorded, with known
+faults.
 
-Every rank runs the same program. The host issues operators one after another; their kernels run in order on a stream
-of computation, each when the host has launched it and the one before is done. A collective runs on a stream of its own
-per process group: on each rank it begins when it was launched and what it reads is computed, and it ends on all ranks
-of the group together, a transfer after the last one has begun. So ranks wait for one another only as real ones do.
-A host blocks in a launch when 1,024 kernels are outstanding. Durations vary by a few percent (lognormal). Times are in
+Every rank runs the same program. The host issues operators one after another; their kernels run in
+order on a stream of computation, each when the host has launched it and the one before is done. A
+collective runs on a stream of its own per process group: on each rank it begins when it was
+launched and what it reads is computed, and it ends on all ranks of the group together, a transfer
+after the last one has begun. So ranks wait for one another only as real ones do. A host blocks in a
+launch when 1,024 kernels are outstanding. Durations vary by a few percent (lognormal). Times are in
 microseconds; a fault is an array of steps x ranks.
 """
 
@@ -29,7 +31,8 @@ Groups = NDArray[np.int64]
 """One row of ranks per process group; every rank is in one row."""
 
 HOST, MAIN, AUTOGRAD, COMPUTE, NCCL = 4_000, 100, 101, 7, 20
-"""Process and threads of the host, and streams; the n-th kind of process group has stream NCCL + n."""
+"""Process and threads of the host, and streams; the n-th kind of process group has stream NCCL +
+n."""
 QUEUE = 1024
 HOST_US, LAUNCH_US, START_US = 6.0, 4.0, 3.0
 """An operator on the host, a launch in it, and from a launch to the start on an idle stream."""
@@ -42,7 +45,11 @@ GEMM_FP32 = "ampere_sgemm_128x64_nn"
 LAYER = (
     ("aten::native_layer_norm", "vectorized_layer_norm_kernel<c10::BFloat16, float>", 0.08),
     ("aten::mm", GEMM, 1.0),
-    ("aten::_flash_attention_forward", "flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4>>", 0.6),
+    (
+        "aten::_flash_attention_forward",
+        "flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4>>",
+        0.6,
+    ),
     ("aten::mm", GEMM, 0.9),
     ("aten::gelu", "vectorized_elementwise_kernel<4, GeluCUDAKernelImpl>", 0.12),
     ("aten::add_", "vectorized_elementwise_kernel<4, CUDAFunctor_add>", 0.05),
@@ -55,8 +62,8 @@ class SimulatedJob:
     """What is trained and on what; the defaults are healthy."""
 
     shape: Literal["ddp", "fsdp", "tensor"] = "ddp"
-    """Gradients reduced in buckets during the backward pass; parameters sharded; tensor parallel within rows of
-    `tensor` ranks and data parallel across them."""
+    """Gradients reduced in buckets during the backward pass; parameters sharded; tensor parallel
+    within rows of `tensor` ranks and data parallel across them."""
     ranks: int = 8
     steps: int = 6
     layers: int = 6
@@ -82,7 +89,8 @@ class SimulatedJob:
     mallocs: int = 0
     """Calls of cudaMalloc in each step."""
     recompiled: int = 0
-    """Versions of the compiled forward pass that the steps run through; 0 for code that is not compiled."""
+    """Versions of the compiled forward pass that the steps run through; 0 for code that is not
+    compiled."""
     compile_us: float = 0.0
     held_bytes: int = 0
     """Bytes of each step that are never freed."""
@@ -130,7 +138,9 @@ class _Simulation:
         self.job = job
         self.random = np.random.default_rng(job.seed)
         hosts = -(-job.ranks // job.hosts_of)
-        clocks = np.concatenate(([0.0], self.random.uniform(-job.clock_us, job.clock_us, hosts)))[:hosts]
+        clocks = np.concatenate(([0.0], self.random.uniform(-job.clock_us, job.clock_us, hosts)))[
+            :hosts
+        ]
         self.clock = np.repeat(clocks, job.hosts_of)[: job.ranks]
         self.host = 1_000.0 + self.random.uniform(0, 50, job.ranks)
         self.compute = np.zeros(job.ranks)
@@ -157,7 +167,8 @@ class _Simulation:
             own = {k: v[rank] if isinstance(v, list) else v for k, v in args.items()}
             own |= {"device": rank % self.job.hosts_of, "stream": tid} if on_device else {}
             process = rank % self.job.hosts_of if on_device else HOST
-            events.append({"ph": "X", "cat": cat, "name": name, "pid": process, "tid": tid, "args": own,
+            events.append({"ph": "X", "cat": cat, "name": name, "pid": process, "tid": tid,
+                "args": own,
                            "ts": round(begun[rank], 3), "dur": round(took[rank], 3)})  # fmt: skip
 
     @contextmanager
@@ -191,7 +202,8 @@ class _Simulation:
             start = np.maximum(self.host + START_US, self.compute + 0.5)
             self.compute = start + us
             self.begun.append(start)
-            self.emit(name, "kernel", start, self.compute, COMPUTE, correlation=correlation, grid=str(grid),
+            self.emit(name, "kernel", start, self.compute, COMPUTE, correlation=correlation,
+                grid=str(grid),
                       block="[256, 1, 1]")  # fmt: skip
             self.issue(HOST_US / 3)
 
@@ -203,7 +215,8 @@ class _Simulation:
                                     "reduce_scatter": "_reduce_scatter_base"}[operation],
                 "dtype": "BFloat16", "In msg nelems": elements, "Out msg nelems": elements,
                 "Group size": groups.shape[1], "Process Group Name": group, "Seq": seq,
-                "Process Group Description": {"0": "default_pg", "1": "mesh_tp", "2": "mesh_dp"}[group],
+                "Process Group Description": {"0": "default_pg", "1": "mesh_tp",
+                "2": "mesh_dp"}[group],
                 "Process Group Ranks": [str(groups[np.argwhere(groups == r)[0][0]].tolist())
                                         for r in range(self.job.ranks)]}  # fmt: skip
         with self.during(f"nccl:{operation}"), self.during("record_param_comms", "cpu_op"):
@@ -211,7 +224,9 @@ class _Simulation:
             correlation = self.runtime("cudaLaunchKernelExC", LAUNCH_US)
         stream = self.communication.get(group, np.zeros(self.job.ranks))
         begun = np.maximum.reduce([self.host + START_US, self.compute, stream + 0.5])
-        transfer = units * self.job.unit_us * self.random.lognormal(0.0, self.job.jitter, len(groups))
+        transfer = (
+            units * self.job.unit_us * self.random.lognormal(0.0, self.job.jitter, len(groups))
+        )
         end = np.empty(self.job.ranks)
         end[groups] = (begun[groups].max(axis=1) + transfer)[:, None]
         self.communication[group] = end
@@ -230,33 +245,49 @@ class _Simulation:
             self.issue(HOST_US)
             start = np.maximum(self.host + LAUNCH_US + START_US, self.compute)
             end = start + self.varied(self.job.copy_us)
-            correlation = self.runtime("cudaMemcpyAsync", LAUNCH_US, None if self.job.pinned else end)
+            correlation = self.runtime(
+                "cudaMemcpyAsync", LAUNCH_US, None if self.job.pinned else end
+            )
             self.compute = end
-            self.emit(f"Memcpy HtoD ({kind} -> Device)", "gpu_memcpy", start, end, COMPUTE, correlation=correlation,
+            self.emit(f"Memcpy HtoD ({kind} -> Device)", "gpu_memcpy", start, end, COMPUTE,
+                correlation=correlation,
                       bytes=2**24)  # fmt: skip
             if not self.job.pinned:
                 self.runtime("cudaStreamSynchronize", LAUNCH_US, end)
 
     def read(self) -> None:
         """`loss.item()`."""
-        with self.during("aten::item", "cpu_op"), self.during("aten::_local_scalar_dense", "cpu_op"):
+        with (
+            self.during("aten::item", "cpu_op"),
+            self.during("aten::_local_scalar_dense", "cpu_op"),
+        ):
             correlation = self.runtime("cudaMemcpyAsync", LAUNCH_US)
             start = np.maximum(self.host + START_US, self.compute)
             self.compute = start + 1.5
-            self.emit("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", start, self.compute, COMPUTE,
+            self.emit("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", start, self.compute,
+                COMPUTE,
                       correlation=correlation, bytes=4)  # fmt: skip
             self.runtime("cudaStreamSynchronize", LAUNCH_US, self.compute + 3)
 
     def memory(self, allocated: int) -> None:
         for rank, events in enumerate(self.events):
-            args = {"Device Type": 1, "Device Id": rank % self.job.hosts_of, "Addr": 1, "Bytes": 512,
-                    "Total Allocated": allocated, "Total Reserved": self.job.reserved_bytes}  # fmt: skip
+            args = {
+                "Device Type": 1,
+                "Device Id": rank % self.job.hosts_of,
+                "Addr": 1,
+                "Bytes": 512,
+                # Fmt: skip.
+                "Total Allocated": allocated,
+                "Total Reserved": self.job.reserved_bytes,
+            }
             moment = round(float((self.host + self.clock)[rank]), 3)
-            events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": HOST,
+            events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]",
+                "pid": HOST,
                            "tid": MAIN, "ts": moment, "args": args})  # fmt: skip
 
     def layer(self, factor: float, *, backward: bool = False) -> None:
-        """The kernels of one layer; with tensor parallelism its result is reduced within the row."""
+        """The kernels of one layer; with tensor parallelism its result is reduced within the
+        row."""
         for op, name, units in reversed(LAYER) if backward else LAYER:
             matrix = name == GEMM or "flash" in name
             kernel = GEMM_FP32 if matrix and not self.job.tensor_cores else name
@@ -270,8 +301,16 @@ class _Simulation:
         for layer in range(self.job.layers):
             if fsdp and gathered is not None:
                 self.wait(gathered)
-                gathered = self.gather(layer + 1) if self.job.prefetch and layer + 1 < self.job.layers else None
-            with self.during(f"FSDP::pre_forward (layers.{layer})") if fsdp else self.during("aten::linear", "cpu_op"):
+                gathered = (
+                    self.gather(layer + 1)
+                    if self.job.prefetch and layer + 1 < self.job.layers
+                    else None
+                )
+            with (
+                self.during(f"FSDP::pre_forward (layers.{layer})")
+                if fsdp
+                else self.during("aten::linear", "cpu_op")
+            ):
                 self.layer(1.0)
             if fsdp and gathered is None and layer + 1 < self.job.layers:
                 gathered = self.gather(layer + 1)
@@ -295,14 +334,19 @@ class _Simulation:
                 self.layer(2.0, backward=True)
                 if fsdp:
                     with self.during(f"FSDP::post_backward_reduce (layers.{layer})"):
-                        done.append(self.collective("reduce_scatter", "0", self.job.transfer, 2**24))
+                        done.append(
+                            self.collective("reduce_scatter", "0", self.job.transfer, 2**24)
+                        )
                 elif self.job.overlap:
                     done.append(self.collective("all_reduce", group, self.job.transfer, 2**24))
             if fsdp and gathered is None and layer:
                 gathered = self.gather(layer - 1)
         self.thread = MAIN
         if not self.job.overlap and not fsdp:
-            done = [self.collective("all_reduce", group, self.job.transfer, 2**24) for _ in range(self.job.layers)]
+            done = [
+                self.collective("all_reduce", group, self.job.transfer, 2**24)
+                for _ in range(self.job.layers)
+            ]
         for end in done:
             self.wait(end)
         if fsdp:
@@ -334,20 +378,33 @@ class _Simulation:
             self.backward()
             with self.during("Optimizer.step#AdamW.step"):
                 for _ in range(4):
-                    self.kernel("aten::_fused_adamw_", "multi_tensor_apply_kernel<FusedAdamMathFunctor>", 0.5)
+                    self.kernel(
+                        "aten::_fused_adamw_",
+                        "multi_tensor_apply_kernel<FusedAdamMathFunctor>",
+                        0.5,
+                    )
             for _ in range(job.reads):
                 self.read()
                 if job.reads > 1:
-                    self.kernel("aten::add_", "vectorized_elementwise_kernel<4, CUDAFunctor_add>", 0.01)
+                    self.kernel(
+                        "aten::add_", "vectorized_elementwise_kernel<4, CUDAFunctor_add>", 0.01
+                    )
 
     def document(self, rank: int) -> dict[str, Any]:
         declared = [{"pg_name": name, "pg_desc": "", "pg_size": groups.shape[1],
                      "ranks": groups[np.argwhere(groups == rank)[0][0]].tolist()}
                     for name, groups in self.groups.items()]  # fmt: skip
-        info = {"backend": "nccl", "rank": rank, "world_size": self.job.ranks, "pg_count": len(declared)}
-        device = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": DEVICE_BYTES, "computeMajor": 8,
+        info = {
+            "backend": "nccl",
+            "rank": rank,
+            "world_size": self.job.ranks,
+            "pg_count": len(declared),
+        }
+        device = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": DEVICE_BYTES,
+            "computeMajor": 8,
                   "computeMinor": 0, "warpSize": 32, "numSms": 108}  # fmt: skip
-        return {"schemaVersion": 1, "deviceProperties": [device], "distributedInfo": info | {"pg_config": declared},
+        return {"schemaVersion": 1, "deviceProperties": [device],
+        "distributedInfo": info | {"pg_config": declared},
                 "host_name": f"node-{rank // self.job.hosts_of}", "baseTimeNanoseconds": BASE_NS,
                 "traceEvents": self.events[rank]}  # fmt: skip
 
@@ -359,4 +416,6 @@ def simulate(job: SimulatedJob) -> Recording:
     for step in range(job.steps):
         simulation.run_step(step)
         ends.append(float(np.maximum(simulation.host, simulation.compute).max()))
-    return Recording([simulation.document(rank) for rank in range(job.ranks)], np.diff(np.asarray(ends)))
+    return Recording(
+        [simulation.document(rank) for rank in range(job.ranks)], np.diff(np.asarray(ends))
+    )

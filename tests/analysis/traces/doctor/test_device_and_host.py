@@ -1,4 +1,5 @@
-"""Rules on one GPU rank: idle time, small kernels, waits of the host, copies, memory, compiled code."""
+"""Rules on one GPU rank: idle time, small kernels, waits of the host, copies, memory, compiled
+code."""
 
 from __future__ import annotations
 
@@ -24,19 +25,29 @@ from tests.analysis.traces.written_traces import event
 
 GPU = {
     "deviceProperties": [
-        {"name": "NVIDIA A100", "totalGlobalMem": 40_000_000_000, "computeMajor": 8, "computeMinor": 0, "warpSize": 32}
+        {
+            "name": "NVIDIA A100",
+            "totalGlobalMem": 40_000_000_000,
+            "computeMajor": 8,
+            "computeMinor": 0,
+            "warpSize": 32,
+        }
     ]
 }
 
 
-def host(name: str, ts: float, dur: float, cat: str = "user_annotation", **args: Any) -> dict[str, Any]:
+def host(
+    name: str, ts: float, dur: float, cat: str = "user_annotation", **args: Any
+) -> dict[str, Any]:
     return event(name, ts, dur, cat=cat, **args) | {"pid": 100}
 
 
 def test_a_busy_gpu_has_nothing_wrong(tmp_path: Path) -> None:
     job = one_rank(tmp_path, gpu_steps())
     assert diagnose(job) == []
-    assert nothing_wrong(job) == ("nothing wrong: 6 steps of 10 ms on 1 rank; accelerators are busy 90 % of the time")
+    assert nothing_wrong(job) == (
+        "nothing wrong: 6 steps of 10 ms on 1 rank; accelerators are busy 90 % of the time"
+    )
 
 
 def test_a_gpu_that_idles_is_told_with_what_the_host_does(tmp_path: Path) -> None:
@@ -53,13 +64,16 @@ def test_a_gpu_that_idles_is_told_with_what_the_host_does(tmp_path: Path) -> Non
 
 def test_idle_time_that_the_loader_explains_is_laid_to_the_loader(tmp_path: Path) -> None:
     def loading(step: int, at: float) -> list[dict[str, Any]]:
-        return [host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 2_300, 7_600)]
+        return [
+            host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 2_300, 7_600)
+        ]
 
     job = one_rank(tmp_path, gpu_steps(loading, busy_us=2_000))
     assert accused(job) == ["dataloader_stall"]
     found = the("dataloader_stall", job)
     assert found.statement == (
-        "rank 0 spends 7.6 ms of each 10 ms step waiting for the data loader, which runs in the training process itself"
+        "rank 0 spends 7.6 ms of each 10 ms step waiting for the data loader, which runs in the "
+        "training process itself"
     )
     assert "num_workers=0" in found.fix
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
@@ -67,7 +81,9 @@ def test_idle_time_that_the_loader_explains_is_laid_to_the_loader(tmp_path: Path
 
 def test_loading_while_the_gpu_works_costs_nothing(tmp_path: Path) -> None:
     def loading(step: int, at: float) -> list[dict[str, Any]]:
-        return [host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 300, 8_000)]
+        return [
+            host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 300, 8_000)
+        ]
 
     assert diagnose(one_rank(tmp_path, gpu_steps(loading))) == []
 
@@ -123,14 +139,25 @@ def test_a_host_that_waits_for_queued_work_is_no_trouble(tmp_path: Path) -> None
 
 
 def test_the_profilers_own_last_wait_is_not_counted(tmp_path: Path) -> None:
-    events = [*gpu_steps(), launch(1_000 + 5 * STEP_US + 9_000, 900, 99_999, "cudaDeviceSynchronize")]
+    events = [
+        *gpu_steps(),
+        launch(1_000 + 5 * STEP_US + 9_000, 900, 99_999, "cudaDeviceSynchronize"),
+    ]
     (summary,) = one_rank(tmp_path, events).ranks
     assert summary.facts.syncs.count == 0
 
 
 def test_pageable_copies_are_told_by_their_share_of_the_step(tmp_path: Path) -> None:
     def copying(step: int, at: float, dur: float = 800.0) -> list[dict[str, Any]]:
-        return [copy("Memcpy HtoD (Pageable -> Device)", at + 9_200, dur, correlation=8_000 + step, bytes=1 << 20)]
+        return [
+            copy(
+                "Memcpy HtoD (Pageable -> Device)",
+                at + 9_200,
+                dur,
+                correlation=8_000 + step,
+                bytes=1 << 20,
+            )
+        ]
 
     found = the("pageable_copies", one_rank(tmp_path, gpu_steps(copying)))
     assert "take 0.8 ms of each 10 ms step" in found.statement
@@ -142,14 +169,24 @@ def test_pageable_copies_are_told_by_their_share_of_the_step(tmp_path: Path) -> 
 def test_a_full_launch_queue_is_information(tmp_path: Path) -> None:
     events = [host(f"ProfilerStep#{n}", 1_000 + n * STEP_US, STEP_US) for n in range(3)]
     for i in range(1_200):
-        events += [launch(1_000 + i, 0.9, i + 1), kernel(GEMM, 2_400 + i * 20, 20, correlation=i + 1)]
+        events += [
+            launch(1_000 + i, 0.9, i + 1),
+            kernel(GEMM, 2_400 + i * 20, 20, correlation=i + 1),
+        ]
     job = one_rank(tmp_path, events)
     assert accused(job) == []
     assert "up to 1200 kernels outstanding" in the("launch_queue_full", job).statement
 
 
 def memory(at: float, total: float, **args: Any) -> dict[str, Any]:
-    known = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 1, "Total Allocated": total, "Total Reserved": total}
+    known = {
+        "Device Type": 1,
+        "Device Id": 0,
+        "Addr": 1,
+        "Bytes": 1,
+        "Total Allocated": total,
+        "Total Reserved": total,
+    }
     return {
         "ph": "i",
         "cat": "cpu_instant_event",
@@ -163,11 +200,16 @@ def memory(at: float, total: float, **args: Any) -> dict[str, Any]:
 
 def test_memory_that_grows_with_every_step_is_told(tmp_path: Path) -> None:
     def growing(step: int, at: float) -> list[dict[str, Any]]:
-        return [memory(at + 10, 1e9 + step * 4e6), memory(at + 5_000, 3e9), memory(at + 9_000, 1e9 + step * 4e6 + 4e6)]
+        return [
+            memory(at + 10, 1e9 + step * 4e6),
+            memory(at + 5_000, 3e9),
+            memory(at + 9_000, 1e9 + step * 4e6 + 4e6),
+        ]
 
     found = the("memory_growth", one_rank(tmp_path, gpu_steps(growing)))
     assert (
-        "grows by 4 MB per step: 20 MB more is held at the end of the trace, rising in 5 of 5 steps" in found.statement
+        "grows by 4 MB per step: 20 MB more is held at the end of the trace, rising in 5 of 5 steps"
+        in found.statement
     )
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
 
@@ -179,17 +221,25 @@ def test_memory_that_each_step_gives_back_is_no_growth(tmp_path: Path) -> None:
     assert accused(one_rank(tmp_path, gpu_steps(steady))) == []
 
 
-@pytest.mark.parametrize(("share", "severity"), [(0.95, "warning"), (0.98, "critical"), (0.80, None)])
+@pytest.mark.parametrize(
+    ("share", "severity"), [(0.95, "warning"), (0.98, "critical"), (0.80, None)]
+)
 def test_memory_near_the_limit_is_told(tmp_path: Path, share: float, severity: str | None) -> None:
     events = gpu_steps(lambda step, at: [memory(at + 10, share * 40e9)])
-    found = [d.severity for d in diagnose(one_rank(tmp_path, events, GPU)) if d.rule == "memory_pressure"]
+    found = [
+        d.severity for d in diagnose(one_rank(tmp_path, events, GPU)) if d.rule == "memory_pressure"
+    ]
     assert found == ([severity] if severity else [])
 
 
 def test_calls_to_the_drivers_allocator_in_steady_steps_are_told(tmp_path: Path) -> None:
-    always = one_rank(tmp_path, gpu_steps(lambda step, at: [launch(at + 50, 400, 50_000 + step, "cudaMalloc")]))
+    always = one_rank(
+        tmp_path, gpu_steps(lambda step, at: [launch(at + 50, 400, 50_000 + step, "cudaMalloc")])
+    )
     assert "in 5 of 5 steps after the first" in the("allocator_calls", always).statement
-    first = gpu_steps(lambda step, at: [launch(at + 50, 400, 50_000, "cudaMalloc")] if step == 0 else [])
+    first = gpu_steps(
+        lambda step, at: [launch(at + 50, 400, 50_000, "cudaMalloc")] if step == 0 else []
+    )
     assert diagnose(one_rank(tmp_path, first)) == []
 
 
@@ -199,13 +249,18 @@ def test_code_that_is_compiled_again_and_again_is_told(tmp_path: Path) -> None:
 
     found = the("recompiles", one_rank(tmp_path, gpu_steps(versions)))
     assert "6 versions of compiled frame 0 run in one trace, up to version 5" in found.statement
-    assert (found.severity, quoted_numbers_are_given(found.statement, dict(found.numbers))) == ("warning", True)
+    assert (found.severity, quoted_numbers_are_given(found.statement, dict(found.numbers))) == (
+        "warning",
+        True,
+    )
     limit = the("recompiles", one_rank(tmp_path, gpu_steps(versions, steps=9)))
     assert limit.severity == "critical"
 
 
 def test_one_version_of_compiled_code_is_how_it_should_be(tmp_path: Path) -> None:
-    events = gpu_steps(lambda step, at: [host("Torch-Compiled Region: 0/1", at + 100, 300, cat="cpu_op")])
+    events = gpu_steps(
+        lambda step, at: [host("Torch-Compiled Region: 0/1", at + 100, 300, cat="cpu_op")]
+    )
     assert diagnose(one_rank(tmp_path, events)) == []
 
 
@@ -228,7 +283,9 @@ def test_operations_that_are_many_and_small_are_told_without_a_gpu(tmp_path: Pat
 
     job = one_rank(tmp_path, many(3.5))
     assert accused(job) == ["tiny_kernels"]
-    assert quoted_numbers_are_given(the("tiny_kernels", job).statement, dict(the("tiny_kernels", job).numbers))
+    assert quoted_numbers_are_given(
+        the("tiny_kernels", job).statement, dict(the("tiny_kernels", job).numbers)
+    )
     assert accused(one_rank(tmp_path, many(0.5))) == []
 
 
@@ -236,7 +293,9 @@ def test_values_read_one_by_one_are_told_without_a_gpu(tmp_path: Path) -> None:
     def reading(count: int) -> list[dict[str, Any]]:
         steps = [host(f"ProfilerStep#{n}", 1_000 + n * STEP_US, STEP_US) for n in range(4)]
         reads = [
-            host("aten::item", 1_000 + n * STEP_US + 50 * i, 3, cat="cpu_op") for n in range(4) for i in range(count)
+            host("aten::item", 1_000 + n * STEP_US + 50 * i, 3, cat="cpu_op")
+            for n in range(4)
+            for i in range(count)
         ]
         return [*steps, *reads]
 
@@ -266,7 +325,9 @@ def test_facts_of_a_rank_fit_into_a_few_kilobytes(tmp_path: Path) -> None:
 
 def test_code_that_torch_dynamo_has_given_up_is_told(tmp_path: Path) -> None:
     def looked_up(step: int, at: float) -> list[dict[str, Any]]:
-        given_up = [host("Torch-Compiled Region: 0/7", at + 100, 300, cat="cpu_op")] if step == 0 else []
+        given_up = (
+            [host("Torch-Compiled Region: 0/7", at + 100, 300, cat="cpu_op")] if step == 0 else []
+        )
         return [host("TorchDynamo Cache Lookup", at + 50, 10, cat="cpu_op"), *given_up]
 
     found = the("recompiles", one_rank(tmp_path, gpu_steps(looked_up)))

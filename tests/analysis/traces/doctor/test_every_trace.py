@@ -1,4 +1,5 @@
-"""What the doctor says of every recorded trace at hand: who is accused of what, and that all others are left alone."""
+"""What the doctor says of every recorded trace at hand: who is accused of what, and that all others
+are left alone."""
 
 from __future__ import annotations
 
@@ -31,15 +32,18 @@ ACCUSED = {
     "hta/timeline_analysis": ["gpu_idle"],
     "hta/trace_filter": ["gpu_idle"],
 }
-"""By the beginning of the path. A loader in the training process, which the plugin's own sample is made to show; one
-that starves its GPU for half of each step; GPUs that are busy 24 to 45 % of the time with many long gaps. Nothing else
-is accused."""
+"""By the beginning of the path. A loader in the training process, which the plugin's own sample is
+made to show; one that starves its GPU for half of each step; GPUs that are busy 24 to 45 % of the
+time with many long gaps. Nothing else is accused."""
 
 
 def job_from(paths: Iterable[Path]) -> TrainingJob:
     files = sort_job_files(paths)
     traces = files.of("profiler_trace")
-    return job_of([summarise(read_trace(f.path, order=n)) for n, f in enumerate(traces)], hang_diagnoses(files))
+    return job_of(
+        [summarise(read_trace(f.path, order=n)) for n, f in enumerate(traces)],
+        hang_diagnoses(files),
+    )
 
 
 def accusations(diagnoses: Iterable[Diagnosis]) -> list[str]:
@@ -50,7 +54,9 @@ def recordings(root: Path) -> list[tuple[str, list[Path]]]:
     jobs = [root / name for name in JOBS]
     alone = [f.path for name in SETS for f in sort_job_files([root / name]).of("profiler_trace")]
     alone = [path for path in alone if not any(path.is_relative_to(job) for job in jobs)]
-    return [(str(p.relative_to(root)), [p]) for p in alone] + [(name, [root / name]) for name in JOBS]
+    return [(str(p.relative_to(root)), [p]) for p in alone] + [
+        (name, [root / name]) for name in JOBS
+    ]
 
 
 def test_of_all_unlabelled_recordings_only_those_with_a_reason_are_accused(shared: Path) -> None:
@@ -89,10 +95,14 @@ def test_every_labelled_recording_gets_its_cause_and_its_culprits(shared: Path) 
         assert found[0].rule == CAUSES[told["cause"]], label.parent.name
         assert found[0].ranks == tuple(told["culprit_ranks"] or ()), label.parent.name
         assert len(accusations(found)) == 1, label.parent.name
-        assert quoted_numbers_are_given(found[0].statement, dict(found[0].numbers)), found[0].statement
+        assert quoted_numbers_are_given(found[0].statement, dict(found[0].numbers)), found[
+            0
+        ].statement
 
 
-@pytest.mark.parametrize(("case", "expected"), [("healthy-training", []), ("slow-rank", ["straggler"])])
+@pytest.mark.parametrize(
+    ("case", "expected"), [("healthy-training", []), ("slow-rank", ["straggler"])]
+)
 def test_the_recorded_cases_of_the_demo(case: str, expected: list[str]) -> None:
     found = job_from([DEMO / case / "traces"])
     assert accusations(diagnose(found)) == expected

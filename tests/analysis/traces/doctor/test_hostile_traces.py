@@ -1,4 +1,5 @@
-"""Whatever a trace holds: the doctor answers, without foreign markup, and gives the numbers it quotes."""
+"""Whatever a trace holds: the doctor answers, without foreign markup, and gives the numbers it
+quotes."""
 
 from __future__ import annotations
 
@@ -17,10 +18,14 @@ from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 from tests.analysis.traces.written_traces import document, write_trace
 
 NAMES = (
-    "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4", "aten::item", "aten::mm", "gloo:all_reduce",
-    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "## forward ##", "## backward ##", "torch.save",
-    "Optimizer.step#SGD.step", "Torch-Compiled Region: 0/1", "Torch-Compiled Region: 99999999999/1", "compile_id=0/9",
-    "TorchDynamo Cache Lookup", "cudaLaunchKernel", "cudaMalloc", "cudaStreamSynchronize", "cudaDeviceSynchronize",
+    "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4", "aten::item",
+    "aten::mm", "gloo:all_reduce",
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "## forward ##",
+    "## backward ##", "torch.save",
+    "Optimizer.step#SGD.step", "Torch-Compiled Region: 0/1", "Torch-Compiled Region: 99999999999/1",
+    "compile_id=0/9",
+    "TorchDynamo Cache Lookup", "cudaLaunchKernel", "cudaMalloc", "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
     "ncclDevKernel_AllReduce", "Memcpy HtoD (Pageable -> Device)", "gemm", "",
     "<!channel> `evil`\n\x1b[31m", "[memory]",
 )  # fmt: skip
@@ -70,7 +75,9 @@ def hostile(seed: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(60))
 def test_hostile_jobs_are_answered(tmp_path: Path, seed: int) -> None:
     paths = [
-        write_trace(tmp_path / f"rank{rank}.json", document(hostile(seed * 10 + rank), rank, world=3))
+        write_trace(
+            tmp_path / f"rank{rank}.json", document(hostile(seed * 10 + rank), rank, world=3)
+        )
         for rank in range(1 + seed % 3)
     ]
     summaries = [from_json(to_json(summarise(read_trace(path)))) for path in paths]

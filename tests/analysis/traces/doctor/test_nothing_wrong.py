@@ -1,4 +1,5 @@
-"""The sentence for a job that nobody is accused of: it never says "nothing wrong" beside what may be a trouble."""
+"""The sentence for a job that nobody is accused of: it never says "nothing wrong" beside what may
+be a trouble."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.analysis.traces.flight_recorder.written_dumps import world, write_jso
 from tests.analysis.traces.written_traces import case_of, job
 from tests.trace_report.command import trace, write_job
 
-HANG = Diagnosis("flight_recorder_missing_rank", "info", "rank 2 <!channel>", "rank 2 has not joined", "", "")
+HANG = Diagnosis(
+    "flight_recorder_missing_rank", "info", "rank 2 <!channel>", "rank 2 has not joined", "", ""
+)
 
 
 def write_one_answer(folder: Path) -> None:
@@ -41,7 +44,9 @@ def test_beside_a_doubt_nothing_is_said_to_be_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(NO_DOUBT))
-def test_what_speaks_of_the_recording_or_of_better_ways_is_no_doubt(rule: str, tmp_path: Path) -> None:
+def test_what_speaks_of_the_recording_or_of_better_ways_is_no_doubt(
+    rule: str, tmp_path: Path
+) -> None:
     base = job_from(tmp_path, job())
     told = Diagnosis(rule, "info", "capture", "something", "", "")
     assert doubts(diagnose(job_of(base.summaries, [told]))) == []
@@ -55,7 +60,9 @@ def test_many_doubts_are_counted_and_the_first_named() -> None:
     )
 
 
-def test_a_hang_in_one_answer_of_the_debug_server_is_not_nothing_wrong_on_the_screen(tmp_path: Path) -> None:
+def test_a_hang_in_one_answer_of_the_debug_server_is_not_nothing_wrong_on_the_screen(
+    tmp_path: Path,
+) -> None:
     write_job(tmp_path)
     write_one_answer(tmp_path / "answers")
     done = trace(tmp_path)

@@ -31,7 +31,9 @@ LATE = {(2, step): 6_000.0 for step in range(8)}
 def test_a_healthy_job_gets_one_sentence_with_its_numbers(tmp_path: Path) -> None:
     found = job_from(tmp_path, job())
     assert diagnose(found) == []
-    assert nothing_wrong(found) == ("nothing wrong: 8 steps of 10 ms on 4 ranks; no rank holds up the others")
+    assert nothing_wrong(found) == (
+        "nothing wrong: 8 steps of 10 ms on 4 ranks; no rank holds up the others"
+    )
 
 
 def test_a_straggler_carries_its_collectives_and_its_cause(tmp_path: Path) -> None:
@@ -61,12 +63,17 @@ def test_a_straggler_whose_loader_is_slow_is_laid_to_its_input(tmp_path: Path) -
             e["dur"] -= 6_000
     diagnoses = diagnose(job_from(tmp_path, traces))
     assert [d.rule for d in diagnoses] == ["straggler"]
-    assert (diagnoses[0].details["cause"], diagnoses[0].details["phase"]) == ("input", "data loading")
+    assert (diagnoses[0].details["cause"], diagnoses[0].details["phase"]) == (
+        "input",
+        "data loading",
+    )
     assert diagnoses[0].events[0].name.startswith("enumerate")
 
 
 def test_a_straggler_silences_communication(tmp_path: Path) -> None:
-    assert accused(job_from(tmp_path, gpu_job(late_us={1: 8_000.0}, after_backward=True))) == ["straggler"]
+    assert accused(job_from(tmp_path, gpu_job(late_us={1: 8_000.0}, after_backward=True))) == [
+        "straggler"
+    ]
 
 
 def test_gradients_reduced_after_the_backward_pass_are_told(tmp_path: Path) -> None:
@@ -84,7 +91,9 @@ def test_a_device_that_runs_the_same_kernels_slower_is_told(tmp_path: Path) -> N
             e["name"] = f"gemm_{i % 10}"
         return made
 
-    found = the("slow_kernels", job_from(tmp_path, [slower(1.0), slower(1.0), slower(1.2), slower(1.0)]))
+    found = the(
+        "slow_kernels", job_from(tmp_path, [slower(1.0), slower(1.0), slower(1.2), slower(1.0)])
+    )
     assert found.ranks == (2,)
     assert "1.2x as long as the others for 10 kernels" in found.statement
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
@@ -128,7 +137,9 @@ def test_ranks_that_stand_still_together_are_told(tmp_path: Path) -> None:
 def test_one_step_is_too_few_to_accuse(tmp_path: Path) -> None:
     found = one_rank(tmp_path, gpu_steps(busy_us=500, steps=1))
     assert accused(found) == []
-    assert "1 step recorded, so nothing can be called usual" in the("capture_limited", found).statement
+    assert (
+        "1 step recorded, so nothing can be called usual" in the("capture_limited", found).statement
+    )
 
 
 def test_ranks_without_a_trace_and_unrecorded_devices_are_said(tmp_path: Path) -> None:
@@ -163,11 +174,23 @@ def test_traces_that_are_cut_off_before_they_hold_steps_cannot_be_relied_on(tmp_
 
 
 def test_what_other_files_tell_comes_first(tmp_path: Path) -> None:
-    hang = Diagnosis("flight_recorder_missing_rank", "critical", "rank 3", "rank 3 is missing", "", "", ranks=(3,))
+    hang = Diagnosis(
+        "flight_recorder_missing_rank",
+        "critical",
+        "rank 3",
+        "rank 3 is missing",
+        "",
+        "",
+        ranks=(3,),
+    )
     drop = Diagnosis("throughput_drop", "warning", "the job", "slower", "", "")
     base = job_from(tmp_path, job(late_us=LATE))
     found = diagnose(job_of(base.summaries, [drop, hang]))
-    assert [d.rule for d in found] == ["flight_recorder_missing_rank", "straggler", "throughput_drop"]
+    assert [d.rule for d in found] == [
+        "flight_recorder_missing_rank",
+        "straggler",
+        "throughput_drop",
+    ]
 
 
 def test_no_trace_at_all_is_no_fault() -> None:

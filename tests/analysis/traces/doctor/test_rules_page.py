@@ -5,7 +5,11 @@ from pathlib import Path
 
 from analysis.gpus.health import KINDS as GPU_KINDS
 from analysis.suspects.training_causes import TRAINING_CAUSES
-from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED, CAPTURE_UNUSABLE, PROFILER_OVERHEAD
+from analysis.traces.doctor.capture_rules import (
+    CAPTURE_LIMITED,
+    CAPTURE_UNUSABLE,
+    PROFILER_OVERHEAD,
+)
 from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
 from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
 from analysis.traces.doctor.memory_rules import FRAGMENTATION
@@ -23,8 +27,12 @@ def test_the_page_of_rules_is_what_the_rules_say() -> None:
 
 def test_every_rule_that_may_accuse_is_known_as_a_cause() -> None:
     accusing = {r.name for r in (*RULES, *OTHER_FILES) if r not in (*INFORMATION, *CAPTURE)}
-    accusing.add(FRAGMENTATION.name)  # information in a profiler trace, an accusation in a memory snapshot
-    elsewhere = {"training_gap", "run_ended"} | (GPU_KINDS - {"ib_error"})  # from metrics; logs tell of links as well
+    accusing.add(
+        FRAGMENTATION.name
+    )  # information in a profiler trace, an accusation in a memory snapshot
+    elsewhere = {"training_gap", "run_ended"} | (
+        GPU_KINDS - {"ib_error"}
+    )  # from metrics; logs tell of links as well
     assert accusing - {"flight_recorder_incomplete"} == set(TRAINING_CAUSES) - elsewhere
 
 

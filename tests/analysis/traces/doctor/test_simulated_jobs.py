@@ -1,4 +1,5 @@
-"""What the doctor says of simulated jobs on several GPUs: the fault that was put in, its culprit, and nothing else."""
+"""What the doctor says of simulated jobs on several GPUs: the fault that was put in, its culprit,
+and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def seen(job: SimulatedJob, folder: Path) -> tuple[list[Diagnosis], list[Diagnos
 
 def lost_ms(job: SimulatedJob, recording: Recording) -> float:
     """What the faults cost: mean milliseconds per step beside the same job without them."""
-    healthy = SimulatedJob(**{name: value for name, value in vars(job).items() if not isinstance(value, np.ndarray)})
+    healthy = SimulatedJob(
+        **{name: value for name, value in vars(job).items() if not isinstance(value, np.ndarray)}
+    )
     return float((recording.step_us - simulate(healthy).step_us).mean() / 1e3)
 
 
@@ -84,20 +87,28 @@ def test_a_straggler_is_named_with_its_cause_and_what_it_costs(
     STRAGGLERS[cause](job)
     accused, _, recording = seen(job, tmp_path)
     assert [(d.rule, d.ranks) for d in accused] == [("straggler", (CULPRIT,))]
-    assert accused[0].numbers["wait_ms_per_step"] == pytest.approx(lost_ms(job, recording), rel=0.25)
+    assert accused[0].numbers["wait_ms_per_step"] == pytest.approx(
+        lost_ms(job, recording), rel=0.25
+    )
     assert accused[0].details["cause"] == cause
 
 
 @pytest.mark.parametrize("shape", ["ddp", "fsdp"])
 @pytest.mark.parametrize("cause", ["device", "input"])
-def test_two_ranks_that_are_late_at_once_are_named_together(shape: str, cause: str, tmp_path: Path) -> None:
+def test_two_ranks_that_are_late_at_once_are_named_together(
+    shape: str, cause: str, tmp_path: Path
+) -> None:
     job = small(shape, ranks=8, hosts_of=4)
     for rank in (1, 6):
         job.kernel_factor[:, rank] = 1.5 if cause == "device" else 1.0
         job.data_us[:, rank] = 30_000.0 if cause == "input" else 200.0
     accused, _, recording = seen(job, tmp_path)
-    assert [(d.rule, d.ranks, d.details["cause"]) for d in accused] == [("straggler", (1, 6), cause)]
-    assert accused[0].numbers["wait_ms_per_step"] == pytest.approx(lost_ms(job, recording), rel=0.25)
+    assert [(d.rule, d.ranks, d.details["cause"]) for d in accused] == [
+        ("straggler", (1, 6), cause)
+    ]
+    assert accused[0].numbers["wait_ms_per_step"] == pytest.approx(
+        lost_ms(job, recording), rel=0.25
+    )
 
 
 def test_the_heat_of_a_whole_host_is_told_once_and_against_the_other_host(tmp_path: Path) -> None:
@@ -136,7 +147,9 @@ def test_a_pause_of_all_ranks_is_nobodys(shape: str, tmp_path: Path) -> None:
 
 
 def waiting_for_input(job: SimulatedJob) -> None:
-    job.data_us[:] = np.random.default_rng(job.seed).lognormal(np.log(15_000.0), 0.3, job.data_us.shape)
+    job.data_us[:] = np.random.default_rng(job.seed).lognormal(
+        np.log(15_000.0), 0.3, job.data_us.shape
+    )
 
 
 CAUSES: dict[str, dict[str, Any]] = {
@@ -219,7 +232,9 @@ def test_lost_events_accuse_nobody(tmp_path: Path) -> None:
         kept = random.random(len(documents[1]["traceEvents"])) > 0.1
         events = documents[1]["traceEvents"]
         documents[1]["traceEvents"] = [
-            e for e, keep in zip(events, kept, strict=True) if keep or e["name"].startswith("ProfilerStep")
+            e
+            for e, keep in zip(events, kept, strict=True)
+            if keep or e["name"].startswith("ProfilerStep")
         ]
 
     assert all(severity == "info" for _, severity in captured(small("ddp"), tmp_path, lose))

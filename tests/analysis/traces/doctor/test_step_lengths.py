@@ -1,4 +1,5 @@
-"""Sentences, header, table and bar speak of one step: the mean one, as all times per step are means."""
+"""Sentences, header, table and bar speak of one step: the mean one, as all times per step are
+means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ranks written by the tests for the doctor: a few steps on a GPU whose times are known, plus what a test adds."""
+"""Ranks written by the tests for the doctor: a few steps on a GPU whose times are known, plus what
+a test adds."""
 
 from __future__ import annotations
 
@@ -22,13 +23,20 @@ Extra = Callable[[int, float], list[dict[str, Any]]]
 
 
 def gpu_steps(
-    extra: Extra = lambda step, at: [], *, steps: int = STEPS, busy_us: float = 9_000.0, kernels: int = 20
+    extra: Extra = lambda step, at: [],
+    *,
+    steps: int = STEPS,
+    busy_us: float = 9_000.0,
+    kernels: int = 20,
 ) -> list[dict[str, Any]]:
-    """Steps of 10 ms in which the GPU runs `kernels` matrix products of `busy_us` in all, one after another."""
+    """Steps of 10 ms in which the GPU runs `kernels` matrix products of `busy_us` in all, one after
+    another."""
     events: list[dict[str, Any]] = []
     for step in range(steps):
         at = 1_000.0 + step * STEP_US
-        events.append(event(f"ProfilerStep#{step}", at, STEP_US, cat="user_annotation") | {"pid": 100})
+        events.append(
+            event(f"ProfilerStep#{step}", at, STEP_US, cat="user_annotation") | {"pid": 100}
+        )
         each = busy_us / kernels
         for i in range(kernels):
             correlation = 1_000 * (step + 1) + i
@@ -38,17 +46,25 @@ def gpu_steps(
     return events
 
 
-def read(folder: Path, events: list[dict[str, Any]], header: dict[str, Any] | None = None) -> TraceColumns:
+def read(
+    folder: Path, events: list[dict[str, Any]], header: dict[str, Any] | None = None
+) -> TraceColumns:
     """The events as one rank's trace."""
-    return read_trace(write_trace(folder / "rank0.json", document(events, world=1) | (header or {})))
+    return read_trace(
+        write_trace(folder / "rank0.json", document(events, world=1) | (header or {}))
+    )
 
 
-def one_rank(folder: Path, events: list[dict[str, Any]], header: dict[str, Any] | None = None) -> TrainingJob:
+def one_rank(
+    folder: Path, events: list[dict[str, Any]], header: dict[str, Any] | None = None
+) -> TrainingJob:
     """A job of this one rank."""
     return job_of([summarise(read(folder, events, header))])
 
 
-def job_from(folder: Path, traces: list[list[dict[str, Any]]], world: int | None = None) -> TrainingJob:
+def job_from(
+    folder: Path, traces: list[list[dict[str, Any]]], world: int | None = None
+) -> TrainingJob:
     """A job of one trace per rank."""
     paths = [
         write_trace(folder / f"rank{rank}.json", document(events, rank, world or len(traces)))
@@ -76,4 +92,7 @@ def the(rule: str, job: TrainingJob) -> Diagnosis:
 def quoted_numbers_are_given(sentence: str, numbers: dict[str, float]) -> bool:
     """Every number of the sentence, names of operations aside, is among the numbers."""
     said = re.sub(r"`[^`]*`", "", sentence)
-    return all(float(n) in numbers.values() for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?", said))
+    return all(
+        float(n) in numbers.values()
+        for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?", said)
+    )

@@ -1,10 +1,11 @@
-"""Training jobs of four ranks over gloo, each of which hangs in one way. Run by a Python with torch, never imported.
+"""Training jobs of four ranks over gloo, each of which hangs in one way. Run by a Python with
+torch, never imported.
 
     python hanging_job.py FOLDER SCENARIO...
 
-Writes FOLDER/SCENARIO/fr/rank_<r> (flight recorder), http/rank<r>.dump_traceback.txt (faulthandler, as the debug
-server answers) while it hangs, and log_rank<r>.txt. The ranks of all jobs are forked from one process, so that PyTorch
-is loaded once.
+Writes FOLDER/SCENARIO/fr/rank_<r> (flight recorder), http/rank<r>.dump_traceback.txt (faulthandler,
+as the debug server answers) while it hangs, and log_rank<r>.txt. The ranks of all jobs are forked
+from one process, so that PyTorch is loaded once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def branch_without_collective() -> None:
 def rank_main(rank: int, scenario: str, folder: str, store: str) -> None:
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=PATIENCE)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timeout)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timeout
+    )
     halves = [dist.new_group([0, 1], group_desc="dp_0"), dist.new_group([2, 3], group_desc="dp_1")]
     half = halves[rank // 2]
     log = open(f"{folder}/log_rank{rank}.txt", "w", buffering=1)  # noqa: SIM115

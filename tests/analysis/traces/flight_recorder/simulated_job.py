@@ -1,8 +1,9 @@
 """A simulated training job with tensor, data and pipeline parallelism that hangs at a random place.
 
-Every rank's host enqueues operations ahead of its device, which runs them in order; a collective ends when it is at
-the head of every member's device, a send with its receive. A host that is stuck enqueues no more; a device that failed
-runs on for a few operations that its own watchdog no longer sees end.
+Every rank's host enqueues operations ahead of its device, which runs them in order; a collective
+ends when it is at the head of every member's device, a send with its receive. A host that is stuck
+enqueues no more; a device that failed runs on for a few operations that its own watchdog no longer
+sees end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from tests.analysis.traces.flight_recorder.written_dumps import WrittenRank
 MICROBATCHES = 3
 STEPS = 4
 Operation = tuple[str, str]
-"""Group's name and operation; "" and "" at the end of a step, where the host waits for the device."""
+"""Group's name and operation; "" and "" at the end of a step, where the host waits for the
+device."""
 
 
 @dataclass
@@ -37,7 +39,9 @@ class SimulatedRank:
     @property
     def head(self) -> Operation | None:
         """What the device is at."""
-        if self.done >= self.enqueued or (self.failed_at is not None and self.done >= self.failed_at + self.runs_on):
+        if self.done >= self.enqueued or (
+            self.failed_at is not None and self.done >= self.failed_at + self.runs_on
+        ):
             return None
         return self.program[self.done]
 
@@ -117,7 +121,10 @@ class SimulatedJob:
         group = self.members[head[0]][1]
         if " " not in head[1]:
             count = self.ranks[number].counts.get(head[0], 0)
-            ready = all(self.ranks[m].head == head and self.ranks[m].counts.get(head[0], 0) == count for m in group)
+            ready = all(
+                self.ranks[m].head == head and self.ranks[m].counts.get(head[0], 0) == count
+                for m in group
+            )
             return group if ready else None
         own, other = (int(n) for n in head[1].split()[1].replace("->", "<-").split("<-"))
         opposite = f"recv {other}<-{own}" if head[1].startswith("send") else f"send {other}->{own}"
@@ -130,7 +137,9 @@ class SimulatedJob:
 
     def _recorder(self, number: int) -> WrittenRank:
         rank = self.ranks[number]
-        groups: Mapping[str, tuple[str, Sequence[int]]] = {n: g for n, g in self.members.items() if number in g[1]}
+        groups: Mapping[str, tuple[str, Sequence[int]]] = {
+            n: g for n, g in self.members.items() if number in g[1]
+        }
         written = WrittenRank(number, groups)
         seen = rank.done if rank.failed_at is None else min(rank.done, rank.failed_at)
         for place, (group, op) in enumerate(rank.program[: rank.enqueued]):
@@ -140,7 +149,8 @@ class SimulatedJob:
 
 
 def hanging_job(seed: int, kind: str, faults: int = 1) -> tuple[SimulatedJob, set[int]]:
-    """A job of a random shape that hangs, and the ranks at fault: "host", "device" or "skip" (leaves one out)."""
+    """A job of a random shape that hangs, and the ranks at fault: "host", "device" or "skip"
+    (leaves one out)."""
     dice = random.Random(seed)
     job = SimulatedJob(dice.choice((2, 4)), dice.choice((1, 2)), dice.choice((1, 2, 4)))
     culprits = set(dice.sample(range(len(job.ranks)), faults))

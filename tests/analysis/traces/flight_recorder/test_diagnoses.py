@@ -29,8 +29,14 @@ REAL = [
     ("generated/hang_type", [("flight_recorder_mismatch", (3,))]),
     ("generated/hang_type_truncated", [("flight_recorder_mismatch", (3,))]),
     ("generated/nan_loss", [("nan_loss", (1,))]),
-    *((f"generated/{name}", []) for name in ("healthy", "dataloader_fixed", "fsdp_healthy", "straggler_compute")),
-    *((f"generated/{name}", []) for name in ("checkpoint_stall", "dataloader_stall", "no_overlap", "tiny_ops")),
+    *(
+        (f"generated/{name}", [])
+        for name in ("healthy", "dataloader_fixed", "fsdp_healthy", "straggler_compute")
+    ),
+    *(
+        (f"generated/{name}", [])
+        for name in ("checkpoint_stall", "dataloader_stall", "no_overlap", "tiny_ops")
+    ),
     ("debug_server", []),
     ("dynolog_on_demand", []),
 ]
@@ -69,7 +75,9 @@ def test_every_number_of_a_sentence_is_kept(shared: Path) -> None:
     for folder, _ in REAL:
         for d in _said(shared / "traces" / folder):
             plain = re.sub(
-                r"[\w.]*[A-Za-z_][\w.]*", lambda w: w[0].rpartition(":")[2] if ":" in w[0] else " ", d.statement
+                r"[\w.]*[A-Za-z_][\w.]*",
+                lambda w: w[0].rpartition(":")[2] if ":" in w[0] else " ",
+                d.statement,
             )
             said = {float(n) for n in re.findall(r"\d+(?:\.\d+)?", plain)}
             assert said <= set(d.numbers.values()), d.statement
@@ -81,11 +89,15 @@ def test_a_dead_rank_is_told_by_what_is_not_there(tmp_path: Path) -> None:
     for rank in range(4):
         lines = ["1795230071.444 step 4 done"]
         if rank != 1:
-            lines.append("1795230072.1 RuntimeError: [tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:5014.")
+            lines.append(
+                "1795230072.1 RuntimeError: [tcp/pair.cc:553] Connection closed by peer "
+                "[127.0.0.1]:5014."
+            )
         (tmp_path / f"log_rank{rank}.txt").write_text("\n".join(lines))
     assert _blamed(_said(tmp_path)) == [("dead_rank", (1,))]
     (tmp_path / "launcher.log").write_text(
-        "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 17 (pid: 4)\n"
+        "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  "
+        ": 17 (pid: 4)\n"
     )
     found = _said(tmp_path)[0]
     assert found.statement.startswith("rank 1 ended with exit code 17")
@@ -97,11 +109,15 @@ def test_a_dead_rank_is_named_with_the_exception_of_its_log(tmp_path: Path) -> N
     write_pickles(tmp_path, job)
     (tmp_path / "log_rank2.txt").write_text(
         'Traceback (most recent call last):\n  File "/app/train.py", line 77, in load\n    x\n'
-        '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 3, in y\nValueError: bad shard\n'
+        '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 3, in y\nValueError: bad '
+        "shard\n"
     )
     found = _said(tmp_path)
     assert _blamed(found) == [("dead_rank", (2,)), ("exception", (2,))]
-    assert "rank 2 ended (ValueError); 2 ranks wait for it in all_reduce 6 of default_pg" in found[0].statement
+    assert (
+        "rank 2 ended (ValueError); 2 ranks wait for it in all_reduce 6 of default_pg"
+        in found[0].statement
+    )
     assert "load (train.py:77)" in found[0].statement
 
 
@@ -113,7 +129,9 @@ def test_a_rank_that_is_only_silent_is_not_accused_beside_a_culprit(tmp_path: Pa
             rank.call("0", pending=True)
     write_pickles(tmp_path, [rank for rank in job if rank.rank != 1])
     (tmp_path / "log_rank1.txt").write_text("step 4 done\n")
-    (tmp_path / "log_rank0.txt").write_text("RuntimeError: Timed out waiting 30000ms for recv operation to complete\n")
+    (tmp_path / "log_rank0.txt").write_text(
+        "RuntimeError: Timed out waiting 30000ms for recv operation to complete\n"
+    )
     assert _blamed(_said(tmp_path)) == [("flight_recorder_missing_rank", (2,))]
 
 
@@ -121,9 +139,17 @@ def test_files_that_were_damaged_never_end_the_analysis(shared: Path, tmp_path: 
     dice = random.Random(11)
     for turn in range(40):
         folder = tmp_path / str(turn)
-        source = shared / "traces" / dice.choice(["generated/hang_skip", "generated/nan_loss", "debug_server"])
+        source = (
+            shared
+            / "traces"
+            / dice.choice(["generated/hang_skip", "generated/nan_loss", "debug_server"])
+        )
         for path in sorted(source.rglob("*")):
-            if path.suffix in (".gz", ".md", ".html") or not path.is_file() or path.name == "label.json":
+            if (
+                path.suffix in (".gz", ".md", ".html")
+                or not path.is_file()
+                or path.name == "label.json"
+            ):
                 continue
             data = bytearray(path.read_bytes())
             for _ in range(dice.choice((0, 1, 20)) if data else 0):
@@ -134,8 +160,13 @@ def test_files_that_were_damaged_never_end_the_analysis(shared: Path, tmp_path: 
         _said(folder)
 
 
-def test_a_rank_that_others_wait_for_and_that_left_nothing_is_dead_or_out_of_reach(tmp_path: Path) -> None:
-    write_pickles(tmp_path, [rank.calls("0", 5).call("0", pending=True) for rank in world(4) if rank.rank != 3])
+def test_a_rank_that_others_wait_for_and_that_left_nothing_is_dead_or_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    write_pickles(
+        tmp_path,
+        [rank.calls("0", 5).call("0", pending=True) for rank in world(4) if rank.rank != 3],
+    )
     found = _said(tmp_path)[0]
     assert (found.rule, found.ranks) == ("dead_rank", (3,))
     assert "dead, or out of reach" in found.statement
@@ -164,7 +195,9 @@ def test_a_job_that_went_on_after_it_was_held_up_is_a_warning(tmp_path: Path) ->
     write_pickles(tmp_path / "1", job)
     write_pickles(tmp_path / "2", [rank.calls("0", 9) for rank in world(3)])
     found = _said(tmp_path)
-    assert [(d.severity, d.rule, d.ranks) for d in found] == [("warning", "flight_recorder_missing_rank", (1,))]
+    assert [(d.severity, d.rule, d.ranks) for d in found] == [
+        ("warning", "flight_recorder_missing_rank", (1,))
+    ]
     assert found[0].statement.endswith("later dumps show that the job went on")
 
 
@@ -174,7 +207,9 @@ def test_stacks_alone_show_who_is_not_where_the_others_wait(shared: Path, tmp_pa
     found = _said(tmp_path)
     assert [(d.severity, d.rule, d.ranks) for d in found] == [("info", "stack_outlier", (2,))]
     assert "branch_without_allreduce (train.py:183)" in found[0].statement
-    (tmp_path / "log_rank0.txt").write_text("RuntimeError: Timed out waiting 30000ms for recv operation to complete\n")
+    (tmp_path / "log_rank0.txt").write_text(
+        "RuntimeError: Timed out waiting 30000ms for recv operation to complete\n"
+    )
     assert _said(tmp_path)[0].severity == "critical"
 
 
@@ -197,9 +232,12 @@ def test_names_of_the_job_cannot_speak_for_us(tmp_path: Path) -> None:
         rank.call("0", op, pending=True, function=evil, file=evil, dtype=evil)
     write_pickles(tmp_path, job)
     (tmp_path / "rank1.dump_traceback.txt").write_text(
-        f'Thread 0x00007fc84fbecb80 (most recent call first):\n  File "{evil[:20]}", line 3 in <module>\n'
+        f'Thread 0x00007fc84fbecb80 (most recent call first):\n  File "{evil[:20]}", line 3 in '
+        f"<module>\n"
     )
-    (tmp_path / "log_rank0.txt").write_text(f"Traceback (most recent call last):\nEvilError: {evil}\n")
+    (tmp_path / "log_rank0.txt").write_text(
+        f"Traceback (most recent call last):\nEvilError: {evil}\n"
+    )
     found = _said(tmp_path)
     assert found
     for d in found:

@@ -24,7 +24,9 @@ def _verdict(analysis: HangAnalysis) -> tuple[str, tuple[int, ...]]:
 
 @pytest.mark.parametrize("backend", ["nccl", "gloo"])
 @pytest.mark.parametrize("only_active", [False, True])
-def test_a_rank_that_skips_a_collective_is_waited_for(tmp_path: Path, backend: str, only_active: bool) -> None:
+def test_a_rank_that_skips_a_collective_is_waited_for(
+    tmp_path: Path, backend: str, only_active: bool
+) -> None:
     job = world(4, backend)
     for rank in job:
         rank.calls("0", 5)
@@ -56,10 +58,14 @@ def test_two_ranks_can_be_at_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [0, 3])
-def test_the_minority_calls_the_wrong_collective_also_when_it_is_the_first_rank(tmp_path: Path, odd: int) -> None:
+def test_the_minority_calls_the_wrong_collective_also_when_it_is_the_first_rank(
+    tmp_path: Path, odd: int
+) -> None:
     job = world(4)
     for rank in job:
-        rank.calls("0", 5).call("0", "broadcast" if rank.rank == odd else "all_reduce", pending=True)
+        rank.calls("0", 5).call(
+            "0", "broadcast" if rank.rank == odd else "all_reduce", pending=True
+        )
     assert _verdict(_analysed(tmp_path, job)) == ("mismatch", (odd,))
 
 
@@ -79,8 +85,12 @@ def test_one_against_one_without_a_past_accuses_nobody(tmp_path: Path) -> None:
     assert _verdict(_analysed(tmp_path, job)) == ("mismatch", ())
 
 
-@pytest.mark.parametrize(("how", "aspect"), [({"size": (4000,)}, "size"), ({"dtype": "Half"}, "data type")])
-def test_an_uneven_batch_and_a_wrong_data_type_are_found(tmp_path: Path, how: dict[str, str], aspect: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "aspect"), [({"size": (4000,)}, "size"), ({"dtype": "Half"}, "data type")]
+)
+def test_an_uneven_batch_and_a_wrong_data_type_are_found(
+    tmp_path: Path, how: dict[str, str], aspect: str
+) -> None:
     job = world(4)
     for rank in job:
         rank.calls("0", 5)
@@ -168,7 +178,9 @@ def test_a_broadcast_that_has_not_ended_here_yet_is_no_stuck_device_beside_ranks
     assert _verdict(analysis) == ("outside", (2, 3, 4))
 
 
-def test_counts_of_groups_with_point_to_point_are_not_taken_for_those_of_collectives(tmp_path: Path) -> None:
+def test_counts_of_groups_with_point_to_point_are_not_taken_for_those_of_collectives(
+    tmp_path: Path,
+) -> None:
     job = world(4)
     for rank in job:
         for _ in range(50):
@@ -188,7 +200,9 @@ def test_gloo_has_no_device_to_be_stuck(tmp_path: Path) -> None:
     assert _analysed(tmp_path, job).stuck == ()
 
 
-def test_a_rank_stuck_outside_goes_before_one_whose_operation_ended_elsewhere(tmp_path: Path) -> None:
+def test_a_rank_stuck_outside_goes_before_one_whose_operation_ended_elsewhere(
+    tmp_path: Path,
+) -> None:
     job = world(4)
     for rank in job:
         rank.calls("0", 5)
@@ -271,6 +285,8 @@ REAL = [
 
 
 @pytest.mark.parametrize(("pattern", "kind", "culprits"), REAL)
-def test_real_dumps_name_exactly_the_culprits(shared: Path, pattern: str, kind: str, culprits: tuple[int, ...]) -> None:
+def test_real_dumps_name_exactly_the_culprits(
+    shared: Path, pattern: str, kind: str, culprits: tuple[int, ...]
+) -> None:
     dumps, _ = read_dumps(sorted((shared / "traces").glob(pattern)))
     assert _verdict(hang_analysis(job_state(dumps))) == (kind, culprits)

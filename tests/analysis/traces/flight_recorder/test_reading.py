@@ -14,7 +14,12 @@ import pytest
 from analysis.traces.flight_recorder.hang import hang_analysis
 from analysis.traces.flight_recorder.job_state import job_state
 from analysis.traces.flight_recorder.reading import read_dumps
-from tests.analysis.traces.flight_recorder.written_dumps import WrittenRank, world, write_json, write_pickles
+from tests.analysis.traces.flight_recorder.written_dumps import (
+    WrittenRank,
+    world,
+    write_json,
+    write_pickles,
+)
 
 
 def _job() -> list[WrittenRank]:
@@ -25,13 +30,22 @@ def test_a_pickle_gives_groups_counts_entries_and_where_they_were_called(tmp_pat
     dumps, unread = read_dumps(write_pickles(tmp_path, _job()))
     assert not unread
     first = dumps[0]
-    assert (first.rank, first.rank_source, first.form, first.version) == (0, "file name", "pickle", "2.9")
+    assert (first.rank, first.rank_source, first.form, first.version) == (
+        0,
+        "file name",
+        "pickle",
+        "2.9",
+    )
     assert first.groups["0"].ranks == (0, 1)
     assert (first.status[0].enqueued, first.status[0].completed) == (4, 3)
     assert [e.seq for e in first.pending] == [4]
     last = first.entries[-1]
     assert (last.backend, last.op, last.input_sizes) == ("nccl", "all_reduce", ((8, 4),))
-    assert (last.frames[1].function, last.frames[1].file, last.frames[1].line) == ("train_step", "train.py", 10)
+    assert (last.frames[1].function, last.frames[1].file, last.frames[1].line) == (
+        "train_step",
+        "train.py",
+        10,
+    )
 
 
 def test_json_says_the_same_without_frames(tmp_path: Path) -> None:
@@ -50,7 +64,15 @@ def test_the_debug_servers_page_holds_every_rank(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rank_7", "nccl_trace_rank_7", "comm_lib_trace_rank_7", "_dump_7", "rank7.fr_trace_json.json", "rank_7.gz"]
+    "name",
+    [
+        "rank_7",
+        "nccl_trace_rank_7",
+        "comm_lib_trace_rank_7",
+        "_dump_7",
+        "rank7.fr_trace_json.json",
+        "rank_7.gz",
+    ],
 )
 def test_the_rank_stands_in_the_name(tmp_path: Path, name: str) -> None:
     data = pickle.dumps(_job()[0].dump(), protocol=2)
@@ -130,10 +152,17 @@ def test_version_2_4_has_no_counts_threads_or_data_types(tmp_path: Path) -> None
     path = tmp_path / "nccl_trace_rank_0"
     path.write_bytes(pickle.dumps(OLD, protocol=2))
     dump = read_dumps([path])[0][0]
-    assert (dump.version, dump.status, dump.entries[0].seq, dump.entries[0].pending) == ("2.4", {}, 1, True)
+    assert (dump.version, dump.status, dump.entries[0].seq, dump.entries[0].pending) == (
+        "2.4",
+        {},
+        1,
+        True,
+    )
 
 
-@pytest.mark.parametrize("wrong", [None, True, -1, 2**80, 1.5, "x" * 10_000, [], {}, [[[]]], [None, {}]])
+@pytest.mark.parametrize(
+    "wrong", [None, True, -1, 2**80, 1.5, "x" * 10_000, [], {}, [[[]]], [None, {}]]
+)
 def test_any_field_may_be_of_any_type(tmp_path: Path, wrong: Any) -> None:
     dump = _job()[0].dump()
     fields = {key: dict(dump["entries"][0]) | {key: wrong} for key in dump["entries"][0]}
@@ -152,20 +181,31 @@ def test_any_field_may_be_of_any_type(tmp_path: Path, wrong: Any) -> None:
 def test_a_list_that_is_named_a_thousand_times_is_read_once(tmp_path: Path) -> None:
     shape = [[1] * 8] * 256
     frames = [{"name": "f", "filename": "g", "line": 1}] * 40
-    entry = _job()[0].dump()["entries"][0] | {"input_sizes": shape, "output_sizes": shape, "frames": frames}
+    entry = _job()[0].dump()["entries"][0] | {
+        "input_sizes": shape,
+        "output_sizes": shape,
+        "frames": frames,
+    }
     laughs: Any = [1]
     for _ in range(40):
         laughs = [laughs, laughs]
     path = tmp_path / "rank_0"
     entries = [entry | {"record_id": i} for i in range(2_000)]
-    path.write_bytes(pickle.dumps({"entries": entries, "pg_config": laughs, "pg_status": {"0": laughs}}, protocol=2))
+    path.write_bytes(
+        pickle.dumps(
+            {"entries": entries, "pg_config": laughs, "pg_status": {"0": laughs}}, protocol=2
+        )
+    )
     start = time.process_time()
     assert len(read_dumps([path])[0][0].entries) == 2_000
     assert time.process_time() - start < 5
 
 
 def test_real_dumps_of_all_forms_are_read(shared: Path) -> None:
-    paths = [*shared.glob("traces/nvrx_flight_recorder/*/_dump_*"), *shared.glob("traces/generated/hang_*/*/rank*")]
+    paths = [
+        *shared.glob("traces/nvrx_flight_recorder/*/_dump_*"),
+        *shared.glob("traces/generated/hang_*/*/rank*"),
+    ]
     wanted = [p for p in paths if not p.name.endswith(("traceback.txt", "ping.txt", "values.json"))]
     dumps, unread = read_dumps(wanted)
     assert [(u.rank, u.problem) for u in unread] == [(2, "empty")]
@@ -178,9 +218,12 @@ def test_three_thousand_groups_of_a_hundred_thousand_ranks_take_seconds(tmp_path
     ranks = str(list(range(100_000)))
     dump = _job()[0].dump()
     entry = dump["entries"][0] | {"retired": False, "state": "scheduled"}
-    dump["pg_config"] = {str(i): {"name": str(i), "desc": "d", "ranks": ranks} for i in range(3_000)}
+    dump["pg_config"] = {
+        str(i): {"name": str(i), "desc": "d", "ranks": ranks} for i in range(3_000)
+    }
     dump["entries"] = [
-        entry | {"record_id": i, "process_group": (str(i % 3_000), "d"), "collective_seq_id": i} for i in range(6_000)
+        entry | {"record_id": i, "process_group": (str(i % 3_000), "d"), "collective_seq_id": i}
+        for i in range(6_000)
     ]
     for rank in range(3):
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))

@@ -16,7 +16,12 @@ SCENARIOS = [
     ("exit", "dead_rank", 1, ""),
     ("subgroup", "flight_recorder_missing_rank", 2, "branch_without_collective (hanging_job.py:"),
     ("left_out", "flight_recorder_missing_rank", 3, "has left out all_reduce 6 of dp_1"),
-    ("wrong_operation", "flight_recorder_mismatch", 0, "calls broadcast at collective 6 of default_pg"),
+    (
+        "wrong_operation",
+        "flight_recorder_mismatch",
+        0,
+        "calls broadcast at collective 6 of default_pg",
+    ),
 ]
 
 

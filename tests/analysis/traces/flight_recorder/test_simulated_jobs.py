@@ -1,4 +1,5 @@
-"""Hundreds of simulated jobs with tensor, data and pipeline parallelism: the culprits, and nobody else."""
+"""Hundreds of simulated jobs with tensor, data and pipeline parallelism: the culprits, and nobody
+else."""
 
 from __future__ import annotations
 
@@ -12,9 +13,14 @@ from tests.analysis.traces.flight_recorder.simulated_job import SimulatedJob, ha
 SEEDS = range(40)
 
 
-def _analysed(job: SimulatedJob, *, only_active: bool = True, without: int | None = None) -> HangAnalysis:
+def _analysed(
+    job: SimulatedJob, *, only_active: bool = True, without: int | None = None
+) -> HangAnalysis:
     written = [w for w in job.recorders() if w.rank != without]
-    dumps = [dump_of(w.dump(only_active=only_active), w.rank, "order", str(w.rank), "pickle", False) for w in written]
+    dumps = [
+        dump_of(w.dump(only_active=only_active), w.rank, "order", str(w.rank), "pickle", False)
+        for w in written
+    ]
     return hang_analysis(job_state([d for d in dumps if d is not None]))
 
 
@@ -26,7 +32,9 @@ def test_a_host_that_is_stuck_is_always_named_alone(only_active: bool) -> None:
         assert (seed, found.kind, set(found.culprits)) == (seed, "outside", culprits)
 
 
-def test_a_device_that_failed_is_named_wherever_a_collective_ended_elsewhere_and_nobody_else_ever_is() -> None:
+def test_a_device_that_failed_is_named_wherever_a_collective_ended_elsewhere_and_nobody_else_ever_is() -> (  # noqa: E501
+    None
+):
     named = 0
     for seed in SEEDS:
         job, culprits = hanging_job(seed, "device")

@@ -1,4 +1,5 @@
-"""Whether a running job stands still, told by how long its collectives were pending when it was asked."""
+"""Whether a running job stands still, told by how long its collectives were pending when it was
+asked."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PAUSE_NS = 2_000_000_000
 
 
 def asked(folder: Path, after_s: float, *, known: int = 6) -> tuple[str, str]:
-    """Three ranks, a collective every 2 s, the last one without rank 1; asked so long after it began."""
+    """Three ranks, a collective every 2 s, the last one without rank 1; asked so long after it
+    began."""
     ranks: list[WrittenRank] = world(3)
     for rank in ranks:
         rank.calls("0", known)
@@ -40,18 +42,26 @@ def test_what_stood_for_long_when_asked_is_a_hang_with_its_age(tmp_path: Path) -
     assert statement.endswith("this has stood for 33 s")
 
 
-@pytest.mark.parametrize(("after_s", "severity"), [(0.5, "info"), (9.5, "info"), (10.5, "critical"), (-100, "info")])
+@pytest.mark.parametrize(
+    ("after_s", "severity"), [(0.5, "info"), (9.5, "info"), (10.5, "critical"), (-100, "info")]
+)
 def test_what_is_under_way_is_work(tmp_path: Path, after_s: float, severity: str) -> None:
     assert asked(tmp_path, after_s)[0] == severity
 
 
 @pytest.mark.parametrize(("after_s", "severity"), [(15, "info"), (59, "info"), (61, "critical")])
-def test_a_job_whose_rhythm_is_not_known_gets_more_time(tmp_path: Path, after_s: float, severity: str) -> None:
+def test_a_job_whose_rhythm_is_not_known_gets_more_time(
+    tmp_path: Path, after_s: float, severity: str
+) -> None:
     assert asked(tmp_path, after_s, known=2)[0] == severity
 
 
-def test_a_job_of_long_steps_gets_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.analysis.traces.flight_recorder.test_standing.PAUSE_NS", 30_000_000_000)
+def test_a_job_of_long_steps_gets_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tests.analysis.traces.flight_recorder.test_standing.PAUSE_NS", 30_000_000_000
+    )
     assert asked(tmp_path, 80)[0] == "info"
     assert asked(tmp_path, 91)[0] == "critical"
 

@@ -1,4 +1,5 @@
-"""Flight recorder dumps written by hand: a job whose ranks enqueue collectives, and the files they leave."""
+"""Flight recorder dumps written by hand: a job whose ranks enqueue collectives, and the files they
+leave."""
 
 from __future__ import annotations
 
@@ -86,7 +87,10 @@ class WrittenRank:
     def dump(self, version: str = "2.9", only_active: bool = False) -> dict[str, Any]:
         """As the recorder writes it."""
         gloo = self.backend == "gloo"
-        config = {n: {"name": n, "desc": d, "ranks": str(list(ranks))} for n, (d, ranks) in self.groups.items()}
+        config = {
+            n: {"name": n, "desc": d, "ranks": str(list(ranks))}
+            for n, (d, ranks) in self.groups.items()
+        }
         used = {n: max(self.counts.get(n, 0), self.p2p.get(n, 0)) for n in self.groups}
         return {
             "version": version,
@@ -105,7 +109,9 @@ class WrittenRank:
         }
 
 
-def write_pickles(folder: Path, ranks: Sequence[WrittenRank], *, only_active: bool = False) -> list[Path]:
+def write_pickles(
+    folder: Path, ranks: Sequence[WrittenRank], *, only_active: bool = False
+) -> list[Path]:
     """rank_<r> files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -123,9 +129,12 @@ def write_json(folder: Path, ranks: Sequence[WrittenRank]) -> list[Path]:
     for rank in ranks:
         dump = rank.dump("2.10")
         dump["entries"] = [
-            {k: (0 if v is None else v) for k, v in entry.items() if k != "frames"} for entry in dump["entries"]
+            {k: (0 if v is None else v) for k, v in entry.items() if k != "frames"}
+            for entry in dump["entries"]
         ]
-        dump["pg_status"] = {k: {n: str(v) for n, v in s.items()} for k, s in dump["pg_status"].items()}
+        dump["pg_status"] = {
+            k: {n: str(v) for n, v in s.items()} for k, s in dump["pg_status"].items()
+        }
         path = folder / f"rank{rank.rank}.fr_trace_json.json"
         path.write_text(json.dumps(dump))
         paths.append(path)
@@ -133,11 +142,15 @@ def write_json(folder: Path, ranks: Sequence[WrittenRank]) -> list[Path]:
 
 
 def world(count: int, backend: str = "nccl", **groups: Sequence[int]) -> list[WrittenRank]:
-    """Ranks with a default group "0" and the groups given by description; each rank has only its own."""
+    """Ranks with a default group "0" and the groups given by description; each rank has only its
+    own."""
     named = {"0": ("default_pg", list(range(count)))} | {
-        str(i): (description, list(ranks)) for i, (description, ranks) in enumerate(groups.items(), start=1)
+        str(i): (description, list(ranks))
+        for i, (description, ranks) in enumerate(groups.items(), start=1)
     }
     return [
-        WrittenRank(r, {n: (d, members) for n, (d, members) in named.items() if r in members}, backend)
+        WrittenRank(
+            r, {n: (d, members) for n, (d, members) in named.items() if r in members}, backend
+        )
         for r in range(count)
     ]

@@ -1,4 +1,5 @@
-"""Findings of a case are the same, byte for byte, whether its traces are read or were read before."""
+"""Findings of a case are the same, byte for byte, whether its traces are read or were read
+before."""
 
 from __future__ import annotations
 
@@ -64,8 +65,12 @@ def two_processes(path: Path) -> Path:
 
     with sqlite3.connect(small_export(path)) as connection:
         other = PROCESS + (1 << 24)
-        connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (300, 950, 1, 7, 6, {other}, 2)")
-        connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (110, 160, {other | 79}, 6, 1)")
+        connection.execute(
+            f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (300, 950, 1, 7, 6, {other}, 2)"
+        )
+        connection.execute(
+            f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (110, 160, {other | 79}, 6, 1)"
+        )
     connection.close()
     return path
 
@@ -101,7 +106,9 @@ def odd_files(folder: Path) -> None:
     (traces / "half.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' * 9)[:-9])
     (traces / "broken.sqlite").write_bytes(b"SQLite format 3\0" + b"StringIds\xff" * 500)
     (traces / "nccl_trace_rank_0").write_bytes(b"\x80\x04N.")
-    (traces / "stdout.log").write_text("2026-01-01 step 1 loss nan\nRuntimeError: CUDA out of memory\n")
+    (traces / "stdout.log").write_text(
+        "2026-01-01 step 1 loss nan\nRuntimeError: CUDA out of memory\n"
+    )
     (traces / "report.nsys-rep").write_bytes(b"\0a report")
     (traces / "\u202eevil<!channel>.json").write_bytes(b"[]")
 
@@ -115,7 +122,9 @@ CASES = [*WRITTEN, *(demo_case(n) for n in ("slow-rank", "healthy-training"))]
 
 
 @pytest.mark.parametrize("write", CASES)
-def test_records_give_the_same_findings_as_the_traces(write: Callable[[Path], None], tmp_path: Path) -> None:
+def test_records_give_the_same_findings_as_the_traces(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
     write(tmp_path)
     plain = findings(tmp_path)
     assert len(plain) > 100
@@ -132,12 +141,20 @@ def test_a_trace_with_a_record_is_not_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", WRITTEN)
-def test_a_copy_without_its_traces_gives_the_same(write: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_copy_without_its_traces_gives_the_same(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
     write(tmp_path)
     plain = findings(tmp_path)
     record(tmp_path, version="of the store")
-    names = {p: p.relative_to(tmp_path / TRACES).as_posix() for p in (tmp_path / TRACES).rglob("*") if p.is_file()}
-    (tmp_path / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(dict.fromkeys(names.values(), "of the store")))
+    names = {
+        p: p.relative_to(tmp_path / TRACES).as_posix()
+        for p in (tmp_path / TRACES).rglob("*")
+        if p.is_file()
+    }
+    (tmp_path / SUMMARIES / VERSIONS_FILE).write_bytes(
+        versions_bytes(dict.fromkeys(names.values(), "of the store"))
+    )
     for path, name in names.items():
         kept = record_of((tmp_path / record_name(name)).read_bytes(), name)
         if kept is not None and kept.is_trace:
@@ -150,7 +167,9 @@ def test_a_trace_that_is_missing_from_a_copy_without_a_record_is_named(tmp_path:
     record(tmp_path, version="1")
     name = "rank3.pt.trace.json.gz"
     versions = {p.name: "1" for p in (tmp_path / TRACES).iterdir()}
-    (tmp_path / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(versions | {name: "2", "../alert.json": "1"}))
+    (tmp_path / SUMMARIES / VERSIONS_FILE).write_bytes(
+        versions_bytes(versions | {name: "2", "../alert.json": "1"})
+    )
     (tmp_path / TRACES / name).unlink()
     said = [f for f in training_findings(read_case(tmp_path)) if f.kind == "trace_unreadable"]
     assert [f.subject for f in said] == [name]
@@ -185,11 +204,17 @@ def test_records_of_other_code_and_of_other_traces_stand_for_nothing(
         lambda text: b"[" * 100_000,
         lambda text: text[: len(text) // 2],
         lambda text: text.replace(b'"summaries":[', b'"summaries":[{},'),
-        lambda text: text.replace(b'"start":[', b'"start":[9223372036854775807,9223372036854775807,'),
-        lambda text: text.replace(b'"event":[', b'"event":[7,').replace(b'"number":[', b'"number":[1,2,3,'),
+        lambda text: text.replace(
+            b'"start":[', b'"start":[9223372036854775807,9223372036854775807,'
+        ),
+        lambda text: text.replace(b'"event":[', b'"event":[7,').replace(
+            b'"number":[', b'"number":[1,2,3,'
+        ),
     ],
 )
-def test_a_forged_record_changes_nothing_but_what_it_says(forge: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_a_forged_record_changes_nothing_but_what_it_says(
+    forge: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     straggler(tmp_path)
     plain = findings(tmp_path)
     record(tmp_path)
@@ -204,19 +229,31 @@ def test_a_rank_that_was_given_up_is_named_with_its_reason(tmp_path: Path) -> No
     name = "rank3.pt.trace.json.gz"
     path = tmp_path / TRACES / name
     given_up = StoredRecord(
-        name, version_of(path), "profiler_trace", 1, "run", problem="was not read within 300 s", passing=True
+        name,
+        version_of(path),
+        "profiler_trace",
+        1,
+        "run",
+        problem="was not read within 300 s",
+        passing=True,
     )
     (tmp_path / record_name(name)).write_bytes(record_bytes(given_up))
     finding, named = training_findings(read_case(tmp_path))
     assert (finding.subject, finding.details["ranks"]) == ("rank 2", [0, 1, 2])
-    assert (named.kind, named.sentence) == ("trace_unreadable", f"{name}: was not read within 300 s")
+    assert (named.kind, named.sentence) == (
+        "trace_unreadable",
+        f"{name}: was not read within 300 s",
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (MemoryError(), NO_MEMORY),
-        (IndexError("list index out of range"), "cannot be analysed (IndexError: list index out of range)"),
+        (
+            IndexError("list index out of range"),
+            "cannot be analysed (IndexError: list index out of range)",
+        ),
     ],
 )
 def test_a_rank_that_breaks_its_analysis_fails_alone_in_the_same_words(
@@ -234,7 +271,9 @@ def test_a_rank_that_breaks_its_analysis_fails_alone_in_the_same_words(
     monkeypatch.setattr(rank_reading, "summarise", breaks)
     straggler(tmp_path)
     plain = findings(tmp_path)
-    assert [f.sentence for f in training_findings(read_case(tmp_path))[1:]] == [f"rank3.pt.trace.json.gz: {said}"]
+    assert [f.sentence for f in training_findings(read_case(tmp_path))[1:]] == [
+        f"rank3.pt.trace.json.gz: {said}"
+    ]
     record(tmp_path)
     assert findings(tmp_path) == plain
 

@@ -10,7 +10,14 @@ import pytest
 from analysis.case.folder import read_case
 from analysis.traces.job.training import training_findings
 from analysis.vocabulary import Finding, JobIdentity
-from tests.analysis.traces.written_traces import case_of, document, empty_case, event, job, write_trace
+from tests.analysis.traces.written_traces import (
+    case_of,
+    document,
+    empty_case,
+    event,
+    job,
+    write_trace,
+)
 
 LATE = {(2, step): 6_000.0 for step in range(8)}
 DEMO = Path(__file__).resolve().parents[4] / "demo" / "cases"
@@ -21,9 +28,12 @@ def kinds(findings: list[Finding]) -> list[str]:
 
 
 def quoted_numbers_are_given(finding: Finding) -> bool:
-    """Every number of the sentence, names of operations and files aside, is among the finding's numbers."""
+    """Every number of the sentence, names of operations and files aside, is among the finding's
+    numbers."""
     said = re.sub(r"`[^`]*`", "", finding.sentence)
-    return all(float(n) in finding.numbers.values() for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?", said))
+    return all(
+        float(n) in finding.numbers.values() for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?", said)
+    )
 
 
 def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
@@ -39,7 +49,10 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
         "its forward pass takes 8 ms where the others take 2 ms (4x), 8 ms of it in `aten::tanh`"
     )
     assert quoted_numbers_are_given(finding)
-    assert {k: finding.details[k] for k in ("rank", "host", "job", "steps_blamed", "steps", "phase", "operation")} == {
+    assert {
+        k: finding.details[k]
+        for k in ("rank", "host", "job", "steps_blamed", "steps", "phase", "operation")
+    } == {
         "rank": 2,
         "host": "node-a",
         "job": "job-1",
@@ -55,7 +68,9 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
 def test_the_host_of_the_rank_is_told_where_the_settings_know_it(tmp_path: Path) -> None:
     case = case_of(tmp_path, job(late_us=LATE, late_in="aten::tanh"))
     training = JobIdentity(name="job-1", hosts=("gpu-7.example", "gpu-8.example"), ranks_per_host=2)
-    (finding,) = training_findings(replace(case, scope=case.scope.model_copy(update={"training": training})))
+    (finding,) = training_findings(
+        replace(case, scope=case.scope.model_copy(update={"training": training}))
+    )
     assert finding.sentence.endswith("; it runs on host gpu-8.example")
 
 
@@ -93,7 +108,9 @@ def test_traces_of_too_few_steps_accuse_nobody_and_say_so(tmp_path: Path) -> Non
 
 
 def test_the_trace_of_one_rank_alone_accuses_nobody(tmp_path: Path) -> None:
-    assert kinds(training_findings(case_of(tmp_path, job(late_us=LATE)[2:3]))) == ["traces_inconclusive"]
+    assert kinds(training_findings(case_of(tmp_path, job(late_us=LATE)[2:3]))) == [
+        "traces_inconclusive"
+    ]
 
 
 def test_files_that_cannot_be_read_are_reported_beside_the_findings(tmp_path: Path) -> None:
@@ -128,7 +145,9 @@ def test_only_the_latest_trace_of_a_rank_is_compared(tmp_path: Path) -> None:
     later = [dict(e, ts=e["ts"] + 60e6) for e in job(late_us=LATE)[2]]
     for rank, events in enumerate(job(late_us=LATE)):
         later = [dict(e, ts=e["ts"] + 60e6) for e in events]
-        write_trace(tmp_path / "traces" / "iteration_20" / f"rank{rank}.json", document(later, rank))
+        write_trace(
+            tmp_path / "traces" / "iteration_20" / f"rank{rank}.json", document(later, rank)
+        )
     (finding,) = training_findings(read_case(tmp_path))
     assert finding.subject == "rank 2"
     assert finding.details["older_traces_left_out"] == 4
@@ -168,7 +187,12 @@ def test_recorded_jobs_are_told_apart(
         shutil.copy(file, tmp_path / "traces")
     (finding,) = training_findings(empty_case(tmp_path))
     details = finding.details
-    assert (finding.kind, finding.subject, details.get("phase"), details.get("operation")) == expected
+    assert (
+        finding.kind,
+        finding.subject,
+        details.get("phase"),
+        details.get("operation"),
+    ) == expected
     assert quoted_numbers_are_given(finding)
 
 

@@ -1,4 +1,5 @@
-"""Memory snapshots with torch's structure (torch/csrc/cuda/memory_snapshot.cpp), written by a small allocator."""
+"""Memory snapshots with torch's structure (torch/csrc/cuda/memory_snapshot.cpp), written by a small
+allocator."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ def frame(filename: str, line: int, name: str) -> dict[str, Any]:
     return {"name": name, "filename": filename, "line": line}
 
 
-def stack(line: int, function: str = "forward", file: str = "/job/model/layers.py") -> list[dict[str, Any]]:
+def stack(
+    line: int, function: str = "forward", file: str = "/job/model/layers.py"
+) -> list[dict[str, Any]]:
     """A stack, innermost first: C++, torch, the user's line, the user's loop."""
     return [
         frame("??", 0, "torch::unwind::unwind()"),
@@ -88,7 +91,11 @@ class Allocator:
             "blocks": blocks,
         }
         events = self.events if keep is None else self.events[len(self.events) - keep :]
-        return {"segments": [segment], "device_traces": [events], "allocator_settings": {"max_split_size": -1}}
+        return {
+            "segments": [segment],
+            "device_traces": [events],
+            "allocator_settings": {"max_split_size": -1},
+        }
 
     def write(self, path: Path, keep: int | None = None, free: list[int] | None = None) -> Path:
         """As _dump_snapshot writes it."""
@@ -97,7 +104,9 @@ class Allocator:
         return path
 
 
-def train(allocator: Allocator, steps: int, *, leak: int = 0, optimizer: bool = True, layers: int = 8) -> None:
+def train(
+    allocator: Allocator, steps: int, *, leak: int = 0, optimizer: bool = True, layers: int = 8
+) -> None:
     """Steps of activations that come and go; `leak` bytes stay of every step."""
     allocator.alloc(2 * GB, stack(5, "build"))
     for step in range(steps):

@@ -36,12 +36,15 @@ def test_a_healthy_job_is_accused_of_nothing_and_its_peak_has_a_line(tmp_path: P
     (held,) = told(tmp_path)
     assert (held.rule, held.severity) == ("memory_held", "info")
     assert held.statement == (
-        "rank 0 held 10.5 GB of GPU memory at its peak, 4.5 GB of it from model/layers.py:88 (forward)"
+        "rank 0 held 10.5 GB of GPU memory at its peak, 4.5 GB of it from model/layers.py:88 "
+        "(forward)"
     )
 
 
 @pytest.mark.parametrize("keep", [None, 130])
-def test_the_peak_is_found_though_the_history_lost_its_beginning(tmp_path: Path, keep: int | None) -> None:
+def test_the_peak_is_found_though_the_history_lost_its_beginning(
+    tmp_path: Path, keep: int | None
+) -> None:
     allocator = Allocator(reserved=12 * GB)
     train(allocator, 10)
     peak = judge(read_snapshot(allocator.write(tmp_path / "a.pickle", keep))).peak
@@ -100,8 +103,10 @@ def test_out_of_memory_by_fragmentation(tmp_path: Path) -> None:
     found = out_of_memory(allocator, tmp_path / "rank_2.pickle", free=[3 * GB] * 10)
     assert found.ranks == (2,)
     assert found.statement == (
-        "rank 2 ran out of memory on the GPU in model/layers.py:77 (forward): 8 GB were asked for, 1 GB were free "
-        "on the device; the allocator had 30 GB more, but in pieces too small, the largest 3 GB: fragmentation"
+        "rank 2 ran out of memory on the GPU in model/layers.py:77 (forward): 8 GB were asked "
+        "for, 1 GB were free "
+        "on the device; the allocator had 30 GB more, but in pieces too small, the largest 3 GB: "
+        "fragmentation"
     )
     assert "expandable_segments" in found.fix
 
@@ -139,10 +144,16 @@ def test_a_log_of_the_same_rank_does_not_say_it_again(tmp_path: Path) -> None:
     allocator = Allocator(reserved=78 * GB)
     allocator.oom(2 * GB, 1 * GB, stack(88))
     allocator.write(tmp_path / "rank_1_snapshot.pickle")
-    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity\n"
+    log = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+        "total capacity\n"
+    )
     (tmp_path / "log_rank1.txt").write_text("started\n" + log)
     (tmp_path / "log_rank2.txt").write_text("started\n" + log)
-    assert [d.ranks for d in told(tmp_path) if d.rule == "out_of_memory"] in ([(1, 2), (1,)], [(2,), (1,)])
+    assert [d.ranks for d in told(tmp_path) if d.rule == "out_of_memory"] in (
+        [(1, 2), (1,)],
+        [(2,), (1,)],
+    )
     (tmp_path / "log_rank2.txt").unlink()
     assert [d.ranks for d in told(tmp_path) if d.rule == "out_of_memory"] == [(1,)]
 
@@ -199,9 +210,21 @@ def test_a_snapshot_that_asks_for_code_is_refused(tmp_path: Path) -> None:
 def test_values_of_the_wrong_kind_do_no_harm(tmp_path: Path) -> None:
     huge = 2**200
     odd: list[Any] = [None, -1, 1.5, "x", [], {}]
-    blocks = [{"size": s, "state": s, "address": s, "frames": s, "requested_size": s} for s in [huge, *odd]]
-    events = [{"action": a, "size": s, "addr": s, "frames": [s]} for a in ("alloc", "oom", 5) for s in [huge, *odd]]
-    deep = {"action": "oom", "size": 10**9, "device_free": 0, "frames": [{"filename": "`<!x>\n.py", "line": huge}]}
+    blocks = [
+        {"size": s, "state": s, "address": s, "frames": s, "requested_size": s}
+        for s in [huge, *odd]
+    ]
+    events = [
+        {"action": a, "size": s, "addr": s, "frames": [s]}
+        for a in ("alloc", "oom", 5)
+        for s in [huge, *odd]
+    ]
+    deep = {
+        "action": "oom",
+        "size": 10**9,
+        "device_free": 0,
+        "frames": [{"filename": "`<!x>\n.py", "line": huge}],
+    }
     value = {
         "segments": [1, {"blocks": 3}, {"blocks": blocks, "device": huge, "total_size": huge}],
         "device_traces": [1, [*events, deep], {}],
@@ -214,13 +237,17 @@ def test_values_of_the_wrong_kind_do_no_harm(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "a.pickle")
 
 
-def test_references_to_the_same_pieces_take_no_quadratic_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_to_the_same_pieces_take_no_quadratic_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_BLOCKS", 20_000)
     monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_FRAMES_LOOKED", 20_000)
     blocks = [{"size": 5, "state": "active_allocated", "frames": stack(5)}, 7] * 5_000
     segment = {"device": 0, "total_size": 100, "blocks": blocks}
     frames = stack(5) * 50
-    events = [{"action": "alloc", "addr": 1, "size": 10**9, "frames": list(frames)} for _ in range(2_000)]
+    events = [
+        {"action": "alloc", "addr": 1, "size": 10**9, "frames": list(frames)} for _ in range(2_000)
+    ]
     path = tmp_path / "a.pickle"
     path.write_bytes(pickle.dumps({"segments": [segment] * 10_000, "device_traces": [events]}))
     began = time.perf_counter()
@@ -241,7 +268,9 @@ def test_a_long_history_takes_seconds(tmp_path: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.binary(max_size=8))
-def test_damaged_snapshots_are_survived(tmp_path_factory: pytest.TempPathFactory, at: int, noise: bytes) -> None:
+def test_damaged_snapshots_are_survived(
+    tmp_path_factory: pytest.TempPathFactory, at: int, noise: bytes
+) -> None:
     allocator = Allocator(reserved=12 * GB)
     train(allocator, 2)
     whole = bytearray(pickle.dumps(allocator.snapshot()))

@@ -38,21 +38,25 @@ def _small() -> dict[str, tuple[str, Sequence[tuple[object, ...]]]]:
         ),
         "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs INTEGER", [(UTC_NS,)]),
         "CUPTI_ACTIVITY_KIND_RUNTIME": (
-            "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER",
+            "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId "
+            "INTEGER, nameId INTEGER",
             [(100, 150, 0, THREAD, 5, 1)],
         ),
         "CUPTI_ACTIVITY_KIND_KERNEL": (
-            "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, "
+            "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId "
+            "INTEGER, "
             "globalPid INTEGER, demangledName INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER",
             [(200, 900, 0, 7, 5, PROCESS, 2, 4, 2, 1)],
         ),
         "CUPTI_ACTIVITY_KIND_MEMCPY": (
-            "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, "
+            "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId "
+            "INTEGER, "
             "globalPid INTEGER, bytes INTEGER, copyKind INTEGER, srcKind INTEGER, dstKind INTEGER",
             [(1000, 2000, 0, 7, 6, PROCESS, 12_000, 1, 0, 2)],
         ),
         "NVTX_EVENTS": (
-            "start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER, textId INTEGER",
+            "start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER, textId "
+            "INTEGER",
             [
                 (50, 3000, 59, None, THREAD, 3),
                 (60, 160, 59, "aten::mm, seq = 4, op_id = 9", THREAD, None),
@@ -88,7 +92,10 @@ def test_a_real_export_of_two_gpus_is_two_ranks(shared: Path, tmp_path: Path) ->
     unpacked = tmp_path / "h100.sqlite"
     unpacked.write_bytes(gzip.decompress(packed.read_bytes()))
     traces = read_export(unpacked)
-    assert [(t.rank, t.rank_source, t.world_size) for t in traces] == [(0, "order", 2), (1, "order", 2)]
+    assert [(t.rank, t.rank_source, t.world_size) for t in traces] == [
+        (0, "order", 2),
+        (1, "order", 2),
+    ]
     assert sum(int(t.in_category("kernel").sum()) for t in traces) == 3442
     assert sum(int(t.in_category("gpu_memcpy").sum()) for t in traces) == 904
     assert {t.host for t in traces} == {"modal"}
@@ -96,7 +103,10 @@ def test_a_real_export_of_two_gpus_is_two_ranks(shared: Path, tmp_path: Path) ->
 
 def test_an_old_schema_without_most_columns_still_reads(tmp_path: Path) -> None:
     tables = _small()
-    tables["CUPTI_ACTIVITY_KIND_KERNEL"] = ("start INTEGER, end INTEGER, shortName INTEGER", [(5, 6, 2)])
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"] = (
+        "start INTEGER, end INTEGER, shortName INTEGER",
+        [(5, 6, 2)],
+    )
     (trace, *_) = read_export(_write(tmp_path / "old.sqlite", tables))
     assert "void gemm<float>()" in trace.names
 
@@ -130,10 +140,13 @@ def test_a_truncated_export_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_view_that_never_ends_is_not_read(tmp_path: Path) -> None:
-    path = _write(tmp_path / "hostile.sqlite", {k: v for k, v in _small().items() if k != "NVTX_EVENTS"})
+    path = _write(
+        tmp_path / "hostile.sqlite", {k: v for k, v in _small().items() if k != "NVTX_EVENTS"}
+    )
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) "
+            "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT "
+            "start + 1 FROM n) "
             "SELECT start FROM n"
         )
     connection.close()
@@ -141,9 +154,12 @@ def test_a_view_that_never_ends_is_not_read(tmp_path: Path) -> None:
     assert "user_annotation" not in trace.categories
 
 
-def test_reading_ends_when_it_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_ends_when_it_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _write(
-        tmp_path / "large.sqlite", {"StringIds": ("id INTEGER, value TEXT", [(i, "x") for i in range(20_000)])}
+        tmp_path / "large.sqlite",
+        {"StringIds": ("id INTEGER, value TEXT", [(i, "x") for i in range(20_000)])},
     )
     monkeypatch.setattr(database, "MAX_SECONDS", -1)
     monkeypatch.setattr(database, "STEPS_BETWEEN_CHECKS", 100)

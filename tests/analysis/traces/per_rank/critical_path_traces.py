@@ -34,17 +34,36 @@ def op(name: str, ts: float, dur: float, lane: tuple[str, str] = MAIN) -> Row:
 
 
 def call(
-    ts: float, dur: float, correlation: int = -1, name: str = "cudaLaunchKernel", lane: tuple[str, str] = MAIN
+    ts: float,
+    dur: float,
+    correlation: int = -1,
+    name: str = "cudaLaunchKernel",
+    lane: tuple[str, str] = MAIN,
 ) -> Row:
     return Row(name, ts, dur, "cuda_runtime", lane, correlation=correlation)
 
 
-def kernel(ts: float, dur: float, correlation: int = -1, stream: int = 7, name: str = "gemm", device: str = "0") -> Row:
+def kernel(
+    ts: float,
+    dur: float,
+    correlation: int = -1,
+    stream: int = 7,
+    name: str = "gemm",
+    device: str = "0",
+) -> Row:
     category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
     return Row(name, ts, dur, category, (device, str(stream)), stream, correlation)
 
 
-def sync(name: str, ts: float, dur: float, correlation: int, stream: int = -1, on: int = -1, record: int = -1) -> Row:
+def sync(
+    name: str,
+    ts: float,
+    dur: float,
+    correlation: int,
+    stream: int = -1,
+    on: int = -1,
+    record: int = -1,
+) -> Row:
     return Row(name, ts, dur, "cuda_sync", ("0", str(stream)), stream, correlation, on, record)
 
 
@@ -60,7 +79,9 @@ def trace_of(rows: Sequence[Row]) -> TraceColumns:
 
     waits = wide([i for i, r in enumerate(rows) if r.wait_on_record >= 0]).astype(np.int32)
     numbers = {
-        "wait_on_stream": SparseNumbers(waits, np.asarray([rows[i].wait_on_stream for i in waits], dtype=np.float64)),
+        "wait_on_stream": SparseNumbers(
+            waits, np.asarray([rows[i].wait_on_stream for i in waits], dtype=np.float64)
+        ),
         "wait_on_cuda_event_record_corr_id": SparseNumbers(
             waits, np.asarray([rows[i].wait_on_record for i in waits], dtype=np.float64)
         ),

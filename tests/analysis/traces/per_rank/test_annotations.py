@@ -45,20 +45,28 @@ def test_the_breakdown_is_htas(set_name: str, side: Side, analysis: str) -> None
             row = wanted[name]
             exact = [times.total / 1000, times.max / 1000, times.min / 1000]
             assert exact == [row["sum (us)"], row["max (us)"], row["min (us)"]]
-            assert [times.mean / 1000, times.std / 1000] == pytest.approx([row["mean (us)"], row["stddev"]])
+            assert [times.mean / 1000, times.std / 1000] == pytest.approx(
+                [row["mean (us)"], row["stddev"]]
+            )
 
 
 @pytest.mark.parametrize("set_name", sets_with("gpu_user_annotation_breakdown"))
-def test_on_real_traces_each_kernel_has_the_shortest_annotation_of_its_own_stream(set_name: str) -> None:
+def test_on_real_traces_each_kernel_has_the_shortest_annotation_of_its_own_stream(
+    set_name: str,
+) -> None:
     for trace in traces_of(set_name).values():
         linked = kernel_annotations(trace)
         assert linked.side == "device"
         marks = np.flatnonzero(trace.in_category("gpu_user_annotation"))
-        for row, found in zip(linked.row[:500].tolist(), linked.annotation[:500].tolist(), strict=True):
+        for row, found in zip(
+            linked.row[:500].tolist(), linked.annotation[:500].tolist(), strict=True
+        ):
             assert found == _shortest_around(trace, marks, row)
 
 
-def test_the_innermost_annotation_of_the_stream_wins_whatever_runs_beside_it(tmp_path: Path) -> None:
+def test_the_innermost_annotation_of_the_stream_wins_whatever_runs_beside_it(
+    tmp_path: Path,
+) -> None:
     trace = trace_of(
         tmp_path,
         note("step", 0, 100),
@@ -85,7 +93,11 @@ def test_without_annotations_on_the_device_those_around_the_launch_count(tmp_pat
     )
     linked = kernel_annotations(trace)
     assert linked.side == "host"
-    assert [trace.name_of(a) if a >= 0 else None for a in linked.annotation.tolist()] == ["forward", None, None]
+    assert [trace.name_of(a) if a >= 0 else None for a in linked.annotation.tolist()] == [
+        "forward",
+        None,
+        None,
+    ]
     names = {row["name"]: (row["kernels"], row.get("host_total_ns")) for row in rows(trace)}
     assert names == {"forward": (1, 20_000), "elsewhere": (0, 100_000), "": (2, None)}
 
@@ -108,5 +120,7 @@ def test_a_trace_without_annotations_has_none(tmp_path: Path) -> None:
 
 def _shortest_around(trace: TraceColumns, marks: np.ndarray[Any, Any], row: int) -> int:
     time, lane = int(trace.ts[row]), int(trace.lane[row])
-    around = marks[(trace.lane[marks] == lane) & (trace.ts[marks] <= time) & (trace.end[marks] > time)]
+    around = marks[
+        (trace.lane[marks] == lane) & (trace.ts[marks] <= time) & (trace.end[marks] > time)
+    ]
     return int(around[np.lexsort((-around, trace.dur[around]))[0]]) if len(around) else -1

@@ -24,7 +24,10 @@ from tests.analysis.traces.device_traces import COPY, GEMM, at, copy, kernel, tr
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.hta_view import hta_work
 
-NO_LENGTH = "HTA gives copies without length 1 us, and lets those of -1 us (of its rounding) count backwards"
+NO_LENGTH = (
+    "HTA gives copies without length 1 us, and lets those of -1 us (of its rounding) "
+    "count backwards"
+)
 DIFFERENT = {
     "mi300_qwen": NO_LENGTH,
     "mi300_resnet_ddp8_actckpt": NO_LENGTH,
@@ -65,7 +68,9 @@ def test_the_largest_and_the_counts_are_htas_but_for_its_residues(set_name: str)
                 assert row is not None or summary.points.count == 0
                 continue
             if at_once:
-                assert summary.points.max <= row["memory_bw_gbps|max"] + 1e-6, "HTA may begin before it ends"
+                assert summary.points.max <= row["memory_bw_gbps|max"] + 1e-6, (
+                    "HTA may begin before it ends"
+                )
                 continue
             residues = row["memory_bw_gbps|min"] < 1e-9
             assert (summary.points.count == row["memory_bw_gbps|count"]) != residues
@@ -124,7 +129,12 @@ def test_a_bandwidth_that_is_missing_or_absurd_is_bytes_over_time(tmp_path: Path
     )
     assert bandwidth_series(trace).gbps.tolist() == [5.0, 0.0, 5.0, 0.0]
     (total,) = copy_totals(trace)
-    assert (total.count, total.bytes, total.without_bytes, total.duration_ns) == (4, 100_008, 1, 30_000)
+    assert (total.count, total.bytes, total.without_bytes, total.duration_ns) == (
+        4,
+        100_008,
+        1,
+        30_000,
+    )
 
 
 def test_pageable_and_pinned_memory_are_apart(tmp_path: Path) -> None:
@@ -151,14 +161,21 @@ def test_a_trace_without_copies_has_none(tmp_path: Path) -> None:
 
 
 def _hta_series(view: TraceColumns, origin: int) -> Series:
-    """HTA's rule: plus at the start, minus at the end, by the first 11 letters of the name; no length is 1 us."""
+    """HTA's rule: plus at the start, minus at the end, by the first 11 letters of the name; no
+    length is 1 us."""
     work = hta_work(view)
     memory = work.row[work.kind == Kind.MEMORY]
     given = view.arguments.number(BANDWIDTH).at(memory, 0.0)
     changes: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for row, speed in zip(memory.tolist(), given.tolist(), strict=True):
         name = view.name_of(row)
-        label = "Memset" if name.startswith("Memset") else name[:11] if name.startswith("Memcpy") else "Memcpy Unknown"
+        label = (
+            "Memset"
+            if name.startswith("Memset")
+            else name[:11]
+            if name.startswith("Memcpy")
+            else "Memcpy Unknown"
+        )
         start, length = (int(view.ts[row]) - origin) // 1000, int(view.dur[row]) // 1000
         changes[label] += [(start, speed), (start + (length or 1), -speed)]
     found: Series = defaultdict(dict)
@@ -179,7 +196,10 @@ def _our_series(view: TraceColumns, origin: int) -> Series:
     series = bandwidth_series(view)
     found: Series = defaultdict(dict)
     for time, direction, level in zip(
-        ((series.time - origin) // 1000).tolist(), series.direction.tolist(), series.gbps.tolist(), strict=True
+        ((series.time - origin) // 1000).tolist(),
+        series.direction.tolist(),
+        series.gbps.tolist(),
+        strict=True,
     ):
         found[series.directions[direction]][time] = level
     return found

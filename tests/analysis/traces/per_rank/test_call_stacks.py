@@ -11,7 +11,15 @@ import pytest
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks, folded_stacks, rows
 from tests.analysis.traces.goldens import golden, sets_with, traces_of, views_of
-from tests.analysis.traces.per_rank.stack_traces import autograd, call, hta_rows, kernel, launch, step, trace_of
+from tests.analysis.traces.per_rank.stack_traces import (
+    autograd,
+    call,
+    hta_rows,
+    kernel,
+    launch,
+    step,
+    trace_of,
+)
 
 
 def _linear(folder: Path) -> CallStacks:
@@ -63,8 +71,15 @@ def test_an_overlapping_call_is_counted_and_stays_a_child(tmp_path: Path) -> Non
 
 
 def test_calls_without_length_lie_in_what_begins_or_ends_at_their_moment(tmp_path: Path) -> None:
-    events = [call("a", 0, 10), call("at its end", 10, 0), call("b", 20, 5), call("at its start", 20, 0)]
-    stacks = call_stacks(trace_of(tmp_path, [*events, call("inside that", 20, 0), call("alone", 90, 0)]))
+    events = [
+        call("a", 0, 10),
+        call("at its end", 10, 0),
+        call("b", 20, 5),
+        call("at its start", 20, 0),
+    ]
+    stacks = call_stacks(
+        trace_of(tmp_path, [*events, call("inside that", 20, 0), call("alone", 90, 0)])
+    )
     assert stacks.parent.tolist() == [-1, 0, -1, 2, 3, -1]
 
 
@@ -88,7 +103,13 @@ def test_the_backward_pass_hangs_under_the_call_that_waits_for_it(tmp_path: Path
 
 def test_an_empty_trace_has_an_empty_forest(tmp_path: Path) -> None:
     stacks = call_stacks(trace_of(tmp_path, []))
-    assert len(stacks.depth) == len(stacks.height) == len(stacks.num_kernels) == len(stacks.self_ns) == 0
+    assert (
+        len(stacks.depth)
+        == len(stacks.height)
+        == len(stacks.num_kernels)
+        == len(stacks.self_ns)
+        == 0
+    )
 
 
 def test_a_stack_of_a_hundred_thousand_calls_is_no_recursion(tmp_path: Path) -> None:
@@ -133,12 +154,14 @@ def test_folded_stacks_are_at_most_128_frames_long(tmp_path: Path) -> None:
 
 
 LOST_LENGTH = {"amd_mi250": 2, "cpu_only": 2, "mi210_gpu_only": 566}
-"""Calls whose length became -1 us by HTA's rounding, and what it hangs under them: they never end for it."""
+"""Calls whose length became -1 us by HTA's rounding, and what it hangs under them: they never end
+for it."""
 SHORT_NUMBERS = ("cupti_profiler",)
-"""HTA stores the parent in the type that the heights need: here in one byte, and numbers wrap round."""
+"""HTA stores the parent in the type that the heights need: here in one byte, and numbers wrap
+round."""
 ARBITRARY = {"param_resnet": 2, "trace_diff_control": 2}
-"""Levels by which HTA's sum of depths is off: where a call without length stands at the end of one call and the start
-of the next, its sort has no order."""
+"""Levels by which HTA's sum of depths is off: where a call without length stands at the end of one
+call and the start of the next, its sort has no order."""
 
 
 @pytest.mark.parametrize("set_name", sets_with("call_graph_new"))
@@ -153,7 +176,9 @@ def test_sums_over_the_forest_are_those_of_hta(set_name: str) -> None:
         assert stacks.depth.max() == said["max_depth"]
 
 
-@pytest.mark.parametrize("set_name", [s for s in sets_with("call_graph_new") if golden(s, "call_graph_new")["cols"]])
+@pytest.mark.parametrize(
+    "set_name", [s for s in sets_with("call_graph_new") if golden(s, "call_graph_new")["cols"]]
+)
 def test_every_row_is_that_of_hta(set_name: str) -> None:
     said = golden(set_name, "call_graph_new")
     stacks = call_stacks(hta_rows(views_of(set_name)[said["mapping"][0]["rank"]]))
@@ -167,12 +192,16 @@ def test_every_row_is_that_of_hta(set_name: str) -> None:
         if frame["index"] not in moved:
             assert stacks.depth[row] == frame["depth"]
             assert stacks.height[row] == frame["height"]
-            assert _parents_event(stacks, row, short=set_name in SHORT_NUMBERS) == max(frame["parent"], -1)
+            assert _parents_event(stacks, row, short=set_name in SHORT_NUMBERS) == max(
+                frame["parent"], -1
+            )
     assert len(moved) == LOST_LENGTH.get(set_name, 0)
 
 
 @pytest.mark.parametrize("set_name", ["amd_mi250", "triton_example", "mi210_gpu_only"])
-def test_kernels_of_stream_0_are_in_our_forest_and_not_in_that_of_hta(shared: Path, set_name: str) -> None:
+def test_kernels_of_stream_0_are_in_our_forest_and_not_in_that_of_hta(
+    shared: Path, set_name: str
+) -> None:
     for trace in traces_of(set_name).values():
         stacks = call_stacks(trace)
         launched = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
@@ -182,14 +211,16 @@ def test_kernels_of_stream_0_are_in_our_forest_and_not_in_that_of_hta(shared: Pa
 
 
 def _parents_event(stacks: CallStacks, row: int, *, short: bool) -> int:
-    """The event number of the row's parent; as a signed byte where HTA stores it so, and -1 for what is negative."""
+    """The event number of the row's parent; as a signed byte where HTA stores it so, and -1 for
+    what is negative."""
     parent = int(stacks.parent[row])
     number = int(stacks.trace.event[parent]) if parent >= 0 else -1
     return max((number + 128) % 256 - 128, -1) if short else number
 
 
 def _misplaced_by_hta(trace: TraceColumns, frames: list[dict[str, Any]]) -> set[int]:
-    """Events that it put under a call of negative length (directly or not), and such calls themselves."""
+    """Events that it put under a call of negative length (directly or not), and such calls
+    themselves."""
     parents = {f["index"]: f["parent"] for f in frames}
     endless = {int(e) for e in trace.event[trace.dur < 0]}
     found = set(endless & set(parents.values()) | endless & set(parents))

@@ -40,18 +40,25 @@ def test_ranges_and_launches_are_paired_in_order(tmp_path: Path) -> None:
     assert found.flops is not None
     assert found.flops.tolist() == [210.0, 7.0]
     first = rows(trace)[0]
-    assert (first["top_operator"], first["bottom_operator"], first["flops"]) == ("aten::linear", "aten::addmm", 210)
+    assert (first["top_operator"], first["bottom_operator"], first["flops"]) == (
+        "aten::linear",
+        "aten::addmm",
+        210,
+    )
 
 
 def test_a_correlation_counts_more_than_the_order(tmp_path: Path) -> None:
     trace = trace_of(
-        tmp_path, [*_launches(), _range("b", 0, 1, 1, correlation=2), _range("a", 20, 1, 1, correlation=1)]
+        tmp_path,
+        [*_launches(), _range("b", 0, 1, 1, correlation=2), _range("a", 20, 1, 1, correlation=1)],
     )
     assert kernel_counters(trace).launches.tolist() == [4, 2]
 
 
 def test_what_cannot_be_paired_says_why_and_keeps_its_counters(tmp_path: Path) -> None:
-    lost = kernel_counters(trace_of(tmp_path, [*_launches(), *(_range(f"k{i}", 10 * i, 1, 0) for i in range(7))]))
+    lost = kernel_counters(
+        trace_of(tmp_path, [*_launches(), *(_range(f"k{i}", 10 * i, 1, 0) for i in range(7))])
+    )
     assert lost.reason == "7 ranges of counters and 2 kernel launches cannot be paired in order"
     assert lost.launches.tolist() == [-1] * 7
     assert lost.counters[FADD].tolist() == [1.0] * 7
@@ -65,7 +72,10 @@ def test_launches_before_the_recorded_ranges_do_not_count(tmp_path: Path) -> Non
 
 def test_a_trace_without_counters_says_so(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, _launches())
-    assert kernel_counters(trace).reason == "the trace has no ranges of counters (CUPTI range profiler)"
+    assert (
+        kernel_counters(trace).reason
+        == "the trace has no ranges of counters (CUPTI range profiler)"
+    )
     assert rows(trace) == []
 
 
@@ -83,8 +93,13 @@ def test_counters_and_operators_are_those_of_hta(set_name: str) -> None:
         assert view.name_of(int(found.rows[place])) == row["name"]
         assert view.event[found.launches[place]] == row["index_runtime"]
         assert list(found.operators[place]) == row["op_stack"]
-        assert (found.operators[place][0], found.operators[place][-1]) == (row["top_level_op"], row["bottom_level_op"])
+        assert (found.operators[place][0], found.operators[place][-1]) == (
+            row["top_level_op"],
+            row["bottom_level_op"],
+        )
         for counter in FLOPS_PER_INSTRUCTION:
             assert found.counters[counter][place] == row[counter]
     assert found.flops is not None
-    assert float(np.sum(found.flops)) == sum(row[c] * f for row in table for c, f in FLOPS_PER_INSTRUCTION.items())
+    assert float(np.sum(found.flops)) == sum(
+        row[c] * f for row in table for c, f in FLOPS_PER_INSTRUCTION.items()
+    )

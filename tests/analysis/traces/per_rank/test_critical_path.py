@@ -37,7 +37,9 @@ HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_
 AUTOGRAD = "autograd::engine::evaluate_function: MmBackward0"
 
 
-def bounds_us(trace: TraceColumns, path: CriticalPath, rules: Rules | None = None) -> dict[str, float]:
+def bounds_us(
+    trace: TraceColumns, path: CriticalPath, rules: Rules | None = None
+) -> dict[str, float]:
     return {b: t / 1000 for b, t in breakdown(trace, path, rules or Rules()).by_bound_ns.items()}
 
 
@@ -72,7 +74,11 @@ def test_a_kernel_on_an_idle_stream_waits_for_its_launch() -> None:
     trace = trace_of([op("aten::mm", 0, 20), call(5, 10, 1), kernel(30, 500, 1)])
     path = critical_path(trace)
     assert path.length_ns == 530_000
-    assert bounds_us(trace, path) == {"gpu_compute_bound": 500.0, "gpu_kernel_launch_overhead": 25.0, "cpu_bound": 5.0}
+    assert bounds_us(trace, path) == {
+        "gpu_compute_bound": 500.0,
+        "gpu_kernel_launch_overhead": 25.0,
+        "cpu_bound": 5.0,
+    }
 
 
 def test_a_kernel_waits_for_its_launch_although_another_is_queued_behind_it() -> None:
@@ -84,7 +90,12 @@ def test_a_kernel_waits_for_its_launch_although_another_is_queued_behind_it() ->
 
 def test_a_kernel_launched_while_its_stream_was_busy_waits_for_the_one_before() -> None:
     trace = trace_of(
-        [call(0, 5, 1), call(6, 5, 2), kernel(10, 100, 1), kernel(113, 50, 2, name="ncclDevKernel_AllReduce")]
+        [
+            call(0, 5, 1),
+            call(6, 5, 2),
+            kernel(10, 100, 1),
+            kernel(113, 50, 2, name="ncclDevKernel_AllReduce"),
+        ]
     )
     path = critical_path(trace)
     assert bounds_us(trace, path) == {
@@ -96,16 +107,32 @@ def test_a_kernel_launched_while_its_stream_was_busy_waits_for_the_one_before() 
 
 
 def test_work_behind_work_from_before_the_window_waits_for_it() -> None:
-    rows = [call(0, 5, 1), op("step", 100, 50), call(110, 5, 2), kernel(10, 900, 1), kernel(911, 40, 2)]
+    rows = [
+        call(0, 5, 1),
+        op("step", 100, 50),
+        call(110, 5, 2),
+        kernel(10, 900, 1),
+        kernel(911, 40, 2),
+    ]
     trace, window = trace_of(rows), Window(100_000, 200_000)
     path = critical_path(trace, window)
-    assert bounds_us(trace, path) == {"waiting": 801.0, "gpu_compute_bound": 40.0, "cpu_bound": 10.0}
-    assert kinds_on_path(critical_path(trace, window, HTA_MODEL)) == ["OPERATOR", "OPERATOR", "OPERATOR"]
+    assert bounds_us(trace, path) == {
+        "waiting": 801.0,
+        "gpu_compute_bound": 40.0,
+        "cpu_bound": 10.0,
+    }
+    assert kinds_on_path(critical_path(trace, window, HTA_MODEL)) == [
+        "OPERATOR",
+        "OPERATOR",
+        "OPERATOR",
+    ]
     assert kinds_on_path(critical_path(trace))[0] == "LAUNCH_DELAY"
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_kernel_on_an_idle_stream_that_starts_late_waited_for_the_busy_device(before: bool) -> None:
+def test_a_kernel_on_an_idle_stream_that_starts_late_waited_for_the_busy_device(
+    before: bool,
+) -> None:
     begin = 0 if before else 100
     rows = [call(begin, 5, 1), op("step", 100, 50), call(110, 5, 2)]
     rows += [kernel(begin + 10, 4000, 1, stream=7), kernel(4300, 40, 2, stream=9)]
@@ -169,7 +196,9 @@ def test_blocking_calls_of_every_vendor_are_known(name: str) -> None:
     assert bounds_us(trace, critical_path(trace)) == {"waiting": 900.0}
 
 
-@pytest.mark.parametrize("name", ["cudaEventQuery", "cudaLaunchKernel", "hipMemcpyAsync", "urEnqueueKernelLaunch"])
+@pytest.mark.parametrize(
+    "name", ["cudaEventQuery", "cudaLaunchKernel", "hipMemcpyAsync", "urEnqueueKernelLaunch"]
+)
 def test_other_calls_are_the_hosts_own_time(name: str) -> None:
     trace = trace_of([call(20, 900, name=name)])
     assert bounds_us(trace, critical_path(trace)) == {"cpu_bound": 900.0}
@@ -188,13 +217,18 @@ def test_many_threads_and_streams_are_no_problem() -> None:
 
 def test_a_copy_that_is_done_when_its_call_returns_was_waited_for() -> None:
     trace = trace_of(
-        [op("aten::to", 0, 500), call(10, 400, 1, "cudaMemcpyAsync"), kernel(20, 380, 1, name="Memcpy DtoH")]
+        [
+            op("aten::to", 0, 500),
+            call(10, 400, 1, "cudaMemcpyAsync"),
+            kernel(20, 380, 1, name="Memcpy DtoH"),
+        ]
     )
     assert bounds_us(trace, critical_path(trace))["gpu_memory"] == 380.0
 
 
 def wait_between_streams(waits: int = 1) -> list[Row]:
-    """Stream 20 waits for what stream 7 (and stream 8, before it) had been given when the events were recorded."""
+    """Stream 20 waits for what stream 7 (and stream 8, before it) had been given when the events
+    were recorded."""
     rows = [
         call(0, 2, 1),
         call(4, 2, 2),
@@ -213,7 +247,9 @@ def wait_between_streams(waits: int = 1) -> list[Row]:
 
 
 @pytest.mark.parametrize("waits", [1, 2])
-def test_work_on_another_stream_waits_for_the_recorded_event_even_when_it_waits_for_several(waits: int) -> None:
+def test_work_on_another_stream_waits_for_the_recorded_event_even_when_it_waits_for_several(
+    waits: int,
+) -> None:
     trace = trace_of(wait_between_streams(waits))
     path = critical_path(trace)
     assert names_on_path(trace, path) == {"cudaLaunchKernel", "long", "after"}
@@ -223,12 +259,16 @@ def test_work_on_another_stream_waits_for_the_recorded_event_even_when_it_waits_
 def test_without_events_work_that_starts_right_after_another_streams_end_waited_for_it() -> None:
     rows = [r for r in wait_between_streams() if r.category != "cuda_sync"]
     assert "SYNC_DEPENDENCY" in kinds_on_path(critical_path(trace_of(rows)))
-    assert "SYNC_DEPENDENCY" not in kinds_on_path(critical_path(trace_of(rows), rules=Rules(inferred=False)))
+    assert "SYNC_DEPENDENCY" not in kinds_on_path(
+        critical_path(trace_of(rows), rules=Rules(inferred=False))
+    )
 
 
 def test_the_recording_of_an_event_that_is_not_in_the_trace_is_named() -> None:
     rows = [r for r in wait_between_streams() if r.name != "cudaEventRecord"]
-    assert any("recording is not in the trace" in line for line in critical_path(trace_of(rows)).missing)
+    assert any(
+        "recording is not in the trace" in line for line in critical_path(trace_of(rows)).missing
+    )
 
 
 def test_kernels_that_overlap_on_one_stream_are_not_counted_twice() -> None:
@@ -272,7 +312,9 @@ def test_calls_that_hold_the_lock_together_count_one_after_the_other() -> None:
 
 
 def test_time_in_the_data_loader_is_data_loading_with_all_within_it() -> None:
-    loader = Row("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 400, "user_annotation")
+    loader = Row(
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 400, "user_annotation"
+    )
     trace = trace_of([loader, op("aten::stack", 100, 50), op("aten::mm", 400, 100)])
     assert bounds_us(trace, critical_path(trace)) == {"data_loading": 400.0, "cpu_bound": 100.0}
 
@@ -295,7 +337,10 @@ def test_windows_are_steps_annotations_or_times() -> None:
 def test_odd_traces_have_a_path_of_what_there_is() -> None:
     assert critical_path(trace_of([])).length_ns == 0
     assert critical_path(trace_of([kernel(5, 100)])).length_ns == 100_000
-    assert "1 kernels and copies without a launch in the trace" in critical_path(trace_of([kernel(5, 100)])).missing
+    assert (
+        "1 kernels and copies without a launch in the trace"
+        in critical_path(trace_of([kernel(5, 100)])).missing
+    )
     assert critical_path(trace_of([op("a", 0, 0), op("b", 0, 0)])).length_ns == 0
     early = trace_of([call(50, 10, 1), kernel(20, 10, 1)])
     assert critical_path(early).lost == {"edges against time": 1}
@@ -309,7 +354,13 @@ def test_what_would_be_saved_is_bounded_by_the_next_longest_path() -> None:
 
 
 def test_without_a_kernel_what_it_waited_for_stays() -> None:
-    rows = [call(0, 5, 1), op("step", 100, 50), call(110, 5, 2), kernel(10, 900, 1), kernel(911, 40, 2, name="mine")]
+    rows = [
+        call(0, 5, 1),
+        op("step", 100, 50),
+        call(110, 5, 2),
+        kernel(10, 900, 1),
+        kernel(911, 40, 2, name="mine"),
+    ]
     trace = trace_of(rows)
     found = breakdown(trace, critical_path(trace, Window(100_000, 200_000)))
     assert what_if(trace, found) == {"mine": 40_000, "step": 10_000}
@@ -325,7 +376,13 @@ def test_rows_are_json_with_the_windows_path_bounds_and_names() -> None:
     trace = trace_of([*steps, *(op(f"aten::op{n}", 100.0 * n + 10, 10.0 * n) for n in range(1, 4))])
     table = rows(trace)
     assert json.loads(json.dumps(table)) == table
-    assert table[0] == {"window": "step 2", "what": "path", "name": "", "bound_by": "", "time_ns": 20_000}
+    assert table[0] == {
+        "window": "step 2",
+        "what": "path",
+        "name": "",
+        "bound_by": "",
+        "time_ns": 20_000,
+    }
     assert [r["name"] for r in table if r["what"] == "name"] == ["aten::op2"]
     assert table[-1]["saved_if_removed_ns"] == 20_000
     assert rows(trace_of([]))[0]["time_ns"] == 0
@@ -368,9 +425,19 @@ def traces(draw: st.DrawFn) -> TraceColumns:
     for correlation in range(1, draw(st.integers(1, 5))):
         at = draw(times)
         name = draw(st.sampled_from(["cudaLaunchKernel", "cudaMemcpyAsync", "hipLaunchKernel"]))
-        rows.append(call(at, draw(lengths), correlation, name, draw(st.sampled_from([MAIN, BACKWARD]))))
+        rows.append(
+            call(at, draw(lengths), correlation, name, draw(st.sampled_from([MAIN, BACKWARD])))
+        )
         what = draw(st.sampled_from(["gemm", "Memcpy DtoH", "ncclKernel"]))
-        rows.append(kernel(at + draw(times) - 5, draw(lengths), correlation, draw(st.sampled_from([0, 7])), what))
+        rows.append(
+            kernel(
+                at + draw(times) - 5,
+                draw(lengths),
+                correlation,
+                draw(st.sampled_from([0, 7])),
+                what,
+            )
+        )
     if draw(st.booleans()):
         rows.append(call(draw(times), draw(lengths), 50, "cudaDeviceSynchronize"))
         rows += [sync("Context Sync", r.ts, r.dur, 50) for r in rows[-1:] if draw(st.booleans())]
@@ -391,21 +458,34 @@ rule_sets = st.builds(
 @given(traces(), rule_sets)
 def test_no_other_chain_of_edges_is_longer(trace: TraceColumns, rules: Rules) -> None:
     path = critical_path(trace, rules=rules)
-    edges = list(zip(path.edges.source.tolist(), path.edges.target.tolist(), path.edges.weight.tolist(), strict=True))
+    edges = list(
+        zip(
+            path.edges.source.tolist(),
+            path.edges.target.tolist(),
+            path.edges.weight.tolist(),
+            strict=True,
+        )
+    )
     leaving: dict[int, list[tuple[int, int]]] = {}
     for source, target, weight in edges:
         assert source < target
         leaving.setdefault(source, []).append((target, weight))
 
     def longest(node: int) -> int:
-        return max((weight + longest(target) for target, weight in leaving.get(node, [])), default=0)
+        return max(
+            (weight + longest(target) for target, weight in leaving.get(node, [])), default=0
+        )
 
-    assert path.length_ns == max((longest(node) for node in range(path.events.node_count)), default=0)
+    assert path.length_ns == max(
+        (longest(node) for node in range(path.events.node_count)), default=0
+    )
 
 
 @settings(max_examples=150, deadline=None)
 @given(traces(), rule_sets)
-def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(trace: TraceColumns, rules: Rules) -> None:
+def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(
+    trace: TraceColumns, rules: Rules
+) -> None:
     path = critical_path(trace, rules=rules)
     source, target = path.edges.source[path.path], path.edges.target[path.path]
     assert (source[1:] == target[:-1]).all()
@@ -418,8 +498,11 @@ def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(trace: Tr
 
 @settings(max_examples=100, deadline=None)
 @given(traces(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_in_the_file_does_not_change_the_length(trace: TraceColumns, random: object) -> None:
-    """Calls of one thread that begin and end together are left out but one: only the order tells which made which."""
+def test_the_order_of_rows_in_the_file_does_not_change_the_length(
+    trace: TraceColumns, random: object
+) -> None:
+    """Calls of one thread that begin and end together are left out but one: only the order tells
+    which made which."""
     same = np.stack((trace.lane, trace.ts, trace.dur))
     alone = np.zeros(len(trace), dtype=np.bool_)
     alone[np.unique(same, axis=1, return_index=True)[1]] = True

@@ -1,5 +1,6 @@
-"""Beside HTA: with its model our path is its path, time by time and event by event; each difference is one switch or
-one list of names, set back here and described in docs/trace-engine/differences/critical-path.md."""
+"""Beside HTA: with its model our path is its path, time by time and event by event; each difference
+is one switch or one list of names, set back here and described in
+docs/trace-engine/differences/critical-path.md."""
 
 from __future__ import annotations
 
@@ -17,13 +18,34 @@ from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
-from analysis.traces.per_rank.critical_path_events import Rules, Window, annotation_window, whole_trace
+from analysis.traces.per_rank.critical_path_events import (
+    Rules,
+    Window,
+    annotation_window,
+    whole_trace,
+)
 from analysis.traces.perfetto.augmented import write_overlay
-from tests.analysis.traces.goldens import GOLDENS, TRACES, files_of, golden, log_of, sets_with, traces_of, views_of
+from tests.analysis.traces.goldens import (
+    GOLDENS,
+    TRACES,
+    files_of,
+    golden,
+    log_of,
+    sets_with,
+    traces_of,
+    views_of,
+)
 
 HTA_MODEL = Rules(gaps=False, waits=False, inferred=False, launches=False, data_loading=None)
-BACKWARD_NOT_FOUND = ("amd_mi250", "df_index_resolver", "dlrm_8rank", "trace_diff_control", "trace_diff_test")
-"""Sets where several threads have names with "forward", so HTA leaves the backward thread unconnected."""
+BACKWARD_NOT_FOUND = (
+    "amd_mi250",
+    "df_index_resolver",
+    "dlrm_8rank",
+    "trace_diff_control",
+    "trace_diff_test",
+)
+"""Sets where several threads have names with "forward", so HTA leaves the backward thread
+unconnected."""
 LAUNCHES_UNKNOWN = {
     "mi300_torch_compile": "hipModuleLaunchKernel",
     "mi300_qwen": "hipModuleLaunchKernel",
@@ -35,10 +57,11 @@ SMALL_TIES = {"cuda_event_sync": 1, "triton_example": 1}
 
 
 def as_hta(trace: TraceColumns) -> TraceColumns:
-    """Without rows of no length and what they launched, kernels without a launch, and all but the last kernel of a
-    graph; HIP's blocking calls unknown, cudaEventQuery one of CUDA's."""
+    """Without rows of no length and what they launched, kernels without a launch, and all but the
+    last kernel of a graph; HIP's blocking calls unknown, cudaEventQuery one of CUDA's."""
     names = tuple(
-        "cudaEventSynchronize" if name == "cudaEventQuery" else name.replace("hip", "Hip", 1) for name in trace.names
+        "cudaEventSynchronize" if name == "cudaEventQuery" else name.replace("hip", "Hip", 1)
+        for name in trace.names
     )
     launch = launched_by(trace)
     last = np.full(len(trace) + 1, -1)
@@ -76,24 +99,32 @@ def by_bound(trace: TraceColumns, path: CriticalPath) -> dict[str, float]:
     return {bound: time / 1000 for bound, time in found.items() if time}
 
 
-@pytest.mark.parametrize("name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN])
+@pytest.mark.parametrize(
+    "name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN]
+)
 def test_with_htas_model_the_path_is_htas_path(name: str) -> None:
     expected = theirs(name)
     trace = first_view(name)
     window, trace = window_of(trace, name), as_hta(trace)
     path = critical_path(trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND))
     assert path.length_ns == expected["total_duration"] * 1000
-    assert by_bound(trace, path) == {bound: time for bound, time in expected["by_bound"].items() if time}
+    assert by_bound(trace, path) == {
+        bound: time for bound, time in expected["by_bound"].items() if time
+    }
     ours, hta = set(trace.event[path.rows()].tolist()), set(expected["cp_events"])
     assert len(ours ^ hta) <= SMALL_TIES.get(name, 0)
 
 
-@pytest.mark.parametrize("name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN])
+@pytest.mark.parametrize(
+    "name", [n for n in sets_with("critical_path") if n not in LAUNCHES_UNKNOWN]
+)
 def test_with_htas_model_operators_take_the_time_that_hta_finds(name: str) -> None:
     expected = theirs(name)["edge_types_count_weight"][HTA_NAMES[EdgeKind.OPERATOR]]
     trace = first_view(name)
     window, trace = window_of(trace, name), as_hta(trace)
-    edges = critical_path(trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND)).edges
+    edges = critical_path(
+        trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND)
+    ).edges
     operators = edges.weight[edges.kind == EdgeKind.OPERATOR]
     assert abs(len(operators) - expected[0]) <= 7
     assert abs(int(operators.sum()) - expected[1] * 1000) <= expected[1] * 1000 * 0.001
@@ -130,8 +161,12 @@ def test_the_backward_thread_that_hta_leaves_out_is_worth_a_quarter_of_the_path(
     assert with_it > 1.3 * without
 
 
-@pytest.mark.parametrize("name", [n for n in sets_with("overlay_critical_path") if n not in LAUNCHES_UNKNOWN])
-def test_with_htas_model_the_drawn_path_has_htas_events_and_arrows(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", [n for n in sets_with("overlay_critical_path") if n not in LAUNCHES_UNKNOWN]
+)
+def test_with_htas_model_the_drawn_path_has_htas_events_and_arrows(
+    name: str, tmp_path: Path
+) -> None:
     expected = golden(name, "overlay_critical_path")
     view = first_view(name)
     window, view = window_of(view, name), as_hta(view)

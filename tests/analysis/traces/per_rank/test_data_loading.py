@@ -11,8 +11,15 @@ STEPS = [event(f"ProfilerStep#{n}", 1_000 * n, 1_000, cat="user_annotation") for
 
 
 def test_all_loading_is_exposed_without_an_accelerator(tmp_path: Path) -> None:
-    found = data_loading(trace_of(tmp_path, *STEPS, event(LOADER, 1_100, 300), event(LOADER, 2_100, 300)))
-    assert (found.ns, found.exposed_ns, found.calls, found.in_process) == (600_000, 600_000, 2, False)
+    found = data_loading(
+        trace_of(tmp_path, *STEPS, event(LOADER, 1_100, 300), event(LOADER, 2_100, 300))
+    )
+    assert (found.ns, found.exposed_ns, found.calls, found.in_process) == (
+        600_000,
+        600_000,
+        2,
+        False,
+    )
     assert found.share == 0.2
     assert [e.step for e in found.longest] == [1, 2]
 
@@ -24,7 +31,9 @@ def test_loading_beside_a_working_accelerator_is_not_exposed(tmp_path: Path) -> 
 
 
 def test_loading_outside_of_the_steps_is_left_out(tmp_path: Path) -> None:
-    found = data_loading(trace_of(tmp_path, *STEPS, event(LOADER, 500, 700), event(LOADER, 5_000, 700)))
+    found = data_loading(
+        trace_of(tmp_path, *STEPS, event(LOADER, 500, 700), event(LOADER, 5_000, 700))
+    )
     assert found.ns == 200_000
 
 

@@ -13,7 +13,15 @@ import pytest
 from analysis.traces.columns.arguments import Arguments, SparseNumbers
 from analysis.traces.columns.events import TraceColumns, nothing
 from analysis.traces.per_rank import annotations as annotation_times
-from analysis.traces.per_rank import bandwidth, idle, idle_gaps, kernels, launch_queue, launches, temporal
+from analysis.traces.per_rank import (
+    bandwidth,
+    idle,
+    idle_gaps,
+    kernels,
+    launch_queue,
+    launches,
+    temporal,
+)
 
 MODULES = (annotation_times, bandwidth, idle, idle_gaps, kernels, launch_queue, launches, temporal)
 NAMES = (
@@ -25,7 +33,16 @@ NAMES = (
     "cudaLaunchKernel",
     "a" * 5000,
 )
-CATEGORIES = ("kernel", "gpu_memcpy", "cuda_runtime", "user_annotation", "gpu_user_annotation", "cpu_op", "", "\x01")
+CATEGORIES = (
+    "kernel",
+    "gpu_memcpy",
+    "cuda_runtime",
+    "user_annotation",
+    "gpu_user_annotation",
+    "cpu_op",
+    "",
+    "\x01",
+)
 FAR = 2**61
 
 
@@ -40,7 +57,12 @@ def test_any_columns_give_rows_of_json(module: ModuleType, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_the_parts_of_a_breakdown_are_never_negative_and_add_up(seed: int) -> None:
     found = temporal.temporal_breakdown(_anything(seed))
-    parts = (found.idle_ns, found.compute_ns, found.exposed_communication_ns, found.exposed_memory_ns)
+    parts = (
+        found.idle_ns,
+        found.compute_ns,
+        found.exposed_communication_ns,
+        found.exposed_memory_ns,
+    )
     assert min(parts) >= 0
     assert sum(parts) == found.kernel_ns
     assert found.exposed_communication_ns <= found.communication_ns
@@ -52,7 +74,9 @@ def test_no_queue_is_below_zero_and_no_gap_is_empty(seed: int) -> None:
     assert (launch_queue.queue_length(trace).length >= 0).all()
     gaps = idle.stream_gaps(trace)
     assert (gaps.end > gaps.begin).all()
-    assert sum(i.idle_ns for i in idle.idle_breakdown(trace)) == sum((gaps.end - gaps.begin).tolist())
+    assert sum(i.idle_ns for i in idle.idle_breakdown(trace)) == sum(
+        (gaps.end - gaps.begin).tolist()
+    )
     assert (bandwidth.bandwidth_series(trace).bytes_per_second >= 0).all()
 
 
@@ -73,7 +97,9 @@ def _anything(seed: int) -> TraceColumns:
         return random.integers(low, high, count)
 
     arguments = {
-        name: SparseNumbers(np.arange(count, dtype=np.int32), random.choice([-1.0, 0.0, 3.5, 1e300], count))
+        name: SparseNumbers(
+            np.arange(count, dtype=np.int32), random.choice([-1.0, 0.0, 3.5, 1e300], count)
+        )
         for name in (bandwidth.BANDWIDTH, bandwidth.BYTES)
     }
     return TraceColumns(

@@ -10,9 +10,18 @@ STEP = event("ProfilerStep#1", 0, 10_000, cat="user_annotation")
 
 
 def test_gaps_and_what_the_host_did_in_the_longest(tmp_path: Path) -> None:
-    work = [kernel(GEMM, 0, 1_000), kernel(GEMM, 2_000, 1_000), kernel(GEMM, 7_000, 3_000, stream=9)]
+    work = [
+        kernel(GEMM, 0, 1_000),
+        kernel(GEMM, 2_000, 1_000),
+        kernel(GEMM, 7_000, 3_000, stream=9),
+    ]
     found = device_use(trace_of(tmp_path, STEP, event("tokenise", 3_500, 3_000), *work))
-    assert (found.busy_ns, found.busy_share, found.long_gaps, found.longest_gap_ns) == (5_000_000, 0.5, 2, 4_000_000)
+    assert (found.busy_ns, found.busy_share, found.long_gaps, found.longest_gap_ns) == (
+        5_000_000,
+        0.5,
+        2,
+        4_000_000,
+    )
     assert found.in_gap is not None
     assert found.in_gap.name == "tokenise"
 

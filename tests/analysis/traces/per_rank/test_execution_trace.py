@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces.per_rank.execution_trace import correlate, correlation_rows, read_execution_trace
+from analysis.traces.per_rank.execution_trace import (
+    correlate,
+    correlation_rows,
+    read_execution_trace,
+)
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.goldens import GOLDENS, golden
 from tests.analysis.traces.per_rank.stack_traces import Event, call, trace_of
@@ -40,11 +44,20 @@ CHAKRA: dict[str, Any] = {
             "id": 4,
             "name": "aten::mm",
             "ctrl_deps": 1,
-            "inputs": {"values": [], "shapes": [[2, 3], [3, 2]], "types": ["Tensor(float)"], "strides": [[3, 1]]},
+            "inputs": {
+                "values": [],
+                "shapes": [[2, 3], [3, 2]],
+                "types": ["Tensor(float)"],
+                "strides": [[3, 1]],
+            },
             "outputs": {"values": [], "shapes": [[2, 2]], "types": ["Tensor(float)"]},
             "attrs": [
                 {"name": "rf_id", "type": "uint64", "value": 7},
-                {"name": "op_schema", "type": "string", "value": "aten::mm(Tensor self, Tensor mat2) -> Tensor"},
+                {
+                    "name": "op_schema",
+                    "type": "string",
+                    "value": "aten::mm(Tensor self, Tensor mat2) -> Tensor",
+                },
                 {"name": "kernel_backend", "type": "string", "value": "triton"},
             ],
         }
@@ -60,7 +73,11 @@ def _written(folder: Path, content: object) -> Path:
 
 def _mm(**args: int) -> list[Event]:
     ids: Event = {key.replace("_", " "): value for key, value in args.items()}
-    return [call("aten::mm", 0, 10, args=ids), call("aten::add", 20, 5), call("mm", 2, 1, cat="cuda_runtime", args=ids)]
+    return [
+        call("aten::mm", 0, 10, args=ids),
+        call("aten::add", 20, 5),
+        call("mm", 2, 1, cat="cuda_runtime", args=ids),
+    ]
 
 
 @pytest.mark.parametrize("content", [FLAT, CHAKRA])
@@ -91,7 +108,9 @@ def test_the_record_functions_own_id_counts_more_than_the_external_one(tmp_path:
 
 def test_equal_ids_with_other_names_are_another_run(tmp_path: Path) -> None:
     execution = read_execution_trace(_written(tmp_path, FLAT))
-    found = correlate(trace_of(tmp_path, [call("aten::relu", 0, 5, args={"External id": 7})]), execution)
+    found = correlate(
+        trace_of(tmp_path, [call("aten::relu", 0, 5, args={"External id": 7})]), execution
+    )
     assert found.reason == "only 0 of 1 shared ids have the same name: they are of different runs"
     assert found.node.tolist() == [-1]
     assert correlate(trace_of(tmp_path, []), execution).reason
@@ -99,7 +118,15 @@ def test_equal_ids_with_other_names_are_another_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"{}", b'{"nodes": 3}', b'{"nodes": [{"id": "x"}]}', b'{"nodes": [' + b"[" * 100_000, b"\xff\x00"],
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"nodes": 3}',
+        b'{"nodes": [{"id": "x"}]}',
+        b'{"nodes": [' + b"[" * 100_000,
+        b"\xff\x00",
+    ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(EvidenceError) as refused:
@@ -118,7 +145,11 @@ def test_a_real_pair_correlates_as_hta_says(shared: Path) -> None:
     execution = read_execution_trace(folder / "benchmark_simple_add_et.json.gz")
     found = correlate(trace, execution)
     assert found.reason == ""
-    said = {row["index"]: row for row in golden("execution_trace", "correlate")} if GOLDENS.is_dir() else {}
+    said = (
+        {row["index"]: row for row in golden("execution_trace", "correlate")}
+        if GOLDENS.is_dir()
+        else {}
+    )
     ours = {int(trace.event[row]): int(node) for row, node in enumerate(found.node) if node >= 0}
     assert set(ours) == {index for index, row in said.items() if row["et_node"] is not None}
     for index, node in ours.items():

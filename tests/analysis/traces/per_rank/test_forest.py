@@ -19,7 +19,11 @@ from analysis.traces.per_rank.forest import (
 def _random_forest(rows: int, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     back = random.integers(1, 6, rows)
-    return np.maximum(np.arange(rows) - back, -1).astype(np.int32) if seed else np.arange(-1, rows - 1, dtype=np.int32)
+    return (
+        np.maximum(np.arange(rows) - back, -1).astype(np.int32)
+        if seed
+        else np.arange(-1, rows - 1, dtype=np.int32)
+    )
 
 
 def _path(parent: np.ndarray, row: int) -> list[int]:
@@ -56,8 +60,15 @@ def test_the_nearest_ancestor_that_is_long_enough_is_found() -> None:
     parent = np.arange(-1, 99, dtype=np.int32)
     ends = np.arange(1000, 900, -1)
     first = np.full(4, 99, dtype=np.int32)
-    assert containing(parent, ends, first, np.asarray([901, 950, 1000, 1001])).tolist() == [99, 50, 0, -1]
-    assert containing(parent, ends, np.full(1, -1, dtype=np.int32), np.asarray([5])).tolist() == [-1]
+    assert containing(parent, ends, first, np.asarray([901, 950, 1000, 1001])).tolist() == [
+        99,
+        50,
+        0,
+        -1,
+    ]
+    assert containing(parent, ends, np.full(1, -1, dtype=np.int32), np.asarray([5])).tolist() == [
+        -1
+    ]
 
 
 def test_a_chain_of_a_million_rows_needs_no_recursion() -> None:

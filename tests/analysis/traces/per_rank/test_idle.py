@@ -10,11 +10,20 @@ import pytest
 
 from analysis.traces.columns.device import Stream, device_rows, launches_of
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.idle import CATEGORIES, gap_statistics, idle_breakdown, rows, stream_gaps
+from analysis.traces.per_rank.idle import (
+    CATEGORIES,
+    gap_statistics,
+    idle_breakdown,
+    rows,
+    stream_gaps,
+)
 from tests.analysis.traces.device_traces import COPY, GEMM, copy, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 
-OVERLAP = "kernels of one stream overlap: HTA adds negative gaps, and gaps that an earlier kernel still fills"
+OVERLAP = (
+    "kernels of one stream overlap: HTA adds negative gaps, and gaps that an earlier kernel "
+    "still fills"
+)
 NO_LAUNCH = "where a kernel's launch is not in the trace HTA takes the file's first event for it"
 DIFFERENT = {
     "mi300_owlv2": OVERLAP,
@@ -33,7 +42,11 @@ def test_idle_times_are_htas_but_for_its_known_errors(set_name: str) -> None:
     same = []
     for rank, view in views_of(set_name).items():
         hta, ours = _hta_gaps(view), _our_gaps(view)
-        sums = {(row["stream"], row["idle_category"]): row["idle_time"] for row in said if row["rank"] == rank}
+        sums = {
+            (row["stream"], row["idle_category"]): row["idle_time"]
+            for row in said
+            if row["rank"] == rank
+        }
         assert {key: sum(gaps) for key, gaps in hta.items()} == sums, "this is HTA's rule"
         for row in statistics:
             if row["rank"] == rank:
@@ -67,7 +80,13 @@ def test_a_gap_is_the_hosts_where_the_launch_came_after_the_stream_ran_dry(tmp_p
 
 
 def test_a_long_kernel_fills_the_gaps_of_the_short_ones_behind_it(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, kernel(GEMM, 0, 100), kernel(GEMM, 10, 5), kernel(GEMM, 40, 5), kernel(GEMM, 110, 5))
+    trace = trace_of(
+        tmp_path,
+        kernel(GEMM, 0, 100),
+        kernel(GEMM, 10, 5),
+        kernel(GEMM, 40, 5),
+        kernel(GEMM, 110, 5),
+    )
     gaps = stream_gaps(trace)
     assert (gaps.end - gaps.begin).tolist() == [10_000]
 
@@ -94,7 +113,9 @@ def test_a_trace_without_work_on_a_device_has_no_streams(tmp_path: Path) -> None
 
 
 def test_many_streams_with_one_kernel_each_are_cut(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, *(kernel(GEMM, 20 * i, 10, stream=s) for s in range(1100) for i in range(2)))
+    trace = trace_of(
+        tmp_path, *(kernel(GEMM, 20 * i, 10, stream=s) for s in range(1100) for i in range(2))
+    )
     found = rows(trace)
     assert (len(found), found[-1]) == (1_000, {"cut": True})
 
@@ -102,14 +123,18 @@ def test_many_streams_with_one_kernel_each_are_cut(tmp_path: Path) -> None:
 def _our_gaps(view: TraceColumns) -> Gaps:
     gaps = stream_gaps(view)
     found: Gaps = defaultdict(list)
-    for begin, end, stream, category in zip(gaps.begin, gaps.end, gaps.stream, gaps.category, strict=True):
-        found[gaps.streams[int(stream)].stream, CATEGORIES[int(category)]].append(int(end - begin) // 1000)
+    for begin, end, stream, category in zip(
+        gaps.begin, gaps.end, gaps.stream, gaps.category, strict=True
+    ):
+        found[gaps.streams[int(stream)].stream, CATEGORIES[int(category)]].append(
+            int(end - begin) // 1000
+        )
     return _without_nothing(found)
 
 
 def _hta_gaps(view: TraceColumns) -> Gaps:
-    """HTA's rule: the gap to the row before on the stream, whatever its sign; us. The first row of a stream has none,
-    but makes the category "other" appear."""
+    """HTA's rule: the gap to the row before on the stream, whatever its sign; us. The first row of
+    a stream has none, but makes the category "other" appear."""
     rows = device_rows(view)
     rows = rows[view.stream[rows] != -1]
     launches = launches_of(view, rows)

@@ -9,7 +9,9 @@ from tests.analysis.traces.device_traces import GEMM, at, kernel, launch, trace_
 from tests.analysis.traces.written_traces import event
 
 
-def _thread(name: str, ts: float, dur: float, tid: int = 1, cat: str = "cpu_op") -> dict[str, object]:
+def _thread(
+    name: str, ts: float, dur: float, tid: int = 1, cat: str = "cpu_op"
+) -> dict[str, object]:
     return event(name, ts, dur, cat=cat, tid=tid) | {"pid": 100}
 
 
@@ -38,7 +40,9 @@ def test_the_launching_threads_own_time_in_the_gap_comes_first(tmp_path: Path) -
 
 
 def test_time_without_events_on_the_launching_thread_is_said(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, kernel(GEMM, 0, 10), launch(50, 10, 2), kernel(GEMM, 70, 10, correlation=2))
+    trace = trace_of(
+        tmp_path, kernel(GEMM, 0, 10), launch(50, 10, 2), kernel(GEMM, 70, 10, correlation=2)
+    )
     (gap,) = longest_gaps(trace)
     assert gap.unrecorded_ns == 50_000
 
@@ -53,7 +57,11 @@ def test_the_longest_gaps_come_first_and_other_streams_fill_gaps(tmp_path: Path)
         kernel("filler", 90, 105, stream=9),
     )
     assert [gap.duration_ns for gap in longest_gaps(trace)] == [50_000, 10_000, 5_000]
-    assert [trace.name_of(gap.previous_row) for gap in longest_gaps(trace)] == [GEMM, GEMM, "filler"]
+    assert [trace.name_of(gap.previous_row) for gap in longest_gaps(trace)] == [
+        GEMM,
+        GEMM,
+        "filler",
+    ]
     assert len(longest_gaps(trace, count=1)) == 1
     assert rows(trace)[0]["gap_ns"] == 50_000
 

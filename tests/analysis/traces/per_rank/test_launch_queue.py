@@ -10,16 +10,38 @@ import pytest
 
 from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.launch_queue import LaunchQueue, queue_length, queue_summary, rows, time_blocked
+from analysis.traces.per_rank.launch_queue import (
+    LaunchQueue,
+    queue_length,
+    queue_summary,
+    rows,
+    time_blocked,
+)
 from tests.analysis.traces.device_traces import GEMM, at, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 
 HTAS_CALLS = {
-    *("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync"),
-    *("cudaMemsetAsync", "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemcpyAsync", "hipMemsetAsync"),
+    *(
+        "cudaLaunchKernel",
+        "cudaLaunchKernelExC",
+        "cuLaunchKernel",
+        "cuLaunchKernelEx",
+        "cudaMemcpyAsync",
+    ),
+    *(
+        "cudaMemsetAsync",
+        "hipLaunchKernel",
+        "hipExtModuleLaunchKernel",
+        "hipMemcpyAsync",
+        "hipMemsetAsync",
+    ),
     *("hipMemcpyWithStream", "runFunction - job_prep_and_submit_for_execution"),
 }
-GRAPHS, HIP, MTIA = "HTA leaves graphs out", "HTA does not know this launch of HIP", "HTA knows one launch of MTIA"
+GRAPHS, HIP, MTIA = (
+    "HTA leaves graphs out",
+    "HTA does not know this launch of HIP",
+    "HTA knows one launch of MTIA",
+)
 DIFFERENT = {
     "negative_queue_length": GRAPHS,
     "trace_diff_test": GRAPHS,
@@ -52,14 +74,25 @@ def test_the_summaries_are_htas_but_for_its_order_within_a_microsecond(set_name:
         queue = queue_length(_with_htas_calls(view))
         for summary in queue_summary(queue):
             index = queue.streams.index(summary.stream)
-            row = {key.partition("|")[2]: value for key, value in said[rank, summary.stream.stream].items()}
+            row = {
+                key.partition("|")[2]: value
+                for key, value in said[rank, summary.stream.stream].items()
+            }
             lengths, lowest = queue.length[queue.stream == index], _starts_first(queue, index)
             assert summary.lengths.count == row["count"]
             assert lowest.mean() - 1e-9 <= row["mean"] <= lengths.mean() + 1e-9
             assert lowest.max() <= row["max"] <= lengths.max()
             if np.array_equal(lowest, lengths):
                 ours = summary.lengths
-                assert [ours.mean, ours.std, ours.min, ours.p25, ours.p50, ours.p75, ours.max] == pytest.approx(
+                assert [
+                    ours.mean,
+                    ours.std,
+                    ours.min,
+                    ours.p25,
+                    ours.p50,
+                    ours.p75,
+                    ours.max,
+                ] == pytest.approx(
                     [row[key] for key in ("mean", "std", "min", "25%", "50%", "75%", "max")]
                 )
     assert different == (set_name in DIFFERENT), DIFFERENT.get(set_name)
@@ -68,7 +101,9 @@ def test_the_summaries_are_htas_but_for_its_order_within_a_microsecond(set_name:
 @pytest.mark.parametrize("limit", [50, 1024])
 @pytest.mark.parametrize("set_name", sets_with("time_blocked_queue_ge_50"))
 def test_the_blocked_time_is_htas_on_the_stream_that_it_gives(set_name: str, limit: int) -> None:
-    said = golden(set_name, "time_blocked_queue_ge_50" if limit == 50 else "time_blocked_full_queue")
+    said = golden(
+        set_name, "time_blocked_queue_ge_50" if limit == 50 else "time_blocked_full_queue"
+    )
     wanted = {row["rank"]: row for row in said}
     for rank, view in views_of(set_name).items():
         queue = queue_length(_with_htas_calls(view))
@@ -79,7 +114,9 @@ def test_the_blocked_time_is_htas_on_the_stream_that_it_gives(set_name: str, lim
             assert row["stream"] == max(found), "of several streams HTA keeps the last"
             blocked = found[row["stream"]]
             assert blocked.blocked_ns / 1000 == row["duration_at_max_queue_length"]
-            assert blocked.percent / 100 == pytest.approx(row["relative_duration_at_max_queue_length"])
+            assert blocked.percent / 100 == pytest.approx(
+                row["relative_duration_at_max_queue_length"]
+            )
 
 
 def test_the_queue_grows_with_each_launch_and_shrinks_when_work_begins(tmp_path: Path) -> None:
@@ -104,7 +141,11 @@ def test_a_full_queue_blocks_each_stream_for_itself(tmp_path: Path) -> None:
     trace = trace_of(
         tmp_path,
         *(launch(s + 4 * i, 1, 10 * s + i) for s in (1, 2) for i in range(3)),
-        *(kernel(GEMM, 20 * s + 100 * i, 5, stream=s, correlation=10 * s + i) for s in (1, 2) for i in range(3)),
+        *(
+            kernel(GEMM, 20 * s + 100 * i, 5, stream=s, correlation=10 * s + i)
+            for s in (1, 2)
+            for i in range(3)
+        ),
     )
     blocked = time_blocked(trace, queue_length(trace), limit=3)
     assert [(b.stream.stream, b.blocked_ns) for b in blocked] == [(1, 11_000), (2, 30_000)]
@@ -151,7 +192,12 @@ def _with_htas_calls(view: TraceColumns) -> TraceColumns:
 
 def _by_moment(queue: LaunchQueue, origin: int) -> dict[tuple[int, int], int]:
     """The length after all changes of a microsecond."""
-    moments = zip(queue.stream.tolist(), ((queue.time - origin) // 1000).tolist(), queue.length.tolist(), strict=True)
+    moments = zip(
+        queue.stream.tolist(),
+        ((queue.time - origin) // 1000).tolist(),
+        queue.length.tolist(),
+        strict=True,
+    )
     return {(queue.streams[stream].stream, time): length for stream, time, length in moments}
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.launches import CallKind, call_kind, launch_stats, launch_summary, rows
+from analysis.traces.per_rank.launches import (
+    CallKind,
+    call_kind,
+    launch_stats,
+    launch_summary,
+    rows,
+)
 from tests.analysis.traces.device_traces import COPY, GEMM, copy, kernel, launch, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 
@@ -29,7 +35,8 @@ def test_launches_are_htas_for_the_calls_that_it_knows(set_name: str) -> None:
             assert rank > 0, "HTA gives rank 0 unless asked"
             continue
         wanted = sorted(
-            (r["correlation"], r["cpu_duration"], r["gpu_duration"], r["launch_delay"]) for r in said[str(rank)]
+            (r["correlation"], r["cpu_duration"], r["gpu_duration"], r["launch_delay"])
+            for r in said[str(rank)]
         )
         assert _known_to_hta(view) == wanted
         assert len(launch_stats(view)) >= len(wanted)
@@ -86,7 +93,11 @@ def test_a_graph_is_one_launch_of_many_kernels(tmp_path: Path) -> None:
     kernels = [kernel(f"k{i}", 20 + 10 * i, 5, correlation=9) for i in range(4)]
     trace = trace_of(tmp_path, launch(0, 10, 9, "cudaGraphLaunch"), *reversed(kernels))
     stats = launch_stats(trace)
-    assert (stats.work_count.tolist(), stats.work_ns.tolist(), stats.delay_ns.tolist()) == ([4], [20_000], [10_000])
+    assert (stats.work_count.tolist(), stats.work_ns.tolist(), stats.delay_ns.tolist()) == (
+        [4],
+        [20_000],
+        [10_000],
+    )
     assert trace.name_of(int(stats.first_work[0])) == "k0"
     (summary,) = launch_summary(trace)
     assert (summary.kind, summary.count, summary.works) == ("graph", 1, 4)
@@ -94,7 +105,11 @@ def test_a_graph_is_one_launch_of_many_kernels(tmp_path: Path) -> None:
 
 def test_what_the_capture_cut_off_is_counted(tmp_path: Path) -> None:
     trace = trace_of(
-        tmp_path, launch(0, 10, 1), launch(20, 10, 2), kernel(GEMM, 0, 5, correlation=77), kernel(GEMM, 9, 1)
+        tmp_path,
+        launch(0, 10, 1),
+        launch(20, 10, 2),
+        kernel(GEMM, 0, 5, correlation=77),
+        kernel(GEMM, 9, 1),
     )
     stats = launch_stats(trace)
     assert (len(stats), stats.without_work, stats.work_without_launch) == (0, 2, 2)

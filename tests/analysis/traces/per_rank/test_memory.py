@@ -1,4 +1,5 @@
-"""Memory over time: allocator events by hand and of a real training, and torch's raw timelines by category."""
+"""Memory over time: allocator events by hand and of a real training, and torch's raw timelines by
+category."""
 
 from __future__ import annotations
 
@@ -11,20 +12,38 @@ import pytest
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.memory import holders_at_peak, memory_timelines, never_freed, rows, thinned
-from analysis.traces.per_rank.memory_categories import CATEGORIES, category_rows, read_memory_timeline
+from analysis.traces.per_rank.memory import (
+    holders_at_peak,
+    memory_timelines,
+    never_freed,
+    rows,
+    thinned,
+)
+from analysis.traces.per_rank.memory_categories import (
+    CATEGORIES,
+    category_rows,
+    read_memory_timeline,
+)
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.per_rank.stack_traces import Event, call, step, trace_of
 
 GB = 10**9
 
 
-def _memory(ts: float, address: int, change: int, total: int | None = None, *, kind: int = 1) -> Event:
+def _memory(
+    ts: float, address: int, change: int, total: int | None = None, *, kind: int = 1
+) -> Event:
     args = {"Addr": address, "Bytes": change, "Device Type": kind, "Device Id": 0 if kind else -1}
     args |= {} if total is None else {"Total Allocated": total, "Total Reserved": total + 100}
-    return {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts} | {
-        "args": args
-    }
+    return {
+        "ph": "i",
+        "s": "t",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": ts,
+    } | {"args": args}
 
 
 def _leaking(folder: Path) -> TraceColumns:
@@ -54,7 +73,9 @@ def test_the_peak_and_who_held_it(tmp_path: Path) -> None:
 def test_what_is_never_freed_and_how_the_level_moves(tmp_path: Path) -> None:
     trace = _leaking(tmp_path)
     (timeline,) = memory_timelines(trace)
-    assert [(h.operator, h.bytes, h.steps) for h in never_freed(trace, timeline)] == [("aten::cat", 20, 2)]
+    assert [(h.operator, h.bytes, h.steps) for h in never_freed(trace, timeline)] == [
+        ("aten::cat", 20, 2)
+    ]
     assert timeline.step_number.tolist() == [1, 2]
     assert timeline.step_floor.tolist() == [1010, 1020]
     assert timeline.step_peak.tolist() == [1510, 1520]
@@ -63,7 +84,9 @@ def test_what_is_never_freed_and_how_the_level_moves(tmp_path: Path) -> None:
     assert kinds == ["device", "at_peak", "at_peak", "never_freed", *["point"] * 6]
 
 
-def test_without_totals_and_addresses_the_level_is_relative_and_has_no_holders(tmp_path: Path) -> None:
+def test_without_totals_and_addresses_the_level_is_relative_and_has_no_holders(
+    tmp_path: Path,
+) -> None:
     events = [_memory(1, 0, -300), _memory(2, 0, 500), _memory(3, 0, 100), _memory(4, 0, -600)]
     trace = trace_of(tmp_path, [call("aten::empty", 0, 10), *events])
     (timeline,) = memory_timelines(trace)
@@ -75,7 +98,9 @@ def test_without_totals_and_addresses_the_level_is_relative_and_has_no_holders(t
     assert rows(trace)[0]["peak_reserved_bytes"] is rows(trace)[0]["reserved_at_peak_bytes"] is None
 
 
-def test_devices_stand_apart_and_the_allocating_operator_is_the_one_that_began_last(tmp_path: Path) -> None:
+def test_devices_stand_apart_and_the_allocating_operator_is_the_one_that_began_last(
+    tmp_path: Path,
+) -> None:
     events = [
         call("main thread waits", 0, 100, tid=1),
         call("aten::mm", 10, 20, tid=2),
@@ -86,7 +111,10 @@ def test_devices_stand_apart_and_the_allocating_operator_is_the_one_that_began_l
     trace = trace_of(tmp_path, events)
     gpu, cpu = memory_timelines(trace)
     assert (gpu.name, cpu.name) == ("GPU 0", "CPU")
-    assert [(h.operator, h.bytes) for h in holders_at_peak(trace, gpu)] == [("aten::mm", 700), ("", 5)]
+    assert [(h.operator, h.bytes) for h in holders_at_peak(trace, gpu)] == [
+        ("aten::mm", 700),
+        ("", 5),
+    ]
 
 
 def test_a_long_line_is_thinned_to_its_highest_points(tmp_path: Path) -> None:
@@ -154,7 +182,9 @@ def test_a_real_timeline_has_the_sums_that_a_plain_loop_gives(shared: Path) -> N
     path = shared / "traces/hta/memory_analysis/memory_timeline.raw.gz"
     found = read_memory_timeline(path)
     sums, place = [0] * len(CATEGORIES), 0
-    for _, group in groupby(json.loads(gzip.decompress(path.read_bytes())), key=lambda event: event[0]):
+    for _, group in groupby(
+        json.loads(gzip.decompress(path.read_bytes())), key=lambda event: event[0]
+    ):
         for _, _, size, category in group:
             sums[category] += size
         assert found.sizes[place].tolist() == sums

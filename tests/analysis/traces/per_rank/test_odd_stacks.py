@@ -44,7 +44,9 @@ NAMES = (
     "a<b>(c)\u0000\n",
     "",
 )
-TIMES = some.one_of(some.integers(0, 60), some.integers(-10, 2**53), some.floats(0, 50, allow_nan=False))
+TIMES = some.one_of(
+    some.integers(0, 60), some.integers(-10, 2**53), some.floats(0, 50, allow_nan=False)
+)
 SMALL = some.integers(-2, 6)
 
 
@@ -55,10 +57,17 @@ def an_event(draw: some.DrawFn) -> dict[str, Any]:
     args: dict[str, Any] = {key: draw(SMALL) for key in keys if draw(some.booleans())}
     if draw(some.integers(0, 5)) == 0:
         sizes = {
-            key: draw(some.integers(-(2**62), 2**62)) for key in ("Bytes", "Total Allocated") if draw(some.booleans())
+            key: draw(some.integers(-(2**62), 2**62))
+            for key in ("Bytes", "Total Allocated")
+            if draw(some.booleans())
         }
         return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": draw(TIMES)} | {
-            "args": {"Addr": draw(SMALL), "Device Type": draw(some.integers(0, 2)), "Device Id": 0, **sizes}
+            "args": {
+                "Addr": draw(SMALL),
+                "Device Type": draw(some.integers(0, 2)),
+                "Device Id": 0,
+                **sizes,
+            }
         }
     return {
         "ph": "X",
@@ -86,7 +95,9 @@ def test_every_analysis_answers_and_its_numbers_hold_together(events: list[dict[
     stacks = stacks_of.call_stacks(trace)
     _is_a_forest(stacks)
     assert int(stacks.num_kernels[stacks.parent < 0].sum()) == int(trace.on_device.sum())
-    assert int(stacks.kernel_sum_ns[stacks.parent < 0].sum()) == int(trace.dur[trace.on_device].sum())
+    assert int(stacks.kernel_sum_ns[stacks.parent < 0].sum()) == int(
+        trace.dur[trace.on_device].sum()
+    )
     assert (stacks.self_ns >= 0).all()
     folded = stacks_of.folded_stacks(stacks)
     assert sum(f.device_ns for f in folded) == int(trace.dur[trace.on_device].sum())

@@ -35,7 +35,14 @@ def test_pauses_are_known_by_name(name: str, kind: str | None) -> None:
 
 
 def test_the_longest_pauses_come_first_and_short_ones_are_left_out(tmp_path: Path) -> None:
-    calls = [event("gc.collect", 100, 5_000), event("torch.save", 10_000, 50_000), event("torch.save", 70_000, 10)]
+    calls = [
+        event("gc.collect", 100, 5_000),
+        event("torch.save", 10_000, 50_000),
+        event("torch.save", 70_000, 10),
+    ]
     trace = trace_of(tmp_path, STEP, *calls)
-    assert [(p.kind, p.event.step) for p in pauses(trace)] == [("checkpoint save", 1), ("garbage collection", 1)]
+    assert [(p.kind, p.event.step) for p in pauses(trace)] == [
+        ("checkpoint save", 1),
+        ("garbage collection", 1),
+    ]
     assert [r["duration_ns"] for r in rows(trace)] == [50_000_000, 5_000_000]

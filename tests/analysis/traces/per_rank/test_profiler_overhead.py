@@ -10,7 +10,10 @@ STEPS = [event(f"ProfilerStep#{n}", 1_000 * n, 1_000, cat="user_annotation") for
 
 
 def test_overhead_outside_of_the_steps_does_not_count(tmp_path: Path) -> None:
-    cost = [event("Buffer Flush", 900, 300, cat="overhead"), event("Buffer Flush", 5_000, 300, cat="overhead")]
+    cost = [
+        event("Buffer Flush", 900, 300, cat="overhead"),
+        event("Buffer Flush", 5_000, 300, cat="overhead"),
+    ]
     trace = trace_of(tmp_path, *STEPS, *cost)
     found = profiler_overhead(trace)
     assert (found.ns, found.share, found.flushes) == (200_000, 0.1, 1)

@@ -10,7 +10,14 @@ import pytest
 from analysis.traces.per_rank.call_stacks import call_stacks
 from analysis.traces.per_rank.sequences import kernel_sequences, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
-from tests.analysis.traces.per_rank.stack_traces import Event, call, hta_rows, kernel, launch, trace_of
+from tests.analysis.traces.per_rank.stack_traces import (
+    Event,
+    call,
+    hta_rows,
+    kernel,
+    launch,
+    trace_of,
+)
 
 
 def _conv(at: float, first: int, names: tuple[str, ...] = ("pad", "gemm", "bias")) -> list[Event]:
@@ -21,7 +28,9 @@ def _conv(at: float, first: int, names: tuple[str, ...] = ("pad", "gemm", "bias"
 
 
 def test_the_same_kernels_in_the_same_order_are_one_sequence(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, [*_conv(0, 1), *_conv(1000, 11), *_conv(2000, 21, ("gemm", "pad", "bias"))])
+    trace = trace_of(
+        tmp_path, [*_conv(0, 1), *_conv(1000, 11), *_conv(2000, 21, ("gemm", "pad", "bias"))]
+    )
     stacks = call_stacks(trace)
     often, once = kernel_sequences(trace, "conv2d", stacks=stacks)
     assert (often.name, often.calls, once.calls) == ("aten::conv2d|pad|gemm|bias", 2, 1)
@@ -46,8 +55,9 @@ def test_short_sequences_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("set_name", sets_with("frequent_cuda_kernel_sequences"))
 def test_sequences_are_those_of_hta(set_name: str) -> None:
-    """HTA looks only at calls as far out as the outermost call of that name anywhere; we at the outermost call of
-    every stack. Synchronizations are kernels for it. On its calls and rows patterns, counts and times are the same.
+    """HTA looks only at calls as far out as the outermost call of that name anywhere; we at the
+    outermost call of every stack. Synchronizations are kernels for it. On its calls and rows
+    patterns, counts and times are the same.
     """
     operator = golden(set_name, "pick_operator")
     view = hta_rows(views_of(set_name)[min(views_of(set_name))])
@@ -55,7 +65,11 @@ def test_sequences_are_those_of_hta(set_name: str) -> None:
     named = np.asarray([operator in name for name in view.names], dtype=np.bool_)
     depths = stacks.depth[named[view.name] & stacks.inside & ~view.on_device]
     theirs = {
-        r["pattern"]: (r["count"], r["GPU kernel duration (us)"] * 1000, r["CPU op duration (us)"] * 1000)
+        r["pattern"]: (
+            r["count"],
+            r["GPU kernel duration (us)"] * 1000,
+            r["CPU op duration (us)"] * 1000,
+        )
         for r in golden(set_name, "frequent_cuda_kernel_sequences")
     }
     ours = {}

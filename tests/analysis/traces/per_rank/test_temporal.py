@@ -23,7 +23,9 @@ from tests.analysis.traces.written_traces import document, event, write_trace
 
 SYNCS = "HTA counts the host's waiting (cuda_sync) as work on the stream it waits for"
 TRITON = "HTA counts the host's Triton operators, which name a stream, as kernels"
-BELOW_NOTHING = "HTA's rounding makes short kernels -1 us long, and each takes 1 us away from the union"
+BELOW_NOTHING = (
+    "HTA's rounding makes short kernels -1 us long, and each takes 1 us away from the union"
+)
 DIFFERENT = {
     "alexnet": SYNCS,
     "simple_add": SYNCS,
@@ -58,7 +60,9 @@ def test_the_breakdown_is_htas_on_its_rows(set_name: str) -> None:
 
 @pytest.mark.parametrize("set_name", sets_with("comm_comp_overlap"))
 def test_the_overlap_is_htas(set_name: str) -> None:
-    said = {row["rank"]: row["comp_comm_overlap_pctg"] for row in golden(set_name, "comm_comp_overlap")}
+    said = {
+        row["rank"]: row["comp_comm_overlap_pctg"] for row in golden(set_name, "comm_comp_overlap")
+    }
     for rank, view in views_of(set_name).items():
         percent = communication_overlap(view).percent
         assert (None if percent is None else round(percent, 2)) == said[rank]
@@ -73,14 +77,21 @@ def test_communication_beside_computation_is_hidden_and_the_rest_exposed(tmp_pat
         kernel(GEMM, 25, 5),
     )
     found = temporal_breakdown(trace)
-    assert (found.kernel_ns, found.idle_ns, found.compute_ns, found.non_compute_ns) == (30_000, 5_000, 15_000, 10_000)
+    assert (found.kernel_ns, found.idle_ns, found.compute_ns, found.non_compute_ns) == (
+        30_000,
+        5_000,
+        15_000,
+        10_000,
+    )
     assert (found.communication_ns, found.exposed_communication_ns) == (10_000, 6_000)
     assert (found.memory_ns, found.exposed_memory_ns) == (6_000, 4_000)
     overlap = communication_overlap(trace)
     assert (overlap.overlapped_ns, overlap.exposed_ns, overlap.percent) == (4_000, 6_000, 40.0)
 
 
-def test_a_window_cuts_what_reaches_over_its_bounds_and_is_idle_where_nothing_runs(tmp_path: Path) -> None:
+def test_a_window_cuts_what_reaches_over_its_bounds_and_is_idle_where_nothing_runs(
+    tmp_path: Path,
+) -> None:
     trace = trace_of(tmp_path, kernel(GEMM, 0, 10), kernel(NCCL, 6, 10, stream=20))
     found = temporal_breakdown(trace, at(8), at(20))
     assert (found.kernel_ns, found.idle_ns, found.compute_ns) == (12_000, 4_000, 2_000)
@@ -92,13 +103,17 @@ def test_a_window_cuts_what_reaches_over_its_bounds_and_is_idle_where_nothing_ru
 def test_each_step_has_its_own_breakdown(tmp_path: Path) -> None:
     steps = [event(f"ProfilerStep#{n}", 100 * n, 100, cat="user_annotation") for n in (1, 2)]
     trace = trace_of(tmp_path, *steps, kernel(GEMM, 150, 100), kernel(NCCL, 280, 40))
-    found = {number: (b.compute_ns, b.exposed_communication_ns) for number, b in step_breakdowns(trace)}
+    found = {
+        number: (b.compute_ns, b.exposed_communication_ns) for number, b in step_breakdowns(trace)
+    }
     assert found == {1: (50_000, 0), 2: (50_000, 20_000)}
     assert [row["part"] for row in rows(trace)] == ["all", "step 1", "step 2"]
 
 
 def test_two_devices_of_one_process_are_told_apart(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, kernel(GEMM, 0, 10), kernel(GEMM, 0, 10, device=1), kernel(GEMM, 30, 10))
+    trace = trace_of(
+        tmp_path, kernel(GEMM, 0, 10), kernel(GEMM, 0, 10, device=1), kernel(GEMM, 30, 10)
+    )
     found = {row["part"]: row["idle_ns"] for row in rows(trace)}
     assert found == {"all": 20_000, "device 0": 20_000, "device 1": 0}
 
@@ -111,12 +126,16 @@ def test_a_trace_without_work_on_a_device_is_no_error(tmp_path: Path) -> None:
 
 
 def test_kernels_without_length_leave_no_time(tmp_path: Path) -> None:
-    trace = read_trace(write_trace(tmp_path / "t.json", document([kernel(GEMM, 5, 0), kernel(GEMM, 5, 0)])))
+    trace = read_trace(
+        write_trace(tmp_path / "t.json", document([kernel(GEMM, 5, 0), kernel(GEMM, 5, 0)]))
+    )
     assert temporal_breakdown(trace) == TemporalBreakdown(at(5), at(5), 0, 0, 0, 0, 0, 0)
 
 
 def _times(found: TemporalBreakdown) -> list[float]:
-    return [ns / 1000 for ns in (found.idle_ns, found.compute_ns, found.non_compute_ns, found.kernel_ns)]
+    return [
+        ns / 1000 for ns in (found.idle_ns, found.compute_ns, found.non_compute_ns, found.kernel_ns)
+    ]
 
 
 def _wanted(row: dict[str, float]) -> list[float]:

@@ -1,4 +1,5 @@
-"""Counter tracks and critical paths drawn into traces: what is added, and that nothing else changes."""
+"""Counter tracks and critical paths drawn into traces: what is added, and that nothing else
+changes."""
 
 from __future__ import annotations
 
@@ -19,9 +20,13 @@ from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 
-def gpu(name: str, ts: float, dur: float, correlation: int, stream: int = 7, **args: Any) -> dict[str, Any]:
+def gpu(
+    name: str, ts: float, dur: float, correlation: int, stream: int = 7, **args: Any
+) -> dict[str, Any]:
     cat = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
-    return event(name, ts, dur, cat=cat, tid=stream, stream=stream, correlation=correlation, **args) | {"pid": 0}
+    return event(
+        name, ts, dur, cat=cat, tid=stream, stream=stream, correlation=correlation, **args
+    ) | {"pid": 0}
 
 
 def launch(ts: float, dur: float, correlation: int) -> dict[str, Any]:
@@ -30,7 +35,15 @@ def launch(ts: float, dur: float, correlation: int) -> dict[str, Any]:
 
 def memory(ts: float, size: int, total: int) -> dict[str, Any]:
     args = {"Addr": 1, "Bytes": size, "Total Allocated": total, "Device Type": 1, "Device Id": 0}
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": ts,
+        "args": args,
+    }
 
 
 EVENTS = [
@@ -65,7 +78,9 @@ def without_marks(events: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_counters_stand_after_the_traces_own_events_which_stay_as_they_are(tmp_path: Path, name: str) -> None:
+def test_counters_stand_after_the_traces_own_events_which_stay_as_they_are(
+    tmp_path: Path, name: str
+) -> None:
     source = write_trace(tmp_path / name, document(EVENTS))
     written = write_with_counters(source, tmp_path / f"with_{name}", read_trace(source))
     result = loaded(written.path)
@@ -104,7 +119,9 @@ def test_the_overlay_marks_the_path_and_draws_its_dependencies(tmp_path: Path) -
     path = critical_path(trace)
     written = write_overlay(source, tmp_path / "over.json", trace, path, only_critical=False)
     events = loaded(written.path)["traceEvents"]
-    marked = {e["name"] for e in events if e["ph"] == "X" and e.get("args", {}).get("critical") == 1}
+    marked = {
+        e["name"] for e in events if e["ph"] == "X" and e.get("args", {}).get("critical") == 1
+    }
     assert marked == {"aten::mm", "cudaLaunchKernel", "gemm", "Memcpy DtoH (Device -> Pageable)"}
     assert without_marks(events) == EVENTS
     start, end = [e for e in events if e.get("cat") == "critical_path"]
@@ -122,7 +139,9 @@ def test_the_overlay_marks_the_path_and_draws_its_dependencies(tmp_path: Path) -
 
 
 def test_an_arrow_from_an_end_begins_inside_its_slice(tmp_path: Path) -> None:
-    source = write_trace(tmp_path / "t.json", document([event("aten::a", 10, 5), event("aten::b", 20, 5)]))
+    source = write_trace(
+        tmp_path / "t.json", document([event("aten::a", 10, 5), event("aten::b", 20, 5)])
+    )
     trace = read_trace(source)
     over = write_overlay(source, tmp_path / "over.json", trace, critical_path(trace))
     arrow = [e["ts"] for e in loaded(over.path)["traceEvents"] if e["ph"] in "sf"]
@@ -144,23 +163,36 @@ def test_all_edges_are_drawn_on_demand(tmp_path: Path) -> None:
     source = write_trace(tmp_path / "t.json", document(EVENTS))
     trace = read_trace(source)
     path = critical_path(trace)
-    written = write_overlay(source, tmp_path / "over.json", trace, path, only_critical=False, all_edges=True)
+    written = write_overlay(
+        source, tmp_path / "over.json", trace, path, only_critical=False, all_edges=True
+    )
     assert written.added == 2 * len(path.edges)
 
 
 def test_a_bare_list_stays_one_and_an_empty_one_is_no_problem(tmp_path: Path) -> None:
     source = write_trace(tmp_path / "list.json", EVENTS)
-    assert loaded(write_with_counters(source, tmp_path / "new.json", read_trace(source)).path)[: len(EVENTS)] == EVENTS
+    assert (
+        loaded(write_with_counters(source, tmp_path / "new.json", read_trace(source)).path)[
+            : len(EVENTS)
+        ]
+        == EVENTS
+    )
     empty = write_trace(tmp_path / "empty.json", document([]))
     trace = read_trace(empty)
     assert loaded(write_with_counters(empty, tmp_path / "new.json", trace).path) == document([])
-    assert loaded(write_overlay(empty, tmp_path / "new.json", trace, critical_path(trace)).path) == document([])
+    assert loaded(
+        write_overlay(empty, tmp_path / "new.json", trace, critical_path(trace)).path
+    ) == document([])
 
 
 def test_a_path_without_events_to_show_leaves_a_valid_file(tmp_path: Path) -> None:
-    source = write_trace(tmp_path / "t.json", document([event("aten::a", 1, 0), event("aten::b", 5, 0, tid=2)]))
+    source = write_trace(
+        tmp_path / "t.json", document([event("aten::a", 1, 0), event("aten::b", 5, 0, tid=2)])
+    )
     trace = read_trace(source)
-    assert loaded(write_overlay(source, tmp_path / "over.json", trace, critical_path(trace)).path) == document([])
+    assert loaded(
+        write_overlay(source, tmp_path / "over.json", trace, critical_path(trace)).path
+    ) == document([])
 
 
 def test_a_file_that_ends_early_is_closed(tmp_path: Path) -> None:
@@ -216,14 +248,23 @@ def test_the_new_file_less_what_was_added_is_the_trace(
 ) -> None:
     events = [
         event(name, ts, dur, cat=cat, tid=tid)
-        | ({"pid": 0, "args": {"stream": tid, "correlation": tid}} if cat == "kernel" else {"args": args})
+        | (
+            {"pid": 0, "args": {"stream": tid, "correlation": tid}}
+            if cat == "kernel"
+            else {"args": args}
+        )
         for cat, name, ts, dur, tid, args in rows
     ]
     folder = tmp_path_factory.mktemp("augmented")
     source = write_trace(folder / "t.json", events if bare else document(events))
     trace = read_trace(source)
     over = write_overlay(
-        source, folder / "over.json.gz", trace, critical_path(trace), only_critical=False, all_edges=all_edges
+        source,
+        folder / "over.json.gz",
+        trace,
+        critical_path(trace),
+        only_critical=False,
+        all_edges=all_edges,
     )
     result = loaded(over.path)
     assert without_marks(result if bare else result["traceEvents"]) == events
@@ -236,5 +277,7 @@ def test_the_new_file_less_what_was_added_is_the_trace(
 def test_real_traces_keep_every_event(shared: Path, tmp_path: Path) -> None:
     source = shared / "traces/hta/critical_path/cuda_event_sync/event_sync_trace.json.gz"
     trace = read_trace(source)
-    over = write_overlay(source, tmp_path / "over.json.gz", trace, critical_path(trace), only_critical=False)
+    over = write_overlay(
+        source, tmp_path / "over.json.gz", trace, critical_path(trace), only_critical=False
+    )
     assert without_marks(loaded(over.path)["traceEvents"]) == loaded(source)["traceEvents"]

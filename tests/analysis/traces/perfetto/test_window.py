@@ -32,9 +32,13 @@ EVENTS = [
 ]
 
 
-def window(tmp_path: Path, begin_us: int, end_us: int, events: list[Any] = EVENTS, **limit: int) -> WindowDocument:
+def window(
+    tmp_path: Path, begin_us: int, end_us: int, events: list[Any] = EVENTS, **limit: int
+) -> WindowDocument:
     source = write_trace(tmp_path / "t.json.gz", document(events))
-    return perfetto_window(source, read_trace(source), BASE_NS + begin_us * 1000, BASE_NS + end_us * 1000, **limit)
+    return perfetto_window(
+        source, read_trace(source), BASE_NS + begin_us * 1000, BASE_NS + end_us * 1000, **limit
+    )
 
 
 def names(found: WindowDocument) -> list[str]:
@@ -43,7 +47,16 @@ def names(found: WindowDocument) -> list[str]:
 
 def test_all_that_overlaps_the_window_is_in_it_as_it_was(tmp_path: Path) -> None:
     found = window(tmp_path, 100, 200)
-    wanted = ["into", "inside", "ac2g", "overlaps without nesting", "main.py: run", "at once", "out of", "thread_name"]
+    wanted = [
+        "into",
+        "inside",
+        "ac2g",
+        "overlaps without nesting",
+        "main.py: run",
+        "at once",
+        "out of",
+        "thread_name",
+    ]
     assert names(found) == wanted
     content = json.loads(found.content)
     assert all(e in EVENTS for e in content["traceEvents"])
@@ -71,7 +84,9 @@ def test_what_does_not_fit_is_left_out_short_events_and_python_first(tmp_path: P
 
 
 def test_arrows_do_not_push_out_the_events(tmp_path: Path) -> None:
-    found = window(tmp_path, 0, 500, [*(arrow("s", i) for i in range(300)), *EVENTS], max_bytes=8_000)
+    found = window(
+        tmp_path, 0, 500, [*(arrow("s", i) for i in range(300)), *EVENTS], max_bytes=8_000
+    )
     assert found.cut[""] > 200
     assert "into" in names(found)
     assert len(found.content) <= 8_000
@@ -80,7 +95,9 @@ def test_arrows_do_not_push_out_the_events(tmp_path: Path) -> None:
 def test_a_real_step_is_small_enough(shared: Path) -> None:
     source = shared / "traces/tracelens/mi300/resnet_act_checkpoint.json.gz"
     trace = read_trace(source)
-    found = perfetto_window(source, trace, int(trace.ts.min()), int(trace.end.max()), max_bytes=2_000_000)
+    found = perfetto_window(
+        source, trace, int(trace.ts.min()), int(trace.end.max()), max_bytes=2_000_000
+    )
     assert len(found.content) <= 2_000_000
     assert found.cut["python_function"] > 10_000
     assert json.loads(found.content)["traceEvents"]

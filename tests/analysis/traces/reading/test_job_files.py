@@ -43,7 +43,9 @@ def test_every_real_file_is_what_its_folder_says(shared: Path) -> None:
 
 
 def test_names_do_not_matter_where_the_content_speaks(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(pickle.dumps({"version": "2.9", "pg_config": {}, "entries": []}, protocol=2))
+    (tmp_path / "a").write_bytes(
+        pickle.dumps({"version": "2.9", "pg_config": {}, "entries": []}, protocol=2)
+    )
     (tmp_path / "b.txt").write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
     (tmp_path / "c.json").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": NaN}\n')
     (tmp_path / "d.json").write_text("[rank0]: Traceback (most recent call last):\n")
@@ -72,7 +74,9 @@ def test_labels_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [f.kind for f in sort_job_files([tmp_path]).files] == ["label"]
 
 
-def test_pipes_links_and_depth_cannot_hold_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_links_and_depth_cannot_hold_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path)
     deep = tmp_path.joinpath(*"abcdefghijkl")
@@ -81,7 +85,11 @@ def test_pipes_links_and_depth_cannot_hold_it_up(tmp_path: Path, monkeypatch: py
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
     sorted_out = sort_job_files([tmp_path, tmp_path / "missing"])
     assert sorted_out.files == ()
-    assert sorted_out.left_out == {"no regular file": 3, "link to a folder": 1, "deeper than 8 folders": 1}
+    assert sorted_out.left_out == {
+        "no regular file": 3,
+        "link to a folder": 1,
+        "deeper than 8 folders": 1,
+    }
     for i in range(9):
         (tmp_path / f"rank_{i}").write_text("x")
     monkeypatch.setattr("analysis.traces.reading.job_files.MAX_FILES", 5)

@@ -21,7 +21,9 @@ TWO = [event("aten::mm", 10.001, 2.5), event("aten::add", 20.0, 1.0)]
 
 
 def test_times_are_exact_nanoseconds_since_the_epoch(tmp_path: Path) -> None:
-    text = json.dumps(document([event("aten::mm", 1, 2)])).replace('"ts": 1', '"ts": 4372264215533.041')
+    text = json.dumps(document([event("aten::mm", 1, 2)])).replace(
+        '"ts": 1', '"ts": 4372264215533.041'
+    )
     trace = read_trace(write_trace(tmp_path / "t.json", text.encode()))
     assert trace.ts.tolist() == [BASE_NS + 4372264215533041]
     assert trace.dur.tolist() == [2000]
@@ -53,8 +55,17 @@ def test_every_decimal_time_survives(whole: int, thousandths: int) -> None:
 
 
 def test_names_categories_and_lanes_are_interned(tmp_path: Path) -> None:
-    trace = read_trace(write_trace(tmp_path / "t.json.gz", document([*TWO, event("aten::mm", 30, 1, tid=7)], rank=3)))
-    assert (trace.rank, trace.rank_source, trace.world_size, trace.host) == (3, "distributedInfo", 4, "node-a")
+    trace = read_trace(
+        write_trace(
+            tmp_path / "t.json.gz", document([*TWO, event("aten::mm", 30, 1, tid=7)], rank=3)
+        )
+    )
+    assert (trace.rank, trace.rank_source, trace.world_size, trace.host) == (
+        3,
+        "distributedInfo",
+        4,
+        "node-a",
+    )
     assert [trace.name_of(i) for i in range(3)] == ["aten::mm", "aten::add", "aten::mm"]
     assert trace.name[0] == trace.name[2]
     assert trace.lanes == (("1", "1"), ("1", "7"))
@@ -124,7 +135,11 @@ def test_an_event_that_cannot_be_repaired_is_dropped_alone(tmp_path: Path) -> No
 
 
 def test_events_without_duration_or_time_are_dropped_and_counted(tmp_path: Path) -> None:
-    broken = [event("a", 1, -5), {"ph": "X", "name": "b", "ts": 3}, {"ph": "X", "name": "c", "ts": "?", "dur": 1}]
+    broken = [
+        event("a", 1, -5),
+        {"ph": "X", "name": "b", "ts": 3},
+        {"ph": "X", "name": "c", "ts": "?", "dur": 1},
+    ]
     trace = read_trace(write_trace(tmp_path / "t.json", document([*TWO, *broken])))
     assert len(trace) == 2
     assert trace.dropped == {
@@ -135,14 +150,24 @@ def test_events_without_duration_or_time_are_dropped_and_counted(tmp_path: Path)
 
 
 def test_an_event_that_lost_its_time_is_dropped(tmp_path: Path) -> None:
-    trace = read_trace(write_trace(tmp_path / "t.json", document([event("late", 4e12, 1), event("zero", 0, 1)])))
+    trace = read_trace(
+        write_trace(tmp_path / "t.json", document([event("late", 4e12, 1), event("zero", 0, 1)]))
+    )
     assert [trace.name_of(0), len(trace)] == ["late", 1]
     assert trace.dropped == {"events with a time outside the trace": 1}
 
 
 def test_events_that_are_no_intervals_are_counted_by_phase(tmp_path: Path) -> None:
-    others = [{"ph": "M", "name": "process_name"}, {"ph": "s", "id": 1, "ts": 1}, {"ph": "i", "name": "x", "ts": 2}]
-    assert read_trace(write_trace(tmp_path / "t.json", document([*TWO, *others]))).skipped == {"M": 1, "s": 1, "i": 1}
+    others = [
+        {"ph": "M", "name": "process_name"},
+        {"ph": "s", "id": 1, "ts": 1},
+        {"ph": "i", "name": "x", "ts": 2},
+    ]
+    assert read_trace(write_trace(tmp_path / "t.json", document([*TWO, *others]))).skipped == {
+        "M": 1,
+        "s": 1,
+        "i": 1,
+    }
 
 
 def test_a_compression_bomb_stops_at_the_cap(tmp_path: Path) -> None:
@@ -152,7 +177,9 @@ def test_a_compression_bomb_stops_at_the_cap(tmp_path: Path) -> None:
     assert trace.dropped[f"rest of the file after {3 * BLOCK_BYTES} bytes"] == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x04}q", b'{"schema": 1, "nodes": []}', b"hello", b"[[1, 2], [3, 4]]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x80\x04}q", b'{"schema": 1, "nodes": []}', b"hello", b"[[1, 2], [3, 4]]"]
+)
 def test_what_is_no_trace_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(EvidenceError) as error:
         read_trace(write_trace(tmp_path / "t.json", content))
@@ -170,7 +197,9 @@ def test_a_missing_file_is_an_error_and_does_not_stop_the_others(tmp_path: Path)
 @given(st.integers(1, 97))
 @settings(deadline=None, max_examples=30)
 def test_events_do_not_depend_on_where_blocks_end(size: int) -> None:
-    text = json.dumps(document([*TWO, event('a "} , {"ph": 1', 40, 1, x=[{"ph": "X"}, {"ph": "Y"}])])).encode()
+    text = json.dumps(
+        document([*TWO, event('a "} , {"ph": 1', 40, 1, x=[{"ph": "X"}, {"ph": "Y"}])])
+    ).encode()
     trace = read_both(text, block=size)
     assert isinstance(trace, TraceColumns)
     assert trace.names == ("aten::mm", "aten::add", 'a "} , {"ph": 1')
@@ -181,12 +210,16 @@ SEED = json.dumps(document(job(ranks=1, steps=2)[0])).encode()
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.binary(min_size=0, max_size=6)), max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, len(SEED) - 1), st.binary(min_size=0, max_size=6)), max_size=6
+    ),
     st.integers(0, len(SEED)),
     st.booleans(),
 )
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
-def test_no_damage_crashes_the_reader(edits: list[tuple[int, bytes]], length: int, packed: bool) -> None:
+def test_no_damage_crashes_the_reader(
+    edits: list[tuple[int, bytes]], length: int, packed: bool
+) -> None:
     damaged = bytearray(SEED)
     if packed:
         damaged = bytearray(gzip.compress(bytes(damaged)))
@@ -216,7 +249,11 @@ def test_no_bytes_after_the_list_opens_crash_the_reader(rest: bytes) -> None:
 
 def test_deeply_nested_arguments_are_dropped_and_not_a_crash(tmp_path: Path) -> None:
     deep = b'{"ph": "X", "ts": 5, "dur": 1, "args": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    text = json.dumps(document(TWO)).encode().replace(b'"traceEvents": [', b'"traceEvents": [' + deep + b", ")
+    text = (
+        json.dumps(document(TWO))
+        .encode()
+        .replace(b'"traceEvents": [', b'"traceEvents": [' + deep + b", ")
+    )
     trace = read_trace(write_trace(tmp_path / "t.json", text))
     assert len(trace) == 2
     assert sum(trace.dropped.values()) == 1

@@ -18,8 +18,16 @@ from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plai
 
 keys = st.text(max_size=8) | st.integers(-(2**40), 2**40)
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4) | st.tuples(inner, inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.tuples(inner, inner)
+    ),
     max_leaves=20,
 )
 
@@ -31,7 +39,10 @@ def test_reads_what_python_reads(value: Any, protocol: int) -> None:
 
 
 def test_reads_every_real_dump_as_python_does(shared: Path) -> None:
-    paths = [*shared.glob("traces/nvrx_flight_recorder/*/_dump_*"), *shared.glob("traces/generated/hang_*/fr*/rank_*")]
+    paths = [
+        *shared.glob("traces/nvrx_flight_recorder/*/_dump_*"),
+        *shared.glob("traces/generated/hang_*/fr*/rank_*"),
+    ]
     full = [p for p in paths if p.stat().st_size]
     assert len(full) > 40
     for path in full:
@@ -47,7 +58,9 @@ class _Attack:
 
 
 @pytest.mark.parametrize("protocol", [1, 2, 3, 4, 5])
-def test_a_pickle_that_calls_a_function_is_refused_and_nothing_is_called(tmp_path: Path, protocol: int) -> None:
+def test_a_pickle_that_calls_a_function_is_refused_and_nothing_is_called(
+    tmp_path: Path, protocol: int
+) -> None:
     data = pickle.dumps({"entries": [_Attack(f"touch {tmp_path}/called")]}, protocol=protocol)
     with pytest.raises(NotPlainData, match="names a global"):
         load_plain_pickle(data)
@@ -112,7 +125,9 @@ def test_keys_that_would_be_hashed_for_ever_are_refused() -> None:
 
 
 def test_a_file_cut_off_anywhere_says_so_and_gives_its_beginning() -> None:
-    whole = pickle.dumps({"version": "2.9", "entries": [{"collective_seq_id": i} for i in range(3)]}, protocol=2)
+    whole = pickle.dumps(
+        {"version": "2.9", "entries": [{"collective_seq_id": i} for i in range(3)]}, protocol=2
+    )
     for length in range(len(whole)):
         with pytest.raises(CutOff) as cut:
             load_plain_pickle(whole[:length])

@@ -18,7 +18,9 @@ from analysis.traces.reading.raw_events import RawEvents
 from tests.analysis.traces.written_traces import document, event, write_trace
 
 EVENTS = [
-    event(f"aten::op{i}", 10.5 * i, 3.25, note='a "}, {\\"ph\\": "', nested=[{"name": 1}, {"name": 2}])
+    event(
+        f"aten::op{i}", 10.5 * i, 3.25, note='a "}, {\\"ph\\": "', nested=[{"name": 1}, {"name": 2}]
+    )
     for i in range(9)
 ]
 
@@ -34,14 +36,20 @@ def read(path: Path) -> tuple[list[Any], RawEvents, bytes]:
 
 
 def test_events_header_and_trailer_are_the_whole_file(tmp_path: Path) -> None:
-    path = write_trace(tmp_path / "t.json.gz", document(EVENTS) | {"deviceProperties": [{"id": 0}, {"id": 1}]})
+    path = write_trace(
+        tmp_path / "t.json.gz", document(EVENTS) | {"deviceProperties": [{"id": 0}, {"id": 1}]}
+    )
     found, raw, trailer = read(path)
     assert found == EVENTS
-    assert json.loads(raw.header + trailer) == document([]) | {"deviceProperties": [{"id": 0}, {"id": 1}]}
+    assert json.loads(raw.header + trailer) == document([]) | {
+        "deviceProperties": [{"id": 0}, {"id": 1}]
+    }
 
 
 @pytest.mark.parametrize("size", [7, 40, 100, 333, 5000])
-def test_blocks_may_end_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_may_end_anywhere(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_trace(tmp_path / "t.json", document(EVENTS))
     whole = path.read_bytes()
     pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
@@ -88,7 +96,9 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_numbers_of_events_are_the_readers_in_damaged_files_too(
     tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, str]]
 ) -> None:
-    whole = bytearray(json.dumps(document([event(f"aten::op{i}", 10.0 * i, 3.25) for i in range(9)])).encode())
+    whole = bytearray(
+        json.dumps(document([event(f"aten::op{i}", 10.0 * i, 3.25) for i in range(9)])).encode()
+    )
     first = whole.index(b"traceEvents") + 16
     for place, what in damage:
         whole[first + place % (len(whole) - first - 2)] = ord(what)
@@ -106,23 +116,32 @@ values = st.recursive(
     | st.text(max_size=6)
     | st.sampled_from(['}, {"ph":', "N/A", "]", '"args": {']),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["ph", "name", "x"]), inner, max_size=2)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["ph", "name", "x"]), inner, max_size=2)
     ),
     max_leaves=5,
 )
 json_events = st.lists(
-    st.fixed_dictionaries({"ph": st.sampled_from("XMsfiC"), "name": st.text(max_size=8), "args": values}), max_size=8
+    st.fixed_dictionaries(
+        {"ph": st.sampled_from("XMsfiC"), "name": st.text(max_size=8), "args": values}
+    ),
+    max_size=8,
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(json_events, st.integers(20, 400), st.booleans(), st.sampled_from([None, 1]))
 def test_any_json_is_read_as_a_json_reader_does(
-    tmp_path_factory: pytest.TempPathFactory, events: list[Any], size: int, bare: bool, indent: int | None
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[Any],
+    size: int,
+    bare: bool,
+    indent: int | None,
 ) -> None:
     path = tmp_path_factory.mktemp("raw") / "t.json"
     whole = json.dumps(
-        events if bare else {"a": 1, "traceEvents": events, "b": [{"name": 1}, {"name": 2}]}, indent=indent
+        events if bare else {"a": 1, "traceEvents": events, "b": [{"name": 1}, {"name": 2}]},
+        indent=indent,
     )
     pieces = [whole.encode()[i : i + size] for i in range(0, len(whole.encode()), size)]
     with pytest.MonkeyPatch.context() as patch:

@@ -21,12 +21,19 @@ Thread 4300 (idle): "Thread-1 (watch)"
 
 
 def test_faulthandlers_text_gives_the_line_of_the_jobs_own_code(shared: Path) -> None:
-    dumps = read_stack_dumps(sorted(shared.glob("traces/generated/hang_skip/http/*dump_traceback.txt")))
+    dumps = read_stack_dumps(
+        sorted(shared.glob("traces/generated/hang_skip/http/*dump_traceback.txt"))
+    )
     mains = {d.rank: d.main for d in dumps}
     frame = mains[2].own_frame if mains[2] else None
     assert frame is not None
     assert (frame.function, frame.file, frame.line) == ("branch_without_allreduce", "train.py", 183)
-    assert {rank: main.in_collective for rank, main in mains.items() if main} == {0: True, 1: True, 2: False, 3: True}
+    assert {rank: main.in_collective for rank, main in mains.items() if main} == {
+        0: True,
+        1: True,
+        2: False,
+        3: True,
+    }
 
 
 def test_the_debug_servers_page_holds_every_ranks_stacks(shared: Path) -> None:

@@ -37,7 +37,9 @@ def test_its_loss_that_becomes_nan_is_told() -> None:
 
 def test_older_keys_and_typed_values_are_read(tmp_path: Path) -> None:
     path = tmp_path / "run-a.wandb"
-    typed = field(1, field(1, b"loss") + b"\x31" + struct.pack("<d", 1.5)) + field(1, field(1, b"n") + b"\x28\x05")
+    typed = field(1, field(1, b"loss") + b"\x31" + struct.pack("<d", 1.5)) + field(
+        1, field(1, b"n") + b"\x28\x05"
+    )
     path.write_bytes(wandb_file([history(3, {"loss": "NaN"}, nested=False), field(2, typed)]))
     first, second = history_rows(path)
     assert first["_step"] == 3
@@ -47,7 +49,13 @@ def test_older_keys_and_typed_values_are_read(tmp_path: Path) -> None:
 
 def test_a_spike_and_a_loss_of_speed_are_told(tmp_path: Path) -> None:
     rows = [
-        history(s, {"train/loss": "9.5" if s == 30 else f"{2 - s / 100}", "step_time": "0.1" if s < 50 else "0.2"})
+        history(
+            s,
+            {
+                "train/loss": "9.5" if s == 30 else f"{2 - s / 100}",
+                "step_time": "0.1" if s < 50 else "0.2",
+            },
+        )
         for s in range(100)
     ]
     (tmp_path / "run-abc.wandb").write_bytes(wandb_file(rows))
@@ -56,13 +64,19 @@ def test_a_spike_and_a_loss_of_speed_are_told(tmp_path: Path) -> None:
 
 
 def test_several_runs_do_not_mix(tmp_path: Path) -> None:
-    (tmp_path / "run-a.wandb").write_bytes(wandb_file([history(s, {"loss": "1.0"}) for s in range(100)]))
-    (tmp_path / "run-b.wandb").write_bytes(wandb_file([history(s, {"loss": "NaN"}) for s in range(50)]))
+    (tmp_path / "run-a.wandb").write_bytes(
+        wandb_file([history(s, {"loss": "1.0"}) for s in range(100)])
+    )
+    (tmp_path / "run-b.wandb").write_bytes(
+        wandb_file([history(s, {"loss": "NaN"}) for s in range(50)])
+    )
     assert hang_diagnoses(sort_job_files([tmp_path])) == []
 
 
 def test_a_damaged_block_costs_only_itself(tmp_path: Path) -> None:
-    whole = wandb_file([history(s, {"loss": "1.0", "text": '"' + "x" * 500 + '"'}) for s in range(500)])
+    whole = wandb_file(
+        [history(s, {"loss": "1.0", "text": '"' + "x" * 500 + '"'}) for s in range(500)]
+    )
     damaged = bytearray(whole)
     damaged[40_000:42_000] = b"\xff" * 2000
     path = tmp_path / "run-a.wandb"
@@ -78,7 +92,9 @@ def test_a_record_that_lies_about_its_length_takes_no_time(tmp_path: Path) -> No
     liar = varint(2 << 3 | 2) + varint(2**60) + b"x"
     endless = b"\x12" + b"\xff" * 1000
     many = field(2, field(1, field(2, b"k") + field(16, b"1")) * 60_000)
-    path.write_bytes(wandb_file([liar, endless, many, b"\x00" * 6_000_000, history(1, {"loss": "9" * 5000})]))
+    path.write_bytes(
+        wandb_file([liar, endless, many, b"\x00" * 6_000_000, history(1, {"loss": "9" * 5000})])
+    )
     began = time.perf_counter()
     assert list(history_rows(path)) == [{"k": 1}, {"_step": 1}]
     assert time.perf_counter() - began < 5
@@ -88,7 +104,10 @@ def test_a_record_that_lies_about_its_length_takes_no_time(tmp_path: Path) -> No
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_any_bytes_are_survived(tmp_path_factory: object, noise: bytes, record: bytes) -> None:
     folder = tmp_path_factory.mktemp("runs")  # type: ignore[attr-defined]
-    for name, data in (("a", HEADER + noise), ("b", wandb_file([record, history(1, {"loss": "2"})]))):
+    for name, data in (
+        ("a", HEADER + noise),
+        ("b", wandb_file([record, history(1, {"loss": "2"})])),
+    ):
         path = folder / name
         path.write_bytes(data)
         rows = list(history_rows(path))

@@ -27,10 +27,16 @@ def accused(folder: Path) -> list[tuple[str, str, tuple[int, ...]]]:
     ("case", "culprit", "cause"),
     [("healthy", None, ""), ("input_straggler", 1, "input"), ("compute_straggler", 2, "residual")],
 )
-def test_recorded_jobs_get_their_culprit(shared: Path, case: str, culprit: int | None, cause: str, only: str) -> None:
+def test_recorded_jobs_get_their_culprit(
+    shared: Path, case: str, culprit: int | None, cause: str, only: str
+) -> None:
     folder = shared / "traces" / "traceml" / "logs" / case / only
-    assert accused(folder) == ([("straggler", "critical", (culprit,))] if culprit is not None else [])
-    assert [d.details["cause"] for d in told(folder) if d.rule == "straggler"] == ([cause] if cause else [])
+    assert accused(folder) == (
+        [("straggler", "critical", (culprit,))] if culprit is not None else []
+    )
+    assert [d.details["cause"] for d in told(folder) if d.rule == "straggler"] == (
+        [cause] if cause else []
+    )
 
 
 def test_our_score_is_tracemls(shared: Path) -> None:
@@ -52,21 +58,27 @@ def test_a_single_pause_makes_no_straggler(tmp_path: Path) -> None:
     write_telemetry(
         tmp_path / "telemetry",
         lambda rank, step: (
-            usual(90, dataloader_next=5000) if (rank, step) == (2, 30) else usual(5090 if step == 30 else 90)
+            usual(90, dataloader_next=5000)
+            if (rank, step) == (2, 30)
+            else usual(5090 if step == 30 else 90)
         ),
     )
     assert accused(tmp_path) == []
 
 
 def test_one_step_is_too_few(tmp_path: Path) -> None:
-    write_telemetry(tmp_path / "telemetry", lambda rank, step: usual(10 if rank == 1 else 90), steps=1)
+    write_telemetry(
+        tmp_path / "telemetry", lambda rank, step: usual(10 if rank == 1 else 90), steps=1
+    )
     assert accused(tmp_path) == []
 
 
 def test_few_steps_and_sharded_models_only_warn(tmp_path: Path) -> None:
     for name, steps, strategy in (("few", 10, "ddp"), ("sharded", 60, "fsdp")):
         path = tmp_path / name / "telemetry"
-        write_telemetry(path, lambda rank, step: usual(50 if rank == 3 else 90), steps=steps, strategy=strategy)
+        write_telemetry(
+            path, lambda rank, step: usual(50 if rank == 3 else 90), steps=steps, strategy=strategy
+        )
         assert accused(path.parent) == [("straggler", "warning", (3,))]
 
 
@@ -91,7 +103,9 @@ def test_time_outside_of_all_phases(tmp_path: Path) -> None:
 
 def test_memory_that_grows_and_memory_that_is_full(tmp_path: Path) -> None:
     grows = tmp_path / "grows" / "telemetry"
-    write_telemetry(grows, lambda *_: usual(), peak=lambda rank, step: 20e9 + (step * 1e8 if rank == 1 else 0))
+    write_telemetry(
+        grows, lambda *_: usual(), peak=lambda rank, step: 20e9 + (step * 1e8 if rank == 1 else 0)
+    )
     assert accused(grows.parent) == [("memory_growth", "warning", (1,))]
     full = tmp_path / "full" / "telemetry"
     write_telemetry(full, lambda *_: usual(), peak=lambda rank, step: 78e9)
@@ -99,7 +113,12 @@ def test_memory_that_grows_and_memory_that_is_full(tmp_path: Path) -> None:
 
 
 def test_a_summary_without_ranks_gives_its_own_verdict(tmp_path: Path) -> None:
-    primary = {"kind": "INPUT_STRAGGLER", "severity": "crit", "summary": "<!channel> r1", "action": "Look `there`."}
+    primary = {
+        "kind": "INPUT_STRAGGLER",
+        "severity": "crit",
+        "summary": "<!channel> r1",
+        "action": "Look `there`.",
+    }
     section = {"issues": [{"kind": "INPUT_STRAGGLER", "ranks": [1, "x", -4]}]}
     text = json.dumps({"schema_version": 1.7, "primary_diagnosis": primary, "step_time": section})
     (tmp_path / "final_summary.json").write_text(text)
@@ -112,8 +131,8 @@ def test_hostile_summaries_are_named_or_passed_over(tmp_path: Path) -> None:
     bad = {
         "a": head + "[" * 100_000,
         "b": head + '{"kind": 4}, "step_time": {"groups": {"rows": [1]}, "issues": {}}}',
-        "c": head
-        + '{"kind": "X"}, "step_time": {"groups": {"rows": {"0": {"metrics": {"traced_step_time_ms": 1e999}}}}}}',
+        "c": head + '{"kind": "X"}, "step_time": {"groups": {"rows": {"0": {"metrics": '
+        '{"traced_step_time_ms": 1e999}}}}}}',
         "d": head + '{"kind": "Y"}, "step_time": {"global": {"window": {"steps_analyzed": NaN}}}}',
     }
     for name, text in bad.items():
@@ -131,13 +150,26 @@ def test_hostile_databases_are_named_or_passed_over(tmp_path: Path) -> None:
     (tmp_path / "b" / "telemetry").write_bytes(whole[: len(whole) // 2])
     path = write_telemetry(tmp_path / "c" / "telemetry", lambda *_: usual(), steps=2)
     with sqlite3.connect(path) as db:
-        rows = [("x", "[" * 4000), (-1, "{}"), (2**62, "null"), (0, '{"a:step_time": {"cpu": {"cpu_ms": NaN}}}')]
-        rows += [(1, '{"a:step_time": 5}'), (1, '{"a:step_time": {"cpu": {"cpu_ms": 1e400, "is_gpu": 1}}}')]
-        db.executemany("INSERT INTO step_time_samples (global_rank, step, events_json) VALUES (?, 1, ?)", rows)
+        rows = [
+            ("x", "[" * 4000),
+            (-1, "{}"),
+            (2**62, "null"),
+            (0, '{"a:step_time": {"cpu": {"cpu_ms": NaN}}}'),
+        ]
+        rows += [
+            (1, '{"a:step_time": 5}'),
+            (1, '{"a:step_time": {"cpu": {"cpu_ms": 1e400, "is_gpu": 1}}}'),
+        ]
+        db.executemany(
+            "INSERT INTO step_time_samples (global_rank, step, events_json) VALUES (?, 1, ?)", rows
+        )
     path = tmp_path / "d" / "telemetry"
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
-        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS step FROM n"
+        endless = (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS "
+            "step FROM n"
+        )
         db.execute(f"CREATE VIEW step_time_samples AS {endless}")
     assert accused(tmp_path) == []
     (unread,) = (d for d in told(tmp_path) if d.rule == "telemetry_unread")

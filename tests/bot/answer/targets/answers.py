@@ -1,4 +1,5 @@
-"""A hand-made investigation of a bad deploy, and the same with every text as long or as hostile as a test wants."""
+"""A hand-made investigation of a bad deploy, and the same with every text as long or as hostile as
+a test wants."""
 
 from __future__ import annotations
 
@@ -80,7 +81,13 @@ def a_diagnosis(verdict: Verdict = Verdict.CAUSE_FOUND, **more: Any) -> Diagnosi
             strength=0.8,
             sentence="Deploy v2 of payments came 1 min before the onset.",
         ),
-        Finding(id="F3", kind="metric_shift", subject="db", strength=0.3, sentence="db latency did not move."),
+        Finding(
+            id="F3",
+            kind="metric_shift",
+            subject="db",
+            strength=0.3,
+            sentence="db latency did not move.",
+        ),
     )
     cause = Cause(
         rank=1,
@@ -96,14 +103,25 @@ def a_diagnosis(verdict: Verdict = Verdict.CAUSE_FOUND, **more: Any) -> Diagnosi
         contradicting=("F3",),
     )
     impact = Impact(sentence="31 % of checkouts fail.", since=ONSET, findings=("F1",))
-    given = {"causes": (cause,), "confidence": 0.86, "findings": findings, "impact": impact, "missing": (), **more}
+    given = {
+        "causes": (cause,),
+        "confidence": 0.86,
+        "findings": findings,
+        "impact": impact,
+        "missing": (),
+        **more,
+    }
     return Diagnosis(verdict=verdict, **given)
 
 
 def a_report(**more: Any) -> Report:
     given = {
         "headline": "payments v2 breaks checkout",
-        "claims": (Claim(text="The error ratio of payments rose 31x right after v2.", findings=("F1", "F2")),),
+        "claims": (
+            Claim(
+                text="The error ratio of payments rose 31x right after v2.", findings=("F1", "F2")
+            ),
+        ),
         "next_steps": (Claim(text="Roll back v2 of payments.", findings=("F2",)),),
         **more,
     }
@@ -111,11 +129,20 @@ def a_report(**more: Any) -> Report:
 
 
 def some_evidence() -> tuple[Evidence, ...]:
-    return (Evidence(id="E1", kind="metrics", source="datadog", query="avg:error_ratio", link=GRAPH),)
+    return (
+        Evidence(id="E1", kind="metrics", source="datadog", query="avg:error_ratio", link=GRAPH),
+    )
 
 
 def a_gap(**more: Any) -> Gap:
-    given = {"id": "G1", "kind": "spans", "source": "datadog", "query": "spans", "reason": "rate limit reached", **more}
+    given = {
+        "id": "G1",
+        "kind": "spans",
+        "source": "datadog",
+        "query": "spans",
+        "reason": "rate limit reached",
+        **more,
+    }
     return Gap(**given)
 
 
@@ -133,4 +160,6 @@ def accepted(store: Store, reply_to: ReplyTo) -> Investigation:
 
 
 def settings(**sections: Any) -> Settings:
-    return Settings.model_validate({"server": {"public_url": "https://faultline.example.com"}, **sections})
+    return Settings.model_validate(
+        {"server": {"public_url": "https://faultline.example.com"}, **sections}
+    )

@@ -1,4 +1,5 @@
-"""A vendor that answers 200 and nonsense has not done what it was asked: the try is made again, nothing is recorded."""
+"""A vendor that answers 200 and nonsense has not done what it was asked: the try is made again,
+nothing is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.pagerduty_replies import PagerDutyReplies
 from bot.answer.targets.slack_replies import SlackReplies
 from bot.store.store import ReplyTo, Store
-from tests.bot.answer.targets.answers import a_diagnosis, a_gap, a_report, accepted, settings, some_evidence
+from tests.bot.answer.targets.answers import (
+    a_diagnosis,
+    a_gap,
+    a_report,
+    accepted,
+    settings,
+    some_evidence,
+)
 from tests.connectors.local_http import LocalServer, Reply
 
 HTML = Reply(b"<html>We'll be right back</html>", headers={"Content-Type": "text/html"})
@@ -23,7 +31,9 @@ NONSENSE = {
     "nothing": Reply(b""),
     "null": Reply(b"null"),
     "other fields": Reply({"ok": True, "status": 7, "notes": {"a": 1}, "incident": [], "note": 5}),
-    "fields of other types": Reply({"ok": True, "channel": 5, "ts": {}, "note": {"id": None}, "notes": [1, "x"]}),
+    "fields of other types": Reply(
+        {"ok": True, "channel": 5, "ts": {}, "note": {"id": None}, "notes": [1, "x"]}
+    ),
     "a page": HTML,
     "half an answer": Reply(b'{"ok": true, "channel": "C0', claims=400),
     "broken JSON": Reply(b'{"ok": true, "channel": "C0'),
@@ -39,11 +49,16 @@ def nonsense(request: pytest.FixtureRequest) -> Any:
 
 def an_outcome(store: Store) -> Outcome:
     investigation = accepted(store, ReplyTo(pagerduty_incident="PINC1"))
-    return Outcome(investigation, Answer(a_diagnosis(), a_report(headline="x"), some_evidence(), [a_gap()], None))
+    return Outcome(
+        investigation,
+        Answer(a_diagnosis(), a_report(headline="x"), some_evidence(), [a_gap()], None),
+    )
 
 
 def test_slack_is_asked_again(nonsense: LocalServer, store: Store) -> None:
-    given = settings(slack={"bot_token": "xoxb-1", "api_url": f"{nonsense.url}/api", "channel": "C0INCIDENTS"})
+    given = settings(
+        slack={"bot_token": "xoxb-1", "api_url": f"{nonsense.url}/api", "channel": "C0INCIDENTS"}
+    )
     place, outcome = SlackReplies(given, store, owner="w"), an_outcome(store)
     with pytest.raises(ConnectorError) as raised:
         asyncio.run(place.announce(outcome.investigation))
@@ -54,7 +69,9 @@ def test_slack_is_asked_again(nonsense: LocalServer, store: Store) -> None:
 def test_an_edit_in_slack_is_made_again(nonsense: LocalServer, store: Store) -> None:
     if nonsense.refusal in (NONSENSE["other fields"], NONSENSE["fields of other types"]):
         pytest.skip("it says that the edit was done")
-    given = settings(slack={"bot_token": "xoxb-1", "api_url": f"{nonsense.url}/api", "channel": "C0INCIDENTS"})
+    given = settings(
+        slack={"bot_token": "xoxb-1", "api_url": f"{nonsense.url}/api", "channel": "C0INCIDENTS"}
+    )
     place, outcome = SlackReplies(given, store, owner="w"), an_outcome(store)
     key = f"{outcome.investigation.id}:slack"
     store.claim_post(key, outcome.investigation.id, owner="w", lease=place._lease)
@@ -66,7 +83,10 @@ def test_an_edit_in_slack_is_made_again(nonsense: LocalServer, store: Store) -> 
 
 def test_pagerduty_is_asked_again(nonsense: LocalServer, store: Store) -> None:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": nonsense.url}
-    place, outcome = PagerDutyReplies(settings(pagerduty=given), store, owner="w"), an_outcome(store)
+    place, outcome = (
+        PagerDutyReplies(settings(pagerduty=given), store, owner="w"),
+        an_outcome(store),
+    )
     with pytest.raises(ConnectorError) as raised:
         asyncio.run(place.answer(outcome))
     assert raised.value.retryable, raised.value
@@ -74,7 +94,9 @@ def test_pagerduty_is_asked_again(nonsense: LocalServer, store: Store) -> None:
 
 
 @pytest.mark.parametrize("call", ["_find", "_create"])
-def test_a_note_is_neither_missed_nor_believed(nonsense: LocalServer, store: Store, call: str) -> None:
+def test_a_note_is_neither_missed_nor_believed(
+    nonsense: LocalServer, store: Store, call: str
+) -> None:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": nonsense.url}
     place = PagerDutyReplies(settings(pagerduty=given), store, owner="w")
     with pytest.raises(ConnectorError) as raised:

@@ -1,4 +1,5 @@
-"""Notes on incidents that are over, merged or joined, and custom fields; by the real client against a loopback."""
+"""Notes on incidents that are over, merged or joined, and custom fields; by the real client against
+a loopback."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 
 def replies(at: PagerDutyAt, store: Store, **pagerduty: Any) -> PagerDutyReplies:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
-    return PagerDutyReplies(settings(pagerduty=given), store, owner="w1", lease=timedelta(seconds=0.3))
+    return PagerDutyReplies(
+        settings(pagerduty=given), store, owner="w1", lease=timedelta(seconds=0.3)
+    )
 
 
 def opened(at: PagerDutyAt, incident: str, **more: Any) -> PagerDutyIncident:
@@ -42,7 +45,11 @@ def opened(at: PagerDutyAt, incident: str, **more: Any) -> PagerDutyIncident:
 
 
 def answered(
-    at: PagerDutyAt, store: Store, investigation: Investigation, headline: str = "payments v2", **pagerduty: Any
+    at: PagerDutyAt,
+    store: Store,
+    investigation: Investigation,
+    headline: str = "payments v2",
+    **pagerduty: Any,
 ) -> None:
     answer = Answer(a_diagnosis(), a_report(headline=headline), some_evidence(), [a_gap()], None)
     asyncio.run(replies(at, store, **pagerduty).answer(Outcome(investigation, answer)))
@@ -53,13 +60,18 @@ def joined(incident: str, number: int = 1) -> GroupedAlert:
     return GroupedAlert(alert, f"f{number}", NOW, "checkout calls payments, 2 min apart")
 
 
-def test_an_incident_that_was_resolved_meanwhile_gets_one_short_note(pagerduty_at: PagerDutyAt, store: Store) -> None:
+def test_an_incident_that_was_resolved_meanwhile_gets_one_short_note(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
     incident = opened(pagerduty_at, "P1", status="resolved")
     investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
     answered(pagerduty_at, store, investigation)
     answered(pagerduty_at, store, investigation, headline="something else now")
     [note] = incident.notes
-    assert note.content.splitlines()[0] == "Resolved meanwhile. What the investigation found: payments v2"
+    assert (
+        note.content.splitlines()[0]
+        == "Resolved meanwhile. What the investigation found: payments v2"
+    )
     assert len(note.content.splitlines()) == 3
     assert len(note.versions) == 1
 
@@ -85,7 +97,9 @@ def test_a_failed_investigation_says_nothing_on_an_incident_that_is_over(
     assert incident.notes == []
 
 
-def test_the_note_goes_to_the_incident_into_which_it_was_merged(pagerduty_at: PagerDutyAt, store: Store) -> None:
+def test_the_note_goes_to_the_incident_into_which_it_was_merged(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
     first = opened(pagerduty_at, "P1", status="resolved", merged_into="P2")
     second = opened(pagerduty_at, "P2", status="resolved", merged_into="P3")
     third = opened(pagerduty_at, "P3")
@@ -118,11 +132,19 @@ def test_a_merge_into_nothing_sensible_is_none(into: Any) -> None:
     assert (state.resolved, state.merged_into) == (True, None)
 
 
-def test_custom_fields_are_filled_with_what_the_settings_name(pagerduty_at: PagerDutyAt, store: Store) -> None:
+def test_custom_fields_are_filled_with_what_the_settings_name(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
     pagerduty_at.pagerduty.fields = frozenset({"rca", "sure"})
     incident = opened(pagerduty_at, "P1")
     investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
-    answered(pagerduty_at, store, investigation, "x" * 900, custom_fields={"headline": "rca", "confidence": "sure"})
+    answered(
+        pagerduty_at,
+        store,
+        investigation,
+        "x" * 900,
+        custom_fields={"headline": "rca", "confidence": "sure"},
+    )
     assert set(incident.custom_fields) == {"rca", "sure"}
     assert len(incident.custom_fields["rca"]) <= 200
     assert incident.custom_fields["sure"].endswith(" %")
@@ -139,7 +161,9 @@ def test_a_field_that_the_account_does_not_have_costs_the_field_and_not_the_note
     assert len(incident.notes) == 1
 
 
-def test_no_field_is_touched_unless_the_settings_name_it(pagerduty_at: PagerDutyAt, store: Store) -> None:
+def test_no_field_is_touched_unless_the_settings_name_it(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
     opened(pagerduty_at, "P1")
     answered(pagerduty_at, store, accepted(store, ReplyTo(pagerduty_incident="P1")))
     assert pagerduty_at.pagerduty.traffic.calls["set fields"] == 0
@@ -165,12 +189,26 @@ def test_incidents_whose_alerts_joined_are_told_once_where_the_answer_is(
 
 
 def test_the_note_says_what_was_looked_at_and_is_fine_and_which_alerts_are_part_of_it() -> None:
-    quiet = [e.model_copy(update={"id": f"Q{n}", "rows": 10}) for n in range(3) for e in some_evidence()[:1]]
-    investigation = replace(an_investigation(), related=tuple(joined(f"P{n}", n) for n in range(12)))
-    text = note_text(investigation, a_diagnosis(), a_report(), [a_gap()], PAGE, evidence=[*some_evidence(), *quiet])
+    quiet = [
+        e.model_copy(update={"id": f"Q{n}", "rows": 10})
+        for n in range(3)
+        for e in some_evidence()[:1]
+    ]
+    investigation = replace(
+        an_investigation(), related=tuple(joined(f"P{n}", n) for n in range(12))
+    )
+    text = note_text(
+        investigation,
+        a_diagnosis(),
+        a_report(),
+        [a_gap()],
+        PAGE,
+        evidence=[*some_evidence(), *quiet],
+    )
     lines = text.splitlines()
     assert any(
-        line.startswith("- ") and "answers" in line for line in lines[lines.index("Looked at, and nothing unusual:") :]
+        line.startswith("- ") and "answers" in line
+        for line in lines[lines.index("Looked at, and nothing unusual:") :]
     )
     assert "- symptom 3 (checkout calls payments, 2 min apart)" in lines
     assert "- and 2 more alerts" in lines

@@ -35,7 +35,9 @@ INCIDENT = "PINC1"
 LEASE = timedelta(seconds=0.3)
 
 
-def replies(at: PagerDutyAt, store: Store, *, owner: str = "w1", **pagerduty: Any) -> PagerDutyReplies:
+def replies(
+    at: PagerDutyAt, store: Store, *, owner: str = "w1", **pagerduty: Any
+) -> PagerDutyReplies:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
     return PagerDutyReplies(settings(pagerduty=given), store, owner=owner, lease=LEASE)
 
@@ -50,19 +52,25 @@ def an_answer(headline: str = "payments v2 breaks checkout") -> Answer:
 
 
 def test_the_note_holds_six_lines_the_evidence_the_page_and_the_marker() -> None:
-    text = note_text(an_investigation(), a_diagnosis(), a_report(), [a_gap()], PAGE, evidence=some_evidence())
+    text = note_text(
+        an_investigation(), a_diagnosis(), a_report(), [a_gap()], PAGE, evidence=some_evidence()
+    )
     lines = text.splitlines()
     assert [line.split(":")[0] for line in lines[:6]] == [
         "Cause found", "Cause", "Impact", "Since", "Do", "Confidence",
     ]  # fmt: skip
-    assert "- The error ratio of payments rose 31x right after v2 [F1, F2, datadog metrics]" in lines
+    assert (
+        "- The error ratio of payments rose 31x right after v2 [F1, F2, datadog metrics]" in lines
+    )
     assert lines[-2:] == [f"Details: {PAGE}", "Faultline 20260914-102100-ab12cd"]
 
 
 def test_the_longest_note_stays_within_the_limit_and_keeps_its_marker() -> None:
     claims = tuple(Claim(text="x" * 9000, findings=("F1",)) for _ in range(50))
     report = a_report(headline="y" * 90_000, claims=claims)
-    text = note_text(an_investigation(), a_diagnosis(missing=("z" * 9000,) * 40), report, [a_gap()] * 90, PAGE)
+    text = note_text(
+        an_investigation(), a_diagnosis(missing=("z" * 9000,) * 40), report, [a_gap()] * 90, PAGE
+    )
     assert len(text) <= MAX_NOTE
     assert bears_marker(text, "20260914-102100-ab12cd")
 
@@ -73,7 +81,9 @@ def test_foreign_text_cannot_forge_a_marker() -> None:
     assert "Faultline other-id" not in text.splitlines()
 
 
-def test_the_note_is_written_once_in_the_users_name_and_then_amended(pagerduty_at: PagerDutyAt, store: Store) -> None:
+def test_the_note_is_written_once_in_the_users_name_and_then_amended(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
     investigation = an_incident(pagerduty_at, store)
     place = replies(pagerduty_at, store)
 
@@ -103,14 +113,18 @@ def test_a_worker_killed_on_either_side_of_the_note_leaves_one_note(
         url = f"{pagerduty_at.url}/incidents/{INCIDENT}/notes"
         httpx.post(url, json={"note": {"content": text}}, headers=headers).raise_for_status()
     store.claim_post(f"{investigation.id}:pagerduty", investigation.id, owner="dead", lease=LEASE)
-    asyncio.run(replies(pagerduty_at, store, owner="w2").answer(Outcome(investigation, an_answer())))
+    asyncio.run(
+        replies(pagerduty_at, store, owner="w2").answer(Outcome(investigation, an_answer()))
+    )
     assert len(pagerduty_at.pagerduty.notes) == 1
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 1
     assert pagerduty_at.pagerduty.notes[0].content.startswith("Cause found")
 
 
 def test_a_failed_investigation_is_noted_as_failed(pagerduty_at: PagerDutyAt, store: Store) -> None:
-    investigation = replace(an_incident(pagerduty_at, store), headline="The investigation failed: no space left")
+    investigation = replace(
+        an_incident(pagerduty_at, store), headline="The investigation failed: no space left"
+    )
     asyncio.run(replies(pagerduty_at, store).answer(Outcome(investigation, None)))
     assert pagerduty_at.pagerduty.notes[0].content.startswith("Investigation failed: no space left")
 
@@ -137,7 +151,9 @@ def test_pagerdutys_refusal_becomes_one_clear_error(
 ) -> None:
     with pytest.raises(ConnectorError, match=problem) as raised:
         asyncio.run(
-            replies(pagerduty_at, store, **given).answer(Outcome(an_incident(pagerduty_at, store), an_answer()))
+            replies(pagerduty_at, store, **given).answer(
+                Outcome(an_incident(pagerduty_at, store), an_answer())
+            )
         )
     assert raised.value.retryable is retryable
 
@@ -164,7 +180,9 @@ def test_the_calls_and_the_loopbacks_answers_follow_pagerdutys_description(
 ) -> None:
     spec = _as_json_schema(json.loads((shared / "specs" / "pagerduty-rest.prism.json").read_text()))
     seen: list[tuple[str, Any]] = []
-    asyncio.run(replies(pagerduty_at, store).answer(Outcome(an_incident(pagerduty_at, store), an_answer())))
+    asyncio.run(
+        replies(pagerduty_at, store).answer(Outcome(an_incident(pagerduty_at, store), an_answer()))
+    )
     headers = {"Authorization": "Token token=key", "From": "oncall@example.com"}
     with httpx.Client(base_url=pagerduty_at.url, headers=headers) as client:
         path = f"/incidents/{INCIDENT}"
@@ -173,10 +191,20 @@ def test_the_calls_and_the_loopbacks_answers_follow_pagerdutys_description(
         seen.append(("get /incidents/{id}", client.get(path).json()))
         seen.append(("get /incidents/{id}/alerts", client.get(f"{path}/alerts").json()))
         seen.append(("get /incidents/{id}/log_entries", client.get(f"{path}/log_entries").json()))
-        seen.append(("get /incidents/{id}/related_change_events", client.get(f"{path}/related_change_events").json()))
+        seen.append(
+            (
+                "get /incidents/{id}/related_change_events",
+                client.get(f"{path}/related_change_events").json(),
+            )
+        )
         seen.append(("get /incidents/{id}/notes", client.get(f"{path}/notes").json()))
         seen.append(("post /incidents/{id}/notes", client.post(f"{path}/notes", json=body).json()))
-        seen.append(("put /incidents/{id}/notes/{note_id}", client.put(f"{path}/notes/{note_id}", json=body).json()))
+        seen.append(
+            (
+                "put /incidents/{id}/notes/{note_id}",
+                client.put(f"{path}/notes/{note_id}", json=body).json(),
+            )
+        )
     for call, answer in seen:
         verb, path = call.split(" ")
         described = spec["paths"][path][verb]

@@ -54,7 +54,9 @@ def post(store: Store, vendor: Vendor, owner: str, *, lease: timedelta = SHORT) 
 
 async def posting(store: Store, vendor: Vendor, owner: str, *, lease: timedelta = SHORT) -> str:
     investigation = store.latest(1)[0].id if store.count() else accepted(store, ReplyTo()).id
-    return await post_once(store, "key", investigation, owner=owner, find=vendor.find, send=vendor.send, lease=lease)
+    return await post_once(
+        store, "key", investigation, owner=owner, find=vendor.find, send=vendor.send, lease=lease
+    )
 
 
 def test_a_post_is_sent_once_and_remembered(store: Store) -> None:
@@ -70,7 +72,9 @@ def test_the_lease_outlives_a_request() -> None:
 
 @pytest.mark.parametrize("die", ["before send", "after store"])
 @pytest.mark.parametrize("successor", ["a", "b"])
-def test_a_successor_posts_once_wherever_its_predecessor_died(store: Store, die: str, successor: str) -> None:
+def test_a_successor_posts_once_wherever_its_predecessor_died(
+    store: Store, die: str, successor: str
+) -> None:
     vendor = Vendor(die=die)
     with pytest.raises(Died):
         post(store, vendor, "a")
@@ -80,7 +84,9 @@ def test_a_successor_posts_once_wherever_its_predecessor_died(store: Store, die:
     assert vendor.finds == 1
 
 
-def test_a_post_that_could_not_be_recorded_is_found_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_post_that_could_not_be_recorded_is_found_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vendor = Vendor()
 
     def gone(key: str, ref: str) -> None:
@@ -104,7 +110,9 @@ def test_a_successor_waits_until_the_attempt_can_no_longer_be_under_way(store: S
     assert datetime.now(UTC) - died >= SHORT * 0.9
 
 
-def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sends(store: Store) -> None:
+def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sends(
+    store: Store,
+) -> None:
     class Refusing(Vendor):
         async def send(self) -> str:
             self.stored.append("m1")

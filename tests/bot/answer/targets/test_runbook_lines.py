@@ -1,4 +1,5 @@
-"""What runbooks say stands in every reply apart from the evidence, with its provenance, and harmless."""
+"""What runbooks say stands in every reply apart from the evidence, with its provenance, and
+harmless."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from tests.bot.answer.targets.answers import (
 
 DASHBOARD = "https://grafana.example.com/d/checkout"
 GUIDANCE = (
-    Guidance(runbook="Backups", kind="expected", text="this alert is expected daily 02:00 to 02:30 UTC: backups run"),
+    Guidance(
+        runbook="Backups",
+        kind="expected",
+        text="this alert is expected daily 02:00 to 02:30 UTC: backups run",
+    ),
     Guidance(runbook="Checkout", kind="next_step", text="Ask payments on-call first."),
     Guidance(runbook="Checkout", kind="link", text="Dashboard", url=DASHBOARD),
     Guidance(runbook="Checkout", kind="link", text="Evil", url="javascript:alert(1)"),
@@ -34,12 +39,15 @@ def guided(*guidance: Guidance) -> Report:
 
 
 def slack(report: Report) -> SlackMessage:
-    return final_message(an_investigation(), a_diagnosis(), report, [a_gap()], PAGE, evidence=some_evidence())
+    return final_message(
+        an_investigation(), a_diagnosis(), report, [a_gap()], PAGE, evidence=some_evidence()
+    )
 
 
 def test_the_six_lines_and_the_evidence_stay_what_they_were() -> None:
     with_them, without = (
-        answer_lines(an_alert(), a_diagnosis(), report, [], page_url=PAGE) for report in (guided(), a_report())
+        answer_lines(an_alert(), a_diagnosis(), report, [], page_url=PAGE)
+        for report in (guided(), a_report())
     )
     assert with_them.six == without.six
     assert with_them.evidence == without.evidence
@@ -55,7 +63,9 @@ def test_the_six_lines_and_the_evidence_stay_what_they_were() -> None:
 def test_slack_shows_them_below_the_evidence() -> None:
     message = slack(guided())
     shown = json.dumps(message.blocks, ensure_ascii=False)
-    assert shown.index("Speaks against it") < shown.index("Runbooks") < shown.index("Could not be had")
+    assert (
+        shown.index("Speaks against it") < shown.index("Runbooks") < shown.index("Could not be had")
+    )
     assert DASHBOARD in shown
     assert "javascript" not in shown
     assert broken_rules(message.blocks, lambda _: True) == []
@@ -63,7 +73,9 @@ def test_slack_shows_them_below_the_evidence() -> None:
 
 def test_the_longest_of_them_break_no_limit() -> None:
     long = Guidance(runbook="r" * 80, kind="next_step", text="x " * 200)
-    link = Guidance(runbook="r" * 80, kind="link", text="t" * 80, url="https://h.example/" + "q" * 570)
+    link = Guidance(
+        runbook="r" * 80, kind="link", text="t" * 80, url="https://h.example/" + "q" * 570
+    )
     message = slack(guided(*[long] * 16, *[link] * 16))
     assert broken_rules(message.blocks, lambda _: True) == []
 

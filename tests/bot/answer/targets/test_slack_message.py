@@ -33,7 +33,8 @@ from tests.bot.answer.targets.answers import (
 )
 
 HOSTILE = (
-    "<!channel> @here <@U1|x> <http://evil.example|click> *b* `c` \u202e\n• forged line & http://evil.example :tada:"
+    "<!channel> @here <@U1|x> <http://evil.example|click> *b* `c` "
+    "\u202e\n• forged line & http://evil.example :tada:"
 )
 
 
@@ -110,7 +111,9 @@ def test_nothing_is_said_twice() -> None:
     said = "Deploy v2 of payments breaks charging."
     report = a_report(headline=said, claims=(Claim(text=said, findings=("F1",)),))
     change = (
-        a_diagnosis().findings[1].model_copy(update={"signal": "deploy", "details": {"change": "v2", "title": "Fees"}})
+        a_diagnosis()
+        .findings[1]
+        .model_copy(update={"signal": "deploy", "details": {"change": "v2", "title": "Fees"}})
     )
     diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
     text = shown(a_final(diagnosis=diagnosis, report=report))
@@ -127,8 +130,12 @@ def test_what_speaks_against_the_cause_and_what_could_not_be_had_is_said() -> No
     assert "rate limit reached" in text
 
 
-def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> None:
-    told = "Second time in 30 days; last on 3 Nov: payments runs out of a resource; that shows again."
+def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> (
+    None
+):
+    told = (
+        "Second time in 30 days; last on 3 Nov: payments runs out of a resource; that shows again."
+    )
     said = "Of 9 answers at this confidence that people judged, 7 were right."
     earlier = Finding(
         id="F8",
@@ -158,7 +165,9 @@ def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_
 
 def test_the_chart_is_an_image_block_that_can_be_left_out() -> None:
     message = a_final()
-    assert [b["slack_file"] for b in message.blocks if b["type"] == "image"] == [{"id": "F000000001"}]
+    assert [b["slack_file"] for b in message.blocks if b["type"] == "image"] == [
+        {"id": "F000000001"}
+    ]
     assert not message.without_image().has_image
 
 
@@ -188,7 +197,9 @@ def test_a_verdict_without_a_cause_says_so(verdict: Verdict, label: str, cause: 
 
 
 def test_insufficient_evidence_lists_what_is_missing_and_calls_its_suspect_unproven() -> None:
-    diagnosis = a_diagnosis(Verdict.INSUFFICIENT_EVIDENCE, missing=("Metrics of payments before 10:00.",))
+    diagnosis = a_diagnosis(
+        Verdict.INSUFFICIENT_EVIDENCE, missing=("Metrics of payments before 10:00.",)
+    )
     text = shown(a_final(diagnosis=diagnosis))
     assert "Cause  Not established; first suspect: Deploy v2" in text
     assert "What is missing" in text
@@ -202,18 +213,37 @@ def test_a_failed_investigation_says_why_and_what_to_do() -> None:
 
 
 def test_hostile_text_neither_mentions_nor_links_nor_adds_lines() -> None:
-    finding = Finding(id="F1", kind="log_new", subject=HOSTILE, strength=0.5, sentence=HOSTILE, evidence=("E1",))
-    diagnosis = a_diagnosis(findings=(finding,), impact=Impact(sentence=HOSTILE), missing=(HOSTILE,))
-    evidence = (some_evidence()[0].model_copy(update={"link": "https://a|b> <!channel>", "source": HOSTILE}),)
-    report = a_report(
-        headline=HOSTILE, claims=(Claim(text=HOSTILE, findings=("F1", "nope")),), written_by=HOSTILE, dropped=(HOSTILE,)
+    finding = Finding(
+        id="F1", kind="log_new", subject=HOSTILE, strength=0.5, sentence=HOSTILE, evidence=("E1",)
     )
-    alert = an_alert().model_copy(update={"title": HOSTILE, "service": HOSTILE, "severity": HOSTILE})
+    diagnosis = a_diagnosis(
+        findings=(finding,), impact=Impact(sentence=HOSTILE), missing=(HOSTILE,)
+    )
+    evidence = (
+        some_evidence()[0].model_copy(
+            update={"link": "https://a|b> <!channel>", "source": HOSTILE}
+        ),
+    )
+    report = a_report(
+        headline=HOSTILE,
+        claims=(Claim(text=HOSTILE, findings=("F1", "nope")),),
+        written_by=HOSTILE,
+        dropped=(HOSTILE,),
+    )
+    alert = an_alert().model_copy(
+        update={"title": HOSTILE, "service": HOSTILE, "severity": HOSTILE}
+    )
     investigation = an_investigation(alert, question=HOSTILE, headline=HOSTILE)
     gaps = [a_gap(reason=HOSTILE, source=HOSTILE)]
     messages = [
         first_message(investigation, PAGE),
-        a_final(investigation=investigation, diagnosis=diagnosis, report=report, gaps=gaps, evidence=evidence),
+        a_final(
+            investigation=investigation,
+            diagnosis=diagnosis,
+            report=report,
+            gaps=gaps,
+            evidence=evidence,
+        ),
         slack_alert_failed_message(investigation, HOSTILE, PAGE),
     ]
     for message in messages:
@@ -221,33 +251,64 @@ def test_hostile_text_neither_mentions_nor_links_nor_adds_lines() -> None:
         assert not re.search(r"<[!@#]", message.text)
         assert "<" not in message.text
         mrkdwn = [e for e in elements(message.blocks) if e.get("type") == "mrkdwn"]
-        assert all(e["verbatim"] and "<!" not in e["text"] and "<@" not in e["text"] for e in mrkdwn)
+        assert all(
+            e["verbatim"] and "<!" not in e["text"] and "<@" not in e["text"] for e in mrkdwn
+        )
         kinds = {e.get("type") for e in elements(message.blocks)}
         assert not kinds & {"user", "usergroup", "broadcast", "channel", "section", "markdown"}
         assert "\u202e" not in json.dumps(message.blocks, ensure_ascii=False)
-        assert not any("forged" in line and line.startswith("•") for line in shown(message).splitlines())
+        assert not any(
+            "forged" in line and line.startswith("•") for line in shown(message).splitlines()
+        )
 
 
 TEXT = st.one_of(
     st.text(max_size=60),
     st.sampled_from(
-        ["<" * 5000, "&" * 5000, "ж" * 5000, "\U0001f534" * 3000, "a" * 20_000, "", "x y " * 3000, "\ud800"]
+        [
+            "<" * 5000,
+            "&" * 5000,
+            "ж" * 5000,
+            "\U0001f534" * 3000,
+            "a" * 20_000,
+            "",
+            "x y " * 3000,
+            "\ud800",
+        ]
     ),
 )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.sampled_from(list(Verdict)), st.integers(0, 60))
-def test_the_longest_inputs_stay_within_slacks_limits(data: st.DataObject, verdict: Verdict, count: int) -> None:
+def test_the_longest_inputs_stay_within_slacks_limits(
+    data: st.DataObject, verdict: Verdict, count: int
+) -> None:
     text = data.draw(TEXT)
     ids = tuple(f"F{n}" for n in range(count))
     findings = tuple(
-        Finding(id=i, kind="log_new", subject=text, strength=0.5, sentence=f"{i} {text}", evidence=("E1",)) for i in ids
+        Finding(
+            id=i,
+            kind="log_new",
+            subject=text,
+            strength=0.5,
+            sentence=f"{i} {text}",
+            evidence=("E1",),
+        )
+        for i in ids
     )
     cause = (
         a_diagnosis()
         .causes[0]
-        .model_copy(update={"summary": text, "next_step": text, "findings": ids, "contradicting": ids, "subject": text})
+        .model_copy(
+            update={
+                "summary": text,
+                "next_step": text,
+                "findings": ids,
+                "contradicting": ids,
+                "subject": text,
+            }
+        )
     )
     diagnosis = a_diagnosis(
         verdict,
@@ -259,9 +320,17 @@ def test_the_longest_inputs_stay_within_slacks_limits(data: st.DataObject, verdi
     claims = tuple(Claim(text=f"{n} {text}", findings=ids) for n in range(count))
     link = "https://vendor.example/" + "q" * 570
     message = a_final(
-        investigation=an_investigation(an_alert().model_copy(update={"title": text}), question=text),
+        investigation=an_investigation(
+            an_alert().model_copy(update={"title": text}), question=text
+        ),
         diagnosis=diagnosis,
-        report=a_report(headline=text, claims=claims, next_steps=claims, written_by=text, dropped=(text,) * count),
+        report=a_report(
+            headline=text,
+            claims=claims,
+            next_steps=claims,
+            written_by=text,
+            dropped=(text,) * count,
+        ),
         gaps=[a_gap(reason=text, source=text)] * count,
         evidence=(some_evidence()[0].model_copy(update={"link": link, "source": text}),),
         chart_text=text,
@@ -275,14 +344,24 @@ def test_the_longest_inputs_stay_within_slacks_limits(data: st.DataObject, verdi
 
 def test_evidence_is_given_up_before_the_six_lines_are() -> None:
     link = "https://vendor.example/" + "q" * 570
-    evidence = tuple(some_evidence()[0].model_copy(update={"id": f"E{n}", "link": link}) for n in range(1, 9))
+    evidence = tuple(
+        some_evidence()[0].model_copy(update={"id": f"E{n}", "link": link}) for n in range(1, 9)
+    )
     findings = tuple(
         Finding(
-            id=f"F{n}", kind="log_new", subject="s", strength=0.5, sentence=f"{n} " + "long " * 80, evidence=(f"E{n}",)
+            id=f"F{n}",
+            kind="log_new",
+            subject="s",
+            strength=0.5,
+            sentence=f"{n} " + "long " * 80,
+            evidence=(f"E{n}",),
         )
         for n in range(1, 9)
     )
-    claims = tuple(Claim(text=f"{n} " + "long " * 80, findings=tuple(f"F{m}" for m in range(1, 9))) for n in range(9))
+    claims = tuple(
+        Claim(text=f"{n} " + "long " * 80, findings=tuple(f"F{m}" for m in range(1, 9)))
+        for n in range(9)
+    )
     page = "https://faultline.example.com/" + "p" * 500
     message = final_message(
         an_investigation(),
@@ -301,8 +380,16 @@ def test_evidence_is_given_up_before_the_six_lines_are() -> None:
 @pytest.mark.parametrize(
     ("subject", "summary", "told"),
     [
-        ("rank 0", "rank 0 has 12 elements where 3 ranks have 10.", "rank 0 does not match the others in a collective"),
-        ("pretrain", "ranks 0 and 1 have 12 elements where 3 ranks have 10.", "ranks 0 and 1 have 12 elements"),
+        (
+            "rank 0",
+            "rank 0 has 12 elements where 3 ranks have 10.",
+            "rank 0 does not match the others in a collective",
+        ),
+        (
+            "pretrain",
+            "ranks 0 and 1 have 12 elements where 3 ranks have 10.",
+            "ranks 0 and 1 have 12 elements",
+        ),
     ],
 )
 def test_a_training_cause_that_the_headline_tells_is_named_in_words_and_not_by_its_rule(
@@ -318,6 +405,8 @@ def test_a_training_cause_that_the_headline_tells_is_named_in_words_and_not_by_i
         findings=("F1",),
     )
     diagnosis = a_diagnosis(causes=(cause,))
-    text = shown(a_final(diagnosis=diagnosis, report=a_report(headline=f"Timeout. Likely cause: {summary}")))
+    text = shown(
+        a_final(diagnosis=diagnosis, report=a_report(headline=f"Timeout. Likely cause: {summary}"))
+    )
     assert f"Cause  {told}" in text
     assert "flight recorder mismatch" not in text

@@ -10,7 +10,14 @@ from rich.console import Console
 from bot.answer.targets.slack_message import SlackMessage, final_message
 from bot.answer.targets.slack_pictures import to_html
 from bot.answer.targets.slack_preview import to_terminal
-from tests.bot.answer.targets.answers import PAGE, a_diagnosis, a_gap, a_report, an_investigation, some_evidence
+from tests.bot.answer.targets.answers import (
+    PAGE,
+    a_diagnosis,
+    a_gap,
+    a_report,
+    an_investigation,
+    some_evidence,
+)
 
 
 def a_message(headline: str = "payments v2 breaks checkout") -> SlackMessage:

@@ -35,7 +35,9 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 500
 LEASE = timedelta(seconds=0.3)
 
 
-def replies(at: SlackAt, store: Store, *, owner: str = "w1", token: str = "xoxb-1", **slack: Any) -> SlackReplies:
+def replies(
+    at: SlackAt, store: Store, *, owner: str = "w1", token: str = "xoxb-1", **slack: Any
+) -> SlackReplies:
     given = {"bot_token": token, "api_url": at.api_url, "channel": CHANNEL, **slack}
     return SlackReplies(settings(slack=given), store, owner=owner, lease=LEASE)
 
@@ -57,7 +59,9 @@ def test_the_announcement_stands_in_the_alerts_own_thread(slack_at: SlackAt, sto
     assert post.text.startswith("Investigating")
 
 
-def test_an_alert_from_elsewhere_is_answered_in_its_services_channel(slack_at: SlackAt, store: Store) -> None:
+def test_an_alert_from_elsewhere_is_answered_in_its_services_channel(
+    slack_at: SlackAt, store: Store
+) -> None:
     slack_at.slack.channels["C0CHECKOUT"] = "checkout"
     given = settings(
         slack={"bot_token": "xoxb-1", "api_url": slack_at.api_url, "channel": CHANNEL},
@@ -68,7 +72,9 @@ def test_an_alert_from_elsewhere_is_answered_in_its_services_channel(slack_at: S
     assert [(p.channel, p.thread_ts) for p in slack_at.slack.posts] == [("C0CHECKOUT", None)]
 
 
-def test_the_answer_replaces_the_announcement_and_shows_the_chart(slack_at: SlackAt, store: Store) -> None:
+def test_the_answer_replaces_the_announcement_and_shows_the_chart(
+    slack_at: SlackAt, store: Store
+) -> None:
     investigation = in_thread(slack_at, store)
     place = replies(slack_at, store)
 
@@ -83,7 +89,10 @@ def test_the_answer_replaces_the_announcement_and_shows_the_chart(slack_at: Slac
     file = slack_at.slack.files[image["slack_file"]["id"]]
     assert file.content == PNG
     assert file.shared_in == []
-    assert post.metadata == {"event_type": "faultline_post", "event_payload": {"key": f"{investigation.id}:slack"}}
+    assert post.metadata == {
+        "event_type": "faultline_post",
+        "event_payload": {"key": f"{investigation.id}:slack"},
+    }
 
 
 @pytest.mark.parametrize("preview_first", [True, False])
@@ -93,13 +102,18 @@ def test_the_answer_stands_last_however_late_its_preview_is(
     investigation = in_thread(slack_at, store)
     slack = {"bot_token": "xoxb-1", "api_url": slack_at.api_url, "channel": CHANNEL}
     given = settings(slack=slack, model={"name": "m"})
-    workers = [SlackReplies(given, store, owner=f"w{n}", lease=timedelta(seconds=2)) for n in range(2)]
+    workers = [
+        SlackReplies(given, store, owner=f"w{n}", lease=timedelta(seconds=2)) for n in range(2)
+    ]
     report = a_report().model_copy(update={"headline": "So far"})
     preview = Outcome(investigation, replace(an_answer(), report=report))
 
     def begun() -> bool:
         with Session(store.engine) as session:
-            return session.scalar(select(PostRow.key).where(PostRow.key.contains("preview"))) is not None
+            return (
+                session.scalar(select(PostRow.key).where(PostRow.key.contains("preview")))
+                is not None
+            )
 
     async def story() -> None:
         await workers[0].announce(investigation)
@@ -121,14 +135,18 @@ def test_the_answer_stands_last_however_late_its_preview_is(
     assert "So far" not in post.text
 
 
-def test_an_answer_that_could_not_be_announced_is_posted_itself(slack_at: SlackAt, store: Store) -> None:
+def test_an_answer_that_could_not_be_announced_is_posted_itself(
+    slack_at: SlackAt, store: Store
+) -> None:
     asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer())))
     [post] = slack_at.slack.posts
     assert [v[0].split(":")[0] for v in post.versions] == ["Cause found"]
 
 
 def test_a_failed_investigation_is_said_to_have_failed(slack_at: SlackAt, store: Store) -> None:
-    investigation = replace(in_thread(slack_at, store), headline="The investigation failed: no space left")
+    investigation = replace(
+        in_thread(slack_at, store), headline="The investigation failed: no space left"
+    )
     asyncio.run(replies(slack_at, store).answer(Outcome(investigation, None)))
     assert "Why: no space left" in slack_at.slack.posts[0].text
 
@@ -155,7 +173,9 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
         store.claim_post(f"{investigation.id}:slack", investigation.id, owner="dead", lease=LEASE)
     asyncio.run(replies(slack_at, store, owner="w2").announce(investigation))
     assert len(slack_at.slack.posts) == 1
-    assert store.posts(investigation.id) == {f"{investigation.id}:slack": f"{CHANNEL}/{slack_at.slack.posts[0].ts}"}
+    assert store.posts(investigation.id) == {
+        f"{investigation.id}:slack": f"{CHANNEL}/{slack_at.slack.posts[0].ts}"
+    }
 
 
 def test_the_search_reads_every_page_of_a_busy_channel(
@@ -170,7 +190,9 @@ def test_the_search_reads_every_page_of_a_busy_channel(
         for n in range(7):
             slack_at.slack.say(CHANNEL, f"chatter {n}")
         store.record_post(f"{investigation.id}:slack", "")
-        found = await place._find(slack_posts.SlackPlace(CHANNEL), f"{investigation.id}:slack", investigation)
+        found = await place._find(
+            slack_posts.SlackPlace(CHANNEL), f"{investigation.id}:slack", investigation
+        )
         assert found == str(ref)
         return ref
 
@@ -208,7 +230,9 @@ def test_the_search_ends_where_the_channel_is_older_than_the_alert(
     slack_at.slack.say(CHANNEL, "new")
     investigation = accepted(store, ReplyTo())
     place = replies(slack_at, store)
-    assert asyncio.run(place._find(slack_posts.SlackPlace(CHANNEL), "another", investigation)) is None
+    assert (
+        asyncio.run(place._find(slack_posts.SlackPlace(CHANNEL), "another", investigation)) is None
+    )
     assert slack_at.slack.traffic.calls["conversations.history"] == 1
 
 
@@ -217,14 +241,18 @@ def test_two_workers_post_one_message(slack_at: SlackAt, store: Store) -> None:
     slack_at.slack.traffic.delay_before_s = 0.1
 
     async def both() -> None:
-        await asyncio.gather(*(replies(slack_at, store, owner=o).announce(investigation) for o in ("w1", "w2")))
+        await asyncio.gather(
+            *(replies(slack_at, store, owner=o).announce(investigation) for o in ("w1", "w2"))
+        )
 
     asyncio.run(both())
     assert len(slack_at.slack.posts) == 1
 
 
 def test_a_rate_limit_is_waited_out(slack_at: SlackAt, store: Store) -> None:
-    slack_at.slack.traffic.fail_next(1, 429, call="chat.postMessage", headers={"Retry-After": "1"}, error="ratelimited")
+    slack_at.slack.traffic.fail_next(
+        1, 429, call="chat.postMessage", headers={"Retry-After": "1"}, error="ratelimited"
+    )
     asyncio.run(replies(slack_at, store).announce(in_thread(slack_at, store)))
     assert slack_at.slack.traffic.calls["chat.postMessage"] == 2
     assert len(slack_at.slack.posts) == 1
@@ -235,7 +263,9 @@ def test_a_picture_that_slack_still_works_on_is_tried_again(
 ) -> None:
     monkeypatch.setattr(slack_replies, "IMAGE_WAITS_S", (0.01, 0.01, 0.01))
     slack_at.slack.new_file_refusals = 2
-    asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG))))
+    asyncio.run(
+        replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG)))
+    )
     assert [b["type"] for b in slack_at.slack.posts[0].blocks].count("image") == 1
     assert slack_at.slack.traffic.calls["chat.update"] == 3
 
@@ -245,7 +275,9 @@ def test_a_picture_that_slack_never_takes_does_not_cost_the_answer(
 ) -> None:
     monkeypatch.setattr(slack_replies, "IMAGE_WAITS_S", (0.01, 0.01))
     slack_at.slack.new_file_refusals = 99
-    asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG))))
+    asyncio.run(
+        replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG)))
+    )
     [post] = slack_at.slack.posts
     assert post.text.startswith("Cause found")
     assert "image" not in [b["type"] for b in post.blocks]
@@ -253,11 +285,15 @@ def test_a_picture_that_slack_never_takes_does_not_cost_the_answer(
 
 def test_an_upload_that_fails_does_not_cost_the_answer(slack_at: SlackAt, store: Store) -> None:
     slack_at.slack.traffic.fail_next(1, 500, call="upload")
-    asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG))))
+    asyncio.run(
+        replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG)))
+    )
     assert slack_at.slack.posts[0].text.startswith("Cause found")
 
 
-def test_blocks_that_slack_refuses_are_replaced_by_their_text(slack_at: SlackAt, store: Store) -> None:
+def test_blocks_that_slack_refuses_are_replaced_by_their_text(
+    slack_at: SlackAt, store: Store
+) -> None:
     investigation = in_thread(slack_at, store)
     place = replies(slack_at, store)
 
@@ -276,7 +312,11 @@ def test_blocks_that_slack_refuses_are_replaced_by_their_text(slack_at: SlackAt,
         (lambda s: s.channels.clear(), "there is no channel C0INCIDENTS", False),
         (lambda s: s.not_in.add(CHANNEL), "invite it there", False),
         (lambda s: setattr(s, "token", "other"), "the bot token is not valid", False),
-        (lambda s: s.traffic.fail_next(9, 503, error="service_unavailable"), "service_unavailable", True),
+        (
+            lambda s: s.traffic.fail_next(9, 503, error="service_unavailable"),
+            "service_unavailable",
+            True,
+        ),
     ],
 )
 def test_slacks_refusal_becomes_one_clear_error(
@@ -289,7 +329,9 @@ def test_slacks_refusal_becomes_one_clear_error(
     assert raised.value.call == "chat.postMessage"
 
 
-def test_a_slack_that_cannot_be_reached_is_worth_another_try(slack_at: SlackAt, store: Store) -> None:
+def test_a_slack_that_cannot_be_reached_is_worth_another_try(
+    slack_at: SlackAt, store: Store
+) -> None:
     place = replies(slack_at, store, api_url="http://127.0.0.1:9/api")
     with pytest.raises(ConnectorError, match="cannot be reached") as raised:
         asyncio.run(place.announce(accepted(store, ReplyTo())))
@@ -300,4 +342,6 @@ def test_without_token_or_channel_no_reply_is_wanted(slack_at: SlackAt, store: S
     investigation = accepted(store, ReplyTo())
     assert replies(slack_at, store).wanted(investigation)
     assert not replies(slack_at, store, channel=None).wanted(investigation)
-    assert not SlackReplies(settings(slack={"channel": CHANNEL}), store, owner="w").wanted(investigation)
+    assert not SlackReplies(settings(slack={"channel": CHANNEL}), store, owner="w").wanted(
+        investigation
+    )

@@ -1,4 +1,5 @@
-"""A local server that speaks the OpenAI Responses and chat-completions shapes with scripted answers."""
+"""A local server that speaks the OpenAI Responses and chat-completions shapes with scripted
+answers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Answer = Callable[[dict[str, Any]], Response]
 
 @dataclass
 class OpenAIServer:
-    """`script` answers the requests one after the other, its last entry all that follow. `requests` are the bodies."""
+    """`script` answers the requests one after the other, its last entry all that follow. `requests`
+    are the bodies."""
 
     script: list[Answer]
     models: list[str] = field(default_factory=lambda: ["local-model"])
@@ -40,7 +42,9 @@ class OpenAIServer:
 
     async def listed(self, request: Request) -> Response:
         """The models, as vLLM lists them; a single one has no address there."""
-        return JSONResponse({"object": "list", "data": [{"id": m, "object": "model"} for m in self.models]})
+        return JSONResponse(
+            {"object": "list", "data": [{"id": m, "object": "model"} for m in self.models]}
+        )
 
     @property
     def sent(self) -> str:
@@ -51,9 +55,13 @@ class OpenAIServer:
 @contextmanager
 def serving(*script: Answer) -> Iterator[OpenAIServer]:
     server = OpenAIServer(list(script))
-    routes = [Route(p, server.answer, methods=["POST"]) for p in ("/v1/responses", "/v1/chat/completions")]
+    routes = [
+        Route(p, server.answer, methods=["POST"]) for p in ("/v1/responses", "/v1/chat/completions")
+    ]
     routes.append(Route("/v1/models", server.listed))
-    config = uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    config = uvicorn.Config(
+        Starlette(routes=routes), host="127.0.0.1", port=0, log_level="error", lifespan="off"
+    )
     process = uvicorn.Server(config)
     thread = threading.Thread(target=process.run, daemon=True)
     thread.start()
@@ -82,25 +90,45 @@ def says_text(text: str, *, cut: bool = False) -> Answer:
         if "messages" in body:
             message = {"role": "assistant", "content": text, "refusal": None}
             return _completion(body, message, "length" if cut else "stop")
-        return _response(body, [_message([{"type": "output_text", "text": text, "annotations": []}])], cut=cut)
+        return _response(
+            body, [_message([{"type": "output_text", "text": text, "annotations": []}])], cut=cut
+        )
 
     return answer
 
 
 def calls(*wanted: tuple[str, Any], text: str = "") -> Answer:
-    """The model calls tools: names and arguments, as JSON values or as the text that a careless model writes."""
-    given = [(name, arguments if isinstance(arguments, str) else json.dumps(arguments)) for name, arguments in wanted]
+    """The model calls tools: names and arguments, as JSON values or as the text that a careless
+    model writes."""
+    given = [
+        (name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+        for name, arguments in wanted
+    ]
 
     def answer(body: dict[str, Any]) -> Response:
         if "messages" in body:
             tool_calls = [
-                {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+                {
+                    "id": f"call_{n}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": arguments},
+                }
                 for n, (name, arguments) in enumerate(given)
             ]
-            return _completion(body, {"role": "assistant", "content": text, "tool_calls": tool_calls}, "tool_calls")
-        said = [_message([{"type": "output_text", "text": text, "annotations": []}])] if text else []
+            return _completion(
+                body, {"role": "assistant", "content": text, "tool_calls": tool_calls}, "tool_calls"
+            )
+        said = (
+            [_message([{"type": "output_text", "text": text, "annotations": []}])] if text else []
+        )
         items = [
-            {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": name, "arguments": arguments}
+            {
+                "type": "function_call",
+                "id": f"fc_{n}",
+                "call_id": f"call_{n}",
+                "name": name,
+                "arguments": arguments,
+            }
             for n, (name, arguments) in enumerate(given)
         ]
         return _response(body, [*said, *items])
@@ -157,7 +185,11 @@ def lacks(word: str, then: Answer, *, status: int = 400) -> Answer:
     """Refuses a request that holds this top-level parameter, and names it."""
 
     def answer(body: dict[str, Any]) -> Response:
-        return fails(status, f"{word} is not supported by this server")(body) if body.get(word) else then(body)
+        return (
+            fails(status, f"{word} is not supported by this server")(body)
+            if body.get(word)
+            else then(body)
+        )
 
     return answer
 
@@ -165,7 +197,11 @@ def lacks(word: str, then: Answer, *, status: int = 400) -> Answer:
 def refuses(body: dict[str, Any]) -> Response:
     """The model declines."""
     if "messages" in body:
-        return _completion(body, {"role": "assistant", "content": None, "refusal": "I cannot help with that."}, "stop")
+        return _completion(
+            body,
+            {"role": "assistant", "content": None, "refusal": "I cannot help with that."},
+            "stop",
+        )
     return _response(body, [_message([{"type": "refusal", "refusal": "I cannot help with that."}])])
 
 
@@ -217,7 +253,13 @@ USAGE = {"input": 900, "cached": 600, "output": 80}
 
 
 def _message(content: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
 
 
 def _response(body: dict[str, Any], output: list[dict[str, Any]], *, cut: bool = False) -> Response:
@@ -249,11 +291,18 @@ def _response(body: dict[str, Any], output: list[dict[str, Any]], *, cut: bool =
     }
     if not body.get("stream"):
         return JSONResponse(whole)
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": {**whole, "output": [], "usage": None}}]
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**whole, "output": [], "usage": None}}
+    ]
     for index, item in enumerate(output):
         for part in item.get("content", ()):
             events += [
-                {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": index, "delta": piece}
+                {
+                    "type": "response.output_text.delta",
+                    "item_id": "msg_1",
+                    "output_index": index,
+                    "delta": piece,
+                }
                 for piece in _pieces(part.get("text", ""))
             ]
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
@@ -274,8 +323,12 @@ def _completion(body: dict[str, Any], message: dict[str, Any], finish: str) -> R
     usage_given = {} if body.get("no_usage") else {"usage": usage}
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], **usage_given})
-    deltas: list[dict[str, Any]] = [{"content": piece} for piece in _pieces(message.get("content") or "")]
+        return JSONResponse(
+            {**head, "object": "chat.completion", "choices": [choice], **usage_given}
+        )
+    deltas: list[dict[str, Any]] = [
+        {"content": piece} for piece in _pieces(message.get("content") or "")
+    ]
     deltas += [{"refusal": message["refusal"]}] if message.get("refusal") else []
     for index, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
@@ -285,11 +338,16 @@ def _completion(body: dict[str, Any], message: dict[str, Any], finish: str) -> R
             {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
             for piece in _pieces(function["arguments"])
         ]
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+    ]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     if body.get("stream_options", {}).get("include_usage"):
         chunks.append({"choices": [], **usage_given})
-    lines = (f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', **chunk})}\n\n" for chunk in chunks)
+    lines = (
+        f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', **chunk})}\n\n"
+        for chunk in chunks
+    )
     return Response("".join(lines) + "data: [DONE]\n\n", media_type="text/event-stream")
 
 

@@ -13,7 +13,15 @@ from bot.answer.writer.guard import Guard, keep_supported
 from bot.answer.writer.plain_text import rendered_part
 from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
-from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS, alerts, diagnoses, poisoned, with_verdict
+from tests.bot.answer.writer.diagnoses import (
+    ALERT,
+    DIAGNOSIS,
+    GAPS,
+    alerts,
+    diagnoses,
+    poisoned,
+    with_verdict,
+)
 
 
 def test_the_headline_says_what_is_wrong_because_of_what() -> None:
@@ -32,12 +40,18 @@ def test_a_headline_says_what_is_wrong_without_what_explains_it() -> None:
 def test_a_headline_whose_effect_is_cut_ends_it_once() -> None:
     felt = DIAGNOSIS.findings[0]
     names = ("a-service-with-a-long-name-" * 6, "another-service-with-a-long-name-" * 4)
-    first = DIAGNOSIS.causes[0].model_copy(update={"change": None, "summary": f"{names[1]} became slow: so."})
+    first = DIAGNOSIS.causes[0].model_copy(
+        update={"change": None, "summary": f"{names[1]} became slow: so."}
+    )
     findings = tuple(
-        f.model_copy(update={"sentence": f"{names[0]} fails."}) if f.id in DIAGNOSIS.impact.findings else f
+        f.model_copy(update={"sentence": f"{names[0]} fails."})
+        if f.id in DIAGNOSIS.impact.findings
+        else f
         for f in (felt, *DIAGNOSIS.findings[1:])
     )
-    headline = word(DIAGNOSIS.model_copy(update={"causes": (first,), "findings": findings}), ALERT, GAPS).headline
+    headline = word(
+        DIAGNOSIS.model_copy(update={"causes": (first,), "findings": findings}), ALERT, GAPS
+    ).headline
     assert "…" in headline
     assert "…." not in headline
 
@@ -54,7 +68,10 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
 def test_next_steps_are_the_causes_own() -> None:
     steps = [s.text for s in word(DIAGNOSIS, ALERT, GAPS).next_steps]
     assert steps[0] == DIAGNOSIS.causes[0].next_step
-    assert steps[1] == "If that is not it: Check the network path and the node that cartservice runs on."
+    assert (
+        steps[1]
+        == "If that is not it: Check the network path and the node that cartservice runs on."
+    )
 
 
 def test_a_sure_report_names_no_second_explanation() -> None:
@@ -70,10 +87,17 @@ def test_each_verdict_is_worded_as_what_it_is() -> None:
     recovered = word(with_verdict(Verdict.RECOVERED), ALERT, ())
     quiet = word(with_verdict(Verdict.NO_ACTIVE_INCIDENT), ALERT, ())
     missing = ("spans from datadog are missing: HTTP 403.",)
-    unknown = word(with_verdict(Verdict.INSUFFICIENT_EVIDENCE, causes=(), missing=missing), ALERT, GAPS)
+    unknown = word(
+        with_verdict(Verdict.INSUFFICIENT_EVIDENCE, causes=(), missing=missing), ALERT, GAPS
+    )
     assert recovered.headline.startswith("Recovered: frontend")
-    assert quiet.headline == "No active incident was found for: checkoutservice p99 latency above 800ms for 3m"
-    assert unknown.headline.startswith("Not enough evidence to name a cause for: checkoutservice p99")
+    assert (
+        quiet.headline
+        == "No active incident was found for: checkoutservice p99 latency above 800ms for 3m"
+    )
+    assert unknown.headline.startswith(
+        "Not enough evidence to name a cause for: checkoutservice p99"
+    )
     assert unknown.headline.endswith(". Spans from datadog are missing: HTTP 403.")
     assert quiet.next_steps == unknown.next_steps == ()
 
@@ -93,14 +117,20 @@ def test_without_findings_there_is_a_headline_and_nothing_is_claimed() -> None:
 
 
 def test_hostile_data_is_shown_harmless() -> None:
-    report = word(poisoned(), ALERT.model_copy(update={"title": "<!channel> *all fine* https://evil.example"}), ())
+    report = word(
+        poisoned(),
+        ALERT.model_copy(update={"title": "<!channel> *all fine* https://evil.example"}),
+        (),
+    )
     for text in (report.headline, *(c.text for c in report.claims)):
         assert rendered_part(text) is None
 
 
 @settings(max_examples=80, deadline=None)
 @given(diagnoses(), alerts)
-def test_the_built_in_report_always_passes_its_own_guard(diagnosis: Diagnosis, alert: Alert) -> None:
+def test_the_built_in_report_always_passes_its_own_guard(
+    diagnosis: Diagnosis, alert: Alert
+) -> None:
     report = word(diagnosis, alert, GAPS)
     assert len(report.headline) <= HEADLINE_LIMIT
     assert rendered_part(report.headline) is None
@@ -114,9 +144,13 @@ def test_the_report_of_recorded_cases_passes_unchanged(shared: Path) -> None:
         case = read_case(folder)
         diagnosis = diagnose(case)
         report = word(diagnosis, case.alert, case.gaps)
-        assert asyncio.run(write_report(diagnosis, case.alert, case.gaps, ModelSettings())) == report, folder.name
+        assert (
+            asyncio.run(write_report(diagnosis, case.alert, case.gaps, ModelSettings())) == report
+        ), folder.name
         assert report.claims, folder.name
-        assert Guard(diagnosis, case.alert).fault_of_headline(report.headline) is None, report.headline
+        assert Guard(diagnosis, case.alert).fault_of_headline(report.headline) is None, (
+            report.headline
+        )
 
 
 def test_a_change_that_is_ruled_out_is_not_told_against_the_cause() -> None:

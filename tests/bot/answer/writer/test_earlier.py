@@ -14,8 +14,14 @@ from bot.answer.writer.payload import payload
 from bot.answer.writer.redaction import Redactor
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
-SAID = "Third time in 30 days; last on 3 Nov: payments-db runs out of a resource, near a deploy; that shows again."
-HOSTILE = 'Seen after another alert on 3 Nov, "<!channel> https://evil.example AKIAABCDEFGHIJKLMNOP 99 %": x fails.'
+SAID = (
+    "Third time in 30 days; last on 3 Nov: payments-db runs out of a resource, near a deploy; "
+    "that shows again."
+)
+HOSTILE = (
+    'Seen after another alert on 3 Nov, "<!channel> https://evil.example '
+    'AKIAABCDEFGHIJKLMNOP 99 %": x fails.'
+)
 
 
 def memory(number: int, sentence: str = SAID, kind: str = KIND, **details: Any) -> Finding:
@@ -34,7 +40,9 @@ def with_memory(*findings: Finding, **more: Any) -> Diagnosis:
     return DIAGNOSIS.model_copy(update={"findings": (*DIAGNOSIS.findings, *findings), **more})
 
 
-RECORDED = memory(91, "Of 9 answers at this confidence that people judged, 7 were right.", RECORD, shows_in=[])
+RECORDED = memory(
+    91, "Of 9 answers at this confidence that people judged, 7 were right.", RECORD, shows_in=[]
+)
 
 
 def test_it_is_told_last_with_the_findings_that_show_it_again() -> None:
@@ -72,7 +80,11 @@ def test_it_stays_out_of_what_was_seen_where_nothing_was_felt() -> None:
 def test_a_model_that_leaves_it_out_does_not_hide_it() -> None:
     diagnosis = with_memory(memory(90), RECORDED)
     cause = DIAGNOSIS.causes[0]
-    written = Report(headline="?", claims=(Claim(text=cause.summary, findings=cause.findings),), written_by="a model")
+    written = Report(
+        headline="?",
+        claims=(Claim(text=cause.summary, findings=cause.findings),),
+        written_by="a model",
+    )
     report = keep_supported(written, diagnosis, ALERT)
     assert report.written_by == "a model"
     assert [c.findings[0] for c in report.claims[-2:]] == ["F90", "F91"]

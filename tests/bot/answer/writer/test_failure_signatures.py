@@ -12,12 +12,22 @@ from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
 from tests.analysis.cases import logs, series, write_case
 
-LINES = tomllib.loads((Path(__file__).parents[3] / "analysis" / "logs" / "failure_lines.toml").read_text())
+LINES = tomllib.loads(
+    (Path(__file__).parents[3] / "analysis" / "logs" / "failure_lines.toml").read_text()
+)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["xid", "sxid_fatal", "nccl_watchdog_timeout", "disk_full", "http_429", "certificate_expired", "mysql_deadlock"],
+    [
+        "xid",
+        "sxid_fatal",
+        "nccl_watchdog_timeout",
+        "disk_full",
+        "http_429",
+        "certificate_expired",
+        "mysql_deadlock",
+    ],
 )
 def test_the_report_on_a_known_failure_keeps_every_sentence(tmp_path: Path, name: str) -> None:
     case = write_case(
@@ -25,7 +35,9 @@ def test_the_report_on_a_known_failure_keeps_every_sentence(tmp_path: Path, name
         alert={"service": "web", "signal": "error_ratio"},
         metrics=series("web", "error_ratio", 0.01, 0.6, onset=2),
         logs=logs("web", "handled", range(-55, 28))
-        + logs("web", LINES[name][0], range(2, 20), attributes={"host.name": "gke-prod-pool-3-a1b2"}),
+        + logs(
+            "web", LINES[name][0], range(2, 20), attributes={"host.name": "gke-prod-pool-3-a1b2"}
+        ),
     )
     found = diagnose(case)
     report = word(found, case.alert, ())

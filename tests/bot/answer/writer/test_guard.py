@@ -10,7 +10,15 @@ from analysis.vocabulary import Claim, Diagnosis, Report, Verdict
 from analysis.wording.phrases import number
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import Guard, keep_supported
-from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, HOSTILE, SHA, diagnoses, poisoned, with_verdict
+from tests.bot.answer.writer.diagnoses import (
+    ALERT,
+    DIAGNOSIS,
+    HOSTILE,
+    SHA,
+    diagnoses,
+    poisoned,
+    with_verdict,
+)
 
 GUARD = Guard(DIAGNOSIS, ALERT)
 
@@ -36,7 +44,10 @@ def fault(text: str, *ids: str, diagnosis: Diagnosis = DIAGNOSIS) -> str | None:
         ("The deploy “feat: load prices per line item” shipped at 14:59.", ["F2"]),
         ('Its log now says "slow request: PlaceOrder took …ms after 7 tries".', ["F6"]),
         ("40 error lines are new, with code 503.", ["F6"]),
-        ("The slowdown is most likely caused by deploy 559e94ce37a7 of checkoutservice.", ["F1", "F2"]),
+        (
+            "The slowdown is most likely caused by deploy 559e94ce37a7 of checkoutservice.",
+            ["F1", "F2"],
+        ),
         ("Less likely: cartservice is the cause, its calls lose 584.2 ms.", ["F5"]),
         ("Against it, requests fell from 110 to 20.", ["F4"]),
         ("frontend fails at 0.38, while checkoutservice is 17.9x slower.", ["F3", "F1"]),
@@ -64,7 +75,11 @@ def test_honest_wording_stays(text: str, ids: list[str]) -> None:
         ("It resolved 99.9 % of the checkoutservice errors.", ["F6"], 'says "resolved"'),
         ("checkoutservice became slow at 15:12 UTC.", ["F1"], "the time 15:12 UTC"),
         ("checkoutservice became slow on 2026-06-17.", ["F1"], "the time 2026-06-17"),
-        ("frontend fails 17.9x more, while checkoutservice is at 0.38.", ["F3", "F1"], "the number 17.9x"),
+        (
+            "frontend fails 17.9x more, while checkoutservice is at 0.38.",
+            ["F3", "F1"],
+            "the number 17.9x",
+        ),
         ("Seven services of the checkout path show latency.", ["F1"], "the number Seven"),
         ("checkoutservice latency fell 17.9x.", ["F1"], "says it fell"),
         ("cartservice is slow too.", ["F1"], "names cartservice"),
@@ -81,12 +96,18 @@ def test_honest_wording_stays(text: str, ids: list[str]) -> None:
         ("checkoutservice is slow, see https://evil.example/x.", ["F1"], "holds a link"),
         ("checkoutservice is *slow*.", ["F1"], "holds mark-up"),
         ("Use AKIAIOSFODNN7EXAMPLE on checkoutservice.", ["F1"], "holds a secret"),
-        ("To fix checkoutservice latency, run kubectl delete on its pods.", ["F1"], "holds a command"),
+        (
+            "To fix checkoutservice latency, run kubectl delete on its pods.",
+            ["F1"],
+            "holds a command",
+        ),
         ("  ", ["F1"], "is empty"),
         ("checkoutservice latency rose. " * 40, ["F1"], "is longer than 700"),
     ],
 )
-def test_what_the_findings_do_not_support_is_removed_with_its_reason(text: str, ids: list[str], reason: str) -> None:
+def test_what_the_findings_do_not_support_is_removed_with_its_reason(
+    text: str, ids: list[str], reason: str
+) -> None:
     found = fault(text, *ids)
     assert found is not None
     assert reason in found
@@ -95,7 +116,9 @@ def test_what_the_findings_do_not_support_is_removed_with_its_reason(text: str, 
 def test_removed_sentences_are_listed_and_the_others_stay() -> None:
     good = Claim(text="checkoutservice latency rose 17.9x.", findings=("F1",))
     bad = Claim(text="checkoutservice latency rose 99x, <!here>.", findings=("F1",))
-    report = Report(headline=word(DIAGNOSIS, ALERT, ()).headline, claims=(good, bad), written_by="some-model")
+    report = Report(
+        headline=word(DIAGNOSIS, ALERT, ()).headline, claims=(good, bad), written_by="some-model"
+    )
     kept = keep_supported(report, DIAGNOSIS, ALERT)
     assert kept.claims == (good,)
     assert kept.written_by == "some-model"
@@ -115,7 +138,9 @@ def test_a_report_without_next_steps_gets_the_causes_own() -> None:
 
 def test_when_nothing_is_left_the_built_in_report_is_given() -> None:
     report = Report(
-        headline="All is fine.", claims=(Claim(text="All is fine.", findings=("F1",)),), written_by="some-model"
+        headline="All is fine.",
+        claims=(Claim(text="All is fine.", findings=("F1",)),),
+        written_by="some-model",
     )
     kept = keep_supported(report, DIAGNOSIS, ALERT)
     assert kept.model_copy(update={"dropped": ()}) == word(DIAGNOSIS, ALERT, ())
@@ -124,7 +149,11 @@ def test_when_nothing_is_left_the_built_in_report_is_given() -> None:
 
 
 def test_a_report_silent_on_the_first_cause_is_not_given() -> None:
-    report = Report(headline="x", claims=(Claim(text="frontend fails at 0.38.", findings=("F3",)),), written_by="m")
+    report = Report(
+        headline="x",
+        claims=(Claim(text="frontend fails at 0.38.", findings=("F3",)),),
+        written_by="m",
+    )
     kept = keep_supported(report, DIAGNOSIS, ALERT)
     assert kept.written_by == "built-in"
     assert "no claim that is left speaks of the cause" in kept.dropped[0]
@@ -146,7 +175,9 @@ def test_a_report_silent_on_the_first_cause_is_not_given() -> None:
 )
 def test_a_headline_that_is_not_supported_falls_back(headline: str, reason: str | None) -> None:
     claim = Claim(text="checkoutservice latency rose 17.9x.", findings=("F1",))
-    kept = keep_supported(Report(headline=headline, claims=(claim,), written_by="m"), DIAGNOSIS, ALERT)
+    kept = keep_supported(
+        Report(headline=headline, claims=(claim,), written_by="m"), DIAGNOSIS, ALERT
+    )
     if reason is None:
         assert kept.headline == headline
         assert kept.dropped == ()
@@ -155,7 +186,9 @@ def test_a_headline_that_is_not_supported_falls_back(headline: str, reason: str 
         assert reason in kept.dropped[0]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.RECOVERED, Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE])
+@pytest.mark.parametrize(
+    "verdict", [Verdict.RECOVERED, Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE]
+)
 def test_a_headline_must_say_the_verdict(verdict: Verdict) -> None:
     diagnosis = with_verdict(verdict)
     guard = Guard(diagnosis, ALERT)
@@ -165,7 +198,12 @@ def test_a_headline_must_say_the_verdict(verdict: Verdict) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE])
 def test_without_a_cause_nothing_may_be_blamed(verdict: Verdict) -> None:
-    found = fault("checkoutservice is slow because of deploy 559e94c.", "F1", "F2", diagnosis=with_verdict(verdict))
+    found = fault(
+        "checkoutservice is slow because of deploy 559e94c.",
+        "F1",
+        "F2",
+        diagnosis=with_verdict(verdict),
+    )
     assert found == "blames something, and the verdict names no cause"
 
 
@@ -181,10 +219,15 @@ def test_instructions_in_a_log_line_do_not_get_through(piece: str) -> None:
 
 
 def test_numbers_of_a_log_line_may_be_quoted_but_not_claimed() -> None:
-    assert fault("checkoutservice resolves in 99.9 % of new error lines", "F6", diagnosis=poisoned()) is not None
+    assert (
+        fault("checkoutservice resolves in 99.9 % of new error lines", "F6", diagnosis=poisoned())
+        is not None
+    )
 
 
-_NUMBERS_OF_A_SHIFT = re.compile(r"(?<= from )[\d.]+|(?<= to )[\d.]+(?= \([\d.]+x\)\.$)|(?<=\()[\d.]+(?=x\)\.$)")
+_NUMBERS_OF_A_SHIFT = re.compile(
+    r"(?<= from )[\d.]+|(?<= to )[\d.]+(?= \([\d.]+x\)\.$)|(?<=\()[\d.]+(?=x\)\.$)"
+)
 
 
 @settings(max_examples=80, deadline=None)
@@ -204,7 +247,8 @@ def test_a_changed_number_is_always_removed(diagnosis: Diagnosis, data: st.DataO
 
 
 def _could_be_meant(value: float, text: str, known: list[float]) -> bool:
-    """Equal to a known number to the precision quoted, also through the conversions that are allowed."""
+    """Equal to a known number to the precision quoted, also through the conversions that are
+    allowed."""
     half = 0.5 * 10 ** -len(text.partition(".")[2])
     forms = [abs(k) * f for k in known for f in (1, 1e-3, 1e3, 100, 0.01)]
     return any(abs(value - k) <= half * 1.01 + 1e-9 for k in forms)
@@ -228,6 +272,16 @@ def test_a_number_that_names_something_must_be_that_thing() -> None:
         }
     )
     diagnosis = DIAGNOSIS.model_copy(update={"findings": (*DIAGNOSIS.findings, rank)})
-    assert fault("The others wait for rank 3, on stream 7, 38 % of each step.", "F9", diagnosis=diagnosis) is None
-    assert fault("The others wait for rank 5, 38 % of each step.", "F9", diagnosis=diagnosis) is not None
-    assert fault("The others wait for rank 3 during 7 steps.", "F9", diagnosis=diagnosis) is not None
+    assert (
+        fault(
+            "The others wait for rank 3, on stream 7, 38 % of each step.", "F9", diagnosis=diagnosis
+        )
+        is None
+    )
+    assert (
+        fault("The others wait for rank 5, 38 % of each step.", "F9", diagnosis=diagnosis)
+        is not None
+    )
+    assert (
+        fault("The others wait for rank 3 during 7 steps.", "F9", diagnosis=diagnosis) is not None
+    )

@@ -3,7 +3,15 @@ from __future__ import annotations
 from analysis.vocabulary import Evidence, Verdict, Window
 from bot.answer.writer.built_in import word
 from bot.investigation.model.writing import to_markdown
-from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS, HOSTILE, ONSET, poisoned, with_verdict
+from tests.bot.answer.writer.diagnoses import (
+    ALERT,
+    DIAGNOSIS,
+    GAPS,
+    HOSTILE,
+    ONSET,
+    poisoned,
+    with_verdict,
+)
 
 EVIDENCE = (
     Evidence(
@@ -19,14 +27,27 @@ EVIDENCE = (
 
 
 def test_the_document_holds_the_whole_answer_in_reading_order() -> None:
-    report = word(DIAGNOSIS, ALERT, GAPS).model_copy(update={"dropped": ('claim "x": cites no finding',)})
+    report = word(DIAGNOSIS, ALERT, GAPS).model_copy(
+        update={"dropped": ('claim "x": cites no finding',)}
+    )
     text = to_markdown(report, DIAGNOSIS, ALERT, EVIDENCE, GAPS)
-    sections = ["# frontend", "## What we know", "## Next steps", "## Causes", "## Findings", "## Evidence", "## Gaps"]
+    sections = [
+        "# frontend",
+        "## What we know",
+        "## Next steps",
+        "## Causes",
+        "## Findings",
+        "## Evidence",
+        "## Gaps",
+    ]
     places = [text.index(s) for s in [*sections, "## Removed from the report"]]
     assert places == sorted(places)
     assert "**cause found**, confidence 62%" in text
     assert "[F1](#f1)" in text
-    assert '<a id="f1"></a>**F1** checkoutservice http\\_server\\_duration\\_p99\\_ms rose from 213.7' in text
+    assert (
+        '<a id="f1"></a>**F1** checkoutservice http\\_server\\_duration\\_p99\\_ms rose from 213.7'
+        in text
+    )
     assert "([open](https://prometheus.example/graph?q=a%20b%29))" in text
     assert "HTTP 403, apm\\_read is missing" in text
 
@@ -39,7 +60,10 @@ def test_what_is_missing_is_told() -> None:
 
 
 def test_nothing_foreign_becomes_mark_up() -> None:
-    diagnosis, alert = poisoned(), ALERT.model_copy(update={"title": HOSTILE, "service": "a|b<img src=x>"})
+    diagnosis, alert = (
+        poisoned(),
+        ALERT.model_copy(update={"title": HOSTILE, "service": "a|b<img src=x>"}),
+    )
     gaps = (GAPS[0].model_copy(update={"reason": HOSTILE}),)
     evidence = (EVIDENCE[0].model_copy(update={"link": "javascript:alert(1)", "query": HOSTILE}),)
     text = to_markdown(word(diagnosis, alert, gaps), diagnosis, alert, evidence, gaps)

@@ -29,7 +29,8 @@ def test_harmless_parts_make_a_harmless_sentence(first: str, second: str) -> Non
     "text",
     [
         "checkoutservice http_server_duration_p99_ms rose from 213.7 to 3828 (17.9x).",
-        "PetSearch_AWS::ECS::Fargate latency < 800 ms, ~3 s before; db@eu-west-1 is at 100 % (-81.8 %).",
+        "PetSearch_AWS::ECS::Fargate latency < 800 ms, ~3 s before; db@eu-west-1 is at 100 % "
+        "(-81.8 %).",
         "rank 3 waits 38 % of each step: all_reduce (stream 7), loss -> nan",
     ],
 )
@@ -77,5 +78,7 @@ def test_text_is_cut_between_words() -> None:
 
 
 def test_a_name_from_code_can_be_copied() -> None:
-    assert neutral("call torch._dynamo.mark_dynamic there") == "call torch._dynamo.mark_dynamic there"
+    assert (
+        neutral("call torch._dynamo.mark_dynamic there") == "call torch._dynamo.mark_dynamic there"
+    )
     assert rendered_part("call torch._dynamo.mark_dynamic there") is None

@@ -12,10 +12,16 @@ from bot.answer.writer.quantities import canonical, moments, quantities
     ("text", "expected"),
     [
         ("rose from 1.3 to 4.1 ms (3.1x)", [(0.0013, "time"), (0.0041, "time"), (3.1, "ratio")]),
-        ("4.12 s, 4 min, 2 h, 350µs", [(4.12, "time"), (240, "time"), (7200, "time"), (0.00035, "time")]),
+        (
+            "4.12 s, 4 min, 2 h, 350µs",
+            [(4.12, "time"), (240, "time"), (7200, "time"), (0.00035, "time")],
+        ),
         ("4m30s and 1 h 20 min", [(270, "time"), (4800, "time")]),
         ("38 %, -81.8 percent, 12%", [(0.38, "ratio"), (0.818, "ratio"), (0.12, "ratio")]),
-        ("1,234 lines, 1.2k errors, 3 million rows", [(1234, "plain"), (1200, "plain"), (3e6, "plain")]),
+        (
+            "1,234 lines, 1.2k errors, 3 million rows",
+            [(1234, "plain"), (1200, "plain"), (3e6, "plain")],
+        ),
         ("5 GB of 2GiB", [(5e9, "bytes"), (2 * 2**30, "bytes")]),
         ("three ranks doubled in two minutes", [(3, "plain"), (2, "ratio"), (120, "time")]),
         ("a 4-minute gap, 10-15 ms", [(240, "time"), (0.01, "time"), (0.015, "time")]),
@@ -30,7 +36,15 @@ def test_every_number_is_read_with_its_unit(text: str, expected: list[tuple[floa
 
 
 @pytest.mark.parametrize(
-    ("text", "step"), [("3.1x", 0.05), ("3x", 0.5), ("1200", 0.5), ("about 1200", 50), ("~40", 5), ("0.0050", 0.00005)]
+    ("text", "step"),
+    [
+        ("3.1x", 0.05),
+        ("3x", 0.5),
+        ("1200", 0.5),
+        ("about 1200", 50),
+        ("~40", 5),
+        ("0.0050", 0.00005),
+    ],
 )
 def test_the_precision_is_half_a_unit_of_the_last_digit(text: str, step: float) -> None:
     assert quantities(text)[0].raw_tolerance == pytest.approx(step)
@@ -69,7 +83,10 @@ def test_a_time_is_an_instant_to_the_precision_quoted(quoted: str, is_it: bool) 
     [
         ("checkout-v2 and http_5xx_ratio rose 3.1x to 4ms", ["checkout-v2", "http_5xx_ratio"]),
         ("commit 559e94ce37a7, PR #1234, image 1.2.3", ["559e94ce37a7", "#1234", "1.2.3"]),
-        ("payments-db and /var/log/edge of cartService", ["payments-db", "/var/log/edge", "cartService"]),
+        (
+            "payments-db and /var/log/edge of cartService",
+            ["payments-db", "/var/log/edge", "cartService"],
+        ),
         ("a follow-up, read/write and 10-15 ms at 15:02:40, e.g. p99.", ["p99"]),
         ("The node's memory fell by 38 % in PyTorch", []),
     ],

@@ -13,10 +13,19 @@ from bot.answer.writer.redaction import Redactor
 
 SECRETS = {
     "AWS_KEY": ("key AKIAIOSFODNN7EXAMPLE used", "AKIAIOSFODNN7EXAMPLE"),
-    "GITHUB_TOKEN": ("clone with ghp_16C7e42F292c6912E7710c838347Ae178B4a", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+    "GITHUB_TOKEN": (
+        "clone with ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    ),
     "SLACK_TOKEN": ("token xoxb-123456789012-abcdefGHIJ", "xoxb-123456789012-abcdefGHIJ"),
-    "SLACK_WEBHOOK": ("to https://hooks.slack.com/services/T000/B000/XXXXXXXX", "T000/B000/XXXXXXXX"),
-    "DATADOG_KEY": ("DD-API-KEY: 0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef"),
+    "SLACK_WEBHOOK": (
+        "to https://hooks.slack.com/services/T000/B000/XXXXXXXX",
+        "T000/B000/XXXXXXXX",
+    ),
+    "DATADOG_KEY": (
+        "DD-API-KEY: 0123456789abcdef0123456789abcdef",
+        "0123456789abcdef0123456789abcdef",
+    ),
     "PAGERDUTY_KEY": ("pagerduty_api_key = y_NbAkKc66ryYTWUXYEu", "y_NbAkKc66ryYTWUXYEu"),
     "PRIVATE_KEY": (
         "-----BEGIN RSA PRIVATE KEY----- MIIEpAIBAAKCAQEA -----END RSA PRIVATE KEY-----",
@@ -29,7 +38,10 @@ SECRETS = {
     "MODEL_KEY": ("OPENAI sk-proj-abcdefghijklmnop1234", "sk-proj-abcdefghijklmnop1234"),
     "COOKIE": ("Set-Cookie: remember=abc; Path=/", "remember=abc"),
     "SESSION": ("JSESSIONID=0FA39C1B77D2 expired", "0FA39C1B77D2"),
-    "CLOUD_KEY": ("aws_secret = wJalrXUtnFEMIK7MDENGbPxRfiCYzzzzzzzzKEYz", "wJalrXUtnFEMIK7MDENGbPxRfiCYzzzzzzzzKEYz"),
+    "CLOUD_KEY": (
+        "aws_secret = wJalrXUtnFEMIK7MDENGbPxRfiCYzzzzzzzzKEYz",
+        "wJalrXUtnFEMIK7MDENGbPxRfiCYzzzzzzzzKEYz",
+    ),
     "VENDOR_KEY": ("vault said hvs.CAESIJ1x9vK3mQ2pR7sT8uW4yZ", "hvs.CAESIJ1x9vK3mQ2pR7sT8uW4yZ"),
 }
 PERSONAL = {
@@ -128,7 +140,11 @@ def test_one_value_has_one_placeholder_in_alert_logs_and_results() -> None:
     redactor = Redactor()
     sent = [
         redactor.redact(t)
-        for t in ("from jo@example.com", "user=jo@example.com", '{"email": "jo@example.com", "n": 1}')
+        for t in (
+            "from jo@example.com",
+            "user=jo@example.com",
+            '{"email": "jo@example.com", "n": 1}',
+        )
     ]
     assert all("[EMAIL_1]" in s for s in sent)
     assert redactor.redact("to ann@example.com") == "to [EMAIL_2]"
@@ -152,7 +168,9 @@ def test_equal_secrets_share_a_placeholder_and_others_do_not() -> None:
 
 def test_every_text_of_a_nested_value_is_redacted() -> None:
     redactor = Redactor()
-    sent = redactor.redact_all({"a@b.example": ["AKIAIOSFODNN7EXAMPLE", {"x": ("pwd=hunter2", 3, None)}]})
+    sent = redactor.redact_all(
+        {"a@b.example": ["AKIAIOSFODNN7EXAMPLE", {"x": ("pwd=hunter2", 3, None)}]}
+    )
     assert sent == {"[EMAIL_1]": ["[AWS_KEY_1]", {"x": ["pwd=[SECRET_1]", 3, None]}]}
 
 
@@ -195,7 +213,12 @@ def test_machines_and_numbers_are_no_persons(text: str) -> None:
     assert Redactor().redact(text) == text
 
 
-@given(st.lists(st.text(max_size=60) | st.sampled_from([t for t, _ in PERSONAL.values()] + ["[EMAIL_1]"]), max_size=6))
+@given(
+    st.lists(
+        st.text(max_size=60) | st.sampled_from([t for t, _ in PERSONAL.values()] + ["[EMAIL_1]"]),
+        max_size=6,
+    )
+)
 def test_personal_data_can_always_be_put_back(texts: list[str]) -> None:
     redactor = Redactor()
     sent = [redactor.redact(t) for t in texts]
@@ -229,7 +252,17 @@ def test_personal_data_can_always_be_put_back(texts: list[str]) -> None:
             "cookie: a=",
             "[EMAIL_",
         ),
-        *("client_ip=", "a/+B", "ATATT3", "aws ", "0" * 40 + "\n", "[EMAIL_1]", "(555) ", "phone=+", "A3-"),
+        *(
+            "client_ip=",
+            "a/+B",
+            "ATATT3",
+            "aws ",
+            "0" * 40 + "\n",
+            "[EMAIL_1]",
+            "(555) ",
+            "phone=+",
+            "A3-",
+        ),
     ],
 )
 def test_time_is_linear_in_the_text(piece: str) -> None:

@@ -1,4 +1,5 @@
-"""A bot's door for Slack on loopback: real Bolt over real HTTP, a store, case folders, and people who click."""
+"""A bot's door for Slack on loopback: real Bolt over real HTTP, a store, case folders, and people
+who click."""
 
 from __future__ import annotations
 
@@ -73,13 +74,20 @@ class Room:
         name = accepted.investigation_id or ""
         self.write_case(name, diagnosis or a_diagnosis(), a_report(), [a_gap()])
         self.store.start(name)
-        self.store.finish(name, "done", verdict="cause_found", confidence=0.86, headline="payments v2 breaks checkout")
+        self.store.finish(
+            name,
+            "done",
+            verdict="cause_found",
+            confidence=0.86,
+            headline="payments v2 breaks checkout",
+        )
         return self.reply(name)
 
     def failed(self) -> tuple[Investigation, SlackedMessage]:
         """An investigation that ended without an answer."""
         accepted = self.store.accept(
-            an_alert(labels={"fingerprint": f"f-{time.time_ns()}"}), reply_to=ReplyTo(slack_channel=CHANNEL)
+            an_alert(labels={"fingerprint": f"f-{time.time_ns()}"}),
+            reply_to=ReplyTo(slack_channel=CHANNEL),
         )
         name = accepted.investigation_id or ""
         headline = "The investigation failed: the case store is full"
@@ -90,8 +98,14 @@ class Room:
         """Post the answer as a worker does."""
         found = self.store.get(name)
         assert found is not None
-        answer = Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None) if found.status == "done" else None
-        asyncio.run(SlackReplies(self.settings, self.store, owner="worker").answer(Outcome(found, answer)))
+        answer = (
+            Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None)
+            if found.status == "done"
+            else None
+        )
+        asyncio.run(
+            SlackReplies(self.settings, self.store, owner="worker").answer(Outcome(found, answer))
+        )
         return found, self.slack.posts[-1]
 
     def write_case(self, name: str, diagnosis: Diagnosis, report: Report, gaps: list[Gap]) -> Path:
@@ -126,11 +140,19 @@ def eventually(condition: Callable[[], Any], what: str = "it", seconds: float = 
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
     """The door, with Slack and PagerDuty on loopback."""
-    slack, pagerduty = LoopbackSlack(channels={CHANNEL: "incidents"}, token="xoxb-1"), LoopbackPagerDuty(token="key")
+    slack, pagerduty = (
+        LoopbackSlack(channels={CHANNEL: "incidents"}, token="xoxb-1"),
+        LoopbackPagerDuty(token="key"),
+    )
     slack_url, stop_slack = serve_in_thread(slack.app)
     pagerduty_url, stop_pagerduty = serve_in_thread(pagerduty.app)
     configured = settings(
-        slack={"bot_token": "xoxb-1", "signing_secrets": SECRET, "channel": CHANNEL, "api_url": f"{slack_url}/api"},
+        slack={
+            "bot_token": "xoxb-1",
+            "signing_secrets": SECRET,
+            "channel": CHANNEL,
+            "api_url": f"{slack_url}/api",
+        },
         pagerduty={"api_token": "key", "from_email": "ann@example.com", "api_url": pagerduty_url},
     )
     store = a_store(tmp_path)
@@ -145,9 +167,13 @@ def room(tmp_path: Path) -> Iterator[Room]:
 
     face = SlackFace(configured, store, case_path, all_checks)
     face.home._all_checks, face.home._every_s = checks, 0.2
-    app = Starlette(routes=intake_routes(configured, store_accept(store), slack_listeners=[face.register]))
+    app = Starlette(
+        routes=intake_routes(configured, store_accept(store), slack_listeners=[face.register])
+    )
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none")
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", ws="none"
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

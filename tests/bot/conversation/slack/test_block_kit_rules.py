@@ -1,4 +1,5 @@
-"""The rules by which Slack on loopback refuses blocks and views: each limit is refused one above it."""
+"""The rules by which Slack on loopback refuses blocks and views: each limit is refused one above
+it."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ TOO_MUCH: dict[str, Any] = {
     "26 elements": actions("b", [button(f"a{n}", "x", "v") for n in range(26)]),
     "no elements": actions("b", []),
     "equal action ids": actions("b", [BUTTON, BUTTON]),
-    "6 options": actions("b", [{"type": "overflow", "action_id": "m", "options": [an_option(n) for n in range(6)]}]),
+    "6 options": actions(
+        "b", [{"type": "overflow", "action_id": "m", "options": [an_option(n) for n in range(6)]}]
+    ),
     "option text": actions("b", [overflow("m", [with_text(an_option(1), text=plain(76))])]),
     "option value": actions("b", [overflow("m", [with_text(an_option(1), value="v" * 151)])]),
     "block id": actions("b" * 256, [BUTTON]),
@@ -56,7 +59,9 @@ TOO_MUCH: dict[str, Any] = {
     "section": {"type": "section", "text": plain(3001)},
     "context": {"type": "context", "elements": [{"type": "mrkdwn", "text": "x" * 3001}]},
     "11 context elements": {"type": "context", "elements": [{"type": "mrkdwn", "text": "x"}] * 11},
-    "an emoji in a box": rich({**preformatted("x"), "elements": [{"type": "emoji", "name": "tada"}]}),
+    "an emoji in a box": rich(
+        {**preformatted("x"), "elements": [{"type": "emoji", "name": "tada"}]}
+    ),
     "a label": with_text(field("f", "x", INPUT), label=plain(2001)),
     "an unknown element": actions("b", [with_text(BUTTON, type="slider")]),
     "an unknown block": {"type": "poem"},
@@ -89,7 +94,9 @@ def test_views_have_limits_of_their_own() -> None:
     assert broken_view({**fits, "private_metadata": "m" * 3001}, knows)
     assert broken_view({**fits, "callback_id": "c" * 256}, knows)
     assert broken_view({**fits, "blocks": [paragraph("x")] * 101}, knows)
-    assert broken_view({**fits, "blocks": [field("f", "x", INPUT)]}, knows), "an input needs a submit"
+    assert broken_view({**fits, "blocks": [field("f", "x", INPUT)]}, knows), (
+        "an input needs a submit"
+    )
     assert broken_view({"type": "home", "title": plain(3), "blocks": []}, knows)
     assert broken_view({"type": "home", "blocks": [paragraph("x")]}, knows) == []
     assert view_too_large({"blocks": [paragraph("x" * 260_000)]})

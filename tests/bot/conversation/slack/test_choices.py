@@ -31,7 +31,9 @@ def test_the_answer_offers_what_can_be_done_with_it(room: Room) -> None:
         "faultline_wider",
         "faultline_more",
     }
-    assert offered["faultline_more"] == [f"{c} {investigation.id}" for c in ("again", "mute", "pagerduty")]
+    assert offered["faultline_more"] == [
+        f"{c} {investigation.id}" for c in ("again", "mute", "pagerduty")
+    ]
 
 
 def test_a_failed_investigation_offers_no_button_that_needs_an_answer(room: Room) -> None:
@@ -48,7 +50,9 @@ def test_without_pagerduty_there_is_no_button_for_it(room: Room) -> None:
     quiet = room.settings.pagerduty.model_copy(update={"api_token": None})
     room.settings = room.settings.model_copy(update={"pagerduty": quiet})
     _, message = room.answered()
-    assert not any("pagerduty" in value for values in actions_of(message).values() for value in values)
+    assert not any(
+        "pagerduty" in value for values in actions_of(message).values() for value in values
+    )
 
 
 def test_evidence_opens_a_modal_with_findings_links_and_what_could_not_be_had(room: Room) -> None:
@@ -69,7 +73,10 @@ def test_evidence_opens_a_modal_with_findings_links_and_what_could_not_be_had(ro
 
 def test_many_findings_are_paged(room: Room) -> None:
     finding = a_diagnosis().findings[2]
-    many = tuple(finding.model_copy(update={"id": f"F{n}", "sentence": f"finding number {n}."}) for n in range(10, 45))
+    many = tuple(
+        finding.model_copy(update={"id": f"F{n}", "sentence": f"finding number {n}."})
+        for n in range(10, 45)
+    )
     _, message = room.answered(diagnosis=a_diagnosis(findings=(*a_diagnosis().findings, *many)))
     ann = room.person()
     ann.click(message, "faultline_evidence")
@@ -118,7 +125,9 @@ def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
 
 def test_a_click_that_came_too_late_for_a_form_is_explained(room: Room) -> None:
     _, message = room.answered()
-    room.person().click(message, "faultline_more", option=f"mute {message_id(message)}", trigger_s=-1.0)
+    room.person().click(
+        message, "faultline_more", option=f"mute {message_id(message)}", trigger_s=-1.0
+    )
     eventually(room.said_aside, "an explanation")
     assert "3 seconds" in room.said_aside()[0]
     assert "click again" in room.said_aside()[0]
@@ -143,7 +152,9 @@ def test_wrong_asks_for_the_cause_and_keeps_it(room: Room) -> None:
     ann = room.person()
     ann.click(message, "faultline_wrong")
     form = eventually(lambda: room.slack.seen.opened_by(ann.id), "a form")[0]
-    options = next(b for b in form.view["blocks"] if b.get("block_id") == "suspect")["element"]["options"]
+    options = next(b for b in form.view["blocks"] if b.get("block_id") == "suspect")["element"][
+        "options"
+    ]
     assert [o["value"] for o in options] == ["payments", "db"]
     ann.submit(form, suspect="db", cause="a lost index, commit 4f2a9c1")
     assert form.closed
@@ -175,7 +186,11 @@ def test_mute_asks_how_long_and_unmute_ends_it(room: Room) -> None:
     ann.submit(form, **{"for": "8h", "reason": "known, being fixed"})
     (mute,) = Mutes(room.store.engine).active(investigation.accepted_at)
     assert mute.fingerprint == investigation.alert.fingerprint
-    assert (mute.by, mute.reason, mute.title) == ("ann (U0ANN)", "known, being fixed", investigation.alert.title)
+    assert (mute.by, mute.reason, mute.title) == (
+        "ann (U0ANN)",
+        "known, being fixed",
+        investigation.alert.title,
+    )
     assert round((mute.until - mute.at).total_seconds()) == 8 * 3600
     eventually(lambda: "*Muted* until" in shown(message.blocks), "the edit")
     assert "faultline_unmute" in actions_of(message)
@@ -229,7 +244,10 @@ def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Roo
     ann = room.person()
     ann.click(message, "faultline_wider", times=3)
     ann.click(message, "faultline_more", option=f"again {investigation.id}")
-    eventually(lambda: any("as many further investigations" in said for said in room.said_aside()), "an explanation")
+    eventually(
+        lambda: any("as many further investigations" in said for said in room.said_aside()),
+        "an explanation",
+    )
     assert len(Furthers(room.store.engine).started_from(investigation.id)) == 1
 
 
@@ -291,14 +309,18 @@ def test_a_click_while_it_runs_again_does_not_make_the_message_a_failure(room: R
 
 def test_an_investigation_that_is_not_known_is_explained(room: Room) -> None:
     _, message = room.answered()
-    text = json.dumps(message.versions[-1][1]).replace(message_id(message), "20200101-000000-aaaaaa")
+    text = json.dumps(message.versions[-1][1]).replace(
+        message_id(message), "20200101-000000-aaaaaa"
+    )
     message.versions.append((message.text, json.loads(text)))
     room.person().click(message, "faultline_right")
     eventually(room.said_aside, "an explanation")
     assert "no longer known" in room.said_aside()[0]
 
 
-def test_a_click_that_cannot_be_stored_is_refused(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_click_that_cannot_be_stored_is_refused(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     investigation, message = room.answered()
     from sqlalchemy.exc import OperationalError
 

@@ -60,7 +60,9 @@ def test_the_tab_is_not_published_for_each_of_many_openings(room: Room) -> None:
     for _ in range(8):
         ann.open_home()
     eventually(lambda: "parts do not work" in shown(room, ann), "the tab")
-    assert room.slack.traffic.calls["views.publish"] == 2, "at once, and when the parts were checked"
+    assert room.slack.traffic.calls["views.publish"] == 2, (
+        "at once, and when the parts were checked"
+    )
     assert "faultline_home_refresh" in actions_of(room.slack.seen.homes[ann.id])
 
 
@@ -79,7 +81,11 @@ def test_the_pane_offers_things_to_ask(room: Room) -> None:
     pane = room.slack.seen.panes[channel, thread]
     eventually(lambda: pane.prompts, "prompts")
     messages = [prompt["message"] for prompt in pane.prompts]
-    assert messages == ["status", "investigate errors and latency of checkout in the last hour", "help"]
+    assert messages == [
+        "status",
+        "investigate errors and latency of checkout in the last hour",
+        "help",
+    ]
 
 
 def test_a_slack_that_does_not_answer_costs_nothing_but_the_tab(room: Room) -> None:
@@ -94,4 +100,7 @@ def test_misshapen_events_of_the_pane_are_acknowledged(room: Room) -> None:
     ann = room.person()
     wrong: list[Any] = [None, "x", {}, {"channel_id": 1, "thread_ts": []}]
     for thread in wrong:
-        assert ann.event({"type": "assistant_thread_started", "assistant_thread": thread}).status_code == 200
+        assert (
+            ann.event({"type": "assistant_thread_started", "assistant_thread": thread}).status_code
+            == 200
+        )

@@ -13,9 +13,20 @@ from hypothesis import strategies as st
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
 from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_message import MAX_TEXT, final_message, first_message, slack_alert_failed_message
+from bot.answer.targets.slack_message import (
+    MAX_TEXT,
+    final_message,
+    first_message,
+    slack_alert_failed_message,
+)
 from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
-from bot.conversation.slack.evidence_modal import Answered, evidence_modal, no_evidence_modal, read_page, reading_modal
+from bot.conversation.slack.evidence_modal import (
+    Answered,
+    evidence_modal,
+    no_evidence_modal,
+    read_page,
+    reading_modal,
+)
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
 from bot.store.labels import Label
@@ -23,12 +34,28 @@ from bot.store.mutes import Mute
 from bot.store.store import GroupedAlert, Investigation
 from connectors.base import Check
 from loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
-from tests.bot.answer.targets.answers import ALERT_AT, PAGE, a_diagnosis, a_gap, a_report, an_alert, an_investigation
+from tests.bot.answer.targets.answers import (
+    ALERT_AT,
+    PAGE,
+    a_diagnosis,
+    a_gap,
+    a_report,
+    an_alert,
+    an_investigation,
+)
 
 TEXTS = st.one_of(
     st.text(max_size=60),
     st.sampled_from(
-        ["", " ", "\x00", "\ud800", "<!channel> <@U1> <http://evil.example|x>", "&" * 4_000, "wide 漢字 " * 900]
+        [
+            "",
+            " ",
+            "\x00",
+            "\ud800",
+            "<!channel> <@U1> <http://evil.example|x>",
+            "&" * 4_000,
+            "wide 漢字 " * 900,
+        ]
     ),
     st.text(alphabet="a&<>\n\u202e", min_size=2_000, max_size=5_000),
 )
@@ -37,10 +64,17 @@ FEW = settings(max_examples=40)
 
 def stormy(text: str, count: int, **more: Any) -> Investigation:
     """An investigation of which everything is as long as `text`, and that `count` alerts joined."""
-    alert = an_alert().model_copy(update={"title": text, "service": text, "severity": text, "source": text})
-    related = tuple(GroupedAlert(alert, f"{n:016x}", ALERT_AT, text, repeats=n) for n in range(count))
+    alert = an_alert().model_copy(
+        update={"title": text, "service": text, "severity": text, "source": text}
+    )
+    related = tuple(
+        GroupedAlert(alert, f"{n:016x}", ALERT_AT, text, repeats=n) for n in range(count)
+    )
     return replace(
-        an_investigation(alert, question=text, headline=text, related=related, repeats=count, surplus=count), **more
+        an_investigation(
+            alert, question=text, headline=text, related=related, repeats=count, surplus=count
+        ),
+        **more,
     )
 
 
@@ -55,7 +89,13 @@ def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:
     details = {"template": text, "example": text, "stack": text, "change": text}
     findings = tuple(
         Finding(
-            id=f"F{n}", kind="log_new", subject=text, strength=0.5, sentence=text, evidence=("E1",), details=details
+            id=f"F{n}",
+            kind="log_new",
+            subject=text,
+            strength=0.5,
+            sentence=text,
+            evidence=("E1",),
+            details=details,
         )
         for n in range(count)
     )
@@ -75,7 +115,9 @@ def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:
         for n in range(min(count, 6))
     )
     impact = Impact(sentence=text, findings=ids)
-    return a_diagnosis(verdict, findings=findings, causes=causes, impact=impact, missing=(text,) * min(count, 9))
+    return a_diagnosis(
+        verdict, findings=findings, causes=causes, impact=impact, missing=(text,) * min(count, 9)
+    )
 
 
 def long_evidence(text: str) -> tuple[Evidence, ...]:
@@ -87,12 +129,21 @@ def long_evidence(text: str) -> tuple[Evidence, ...]:
 @given(TEXTS, st.integers(0, 30), st.sampled_from(list(Verdict)))
 def test_messages(text: str, count: int, verdict: Verdict) -> None:
     diagnosis = big_diagnosis(text, count, verdict)
-    claims = tuple(Claim(text=text, findings=tuple(f.id for f in diagnosis.findings)) for _ in range(count))
+    claims = tuple(
+        Claim(text=text, findings=tuple(f.id for f in diagnosis.findings)) for _ in range(count)
+    )
     report = a_report(headline=text, claims=claims, next_steps=claims, written_by=text)
     about, gaps = stormy(text, count), [a_gap(reason=text, source=text)] * count
     messages = [
         final_message(
-            about, diagnosis, report, gaps, PAGE, "F000000001", evidence=long_evidence(text), standing=standing(text)
+            about,
+            diagnosis,
+            report,
+            gaps,
+            PAGE,
+            "F000000001",
+            evidence=long_evidence(text),
+            standing=standing(text),
         ),
         first_message(about, PAGE),
         slack_alert_failed_message(about, text, PAGE, standing=standing(text)),
@@ -123,7 +174,9 @@ def test_every_page_of_the_evidence(text: str, count: int, page: int) -> None:
 def test_forms(text: str, count: int, held: str) -> None:
     about, diagnosis = stormy(text, count), big_diagnosis(text, count, Verdict.CAUSE_FOUND)
     form = FormFor(about.id, "C0INCIDENTS", "1763690000.000100")
-    taken(wrong_modal(form, about, suspects_of(diagnosis), held.encode("utf-8", "replace").decode()))
+    taken(
+        wrong_modal(form, about, suspects_of(diagnosis), held.encode("utf-8", "replace").decode())
+    )
     taken(mute_modal(form, about))
     assert FormFor.read(form.metadata()) == form
 
@@ -134,7 +187,10 @@ def test_home(text: str, count: int) -> None:
     label = Label("i", False, text, text, ALERT_AT)
     mute = Mute(text[:200], text, ALERT_AT, ALERT_AT, text, text, count, None)
     statuses = ("accepted", "running", "done", "failed")
-    latest = [stormy(text, 2, id=f"{n}-{text[:50]}", status=statuses[n % 4], verdict="recovered") for n in range(count)]
+    latest = [
+        stormy(text, 2, id=f"{n}-{text[:50]}", status=statuses[n % 4], verdict="recovered")
+        for n in range(count)
+    ]
     home = Home(
         now=ALERT_AT,
         latest=latest,

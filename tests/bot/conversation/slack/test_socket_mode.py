@@ -20,7 +20,12 @@ from tests.bot.intake.slack_on_loopback import slack_on_loopback
 
 
 def click(investigation: str) -> dict[str, Any]:
-    action = {"type": "button", "action_id": "faultline_right", "block_id": "b", "value": investigation}
+    action = {
+        "type": "button",
+        "action_id": "faultline_right",
+        "block_id": "b",
+        "value": investigation,
+    }
     return {
         "type": "block_actions",
         "user": {"id": "U1", "username": "ann", "team_id": "T1"},
@@ -28,13 +33,20 @@ def click(investigation: str) -> dict[str, Any]:
         "trigger_id": "1.2.3",
         "container": {"type": "message", "channel_id": "C1", "message_ts": "1.2"},
         "channel": {"id": "C1", "name": "incidents"},
-        "actions": [{**action, "text": {"type": "plain_text", "text": "Right"}, "action_ts": "1763690000.1"}],
+        "actions": [
+            {**action, "text": {"type": "plain_text", "text": "Right"}, "action_ts": "1763690000.1"}
+        ],
     }
 
 
 def form(investigation: str, cause: str) -> dict[str, Any]:
     values = {"cause": {"given": {"type": "plain_text_input", "value": cause}}}
-    view = {"id": "V1", "type": "modal", "callback_id": "faultline_wrong_form", "state": {"values": values}}
+    view = {
+        "id": "V1",
+        "type": "modal",
+        "callback_id": "faultline_wrong_form",
+        "state": {"values": values},
+    }
     return {
         "type": "view_submission",
         "user": {"id": "U2", "username": "bob", "team_id": "T1"},
@@ -43,7 +55,9 @@ def form(investigation: str, cause: str) -> dict[str, Any]:
     }
 
 
-def test_a_click_and_a_form_are_stored_and_then_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_click_and_a_form_are_stored_and_then_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slack_socket, "PING_S", 0.3)
     store = a_store(tmp_path)
     investigation = store.accept(an_alert()).investigation_id or ""
@@ -53,7 +67,9 @@ def test_a_click_and_a_form_are_stored_and_then_acknowledged(tmp_path: Path, mon
         return None
 
     async def story(slack: Any) -> None:
-        configured = settings(slack={"bot_token": "xoxb-1", "app_token": "xapp-1", "api_url": slack.api_url})
+        configured = settings(
+            slack={"bot_token": "xoxb-1", "app_token": "xapp-1", "api_url": slack.api_url}
+        )
         face = SlackFace(configured, store, nowhere, all_checks)
         socket = await start_socket_mode(configured, store_accept(store), more=[face.register])
         try:

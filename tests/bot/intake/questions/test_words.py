@@ -8,7 +8,13 @@ import pytest
 
 from analysis.vocabulary import Window
 from bot.intake.questions.commands import Command, command_in, is_courtesy
-from bot.intake.questions.further_scope import LONGEST, AskedSpan, asked_span, asks_to_include, window_of
+from bot.intake.questions.further_scope import (
+    LONGEST,
+    AskedSpan,
+    asked_span,
+    asks_to_include,
+    window_of,
+)
 from bot.intake.questions.intents import Intent, understand
 from bot.intake.questions.is_question import is_question
 from bot.intake.questions.subjects import subject_of
@@ -166,11 +172,21 @@ def test_a_longer_time_is_read(text: str, span: AskedSpan | None) -> None:
 def test_the_window_ends_now_and_has_bounds() -> None:
     end = datetime(2026, 11, 20, 3, 6, tzinfo=UTC)
     incident, now = Window(start=end - timedelta(minutes=10), end=end), end + timedelta(minutes=5)
-    assert window_of(AskedSpan(timedelta(hours=6)), incident, now) == Window(start=now - timedelta(hours=6), end=now)
-    assert window_of(AskedSpan(timedelta(days=400)), incident, now).seconds == LONGEST.total_seconds()
-    assert window_of(AskedSpan(since=(2, 30)), incident, now).start == end.replace(hour=2, minute=30)
-    assert window_of(AskedSpan(since=(23, 0)), incident, now).start == end.replace(day=19, hour=23, minute=0)
-    assert window_of(AskedSpan(), incident, now) == Window(start=end - timedelta(minutes=30), end=end)
+    assert window_of(AskedSpan(timedelta(hours=6)), incident, now) == Window(
+        start=now - timedelta(hours=6), end=now
+    )
+    assert (
+        window_of(AskedSpan(timedelta(days=400)), incident, now).seconds == LONGEST.total_seconds()
+    )
+    assert window_of(AskedSpan(since=(2, 30)), incident, now).start == end.replace(
+        hour=2, minute=30
+    )
+    assert window_of(AskedSpan(since=(23, 0)), incident, now).start == end.replace(
+        day=19, hour=23, minute=0
+    )
+    assert window_of(AskedSpan(), incident, now) == Window(
+        start=end - timedelta(minutes=30), end=end
+    )
     long_ago = now + timedelta(days=60)
     assert window_of(AskedSpan(timedelta(hours=1)), incident, long_ago).end == end
 
@@ -198,7 +214,13 @@ def test_typing_errors_are_counted_with_swaps() -> None:
 
 
 def test_long_hostile_text_takes_no_time() -> None:
-    for text in ("what about " * 50_000, "f" * 1_000_000, "F" + "9" * 100_000, "last " * 100_000, "'" * 500_000):
+    for text in (
+        "what about " * 50_000,
+        "f" * 1_000_000,
+        "F" + "9" * 100_000,
+        "last " * 100_000,
+        "'" * 500_000,
+    ):
         assert len(words(text)) <= 200
         understand(text)
         command_in(text)

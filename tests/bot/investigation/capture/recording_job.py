@@ -1,4 +1,5 @@
-"""Stand-ins of hosts: daemons on ports of their own, with processes behind them that write what they are asked for."""
+"""Stand-ins of hosts: daemons on ports of their own, with processes behind them that write what
+they are asked for."""
 
 from __future__ import annotations
 
@@ -25,9 +26,11 @@ def hosts(*pids: tuple[int, ...], job: int = 0) -> Iterator[list[DynologDaemon]]
 
 
 @contextmanager
-def recording(daemons: list[DynologDaemon], *, at: Path | None = None, silent: tuple[int, ...] = ()) -> Iterator[None]:
-    """The processes poll their daemons and write as libkineto does: a `.tmp`, then the file. `at`: instead of the
-    directory they were told, as on shared storage that is mounted elsewhere."""
+def recording(
+    daemons: list[DynologDaemon], *, at: Path | None = None, silent: tuple[int, ...] = ()
+) -> Iterator[None]:
+    """The processes poll their daemons and write as libkineto does: a `.tmp`, then the file. `at`:
+    instead of the directory they were told, as on shared storage that is mounted elsewhere."""
     ended = threading.Event()
 
     def poll() -> None:
@@ -48,16 +51,21 @@ def recording(daemons: list[DynologDaemon], *, at: Path | None = None, silent: t
 
 
 def _write(config: str, pid: int, at: Path | None) -> None:
-    told = dict(line.split("=", 1) for line in config.split("\n") if "=" in line)["ACTIVITIES_LOG_FILE"]
+    told = dict(line.split("=", 1) for line in config.split("\n") if "=" in line)[
+        "ACTIVITIES_LOG_FILE"
+    ]
     target = Path(output_of(told, pid))
     target = at / target.name if at else target
     part = target.with_name(target.name + ".tmp")
-    part.write_text(json.dumps({"distributedInfo": {"backend": "gloo", "rank": pid % 10}, "traceEvents": []}))
+    part.write_text(
+        json.dumps({"distributedInfo": {"backend": "gloo", "rank": pid % 10}, "traceEvents": []})
+    )
     part.replace(target)
 
 
 def job_settings(tmp_path: Path, daemons: list[DynologDaemon], **values: object) -> Settings:
-    """One job `llm` on these daemons, allowed, without cool-down; its files lie in `tmp_path`/traces."""
+    """One job `llm` on these daemons, allowed, without cool-down; its files lie in
+    `tmp_path`/traces."""
     traces = tmp_path / "traces"
     traces.mkdir(exist_ok=True)
     given: dict[str, object] = {

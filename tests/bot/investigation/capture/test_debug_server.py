@@ -1,4 +1,5 @@
-"""PyTorch's debug server: against a real one where PyTorch is at hand, and against answers that are wrong."""
+"""PyTorch's debug server: against a real one where PyTorch is at hand, and against answers that are
+wrong."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ if dist.get_rank() == 1:
     stands_here()
 dist.all_reduce(torch.ones(1))
 """
-"""Its second rank is forked, so that PyTorch is loaded once; and with it what it loads to tell its first stack."""
+"""Its second rank is forked, so that PyTorch is loaded once; and with it what it loads to tell its
+first stack."""
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -78,7 +80,9 @@ def _url(server: ThreadingHTTPServer) -> str:
 
 def test_a_profile_is_asked_for_with_its_length_and_written_whole(tmp_path: Path) -> None:
     with _server({"/handler/torch_profile": (200, b'{"traceEvents": []}')}) as server:
-        saved = asyncio.run(DebugServerClient(["127.0.0.1"]).profile(_url(server), 0.5, tmp_path / "rank0.json"))
+        saved = asyncio.run(
+            DebugServerClient(["127.0.0.1"]).profile(_url(server), 0.5, tmp_path / "rank0.json")
+        )
         assert server.asked == ["POST /handler/torch_profile?duration=0.5"]  # type: ignore[attr-defined]
     assert saved.read_bytes() == b'{"traceEvents": []}'
     assert [p.name for p in tmp_path.iterdir()] == ["rank0.json"]
@@ -101,13 +105,24 @@ def test_a_host_that_is_not_named_is_never_spoken_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [((500, b""), r"refused \(HTTP 500\)"), ((302, b""), "HTTP 302"), ((200, b"x" * 100), "longer than 10 bytes")],
+    [
+        ((500, b""), r"refused \(HTTP 500\)"),
+        ((302, b""), "HTTP 302"),
+        ((200, b"x" * 100), "longer than 10 bytes"),
+    ],
 )
 def test_a_wrong_answer_is_one_clear_line_and_leaves_no_file(
     tmp_path: Path, answer: tuple[int, bytes], said: str
 ) -> None:
-    with _server({"/handler/torch_profile": answer}) as server, pytest.raises(ConnectorError, match=said):
-        asyncio.run(DebugServerClient(["127.0.0.1"]).profile(_url(server), 0.1, tmp_path / "rank0.json", max_bytes=10))
+    with (
+        _server({"/handler/torch_profile": answer}) as server,
+        pytest.raises(ConnectorError, match=said),
+    ):
+        asyncio.run(
+            DebugServerClient(["127.0.0.1"]).profile(
+                _url(server), 0.1, tmp_path / "rank0.json", max_bytes=10
+            )
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -128,10 +143,16 @@ def _job(folder: Path, port: int) -> Iterator[None]:
     python, rendezvous = torch_python(), str(_free_port())
     script = folder / "job.py"
     script.write_text(JOB)
-    base = dict(os.environ) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": rendezvous, "WORLD_SIZE": "2"}
+    base = dict(os.environ) | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": rendezvous,
+        "WORLD_SIZE": "2",
+    }
     with (folder / "job.log").open("wb") as log:
         environment = base | {"DEBUG_PORT": str(port)}
-        job = subprocess.Popen([python, str(script)], env=environment, stdout=log, stderr=log, start_new_session=True)
+        job = subprocess.Popen(
+            [python, str(script)], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             yield
         finally:
@@ -155,12 +176,17 @@ def _discovered(client: DebugServerClient, frontend: str, log: Path) -> dict[int
         time.sleep(0.3)
 
 
-def test_an_answer_that_unpacks_to_gigabytes_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_an_answer_that_unpacks_to_gigabytes_is_refused_before_it_is_unpacked(
+    tmp_path: Path,
+) -> None:
     bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {len(bomb)}\r\n\r\n"
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: "
+            f"{len(bomb)}\r\n\r\n"
+        )
         writer.write(head.encode() + bomb)
         writer.close()
 

@@ -1,4 +1,5 @@
-"""Dynolog's RPC: against a daemon that speaks its protocols, and through it to PyTorch's own profiler."""
+"""Dynolog's RPC: against a daemon that speaks its protocols, and through it to PyTorch's own
+profiler."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ import pytest
 
 from analysis.errors import ConnectorError
 from analysis.traces.reading.kineto import read_trace
-from bot.investigation.capture.dynolog import LEAD_SECONDS, CaptureOptions, DaemonAddress, DynologClient, output_of
+from bot.investigation.capture.dynolog import (
+    LEAD_SECONDS,
+    CaptureOptions,
+    DaemonAddress,
+    DynologClient,
+    output_of,
+)
 from tests.dynolog_daemon import DynologDaemon, Process, environment
 from tests.torch_python import torch_python
 
@@ -38,10 +45,18 @@ def _client(daemon: DynologDaemon) -> DynologClient:
 
 def test_all_processes_of_the_job_are_asked_with_one_configuration() -> None:
     with DynologDaemon() as daemon:
-        daemon.processes = {p.pid: p for p in (Process(11, 4242), Process(12, 4242), Process(13, 1))}
-        answer = asyncio.run(_client(daemon).trigger("ACTIVITIES_LOG_FILE=/tmp/x.json", job_id=4242))
+        daemon.processes = {
+            p.pid: p for p in (Process(11, 4242), Process(12, 4242), Process(13, 1))
+        }
+        answer = asyncio.run(
+            _client(daemon).trigger("ACTIVITIES_LOG_FILE=/tmp/x.json", job_id=4242)
+        )
     assert (answer.matched, answer.triggered, answer.busy) == ((11, 12), (11, 12), 0)
-    asked = {p.pid for p in daemon.processes.values() if p.config.startswith("ACTIVITIES_LOG_FILE=/tmp/x.json")}
+    asked = {
+        p.pid
+        for p in daemon.processes.values()
+        if p.config.startswith("ACTIVITIES_LOG_FILE=/tmp/x.json")
+    }
     assert asked == {11, 12}
     assert daemon.requests[0]["process_limit"] == 1000
 
@@ -89,7 +104,8 @@ def test_a_line_break_in_the_output_cannot_add_settings() -> None:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A short path: libkineto's own socket lies in it, and a socket's path has at most 107 characters."""
+    """A short path: libkineto's own socket lies in it, and a socket's path has at most 107
+    characters."""
     with tempfile.TemporaryDirectory(prefix="fl-") as short:
         yield Path(short)
 
@@ -123,13 +139,17 @@ def _until(holds: object, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("mode", ["iterations", "one moment for all hosts"])
-def test_pytorch_records_a_trace_when_it_is_asked(folder: Path, job: tuple[DynologDaemon, int], mode: str) -> None:
+def test_pytorch_records_a_trace_when_it_is_asked(
+    folder: Path, job: tuple[DynologDaemon, int], mode: str
+) -> None:
     daemon, pid = job
     output = str(folder / f"{mode.split()[0]}.json")
     if mode == "iterations":
         config = CaptureOptions(iterations=5).text(output, None)
     else:
-        config = CaptureOptions(duration_ms=300).text(output, datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS))
+        config = CaptureOptions(duration_ms=300).text(
+            output, datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS)
+        )
     answer = asyncio.run(_client(daemon).trigger(config))
     assert answer.triggered == (pid,)
     expected = Path(output_of(output, pid))

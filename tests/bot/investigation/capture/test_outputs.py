@@ -25,7 +25,11 @@ from bot.investigation.capture.outputs import (
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of an S3 server, with credentials for it in the environment."""
-    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+    for name, value in {
+        "ACCESS_KEY_ID": "test",
+        "SECRET_ACCESS_KEY": "test",
+        "DEFAULT_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -35,7 +39,9 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-def collected(place: OutputPlace, folder: Path, *names: str, max_file_bytes: int = 1000) -> Collector:
+def collected(
+    place: OutputPlace, folder: Path, *names: str, max_file_bytes: int = 1000
+) -> Collector:
     collector = Collector(place, "faultline-1", folder, max_file_bytes)
     expected = [ExpectedFile(name, "node", pid) for pid, name in enumerate(names)]
     asyncio.run(collector.collect(expected, 2.5, lambda _: None))
@@ -45,10 +51,14 @@ def collected(place: OutputPlace, folder: Path, *names: str, max_file_bytes: int
 def test_objects_of_a_bucket_are_collected(tmp_path: Path, endpoint: str) -> None:
     client = boto3.client("s3", endpoint_url=endpoint)
     client.create_bucket(Bucket="runs")
-    client.put_object(Bucket="runs", Key="llm/faultline-1-host0_0.json", Body=b'{"traceEvents": []}')
+    client.put_object(
+        Bucket="runs", Key="llm/faultline-1-host0_0.json", Body=b'{"traceEvents": []}'
+    )
     place = output_place("s3://runs/llm/", endpoint)
     done = collected(place, tmp_path, "faultline-1-host0_0.json", "faultline-1-host0_1.json")
-    assert [(file.pid, file.path.read_bytes()) for file in done.files] == [(0, b'{"traceEvents": []}')]
+    assert [(file.pid, file.path.read_bytes()) for file in done.files] == [
+        (0, b'{"traceEvents": []}')
+    ]
     assert "no faultline-1-host0_1.json" in done.gaps[0].why
 
 
@@ -80,6 +90,8 @@ def test_storage_that_vanishes_is_said(tmp_path: Path) -> None:
         (b"", None),
     ],
 )
-def test_a_rank_is_read_from_the_ends_of_a_trace(tmp_path: Path, text: bytes, rank: int | None) -> None:
+def test_a_rank_is_read_from_the_ends_of_a_trace(
+    tmp_path: Path, text: bytes, rank: int | None
+) -> None:
     (tmp_path / "t.json").write_bytes(text)
     assert rank_in(tmp_path / "t.json") == rank

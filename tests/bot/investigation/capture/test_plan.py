@@ -33,30 +33,67 @@ def _file(tmp_path: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "wanted", "said"),
     [
-        ("[jobs.llm]\nhosts = ['a']\njob_directory = '/t'\n", {}, "jobs.llm.allow_capture: is false"),
+        (
+            "[jobs.llm]\nhosts = ['a']\njob_directory = '/t'\n",
+            {},
+            "jobs.llm.allow_capture: is false",
+        ),
         ("[jobs.other]\nallow_capture = true\n", {}, "jobs.llm: no such table"),
         (ALLOWED, {}, "jobs.llm.hosts: names no hosts"),
         (ALLOWED + "hosts = ['a']\n", {}, "jobs.llm.job_directory: is not set"),
-        (HOSTS, {"seconds": 60.0}, "jobs.llm.longest_seconds: allows more than 0 and at most 10 s, not 60 s"),
+        (
+            HOSTS,
+            {"seconds": 60.0},
+            "jobs.llm.longest_seconds: allows more than 0 and at most 10 s, not 60 s",
+        ),
         (HOSTS, {"seconds": 0.0}, "jobs.llm.longest_seconds"),
         (HOSTS, {"seconds": float("nan")}, "jobs.llm.longest_seconds"),
         (HOSTS, {"iterations": 11}, "jobs.llm.most_iterations: allows 1 to 10 iterations, not 11"),
         (HOSTS, {"iterations": 0}, "jobs.llm.most_iterations"),
         (HOSTS, {"seconds": 1.0, "iterations": 1}, "--seconds: cannot be given together"),
-        (ALLOWED + "debug_server = 'http://a:1'\n", {"iterations": 1}, "jobs.llm.hosts: names no hosts"),
-        (ALLOWED + "hosts = ['a/b']\njob_directory = '/t'\n", {}, "jobs.llm.hosts: 'a/b' is not like name"),
-        (ALLOWED + "hosts = ['a:x']\njob_directory = '/t'\n", {}, "jobs.llm.hosts: 'a:x' is not like name"),
-        (ALLOWED + "job_directory = 'relative'\n", {}, "jobs.llm.job_directory: must be an absolute path"),
-        (ALLOWED + 'job_directory = "/t\\nACTIVITIES=1"\n', {}, "jobs.llm.job_directory: must be an absolute path"),
-        (ALLOWED + "trace_location = 'ftp://x'\n", {}, "jobs.llm.trace_location: must be s3://bucket/prefix"),
+        (
+            ALLOWED + "debug_server = 'http://a:1'\n",
+            {"iterations": 1},
+            "jobs.llm.hosts: names no hosts",
+        ),
+        (
+            ALLOWED + "hosts = ['a/b']\njob_directory = '/t'\n",
+            {},
+            "jobs.llm.hosts: 'a/b' is not like name",
+        ),
+        (
+            ALLOWED + "hosts = ['a:x']\njob_directory = '/t'\n",
+            {},
+            "jobs.llm.hosts: 'a:x' is not like name",
+        ),
+        (
+            ALLOWED + "job_directory = 'relative'\n",
+            {},
+            "jobs.llm.job_directory: must be an absolute path",
+        ),
+        (
+            ALLOWED + 'job_directory = "/t\\nACTIVITIES=1"\n',
+            {},
+            "jobs.llm.job_directory: must be an absolute path",
+        ),
+        (
+            ALLOWED + "trace_location = 'ftp://x'\n",
+            {},
+            "jobs.llm.trace_location: must be s3://bucket/prefix",
+        ),
     ],
 )
-def test_what_stands_in_the_way_is_named(tmp_path: Path, text: str, wanted: dict[str, float], said: str) -> None:
+def test_what_stands_in_the_way_is_named(
+    tmp_path: Path, text: str, wanted: dict[str, float], said: str
+) -> None:
     assert refused(tmp_path, text, **wanted).startswith(said)
 
 
 def test_the_plan_names_every_host_it_would_speak_to(tmp_path: Path) -> None:
-    text = HOSTS + "ranks_per_host = 4\ndebug_server = 'http://Head:25999'\ndebug_hosts = ['10.0.0.7']\n"
+    text = (
+        HOSTS
+        + "ranks_per_host = 4\ndebug_server = 'http://Head:25999'\ndebug_hosts = ['10.0.0.7']\n"
+    )
     plan = plan_capture(load_settings(_file(tmp_path, text), {}), "llm")
     assert plan.daemons == (DaemonAddress("a", 1778), DaemonAddress("b", 9))
     assert plan.hosts == "http://Head:25999, a:1778, b:9"

@@ -63,9 +63,16 @@ def test_all_hosts_record_the_same_moment_and_their_files_come_together(tmp_path
     assert (result.status, result.gaps) == ("recorded", ())
     assert told[0]["PROFILE_START_TIME"] == told[1]["PROFILE_START_TIME"]
     assert int(told[0]["PROFILE_START_TIME"]) / 1000 > time.time()
-    assert sorted((file.pid, file.rank) for file in result.files) == [(10, 0), (10, 0), (11, 1), (12, 2)]
+    assert sorted((file.pid, file.rank) for file in result.files) == [
+        (10, 0),
+        (10, 0),
+        (11, 1),
+        (12, 2),
+    ]
     assert len({file.path.name for file in result.files}) == 4
-    assert {f.path.name for f in result.files} | {"capture.json"} == {p.name for p in result.folder.iterdir()}
+    assert {f.path.name for f in result.files} | {"capture.json"} == {
+        p.name for p in result.folder.iterdir()
+    }
     assert len(json.loads((result.folder / "capture.json").read_text())["files"]) == 4
 
 
@@ -75,7 +82,12 @@ def test_what_was_asked_is_on_record(tmp_path: Path) -> None:
         result = captured(settings, tmp_path / "out")
         (row,) = record(settings)
         assert row.hosts == f"127.0.0.1:{daemons[0].port}"
-    assert (row.id, row.status, row.asked_by, row.wanted) == (result.id, "recorded", "a test", "0.5 s")
+    assert (row.id, row.status, row.asked_by, row.wanted) == (
+        result.id,
+        "recorded",
+        "a test",
+        "0.5 s",
+    )
     assert (row.result, row.counts) == ("files: 1, gaps: 0", True)
 
 
@@ -108,15 +120,22 @@ def test_a_job_that_is_recorded_already_is_left_alone_on_all_hosts(tmp_path: Pat
         assert triggers(daemons[1]) == []
         daemons[0].processes[10].config = ""
         with recording(daemons):
-            assert captured(settings, tmp_path / "out").status == "recorded", "a refusal costs no cool-down"
+            assert captured(settings, tmp_path / "out").status == "recorded", (
+                "a refusal costs no cool-down"
+            )
     assert result.refusal is not None
-    assert "1 processes are being recorded already and the other hosts were not asked" in result.refusal
+    assert (
+        "1 processes are being recorded already and the other hosts were not asked"
+        in result.refusal
+    )
     assert not result.folder.exists()
 
 
 def test_a_host_that_is_busy_later_is_a_gap(tmp_path: Path) -> None:
     with hosts((10,), (11,)) as daemons:
-        daemons[1].processes[11].config = "ACTIVITIES_LOG_FILE=" + str(tmp_path / "traces/other.json")
+        daemons[1].processes[11].config = "ACTIVITIES_LOG_FILE=" + str(
+            tmp_path / "traces/other.json"
+        )
         settings = job_settings(tmp_path, daemons, ranks_per_host=1)
         with ThreadPoolExecutor(1) as aside:
             running = aside.submit(captured, settings, tmp_path / "out")
@@ -131,7 +150,9 @@ def test_a_host_that_is_busy_later_is_a_gap(tmp_path: Path) -> None:
 
 def test_missing_processes_are_reported(tmp_path: Path) -> None:
     with hosts((10, 11), (), job=77) as daemons, recording(daemons):
-        result = captured(job_settings(tmp_path, daemons, ranks_per_host=4, slurm_job_id=77), tmp_path / "out")
+        result = captured(
+            job_settings(tmp_path, daemons, ranks_per_host=4, slurm_job_id=77), tmp_path / "out"
+        )
     assert len(result.files) == 2
     assert "2 processes are registered, 4 are expected" in gaps(result)
     assert "no process of Slurm job 77 is registered with the daemon" in gaps(result)
@@ -179,7 +200,9 @@ def test_a_daemon_that_dies_while_it_is_asked_counts_as_asked(tmp_path: Path) ->
 
 def test_a_file_that_never_comes_is_a_gap(tmp_path: Path) -> None:
     with hosts((10, 11)) as daemons, recording(daemons, silent=(11,)):
-        result = captured(job_settings(tmp_path, daemons, wait_seconds=3), tmp_path / "out", iterations=2)
+        result = captured(
+            job_settings(tmp_path, daemons, wait_seconds=3), tmp_path / "out", iterations=2
+        )
     assert [file.pid for file in result.files] == [10]
     assert "process 11: no faultline-" in gaps(result)
     assert result.status == "partial"
@@ -216,15 +239,22 @@ def test_a_directory_that_the_job_sees_under_another_name(tmp_path: Path) -> Non
     seen_here = tmp_path / "mounted"
     seen_here.mkdir()
     with hosts((10,)) as daemons, recording(daemons, at=seen_here):
-        settings = job_settings(tmp_path, daemons, job_directory="/scratch/traces", trace_location=str(seen_here))
+        settings = job_settings(
+            tmp_path, daemons, job_directory="/scratch/traces", trace_location=str(seen_here)
+        )
         result = captured(settings, tmp_path / "out")
-        assert triggers(daemons[0])[0]["ACTIVITIES_LOG_FILE"].startswith("/scratch/traces/faultline-")
+        assert triggers(daemons[0])[0]["ACTIVITIES_LOG_FILE"].startswith(
+            "/scratch/traces/faultline-"
+        )
     assert result.status == "recorded"
 
 
 def test_storage_that_cannot_be_read_is_found_before_anything_is_asked(tmp_path: Path) -> None:
     with hosts((10,)) as daemons:
-        result = captured(job_settings(tmp_path, daemons, trace_location=str(tmp_path / "absent")), tmp_path / "out")
+        result = captured(
+            job_settings(tmp_path, daemons, trace_location=str(tmp_path / "absent")),
+            tmp_path / "out",
+        )
         assert daemons[0].requests == []
     assert result.refusal is not None
     assert "nothing was asked of the job" in result.refusal
@@ -245,7 +275,9 @@ def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None
 
         async def interrupted() -> None:
             plan = plan_capture(settings, "llm")
-            running = asyncio.create_task(run_capture(plan, CaptureLog(store.engine), tmp_path / "out", asked_by="x"))
+            running = asyncio.create_task(
+                run_capture(plan, CaptureLog(store.engine), tmp_path / "out", asked_by="x")
+            )
             while not triggers(daemons[0]):
                 await asyncio.sleep(0.02)
             running.cancel()
@@ -261,11 +293,22 @@ def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None
 def test_the_command_without_permission_exits_2_and_names_the_setting(tmp_path: Path) -> None:
     config = tmp_path / "faultline.toml"
     config.write_text("[jobs.llm]\nhosts = ['127.0.0.1']\njob_directory = '/tmp'\n")
-    command = [sys.executable, "-m", "bot.cli.main", "capture", "--job", "llm", "--config", str(config)]
+    command = [
+        sys.executable,
+        "-m",
+        "bot.cli.main",
+        "capture",
+        "--job",
+        "llm",
+        "--config",
+        str(config),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert (
-        done.stderr == "faultline: jobs.llm.allow_capture: is false: this job's machines are not asked for anything\n"
+        done.stderr
+        == "faultline: jobs.llm.allow_capture: is false: this job's machines are not asked for "
+        "anything\n"
     )
 
 

@@ -1,4 +1,5 @@
-"""A small diagnosed case, a connector that knows more, and the words of a model that is well behaved."""
+"""A small diagnosed case, a connector that knows more, and the words of a model that is well
+behaved."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tests.scenarios.small_case import STARTED, write_small_case
 LOG_LINES = (
     "time,service,message,level\n"
     + "".join(
-        f"{(STARTED + timedelta(minutes=m)).isoformat()},checkout,order {m + 100} took 210 ms,INFO\n"
+        f"{(STARTED + timedelta(minutes=m)).isoformat()},checkout,order {m + 100} took 210 "
+        f"ms,INFO\n"
         for m in range(-60, 6)
     )
     + "".join(
@@ -49,7 +51,9 @@ def diagnosis_of(folder: Path) -> Diagnosis:
 
 def finding_id(folder: Path, subject: str, signal: str) -> str:
     """The id of the finding about a signal."""
-    return next(f.id for f in diagnosis_of(folder).findings if (f.subject, f.signal) == (subject, signal))
+    return next(
+        f.id for f in diagnosis_of(folder).findings if (f.subject, f.signal) == (subject, signal)
+    )
 
 
 class Payments:
@@ -67,11 +71,18 @@ class Payments:
         if "cart" not in request.scope.services:
             return Collected(missing=(Missing("metrics", "queue_depth", "no such series"),))
         rows = [
-            {"time": STARTED + timedelta(minutes=m), "service": "cart", "signal": "queue_depth", "value": depth}
+            {
+                "time": STARTED + timedelta(minutes=m),
+                "service": "cart",
+                "signal": "queue_depth",
+                "value": depth,
+            }
             for m in range(-60, 6)
             for depth in [5.0 + m % 3 + (400.0 if m >= -5 else 0.0)]
         ]
-        item = Item("metrics", 'queue_depth{service="cart"}', window=request.scope.incident, rows=len(rows))
+        item = Item(
+            "metrics", 'queue_depth{service="cart"}', window=request.scope.incident, rows=len(rows)
+        )
         return Collected({"metrics": pl.DataFrame(rows)}, (item,))
 
     async def check(self) -> Check:
@@ -79,14 +90,26 @@ class Payments:
 
 
 def settings_for(server: OpenAIServer, **model: Any) -> Settings:
-    base = {"name": "local-model", "base_url": server.url, "api": "chat", "timeout_s": 30, "investigate_s": 200}
+    base = {
+        "name": "local-model",
+        "base_url": server.url,
+        "api": "chat",
+        "timeout_s": 30,
+        "investigate_s": 200,
+    }
     return Settings.model_validate({"model": base | model})
 
 
-def investigated(folder: Path, server: OpenAIServer, connector: Payments | None = None, **model: Any) -> Investigated:
+def investigated(
+    folder: Path, server: OpenAIServer, connector: Payments | None = None, **model: Any
+) -> Investigated:
     """The model investigates; what it stores lands in the case folder."""
     connectors = (connector,) if connector else ()
-    return asyncio.run(investigate(folder, settings_for(server, **model), connectors=connectors, keep=keeper(folder)))
+    return asyncio.run(
+        investigate(
+            folder, settings_for(server, **model), connectors=connectors, keep=keeper(folder)
+        )
+    )
 
 
 def keeper(folder: Path) -> Any:
@@ -103,8 +126,16 @@ def good_report(folder: Path, *more: Mapping[str, Any]) -> dict[str, Any]:
     slow = finding_id(folder, "checkout", "p99_latency_ms")
     return {
         "headline": "checkout p99_latency_ms is up after deploy 4f2a9c1",
-        "claims": [{"text": "checkout p99_latency_ms rose after deploy 4f2a9c1.", "findings": _cause(folder)}, *more],
-        "next_steps": [{"text": "Roll back 4f2a9c1 of checkout.", "findings": [slow, *_cause(folder)]}],
+        "claims": [
+            {
+                "text": "checkout p99_latency_ms rose after deploy 4f2a9c1.",
+                "findings": _cause(folder),
+            },
+            *more,
+        ],
+        "next_steps": [
+            {"text": "Roll back 4f2a9c1 of checkout.", "findings": [slow, *_cause(folder)]}
+        ],
     }
 
 

@@ -7,19 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from bot.investigation.model.answering import Answered, Exchange, answer_question
-from tests.bot.answer.writer.openai_server import OpenAIServer, calls, fails, says, says_text, serving
+from tests.bot.answer.writer.openai_server import (
+    OpenAIServer,
+    calls,
+    fails,
+    says,
+    says_text,
+    serving,
+)
 from tests.bot.investigation.model.cases import Payments, diagnosis_of, keeper, settings_for
 from tests.bot.investigation.model.test_investigating import DONE, results, rows
 
 
 def ask(case: Path, server: OpenAIServer, question: str, **given: Any) -> Answered:
     model = given.pop("model", {})
-    return asyncio.run(answer_question(question, case, settings_for(server, **model), keep=keeper(case), **given))
+    return asyncio.run(
+        answer_question(question, case, settings_for(server, **model), keep=keeper(case), **given)
+    )
 
 
 def test_a_question_is_answered_from_the_findings_of_the_case(case: Path) -> None:
     cause = diagnosis_of(case).causes[0]
-    said = {"claims": [{"text": "checkout p99_latency_ms rose after deploy 4f2a9c1.", "findings": [*cause.findings]}]}
+    said = {
+        "claims": [
+            {
+                "text": "checkout p99_latency_ms rose after deploy 4f2a9c1.",
+                "findings": [*cause.findings],
+            }
+        ]
+    }
     with serving(DONE, says(said)) as server:
         answered = ask(case, server, "why is it slow?", history=[Exchange("is it bad?", "It is.")])
     assert [c.text for c in answered.claims] == [said["claims"][0]["text"]]
@@ -33,12 +49,16 @@ def test_a_new_query_brings_findings_and_leaves_the_case_as_it_is(case: Path) ->
     before = {p.name: p.read_bytes() for p in case.iterdir() if p.is_file()}
 
     def answer(body: dict[str, Any]) -> Any:
-        (cite,) = [r["cite"] for r in rows(results(server)[0]) if "queue_depth" in str(r.get("says"))]
+        (cite,) = [
+            r["cite"] for r in rows(results(server)[0]) if "queue_depth" in str(r.get("says"))
+        ]
         return says({"claims": [{"text": "cart queue_depth rose.", "findings": [cite]}]})(body)
 
     asked = calls(("collect", {"connector": "queues", "services": ["cart"]}))
     with serving(asked, DONE, answer) as server:
-        answered = ask(case, server, "what about the queue of cart?", connectors=[Payments()], name="q7")
+        answered = ask(
+            case, server, "what about the queue of cart?", connectors=[Payments()], name="q7"
+        )
     assert [c.text for c in answered.claims] == ["cart queue_depth rose."]
     assert answered.new_findings == answered.claims[0].findings
     known = {f.id: f for f in answered.diagnosis.findings}

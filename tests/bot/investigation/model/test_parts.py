@@ -58,13 +58,18 @@ def test_the_report_is_always_left_room_for() -> None:
     turn = Turn("s" * 3500, [Told("x")], 1000)
     assert budget.reached(turn) is None
     budget.count_usage(Usage(input=5000, output=100))
-    assert budget.reached(turn) == "limit of $0.01", "another round and the report would cost more than is left"
+    assert budget.reached(turn) == "limit of $0.01", (
+        "another round and the report would cost more than is left"
+    )
     assert (budget.cost or 0) < 0.01
 
 
 def test_cached_tokens_cost_what_the_settings_say() -> None:
     settings = ModelSettings(
-        name="m", price_per_million_input=2.0, price_per_million_cached=0.5, price_per_million_output=8.0
+        name="m",
+        price_per_million_input=2.0,
+        price_per_million_cached=0.5,
+        price_per_million_output=8.0,
     )
     budget = Budget(settings, Limits.of(settings))
     budget.count_usage(Usage(input=1_000_000, output=100_000, cached=400_000))
@@ -73,7 +78,9 @@ def test_cached_tokens_cost_what_the_settings_say() -> None:
 
 def test_findings_keep_their_ids_when_others_come_before_them() -> None:
     louder = finding("F1", "payments", "payments is gone.")
-    moved = [f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(DIAGNOSIS.findings, start=2)]
+    moved = [
+        f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(DIAGNOSIS.findings, start=2)
+    ]
     causes = tuple(c.model_copy(update={"findings": ("F1", "F2")}) for c in DIAGNOSIS.causes)
     after = DIAGNOSIS.model_copy(update={"findings": (louder, *moved), "causes": causes})
     kept, own = with_kept_ids(DIAGNOSIS, after, ())
@@ -85,7 +92,9 @@ def test_findings_keep_their_ids_when_others_come_before_them() -> None:
 
 def test_an_id_that_was_given_out_is_never_given_to_another() -> None:
     gone = DIAGNOSIS.model_copy(update={"findings": DIAGNOSIS.findings[:2], "causes": ()})
-    fresh = gone.model_copy(update={"findings": (*gone.findings, finding("F3", "new", "new is here."))})
+    fresh = gone.model_copy(
+        update={"findings": (*gone.findings, finding("F3", "new", "new is here."))}
+    )
     kept, _ = with_kept_ids(gone, fresh, {f.id for f in DIAGNOSIS.findings})
     assert kept.findings[-1].id == "F7"
 
@@ -94,7 +103,9 @@ def test_a_transcript_is_read_back_as_the_history_it_was() -> None:
     transcript = Transcript()
     transcript.add(Line(kind="start", text="system", prompt="investigate 1"))
     transcript.add(Line(kind="told", text="data \ud800"))
-    transcript.add(Line(kind="said", text="", calls=[{"id": "c1", "name": "logs", "arguments": "{}"}]))
+    transcript.add(
+        Line(kind="said", text="", calls=[{"id": "c1", "name": "logs", "arguments": "{}"}])
+    )
     transcript.add(Line(kind="result", text="<data>", call="c1", tool="logs"))
     again = read_transcript(transcript.as_bytes())
     assert entries(again.lines) == [
@@ -112,7 +123,15 @@ def test_a_transcript_that_cannot_be_read_is_named(content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[" * 50_000, '{"headline": 3, "claims": []}', '{"headline": "x", "claims": "y"}', "null", "}{"],
+    [
+        "",
+        "{",
+        "[" * 50_000,
+        '{"headline": 3, "claims": []}',
+        '{"headline": "x", "claims": "y"}',
+        "null",
+        "}{",
+    ],
 )
 def test_an_answer_that_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"claim|JSON"):
@@ -149,7 +168,17 @@ def test_calls_that_all_have_the_index_0_are_told_apart_by_their_ids() -> None:
     reading = ChatReading(answer, 0)
     for n in range(3):
         function = {"name": "logs", "arguments": {"service": str(n)}}
-        reading.read({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": f"call_{n}", "function": function}]}}]})
+        reading.read(
+            {
+                "choices": [
+                    {
+                        "delta": {
+                            "tool_calls": [{"index": 0, "id": f"call_{n}", "function": function}]
+                        }
+                    }
+                ]
+            }
+        )
     reading.read({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     reading.finish(streamed=True)
     assert [json.loads(c.arguments)["service"] for c in answer.calls] == ["0", "1", "2"]

@@ -26,11 +26,15 @@ def able(body: dict[str, Any]) -> Any:
     """Does as it is told."""
     if body.get("response_format") or body.get("text"):
         return says_text('{"word": "lantern"}')(body)
-    return (calls(("echo", {"word": "lantern"})) if body.get("tools") else says_text("lantern"))(body)
+    return (calls(("echo", {"word": "lantern"})) if body.get("tools") else says_text("lantern"))(
+        body
+    )
 
 
 def probed(server: OpenAIServer, **settings: Any) -> Probed:
-    return asyncio.run(probe(ModelSettings(**{"name": "local-model", "base_url": server.url} | settings)))
+    return asyncio.run(
+        probe(ModelSettings(**{"name": "local-model", "base_url": server.url} | settings))
+    )
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

@@ -13,7 +13,8 @@ AT = datetime(2026, 3, 2, 2, 10, tzinfo=UTC)
 
 
 def write(directory: Path, **files: str) -> str:
-    """Write `name`.md for each; `__` in a name is a slash. Gives the directory as settings name it."""
+    """Write `name`.md for each; `__` in a name is a slash. Gives the directory as settings name
+    it."""
     for name, content in files.items():
         path = directory / f"{name.replace('__', '/')}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,9 +22,13 @@ def write(directory: Path, **files: str) -> str:
     return str(directory)
 
 
-def alert(title: str = "High error rate on checkout", service: str | None = "checkout", **more: object) -> Alert:
+def alert(
+    title: str = "High error rate on checkout", service: str | None = "checkout", **more: object
+) -> Alert:
     """An alert at AT."""
-    return Alert.model_validate({"source": "prometheus", "title": title, "started_at": AT, "service": service, **more})
+    return Alert.model_validate(
+        {"source": "prometheus", "title": title, "started_at": AT, "service": service, **more}
+    )
 
 
 def scope(*services: str, job: str | None = None) -> Scope:

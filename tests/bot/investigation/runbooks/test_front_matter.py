@@ -1,4 +1,5 @@
-"""The front matter: what people write is read as text with its lines; what could harm is refused in one line."""
+"""The front matter: what people write is read as text with its lines; what could harm is refused in
+one line."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def test_an_empty_one_and_windows_line_ends_are_fine() -> None:
         ("a: " + "x" * LONGEST_FRONT_MATTER, 1, "put the prose below"),
     ],
 )
-def test_what_could_grow_name_a_type_or_say_two_things_is_refused_at_its_line(head: str, line: int, said: str) -> None:
+def test_what_could_grow_name_a_type_or_say_two_things_is_refused_at_its_line(
+    head: str, line: int, said: str
+) -> None:
     problem = refused(head)
     assert said in problem.text
     assert abs(problem.line - line) <= 1
@@ -89,7 +92,9 @@ def test_what_could_grow_name_a_type_or_say_two_things_is_refused_at_its_line(he
 
 
 def test_a_bomb_of_aliases_is_refused_before_it_grows() -> None:
-    levels = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"] + [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    levels = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"] + [
+        f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)
+    ]
     assert "anchors and aliases" in refused("\n".join(levels)).text
 
 

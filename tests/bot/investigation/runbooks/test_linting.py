@@ -1,4 +1,5 @@
-"""`faultline check` on runbooks: dead includes, cycles, what matches nothing, links and services that are missing."""
+"""`faultline check` on runbooks: dead includes, cycles, what matches nothing, links and services
+that are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}
 
 
 def linted(directory: str, **more: Any) -> list[str]:
-    settings = Settings.model_validate({"runbooks": {"directories": [directory]}, "services": CATALOGUE, **more})
+    settings = Settings.model_validate(
+        {"runbooks": {"directories": [directory]}, "services": CATALOGUE, **more}
+    )
     return [str(problem).removeprefix(directory) for problem in lint(settings)[1]]
 
 
@@ -64,9 +67,12 @@ def test_what_can_match_nothing_is_told_with_the_nearest_name(tmp_path: Path) ->
         d="---\nmatch: {jobs: llama}\n---\n",
     )
     assert linted(directory, jobs={"gpt": {}}) == [
-        "/a.md:4: match.services: chekout matches no service of the catalogue; did you mean checkout?",
-        "/b.md:1: match: is missing, and no runbook includes this one, so it never applies; give services or alerts",
-        "/c.md:2: match: is missing, and no runbook includes this one, so it never applies; give services or alerts",
+        "/a.md:4: match.services: chekout matches no service of the catalogue; did you mean "
+        "checkout?",
+        "/b.md:1: match: is missing, and no runbook includes this one, so it never applies; give "
+        "services or alerts",
+        "/c.md:2: match: is missing, and no runbook includes this one, so it never applies; give "
+        "services or alerts",
         "/d.md:2: match.jobs: llama matches no job of the settings",
     ]
 
@@ -94,7 +100,8 @@ def test_links_and_services_that_are_not_there(tmp_path: Path) -> None:
     assert linted(write(tmp_path, a=head)) == [
         "/a.md:4: look_at.services: paymnts is not in the catalogue; did you mean payments?",
         "/a.md:4: look_at.services: redis is not in the catalogue; add it under [services]",
-        "/a.md:11: links: https://elsewhere.example.com/ is left out: its host is none of the settings'; "
+        "/a.md:11: links: https://elsewhere.example.com/ is left out: its host is none of the "
+        "settings'; "
         "see runbooks.link_hosts",
     ]
 
@@ -107,7 +114,10 @@ def test_check_has_one_line_when_all_is_well_and_one_for_each_fault(tmp_path: Pa
     said = f"1 runbook in {directory}; 1 of their queries will not be asked: datadog is not set up"
     assert (line.ok, line.line) == (True, said)
     write(tmp_path, b="---\nnam: x\n---\n", c="no")
-    assert [(c.ok, c.line.removeprefix(directory)[:8]) for c in runbook_checks(Settings.model_validate(settings))] == [
+    assert [
+        (c.ok, c.line.removeprefix(directory)[:8])
+        for c in runbook_checks(Settings.model_validate(settings))
+    ] == [
         (False, "/b.md:1:"),
         (False, "/b.md:2:"),
         (False, "/c.md:1:"),
@@ -116,7 +126,9 @@ def test_check_has_one_line_when_all_is_well_and_one_for_each_fault(tmp_path: Pa
 
 
 def test_a_directory_without_any_runbook_is_a_mistake(tmp_path: Path) -> None:
-    (line,) = runbook_checks(Settings.model_validate({"runbooks": {"directories": [str(tmp_path)]}}))
+    (line,) = runbook_checks(
+        Settings.model_validate({"runbooks": {"directories": [str(tmp_path)]}})
+    )
     assert not line.ok
 
 
@@ -131,5 +143,10 @@ def test_the_examples_of_the_documentation_have_no_fault_and_its_page_names_ever
     assert problems == []
     assert len(shelf.runbooks) == 4
     page = (docs / "runbooks.md").read_text(encoding="utf-8")
-    names = [*RunbookKeys.model_fields, *Match.model_fields, *LookAt.model_fields, *Hours.model_fields]
+    names = [
+        *RunbookKeys.model_fields,
+        *Match.model_fields,
+        *LookAt.model_fields,
+        *Hours.model_fields,
+    ]
     assert [name for name in names if f"{name}`" not in page] == ["look_at"]

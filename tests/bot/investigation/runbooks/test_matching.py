@@ -8,19 +8,30 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Alert
-from bot.investigation.runbooks.matching import MOST_APPLIED, applying, glob_matches, holds, in_words
+from bot.investigation.runbooks.matching import (
+    MOST_APPLIED,
+    applying,
+    glob_matches,
+    holds,
+    in_words,
+)
 from bot.investigation.runbooks.runbook import Hours
 from bot.investigation.runbooks.shelf import read_shelf
 from tests.bot.investigation.runbooks.shelves import AT, alert, scope, write
 
 
-def applied(directory: str, given: Alert, *services: str, job: str | None = None) -> list[tuple[str, str]]:
+def applied(
+    directory: str, given: Alert, *services: str, job: str | None = None
+) -> list[tuple[str, str]]:
     found = applying(read_shelf([directory]), given, scope(*services, job=job))
     return [(one.runbook.name, one.why) for one in found]
 
 
 def test_every_key_must_match_and_one_pattern_of_it_suffices(tmp_path: Path) -> None:
-    head = "---\nmatch:\n  services: [cart, check*]\n  severity: critical\n  labels:\n    env: [prod*]\n---\n"
+    head = (
+        "---\nmatch:\n  services: [cart, check*]\n  severity: critical\n  labels:\n    env: "
+        "[prod*]\n---\n"
+    )
     directory = write(tmp_path, a=head)
     right = alert(severity="Critical", labels={"env": "prod-eu"})
     assert applied(directory, right) == [("a", "services check*, severity critical, env prod*")]
@@ -44,7 +55,12 @@ def test_titles_rule_names_the_catalogues_names_and_jobs_match(tmp_path: Path) -
         source="---\nmatch: {source: datadog}\n---\n",
     )
     given = alert(labels={"alertname": "CheckoutBurn"})
-    assert {name for name, _ in applied(directory, given, "shop", job="llama-7b")} == {"title", "rule", "ours", "job"}
+    assert {name for name, _ in applied(directory, given, "shop", job="llama-7b")} == {
+        "title",
+        "rule",
+        "ours",
+        "job",
+    }
 
 
 def test_the_most_specific_comes_first_then_the_name_then_what_they_include(tmp_path: Path) -> None:
@@ -110,7 +126,11 @@ def test_a_hostile_title_and_pattern_end() -> None:
         ({"hours": "03:00-03:30", "timezone": "Europe/Berlin"}, AT, True),
         ({"hours": "22:00-24:00"}, AT.replace(hour=23, minute=59), True),
         ({"hours": "23:30-02:30"}, datetime(1, 1, 1, tzinfo=UTC), False),
-        ({"hours": "02:00-02:30", "timezone": "Asia/Tokyo"}, datetime(9999, 12, 31, 23, 59, tzinfo=UTC), False),
+        (
+            {"hours": "02:00-02:30", "timezone": "Asia/Tokyo"},
+            datetime(9999, 12, 31, 23, 59, tzinfo=UTC),
+            False,
+        ),
     ],
 )
 def test_hours(hours: dict[str, object], at: datetime, inside: bool) -> None:

@@ -1,4 +1,5 @@
-"""Reading directories: each file stands alone, nothing outside is read, and every fault has its file and line."""
+"""Reading directories: each file stands alone, nothing outside is read, and every fault has its
+file and line."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def problems(*directories: str) -> list[str]:
     return [str(problem) for problem in read_shelf(directories).problems]
 
 
-def test_every_markdown_file_below_is_a_runbook_but_for_readmes_and_hidden_ones(tmp_path: Path) -> None:
+def test_every_markdown_file_below_is_a_runbook_but_for_readmes_and_hidden_ones(
+    tmp_path: Path,
+) -> None:
     directory = write(tmp_path, a=GOOD, deep__b=GOOD, README="# Our runbooks", **{".hidden": GOOD})
     shelf = read_shelf([directory])
     assert list(shelf.runbooks) == ["a.md", "deep/b.md"]
@@ -32,11 +35,15 @@ def test_every_markdown_file_below_is_a_runbook_but_for_readmes_and_hidden_ones(
     assert shelf.problems == []
 
 
-def test_of_two_with_the_same_path_the_first_directory_counts_and_the_second_is_told(tmp_path: Path) -> None:
+def test_of_two_with_the_same_path_the_first_directory_counts_and_the_second_is_told(
+    tmp_path: Path,
+) -> None:
     one, two = write(tmp_path / "one", a=GOOD), write(tmp_path / "two", a=GOOD, b=GOOD)
     shelf = read_shelf([one, two])
     assert {path: r.directory for path, r in shelf.runbooks.items()} == {"a.md": one, "b.md": two}
-    assert [str(p) for p in shelf.problems] == [f"{two}/a.md:1: is not read: {one}/a.md has the same path"]
+    assert [str(p) for p in shelf.problems] == [
+        f"{two}/a.md:1: is not read: {one}/a.md has the same path"
+    ]
 
 
 def test_a_wrong_file_costs_only_itself(tmp_path: Path) -> None:
@@ -66,10 +73,14 @@ def test_links_that_lead_out_of_the_directory_are_not_followed(tmp_path: Path) -
 
 
 def test_a_missing_directory_is_one_problem(tmp_path: Path) -> None:
-    assert problems(str(tmp_path / "gone")) == [f"{tmp_path}/gone:1: is not a directory: see runbooks.directories"]
+    assert problems(str(tmp_path / "gone")) == [
+        f"{tmp_path}/gone:1: is not a directory: see runbooks.directories"
+    ]
 
 
-def test_more_files_than_anyone_keeps_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_anyone_keeps_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shelves, "MOST_FILES", 2)
     shelf = read_shelf([write(tmp_path, a=GOOD, b=GOOD, c=GOOD)])
     assert list(shelf.runbooks) == ["a.md", "b.md"]
@@ -81,13 +92,26 @@ def test_more_files_than_anyone_keeps_are_not_read(tmp_path: Path, monkeypatch: 
     [
         ("nam: x", ":2: nam: no such key; did you mean name?"),
         ("match:\n  servces: a", ":3: match.servces: no such key; did you mean services?"),
-        ("look_at:\n  prometheos:\n    a: b", ":3: look_at.prometheos: no such key; did you mean prometheus?"),
-        ("look_at:\n  before_alert: soon", ":3: look_at.before_alert: must be a length of time like 90m, 2h or 1d"),
-        ("look_at:\n  baseline: 90d", ":3: look_at.baseline: input should be less than or equal to 4320"),
-        ("expected:\n  - because: b\n    between: 25:00-26:00", ":4: expected.1.between: must be hours of the day"),
+        (
+            "look_at:\n  prometheos:\n    a: b",
+            ":3: look_at.prometheos: no such key; did you mean prometheus?",
+        ),
+        (
+            "look_at:\n  before_alert: soon",
+            ":3: look_at.before_alert: must be a length of time like 90m, 2h or 1d",
+        ),
+        (
+            "look_at:\n  baseline: 90d",
+            ":3: look_at.baseline: input should be less than or equal to 4320",
+        ),
+        (
+            "expected:\n  - because: b\n    between: 25:00-26:00",
+            ":4: expected.1.between: must be hours of the day",
+        ),
         ("expected:\n  - between: 02:00-03:00", ":3: expected.1: a key is missing"),
         (
-            "expected:\n  because: b\n  between:\n    hours: 02:00-03:00\n    timezone: ../etc/passwd",
+            "expected:\n  because: b\n  between:\n    hours: 02:00-03:00\n    timezone: "
+            "../etc/passwd",
             ":6: expected.between.timezone: is not the name of a time zone",
         ),
         ("links:\n  - url: https://x", ":3: links.1: a key is missing"),
@@ -97,12 +121,20 @@ def test_more_files_than_anyone_keeps_are_not_read(tmp_path: Path, monkeypatch: 
             "look_at:\n  prometheus:\n    q: up{s={service}}",
             ':4: look_at.prometheus.q: write placeholders as service=~"{service}"',
         ),
-        ("look_at:\n  prometheus:\n    error_ratio: up", ":4: look_at.prometheus.error_ratio: is a signal that"),
-        ("look_at:\n  prometheus:\n    'a b': up", ":4: look_at.prometheus.a b: a signal's name is letters"),
+        (
+            "look_at:\n  prometheus:\n    error_ratio: up",
+            ":4: look_at.prometheus.error_ratio: is a signal that",
+        ),
+        (
+            "look_at:\n  prometheus:\n    'a b': up",
+            ":4: look_at.prometheus.a b: a signal's name is letters",
+        ),
         ("look_at:\n  datadog:\n    q: what", ":4: look_at.datadog.q: must be a metric query like"),
     ],
 )
-def test_each_wrong_key_is_one_line_that_says_what_it_should_be(tmp_path: Path, head: str, said: str) -> None:
+def test_each_wrong_key_is_one_line_that_says_what_it_should_be(
+    tmp_path: Path, head: str, said: str
+) -> None:
     directory = write(tmp_path, a="---\n" + head + "\n---\n")
     (line,) = problems(directory)
     assert said in line
@@ -110,7 +142,9 @@ def test_each_wrong_key_is_one_line_that_says_what_it_should_be(tmp_path: Path, 
 
 
 def test_what_is_right_beside_a_wrong_key_still_counts(tmp_path: Path) -> None:
-    directory = write(tmp_path, a="---\nname: A\nownr: B\nmatch:\n  services: checkout\nnext_steps: 7\n---\n")
+    directory = write(
+        tmp_path, a="---\nname: A\nownr: B\nmatch:\n  services: checkout\nnext_steps: 7\n---\n"
+    )
     shelf = read_shelf([directory])
     keys = shelf.runbooks["a.md"].keys
     assert keys.name == "A"

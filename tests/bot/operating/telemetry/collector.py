@@ -1,4 +1,5 @@
-"""An OpenTelemetry collector on loopback: it decodes what is sent with OpenTelemetry's own classes."""
+"""An OpenTelemetry collector on loopback: it decodes what is sent with OpenTelemetry's own
+classes."""
 
 from __future__ import annotations
 
@@ -42,12 +43,16 @@ class Collector:
         self.headers.append(headers)
         if path != "/v1/traces" or headers.get("content-type") != "application/x-protobuf":
             return 404
-        self.bodies.append(gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body)
+        self.bodies.append(
+            gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
+        )
         request = ExportTraceServiceRequest.FromString(self.bodies[-1])
         for resource in request.resource_spans:
             of = _values(resource.resource.attributes)
             for scope in resource.scope_spans:
-                self.spans += [_seen(span, str(of.get("faultline.process"))) for span in scope.spans]
+                self.spans += [
+                    _seen(span, str(of.get("faultline.process"))) for span in scope.spans
+                ]
         return self.status
 
 
@@ -76,7 +81,9 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            status = collector.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+            status = collector.take(
+                self.path, {k.lower(): v for k, v in self.headers.items()}, body
+            )
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("location", "http://127.0.0.1:9/elsewhere")

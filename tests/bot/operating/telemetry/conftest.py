@@ -20,7 +20,8 @@ from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
 HOSTILE = 'checkout slow\n{"level": "error"}\x1b[31m\u202e"} faultline_fake_total 1'
-"""The title of the alert: it would end a line, steer a terminal, and stand as a metric, if it were let."""
+"""The title of the alert: it would end a line, steer a terminal, and stand as a metric, if it were
+let."""
 PATIENT_S = 180.0
 
 
@@ -54,7 +55,11 @@ class Observed:
 
 def _webhook() -> tuple[bytes, dict[str, str]]:
     event = incident_event(
-        incident="PINC1", title=HOSTILE, service="checkout", at=datetime.now(UTC), base="https://acme.pagerduty.com"
+        incident="PINC1",
+        title=HOSTILE,
+        service="checkout",
+        at=datetime.now(UTC),
+        base="https://acme.pagerduty.com",
     )
     return signed_webhook(SECRET, event)
 
@@ -82,13 +87,20 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     ):
         story.pagerduty.open_incident("PINC1", HOSTILE, "checkout")
         body, headers = _webhook()
-        answer = httpx.post(f"{story.bot.url}/webhooks/pagerduty", content=body, headers=headers, timeout=60)
+        answer = httpx.post(
+            f"{story.bot.url}/webhooks/pagerduty", content=body, headers=headers, timeout=60
+        )
         story.wait_for(lambda: bool(story.answers()), what="an answer in Slack")
         story.wait_for(lambda: bool(story.pagerduty.notes), what="a note")
         for content in (body, b"{}"):  # the same delivery again, and one with another's signature
-            httpx.post(f"{story.bot.url}/webhooks/pagerduty", content=content, headers=headers, timeout=60)
-        seen = Observed(story, answer.json()["investigation_id"], metrics_port, worker_port, log, collector)
+            httpx.post(
+                f"{story.bot.url}/webhooks/pagerduty", content=content, headers=headers, timeout=60
+            )
+        seen = Observed(
+            story, answer.json()["investigation_id"], metrics_port, worker_port, log, collector
+        )
         seen.wait_for_metric(
-            worker_port, r'^faultline_posts_total\{kind="answer",outcome="posted",place="pagerduty"\} 1'
+            worker_port,
+            r'^faultline_posts_total\{kind="answer",outcome="posted",place="pagerduty"\} 1',
         )
         yield seen

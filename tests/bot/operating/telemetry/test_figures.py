@@ -1,4 +1,5 @@
-"""What the database tells in metrics, and that nothing which a sender may choose becomes a label."""
+"""What the database tells in metrics, and that nothing which a sender may choose becomes a
+label."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 def _alert(name: str, severity: str = "warning") -> Alert:
-    return Alert(source="pagerduty", id=name, title=name, started_at=NOW, service=name, severity=severity)
+    return Alert(
+        source="pagerduty", id=name, title=name, started_at=NOW, service=name, severity=severity
+    )
 
 
 def _accept(store: Store, name: str, *, minutes: float, severity: str = "warning") -> str:
@@ -65,7 +68,11 @@ def test_judgements_are_told_by_confidence(store: Store) -> None:
 
 def test_many_scrapes_read_the_database_once(store: Store) -> None:
     asked: list[str] = []
-    event.listen(store.engine, "before_cursor_execute", lambda _c, _cursor, statement, *_: asked.append(statement))
+    event.listen(
+        store.engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, statement, *_: asked.append(statement),
+    )
     now = 0.0
     figures = StoreFigures(store, clock=lambda: now)
     for _ in range(5):
@@ -89,7 +96,10 @@ def test_a_team_that_the_settings_do_not_name_is_no_label(store: Store) -> None:
     one = _accept(store, "a", minutes=1)
     for team, label in (("payments", "payments"), ('ghost"} 1\nfake 2', OTHER), ("", "none")):
         with store.engine.begin() as connection:
-            connection.execute(text("UPDATE investigations SET team = :team WHERE id = :id"), {"team": team, "id": one})
+            connection.execute(
+                text("UPDATE investigations SET team = :team WHERE id = :id"),
+                {"team": team, "id": one},
+            )
         page = _page(StoreFigures(store, ["payments"]))
         assert f'faultline_queue_waiting{{priority="usual",team="{label}"}} 1.0' in page
         assert "ghost" not in page

@@ -1,4 +1,5 @@
-"""A worker of which a part stands still is unhealthy and says which; a web process about to stop is not ready."""
+"""A worker of which a part stands still is unhealthy and says which; a web process about to stop is
+not ready."""
 
 from __future__ import annotations
 
@@ -79,7 +80,9 @@ def watched(
     observing.stop()
 
 
-def test_a_dispatch_that_hangs_makes_the_worker_unhealthy(watched: tuple[Pulse, Clock, str]) -> None:
+def test_a_dispatch_that_hangs_makes_the_worker_unhealthy(
+    watched: tuple[Pulse, Clock, str],
+) -> None:
     _, clock, url = watched
     stuck = _Stuck()
     dispatch = Dispatch(stuck, lambda _: None, every_s=0.01)
@@ -88,13 +91,18 @@ def test_a_dispatch_that_hangs_makes_the_worker_unhealthy(watched: tuple[Pulse, 
     assert httpx.get(url, timeout=PATIENT_S).status_code == 200
     clock.now += 101
     answer = httpx.get(url, timeout=PATIENT_S)
-    assert (answer.status_code, answer.text) == (503, "no sign of life: dispatch of _stuck for 101 s\n")
+    assert (answer.status_code, answer.text) == (
+        503,
+        "no sign of life: dispatch of _stuck for 101 s\n",
+    )
     stuck.go_on.set()
     _eventually(url, 200)
     dispatch.stop()
 
 
-def test_an_event_loop_that_hangs_makes_the_worker_unhealthy(watched: tuple[Pulse, Clock, str]) -> None:
+def test_an_event_loop_that_hangs_makes_the_worker_unhealthy(
+    watched: tuple[Pulse, Clock, str],
+) -> None:
     pulse, clock, url = watched
     release, inside = threading.Event(), threading.Event()
 
@@ -189,7 +197,9 @@ def test_ready_while_the_tables_are_there_and_it_is_not_stopping(store: Store) -
     assert asyncio.run(readiness.problem()) is None
     with store.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    assert asyncio.run(readiness.problem()) is None  # a newer release made them: this process still works beside it
+    assert (
+        asyncio.run(readiness.problem()) is None
+    )  # a newer release made them: this process still works beside it
     with store.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     assert asyncio.run(readiness.problem()) == "the tables are not up to date"
@@ -199,7 +209,9 @@ def test_ready_while_the_tables_are_there_and_it_is_not_stopping(store: Store) -
 
 def test_told_to_stop_it_drains_first_and_told_again_it_stops() -> None:
     said: list[str] = []
-    server = DrainingServer(uvicorn.Config(Starlette()), drain_s=PATIENT_S, stopping=lambda: said.append("stopping"))
+    server = DrainingServer(
+        uvicorn.Config(Starlette()), drain_s=PATIENT_S, stopping=lambda: said.append("stopping")
+    )
     server.handle_exit(signal.SIGTERM, None)
     assert (said, server.should_exit) == (["stopping"], False)
     server.handle_exit(signal.SIGTERM, None)

@@ -1,4 +1,5 @@
-"""One record is one line, whatever a sender wrote; errors are told by class and place, without their words."""
+"""One record is one line, whatever a sender wrote; errors are told by class and place, without
+their words."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from bot.runtime.logs import VERBATIM, JsonLines, TextLines, about, printable
 HOSTILE = 'x\n{"level":"critical"}\r\x1b[2J\u202e\u2028\x00 end'
 
 
-def _written(formatter: logging.Formatter, message: str, *args: object, error: BaseException | None = None) -> str:
+def _written(
+    formatter: logging.Formatter, message: str, *args: object, error: BaseException | None = None
+) -> str:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(formatter)
@@ -104,7 +107,9 @@ raise ValueError("4111")
 
 
 def test_libraries_threads_and_the_process_s_own_end_are_in_the_same_form() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=300
+    )
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [(line["logger"], line.get("error")) for line in lines] == [
         ("dbos", None),

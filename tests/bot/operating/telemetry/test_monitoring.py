@@ -1,4 +1,5 @@
-"""The alerts and the dashboard of infra/monitoring: a real Prometheus takes them, and what they ask for is served."""
+"""The alerts and the dashboard of infra/monitoring: a real Prometheus takes them, and what they ask
+for is served."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ scrape_configs:
 
 
 def _alerts() -> list[dict[str, str]]:
-    rules: list[dict[str, str]] = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]
+    rules: list[dict[str, str]] = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][
+        0
+    ]["rules"]
     return rules
 
 
@@ -45,35 +48,55 @@ def _families(observed: Observed) -> dict[str, str]:
     """Name to type of every metric that either process serves, with the names of its series."""
     found = {}
     for port in (observed.metrics_port, observed.worker_port):
-        for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", observed.scrape(port).text, re.MULTILINE):
+        for name, kind in re.findall(
+            r"^# TYPE (\S+) (\S+)$", observed.scrape(port).text, re.MULTILINE
+        ):
             found[name] = kind
             if kind == "histogram":
                 found |= {f"{name}_{part}": "series" for part in ("bucket", "sum", "count")}
     return found
 
 
-@pytest.mark.parametrize("command", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
-def test_promtool_accepts_the_alerts_and_each_fires_and_is_silent_as_it_should(command: list[str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]]
+)
+def test_promtool_accepts_the_alerts_and_each_fires_and_is_silent_as_it_should(
+    command: list[str],
+) -> None:
     promtool = debian_binary("prometheus", "usr/bin/promtool")
     done = subprocess.run(
-        [promtool, *command], cwd=MONITORING, check=False, capture_output=True, text=True, timeout=PATIENT_S
+        [promtool, *command],
+        cwd=MONITORING,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_rule_that_never_fires_would_be_found(tmp_path: Path) -> None:
     promtool = debian_binary("prometheus", "usr/bin/promtool")
-    broken = (MONITORING / "alerts.yml").read_text().replace("faultline_queue_oldest_seconds > 300", "vector(0) > 1")
+    broken = (
+        (MONITORING / "alerts.yml")
+        .read_text()
+        .replace("faultline_queue_oldest_seconds > 300", "vector(0) > 1")
+    )
     (tmp_path / "alerts.yml").write_text(broken)
     (tmp_path / "alerts_test.yml").write_text((MONITORING / "alerts_test.yml").read_text())
     command = [promtool, "test", "rules", "alerts_test.yml"]
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENT_S)
+    done = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENT_S
+    )
     assert done.returncode != 0
     assert "FaultlineQueueOld" in done.stdout + done.stderr
 
 
 def test_every_alert_has_both_of_its_tests() -> None:
-    tests = {test["name"] for test in yaml.safe_load((MONITORING / "alerts_test.yml").read_text())["tests"]}
+    tests = {
+        test["name"]
+        for test in yaml.safe_load((MONITORING / "alerts_test.yml").read_text())["tests"]
+    }
     names = [rule["alert"] for rule in _alerts()]
     assert tests == {f"{name} {word}" for name in names for word in ("fires", "is silent")}
 
@@ -88,7 +111,11 @@ def test_every_metric_that_is_asked_for_is_served(observed: Observed) -> None:
 def test_every_metric_is_in_the_documentation(observed: Observed) -> None:
     page = (ROOT / "docs" / "operating.md").read_text()
     listed = set(re.findall(r"^\| `(faultline_\w+)`", page, re.MULTILINE))
-    served = {name for name, kind in _families(observed).items() if name.startswith("faultline_") and kind != "series"}
+    served = {
+        name
+        for name, kind in _families(observed).items()
+        if name.startswith("faultline_") and kind != "series"
+    }
     assert listed == served
 
 
@@ -96,7 +123,9 @@ def test_every_metric_is_in_the_documentation(observed: Observed) -> None:
 def _prometheus(folder: Path, observed: Observed) -> Iterator[str]:
     """The address of a real Prometheus that scrapes both processes and has the alerts loaded."""
     targets = f'"127.0.0.1:{observed.metrics_port}", "127.0.0.1:{observed.worker_port}"'
-    (folder / "prometheus.yml").write_text(CONFIG.format(rules=MONITORING / "alerts.yml", targets=targets))
+    (folder / "prometheus.yml").write_text(
+        CONFIG.format(rules=MONITORING / "alerts.yml", targets=targets)
+    )
     port = free_port()
     binary = debian_binary("prometheus", "usr/bin/prometheus")
     command = [binary, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
@@ -117,12 +146,16 @@ def _asked(url: str, expression: str) -> list[object]:
     return result
 
 
-def test_a_real_prometheus_scrapes_both_processes_and_answers_every_panel(observed: Observed, tmp_path: Path) -> None:
+def test_a_real_prometheus_scrapes_both_processes_and_answers_every_panel(
+    observed: Observed, tmp_path: Path
+) -> None:
     with _prometheus(tmp_path, observed) as url:
         deadline = time.monotonic() + PATIENT_S
         while True:
             try:
-                if len(_asked(url, 'up{job="faultline"} == 1')) == 2 and _asked(url, "faultline_database_up"):
+                if len(_asked(url, 'up{job="faultline"} == 1')) == 2 and _asked(
+                    url, "faultline_database_up"
+                ):
                     break
             except (httpx.TransportError, ValueError):
                 pass  # it does not listen yet, or reads its files

@@ -1,4 +1,5 @@
-"""What a running bot says about one answered alert: metrics of both processes, one trace, a log, its health."""
+"""What a running bot says about one answered alert: metrics of both processes, one trace, a log,
+its health."""
 
 from __future__ import annotations
 
@@ -58,14 +59,23 @@ def test_the_worker_counts_its_steps_posts_and_verdicts(observed: Observed) -> N
 def test_no_label_holds_anything_of_a_sender(observed: Observed) -> None:
     for port in (observed.metrics_port, observed.worker_port):
         page = observed.scrape(port).text
-        for word in (observed.investigation, "checkout", "PINC1", "C0INCIDENTS", "faultline_fake_total"):
+        for word in (
+            observed.investigation,
+            "checkout",
+            "PINC1",
+            "C0INCIDENTS",
+            "faultline_fake_total",
+        ):
             assert word not in page
 
 
 def test_only_what_is_served_is_served_and_only_there(observed: Observed) -> None:
     assert observed.scrape(observed.metrics_port, "/").status_code == 404
     assert observed.scrape(observed.metrics_port, "/investigations").status_code == 404
-    assert httpx.post(f"http://127.0.0.1:{observed.metrics_port}/metrics", timeout=60).status_code == 405
+    assert (
+        httpx.post(f"http://127.0.0.1:{observed.metrics_port}/metrics", timeout=60).status_code
+        == 405
+    )
     assert "faultline_" not in httpx.get(f"{observed.story.bot.url}/metrics", timeout=60).text
 
 
@@ -89,10 +99,15 @@ def test_one_trace_holds_what_both_processes_did(observed: Observed) -> None:
         "reply",
     }
     while wanted - {span.name for span in observed.collector.spans}:
-        assert time.monotonic() < deadline, wanted - {span.name for span in observed.collector.spans}
+        assert time.monotonic() < deadline, wanted - {
+            span.name for span in observed.collector.spans
+        }
         time.sleep(0.1)
     spans = observed.collector.spans
-    trace, root = f"{trace_id_of(observed.investigation):032x}", f"{root_id_of(observed.investigation):016x}"
+    trace, root = (
+        f"{trace_id_of(observed.investigation):032x}",
+        f"{root_id_of(observed.investigation):016x}",
+    )
     assert {span.trace for span in spans} == {trace}
     assert {span.process for span in spans if span.name == "accept"} == {"web"}
     assert {span.process for span in spans if span.name == "analyze"} == {"worker"}
@@ -105,7 +120,14 @@ def test_one_trace_holds_what_both_processes_did(observed: Observed) -> None:
 
 def test_a_trace_holds_no_text_of_the_alert_and_no_secret(observed: Observed) -> None:
     sent = b"".join(observed.collector.bodies)
-    for word in (b"checkout", b"faultline_fake", b"xoxb", b"webhook-secret", b"otlp-secret", b"C0INCIDENTS"):
+    for word in (
+        b"checkout",
+        b"faultline_fake",
+        b"xoxb",
+        b"webhook-secret",
+        b"otlp-secret",
+        b"C0INCIDENTS",
+    ):
         assert word not in sent
 
 
@@ -119,7 +141,14 @@ def test_each_line_of_the_log_is_one_object_with_what_it_is_about(observed: Obse
 
 def test_the_log_holds_no_payload_and_no_secret(observed: Observed) -> None:
     text = observed.log_file.read_text()
-    for word in ("xoxb", "webhook-secret", "pagerduty-token", "otlp-secret", "faultline_fake_total", HOSTILE[:8]):
+    for word in (
+        "xoxb",
+        "webhook-secret",
+        "pagerduty-token",
+        "otlp-secret",
+        "faultline_fake_total",
+        HOSTILE[:8],
+    ):
         assert word not in text
 
 

@@ -1,4 +1,5 @@
-"""One trace for each investigation, whoever works on it; nothing goes elsewhere, nothing waits for the collector."""
+"""One trace for each investigation, whoever works on it; nothing goes elsewhere, nothing waits for
+the collector."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ ID = "20261120-120000-abcdef"
 
 @contextmanager
 def _traced(url: str, headers: str = "") -> Iterator[None]:
-    settings = TelemetrySettings(otlp_endpoint=url, otlp_headers=SecretStr(headers) if headers else None)
+    settings = TelemetrySettings(
+        otlp_endpoint=url, otlp_headers=SecretStr(headers) if headers else None
+    )
     tracing.start_tracing(settings, "worker", "worker-1")
     try:
         yield
@@ -53,7 +56,9 @@ def spans() -> list[SeenSpan]:
         for _ in range(2):
             with _traced(collector.url):
                 asyncio.run(watched("collect datadog", _collect)(ID))
-                tracing.root_span(ID, datetime(2026, 11, 20, 12, tzinfo=UTC), datetime.now(UTC), "probable_cause")
+                tracing.root_span(
+                    ID, datetime(2026, 11, 20, 12, tzinfo=UTC), datetime.now(UTC), "probable_cause"
+                )
                 with pytest.raises(ConnectorError):
                     asyncio.run(watched("announce slack", _fails)(ID))
         assert b"customer" not in b"".join(collector.bodies)
@@ -73,18 +78,24 @@ def test_what_a_step_asked_for_is_below_it(spans: list[SeenSpan]) -> None:
     steps = {span.id for span in spans if span.name == "collect"}
     asked = [span for span in spans if span.name == "ask datadog"]
     assert {span.parent for span in asked} == steps
-    assert {(span.attributes["http.response.status_code"], span.failed) for span in asked} == {(503, True)}
+    assert {(span.attributes["http.response.status_code"], span.failed) for span in asked} == {
+        (503, True)
+    }
     assert {span.parent for span in spans if span.name == "model round"} == steps
 
 
 def test_a_step_that_fails_says_so_by_its_class(spans: list[SeenSpan]) -> None:
     failed = [span for span in spans if span.name == "announce"]
-    assert {(span.failed, span.attributes["error.type"]) for span in failed} == {(True, "ConnectorError")}
+    assert {(span.failed, span.attributes["error.type"]) for span in failed} == {
+        (True, "ConnectorError")
+    }
 
 
 def test_ids_are_the_same_in_every_process_and_differ_between_investigations() -> None:
     program = f"from bot.runtime.tracing import trace_id_of; print(trace_id_of({ID!r}))"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
+    )
     assert int(done.stdout) == tracing.trace_id_of(ID)
     assert tracing.trace_id_of(ID) != tracing.trace_id_of(ID + "x")
     assert 0 < tracing.root_id_of(ID) < 2**64
@@ -101,14 +112,21 @@ def test_a_collector_that_redirects_or_is_gone_costs_nothing() -> None:
 
 
 def test_opentelemetry_is_loaded_only_where_it_is_switched_on() -> None:
-    program = "import sys, bot.processes.server, bot.processes.worker; print([m for m in sys.modules if m.startswith('opentelemetry.sdk')])"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300)
+    program = (
+        "import sys, bot.processes.server, bot.processes.worker; print([m for m in "
+        "sys.modules if m.startswith('opentelemetry.sdk')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
+    )
     assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("headers", ["no mark", "=secret", "a=b\nc: d", "a=ü"])
 def test_headers_that_are_none_are_refused_without_being_shown(headers: str) -> None:
-    settings = TelemetrySettings(otlp_endpoint="http://127.0.0.1:9", otlp_headers=SecretStr(headers))
+    settings = TelemetrySettings(
+        otlp_endpoint="http://127.0.0.1:9", otlp_headers=SecretStr(headers)
+    )
     with pytest.raises(SettingsError) as refused:
         tracing.start_tracing(settings, "worker", "w")
     assert headers not in str(refused.value)
