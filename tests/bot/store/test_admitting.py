@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from analysis.vocabulary import Alert
 from bot.alert_settings import AlertRule, AlertSettings, ChannelSettings
 from bot.settings import ServiceSettings, Settings
-from bot.store.connect import connect, migrate
+from bot.store.connect import connect
 from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.held_alerts import held_alerts
 from bot.store.models import InvestigationRow
@@ -27,6 +27,7 @@ from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo,
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 from bot.storms.policy import Policy
 from bot.team_settings import TeamSettings
+from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -44,8 +45,7 @@ Opened = Callable[..., Store]
 @pytest.fixture
 def opened(database_url: str) -> Iterator[Opened]:
     """Stores on one database, each with the rules it is given."""
-    engines = [connect(database_url)]
-    migrate(engines[0])
+    engines = [store_engine(database_url)]
 
     def with_rules(**alerts: Any) -> Store:
         engines.append(connect(database_url))
@@ -169,8 +169,7 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
     for at_once in (True, False):
         numbers = itertools.count()
         monkeypatch.setattr("bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}")
-        database = connect(f"sqlite:///{tmp_path}/{at_once}.sqlite")
-        migrate(database)
+        database = store_engine(f"sqlite:///{tmp_path}/{at_once}.sqlite")
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
         outcomes: list[Accepted] = []
         for minute, batch in enumerate(batches):
@@ -390,8 +389,7 @@ def test_an_alert_from_pagerduty_that_joins_brings_its_incident(opened: Opened) 
 
 
 def test_an_investigation_has_the_team_and_the_priority_of_its_alert(database_url: str) -> None:
-    engine = connect(database_url)
-    migrate(engine)
+    engine = store_engine(database_url)
     teams = {"shop": TeamSettings(services=("checkout",)), "ops": TeamSettings(channels=("C7",))}
     store = Store(engine, policy=Policy.of(Settings(services=SERVICES, teams=teams)))
 
