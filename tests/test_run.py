@@ -15,7 +15,7 @@ HOME = Path(__file__).resolve().parents[1]
     ("room", "reason"),
     [
         ("bot/nothing_of_that_name", "is no folder of this project"),
-        ("demo", "has no tests: there is no folder tests/demo"),
+        ("docs/images", "has no tests: there is no folder tests/docs/images"),
     ],
 )
 def test_a_room_without_tests_is_refused(room: str, reason: str) -> None:
