@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy.engine import make_url
 
-from bot.store.connect import connect
-from bot.store.store import Store
-from tests.databases import bring_up_to_date, store_engine
+from tests.shared_tls import share_default_context
+
+# What speaks with databases is imported by the fixtures: loading it takes longer than the tests
+# of a room that needs none of it.
+if TYPE_CHECKING:
+    from bot.store.store import Store
+
+# Importing every test makes millions of objects that all stay: to look through them for garbage
+# takes a quarter of the collection's time.
+gc.disable()
 
 # what a machine is doing besides is no property of the code: no time limit per example
 settings.register_profile(
@@ -33,6 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole stories first: they take longest, and the last of them would keep one process busy
     alone at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/scenarios/"))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, among the objects that tests make; every test is imported by now."""
+    gc.freeze()
+    gc.enable()
+    if "httpx" in sys.modules:
+        share_default_context()
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +71,10 @@ def postgres_server() -> Iterator[str]:
     data = tempfile.mkdtemp(prefix="faultline-postgres-")
     server = pgserver.get_server(data, cleanup_mode="stop")
     server.psql("ALTER SYSTEM SET max_connections = 300")
+    # Tests kill processes, never the machine: what PostgreSQL wrote survives without fsync.
+    for setting in ("fsync", "full_page_writes"):
+        server.psql(f"ALTER SYSTEM SET {setting} = off")
+    server.psql("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(data, ignore_errors=True)
@@ -63,6 +83,8 @@ def postgres_server() -> Iterator[str]:
 @contextmanager
 def new_database(server: str, template: str = "template1") -> Iterator[str]:
     """The address of a database of its own on that server, for the time of the block."""
+    import psycopg
+
     name = f"t{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
@@ -74,6 +96,10 @@ def new_database(server: str, template: str = "template1") -> Iterator[str]:
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres_server: str) -> Iterator[str]:
     """The name of a database with the store's tables, as the migrations make them."""
+    from sqlalchemy.engine import make_url
+
+    from tests.databases import bring_up_to_date
+
     with new_database(postgres_server) as url:
         bring_up_to_date(url)
         yield make_url(url).database or ""
@@ -98,6 +124,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     """An empty store."""
+    from bot.store.store import Store
+    from tests.databases import store_engine
+
     engine = store_engine(database_url)
     yield Store(engine)
     engine.dispose()
@@ -106,6 +135,9 @@ def store(database_url: str) -> Iterator[Store]:
 @pytest.fixture
 def reopen(database_url: str) -> Iterator[Callable[[], Store]]:
     """Another process's view of the same store."""
+    from bot.store.connect import connect
+    from bot.store.store import Store
+
     opened = []
 
     def another() -> Store:

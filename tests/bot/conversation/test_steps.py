@@ -22,7 +22,6 @@ from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk
 from bot.settings import Settings, SlackSettings, TracesSettings
 from bot.store.case_store import CaseStore
-from bot.store.connect import connect, migrate
 from bot.store.conversations import Conversations
 from bot.store.further import Furthers
 from bot.store.store import ReplyTo, Store
@@ -33,6 +32,7 @@ from tests.bot.answer.writer.openai_server import says, serving
 from tests.bot.conversation.cases import STARTED, write_answered, write_shop
 from tests.bot.investigation.model.cases import settings_for
 from tests.bot.investigation.model.test_investigating import DONE
+from tests.databases import store_engine
 
 PUBLIC, PRIVATE, DM = "C0INCIDENTS", "C0SECRET", "D0ADA"
 
@@ -116,8 +116,7 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
     slack = LoopbackSlack(channels={PUBLIC: "incidents", PRIVATE: "secret", DM: "ada"})
     slack.private.add(PRIVATE)
     url, stop = serve_in_thread(slack.app)
-    engine = connect(f"sqlite:///{tmp_path}/talk.sqlite")
-    migrate(engine)
+    engine = store_engine(f"sqlite:///{tmp_path}/talk.sqlite")
     settings = Settings(
         slack=SlackSettings(bot_token=SecretStr("xoxb-1"), api_url=f"{url}/api"),
         traces=TracesSettings(locations=(f"{recorded_cases()}/{{job}}/traces",)),

@@ -20,7 +20,7 @@ from bot.policy.admission import Policy
 from bot.settings import ServiceSettings, Settings
 from bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
 from bot.settings.teams import TeamSettings
-from bot.store.connect import connect, migrate
+from bot.store.connect import connect
 from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.held_alerts import held_alerts
 from bot.store.models import InvestigationRow
@@ -28,6 +28,7 @@ from bot.store.mutes import Mutes
 from bot.store.retelling import EDIT_EVERY, Retelling
 from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -45,8 +46,7 @@ Opened = Callable[..., Store]
 @pytest.fixture
 def opened(database_url: str) -> Iterator[Opened]:
     """Stores on one database, each with the rules it is given."""
-    engines = [connect(database_url)]
-    migrate(engines[0])
+    engines = [store_engine(database_url)]
 
     def with_rules(**alerts: Any) -> Store:
         engines.append(connect(database_url))
@@ -186,8 +186,7 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
         monkeypatch.setattr(
             "bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}"
         )
-        database = connect(f"sqlite:///{tmp_path}/{at_once}.sqlite")
-        migrate(database)
+        database = store_engine(f"sqlite:///{tmp_path}/{at_once}.sqlite")
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))
         outcomes: list[Accepted] = []
         for minute, batch in enumerate(batches):
@@ -433,8 +432,7 @@ def test_an_alert_from_pagerduty_that_joins_brings_its_incident(opened: Opened) 
 
 
 def test_an_investigation_has_the_team_and_the_priority_of_its_alert(database_url: str) -> None:
-    engine = connect(database_url)
-    migrate(engine)
+    engine = store_engine(database_url)
     teams = {"shop": TeamSettings(services=("checkout",)), "ops": TeamSettings(channels=("C7",))}
     store = Store(engine, policy=Policy.of(Settings(services=SERVICES, teams=teams)))
 

@@ -10,20 +10,19 @@ from sqlalchemy import Engine
 
 from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
-from bot.store.connect import connect, migrate
 from bot.store.labels import Labels
 from bot.store.listing import MOST_COUNTED, Asked, Listing, Place
 from bot.store.memory import Memory
 from bot.store.mutes import Mutes
 from bot.store.store import Store
+from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    engine = connect(database_url)
-    migrate(engine)
+    engine = store_engine(database_url)
     yield engine
     engine.dispose()
 

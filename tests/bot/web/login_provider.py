@@ -8,6 +8,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -23,6 +24,12 @@ CLIENT_ID = "faultline"
 CLIENT_SECRET = "s3cr3t & :more"
 CODE_LASTS_S = 60
 Key = RSAKey | ECKey | OctKey
+
+
+@cache
+def first_key() -> Key:
+    """Made once for all providers of a process: to find two primes takes longer than most tests."""
+    return RSAKey.generate_key(2048, {"kid": "first"})
 
 
 @dataclass
@@ -44,7 +51,7 @@ class LoginProvider:
     asks: bool = False
     """Whether a page stands between, as a person meets it."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    key: Key = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "first"}))
+    key: Key = field(default_factory=first_key)
     published: list[Key] = field(default_factory=list)
     token_requests: int = 0
     key_requests: int = 0

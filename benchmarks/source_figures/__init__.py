@@ -1,0 +1,1 @@
+"""What `benchmarks/house.py` measures of Python source: files, sums of files, rooms."""

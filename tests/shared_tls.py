@@ -1,0 +1,34 @@
+"""One TLS context for all of a test process's HTTP clients.
+
+Every `httpx.Client()` reads some hundred certificates into a context of its own, also for a server
+that speaks plain HTTP on loopback. That is 40 ms of processor time, and the tests make thousands.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Any
+
+
+def share_default_context() -> None:
+    """Let clients that verify in httpx's default way share what they verify with.
+
+    A client with a context, a file or a certificate of its own keeps it; so does one that verifies
+    nothing. Other certificates in the environment give another context.
+    """
+    from httpx._transports import default
+
+    create = default.create_ssl_context
+    made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
+
+    def shared(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        if verify is not True or cert is not None:
+            return create(verify=verify, cert=cert, trust_env=trust_env)
+        trusted = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        key = trusted if trust_env else ()
+        if key not in made:
+            made[key] = create(trust_env=trust_env)
+        return made[key]
+
+    default.create_ssl_context = shared
