@@ -4,42 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from analysis.analyzers import ANALYZERS, finding_kind
 from analysis.case.folder import Case
 from analysis.case.observations import observed
 from analysis.changes.alternatives import no_change_reasons
 from analysis.changes.nearby import nearby_changes
-from analysis.gpus.health import gpu_health
-from analysis.logs.signature_findings import logged_findings, without_what_ranks_tell
-from analysis.metrics.alert_history import EXPLAIN_THE_ALERT, STOPPED, alert_history
+from analysis.logs.signature_findings import without_what_ranks_tell
+from analysis.metrics.alert_history import alert_history
 from analysis.metrics.explained_share import measured
-from analysis.metrics.recovery import KIND as RECOVERED
 from analysis.metrics.recovery import alert_state
-from analysis.metrics.shifts import metric_shifts
 from analysis.ranking.discriminating_query import next_query
 from analysis.ranking.hypotheses import memory_findings
 from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
 from analysis.ranking.verdicts import conclude
-from analysis.requests.flow import flow_breaks
-from analysis.requests.span_shifts import span_shifts
 from analysis.requests.topology import read_topology
 from analysis.suspects.explanations import weigh_suspects, with_ranks
-from analysis.traces.job.training import training_findings
-from analysis.training.run_states import run_states
 from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
-"""The strongest findings that are kept, besides those that are cited and `ABOUT_THE_ALERT`."""
-ABOUT_THE_ALERT = EXPLAIN_THE_ALERT | {STOPPED, RECOVERED}
+"""The strongest findings that are kept, besides those that are cited and those of kinds that are
+always kept."""
 
 
 def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table
     cannot be read."""
-    facts = [*metric_shifts(case), *span_shifts(case), *logged_findings(case), *flow_breaks(case)]
-    facts += training_findings(case)
-    facts += run_states(case)
-    facts += gpu_health(case)
+    facts = [finding for analyzer in ANALYZERS for finding in analyzer.find(case)]
     facts += alert_history(case, facts)
     facts = without_what_ranks_tell(facts)
     known = measured(case)
@@ -81,8 +72,9 @@ def _kept(
     findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact
 ) -> tuple[Finding, ...]:
     cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
-    return tuple(
-        f
-        for n, f in enumerate(findings)
-        if n < MAX_FINDINGS or f.id in cited or f.kind in ABOUT_THE_ALERT
-    )
+    kept = []
+    for place, finding in enumerate(findings):
+        always = finding.id in cited or finding_kind(finding.kind).always_kept
+        if place < MAX_FINDINGS or always:
+            kept.append(finding)
+    return tuple(kept)

@@ -17,9 +17,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializeAsAny,
     model_serializer,
     model_validator,
 )
+
+from analysis.kinds.finding_details import FindingDetails
+from analysis.kinds.finding_kinds import details_model
 
 EvidenceKind = Literal[
     "metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"
@@ -245,7 +249,8 @@ class Finding(Frozen):
     `effect` is the size in `effect_unit` ("x" is a ratio of incident to baseline); `strength` in
     [0, 1] says how far it stands out from the baseline's own noise. `numbers` holds every number
     that `sentence` quotes, by name. `series` names the rows a chart of this finding shows, e.g.
-    {"table": "metrics", "service": ..., "signal": ...}.
+    {"table": "metrics", "service": ..., "signal": ...}. `details` are of the model that the kind
+    names in `analysis.kinds.finding_kinds`.
     """
 
     id: str
@@ -261,7 +266,19 @@ class Finding(Frozen):
     numbers: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     series: Mapping[str, str] = Field(default_factory=dict)
-    details: Mapping[str, Any] = Field(default_factory=dict)
+    details: SerializeAsAny[FindingDetails] = Field(default_factory=FindingDetails)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _typed_details(cls, value: Any) -> Any:
+        """Details as JSON has them become those of the finding's kind."""
+        if not isinstance(value, Mapping):
+            return value
+        given = value.get("details", {})
+        if not isinstance(given, Mapping):
+            return value
+        model = details_model(str(value.get("kind")))
+        return {**value, "details": model.read(given)}
 
 
 class Verdict(StrEnum):

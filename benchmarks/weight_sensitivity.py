@@ -1,16 +1,16 @@
 """Does the accuracy rest on the exact weights? Each one is multiplied at random, and the cases are
 graded again.
 
-    python benchmarks/weight_sensitivity.py CASES [--draws 30] [--seed 1] [--modules explanations,victims,...] [--each]
+python benchmarks/weight_sensitivity.py CASES [--draws 30] [--seed 1] [--modules
+explanations,victims,...] [--each]
 
 Every weight and threshold of the modules that turn findings into causes (each number or table of
 numbers in capitals at the top of `analysis/<module>.py`) is multiplied by a factor drawn
-log-uniformly from 0.5 to 2, all at once and independently; what is at most 1 stays at most 1. Kinds
-of trouble that only training jobs have are left alone. Prints for each system AC@1 as it is, and
-its mean, 5th percentile and least over the draws. `--each` halves and doubles one constant at a
-time, and names those that move a case. Analyzers run once per case; only what follows them is
-repeated.
-"""  # noqa: E501
+log-uniformly from 0.5 to 2, all at once and independently; what is at most 1 stays at most 1.
+Faults that only training jobs have are left alone. Prints for each system AC@1 as it is, and its
+mean, 5th percentile and least over the draws. `--each` halves and doubles one constant at a time,
+and names those that move a case. Analyzers run once per case; only what follows them is repeated.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,11 +37,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from analysis import diagnosis
 from analysis.case.folder import Case, read_case
 from analysis.errors import FaultlineError
-from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, FaultKind
 from evaluation.labels import read_label, system_of
 from evaluation.running import case_folders
 
 LOWEST, HIGHEST = 0.5, 2.0
+FAULTS = "fault_kinds"
+"""Stands for the module of the weights in the table of faults."""
 MODULES = ("explanations", "victims", "explained_share", "ranking")
 UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS", "MAX_AGAINST"})
 """How much is shown, not how it is weighed."""
@@ -68,7 +70,8 @@ def constants(modules: Sequence[str]) -> list[tuple[str, str, str]]:
             if _is_number(value):
                 found.append((name, constant, ""))
             elif isinstance(value, dict) and value and all(_is_number(v) for v in value.values()):
-                found += [(name, constant, str(key)) for key in value if key not in TRAINING_CAUSES]
+                found += [(name, constant, str(key)) for key in value]
+    found += [(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
     return found
 
 
@@ -88,7 +91,13 @@ def one_by_one(of: Sequence[tuple[str, str, str]]) -> list[Factors]:
 def multiplied(factors: Factors) -> Iterator[None]:
     """The analysis with those constants multiplied, wherever they were imported."""
     undo: list[Callable[[], None]] = []
+    faults = {fault.name: fault for fault in FAULTS_OF_SERVICES}
     for (module, name, key), factor in factors.items():
+        if module == FAULTS:
+            fault = faults[key]
+            undo.append(lambda fault=fault, old=fault.weight: _set_weight(fault, old))
+            _set_weight(fault, _times(fault.weight, factor))
+            continue
         source = importlib.import_module(f"analysis.{module}")
         value = getattr(source, name)
         if key:
@@ -104,6 +113,11 @@ def multiplied(factors: Factors) -> Iterator[None]:
     finally:
         for step in reversed(undo):
             step()
+
+
+def _set_weight(fault: FaultKind, weight: float) -> None:
+    """Entries of the table are frozen, and everything holds the same entry."""
+    object.__setattr__(fault, "weight", weight)
 
 
 def case_outcome(folder: Path, sets: Sequence[Factors]) -> Outcome | None:
@@ -130,8 +144,7 @@ def _rank(case: Case, subject: str, factors: Factors) -> int | None:
 
 @contextmanager
 def _analyzers_run_once() -> Iterator[None]:
-    """An analyzer is what `diagnosis` calls with nothing but the case; for one case its answer is
-    kept."""
+    """Keep for one case what `diagnosis` computes from nothing but the case, analyzers first."""
     analyzers = {
         name: f
         for name, f in vars(diagnosis).items()
@@ -140,11 +153,17 @@ def _analyzers_run_once() -> Iterator[None]:
         and f.__module__ != diagnosis.__name__
     }
     kept: dict[str, Any] = {}
+    listed = diagnosis.ANALYZERS
+    diagnosis.ANALYZERS = tuple(
+        replace(one, find=_kept(f"{one.find.__module__}.{one.find.__name__}", one.find, kept))
+        for one in listed
+    )
     for name, analyzer in analyzers.items():
         setattr(diagnosis, name, _kept(name, analyzer, kept))
     try:
         yield
     finally:
+        diagnosis.ANALYZERS = listed
         for name, analyzer in analyzers.items():
             setattr(diagnosis, name, analyzer)
 
@@ -182,8 +201,8 @@ def _times(value: float, factor: float) -> float:
 def print_spread(found: dict[str, list[Outcome]]) -> None:
     """One row per system: AC@1 as it is and over the draws."""
     print(
-        f"\n{'':<20} {'n':>4} {'AC@1':>6} {'mean':>6} {'5 %':>6} {'least':>6} {'AC@3':>6} "
-        f"{'mean':>6}"
+        f"\n{'':<20} {'n':>4} {'AC@1':>6} {'mean':>6} {'5 %':>6} "
+        f"{'least':>6} {'AC@3':>6} {'mean':>6}"
     )
     for system, outcomes in sorted(found.items()):
         first, third = (

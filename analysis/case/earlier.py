@@ -11,10 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from analysis.kinds.finding_kinds import ANSWER_RECORD, EARLIER_INVESTIGATION
 from analysis.vocabulary import Frozen, UtcTime
 
 EARLIER_FILE = "earlier.json"
-KIND, RECORD = "earlier_investigation", "answer_record"
+KIND, RECORD = EARLIER_INVESTIGATION.name, ANSWER_RECORD.name
 """Kinds of the findings that say what memory knows: shown beside the evidence, never as
 evidence."""
 MIN_JUDGED = 5
@@ -29,8 +30,8 @@ alike."""
 
 
 class EarlierCause(Frozen):
-    """What an earlier investigation named. `troubles` are kinds as in
-    `analysis.suspects.explanations`, the main one first."""
+    """What an earlier investigation named. `troubles` are names of faults, the
+    main one first."""
 
     subject: str
     kind: str

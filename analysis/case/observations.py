@@ -7,10 +7,11 @@ verdict or confidence: it is added to the findings after all of that is settled.
 
 from __future__ import annotations
 
+from analysis.kinds.finding_kinds import LOOKED_AT
 from analysis.vocabulary import Finding, Frozen
 
 OBSERVATIONS_FILE = "observations.json"
-KIND = "looked_at"
+KIND = LOOKED_AT.name
 """Kind of the findings that say what was looked at on request."""
 MAX_OBSERVATIONS = 40
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.case.folder import Case
 from analysis.changes.evidence import TroubledLine
+from analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
+from analysis.kinds.finding_details import NoChangeDetails
 from analysis.requests.topology import Topology
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain
@@ -22,23 +24,23 @@ MOST = 0.4
 """What explains a service must be in this share of its troubled lines."""
 
 _NAMES = re.compile(
-    r"no such host|name or service not known|temporary failure in name "
-    r"resolution|enotfound|eai_again|nxdomain|servfail"
+    r"no such host|name or service not known|temporary failure in name resolution|enotfound"
+    r"|eai_again|nxdomain|servfail"
     r"|server misbehaving|could not resolve|name resol|unknown ?host|zero addresses|no addresses"
-    r"|no upstream nameservers|nameserver|resolv\.conf|dns "
-    r"(lookup|query|error|timeout|failure)|lookup \S+ on \S+:53",
+    r"|no upstream nameservers|nameserver|resolv\.conf|dns (lookup|query|error|timeout|failure)"
+    r"|lookup \S+ on \S+:53",
     re.IGNORECASE,
 )
 _NODE = re.compile(
-    r"node ?not ?ready|nodenotready|node \S+ (is |status is now: ?)?(not "
-    r"?ready|unreachable|cordoned|lost|under"
+    r"node ?not ?ready|nodenotready|node \S+ (is |status is now: ?)?(not ?ready|unreachable"
+    r"|cordoned|lost|under"
     r"|has)|\bevict(ed|ing|ion)|preempt|spot (instance )?(interruption|termination)"
     r"|instance (terminat|retir|is being|scheduled)"
     r"|maintenance event|host (error|maintenance)|noisy neighbou?r|co-?tenant|cpu steal|steal time"
-    r"|(memory|disk|pid)pressure|nodeunderpressure|availability "
-    r"zone|\bzone\b.{0,40}(outage|impair|unavail)"
-    r"|i/o error|input/output error|hardware error|mce:|machine check|ecc error|link is down|link "
-    r"down|nic .*down"
+    r"|(memory|disk|pid)pressure|nodeunderpressure|availability zone|\bzone\b.{0,40}(outage|impair"
+    r"|unavail)"
+    r"|i/o error|input/output error|hardware error|mce:|machine check|ecc error|link is down"
+    r"|link down|nic .*down"
     r"|soft lockup|hung_task|blocked for more than|kernel panic|smart error|degraded raid",
     re.IGNORECASE,
 )
@@ -50,14 +52,14 @@ _EXPIRED = re.compile(
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
-    r"quota.{0,30}(exceed|exhaust|reach)|exceeded.{0,30}quota|\b429\b|too many requests|rate "
-    r"?limit(ed| exceeded)"
+    r"quota.{0,30}(exceed|exhaust|reach)|exceeded.{0,30}quota|\b429\b|too many requests"
+    r"|rate ?limit(ed| exceeded)"
     r"|insufficient_quota|resource_exhausted|requestlimitexceeded|limit ?exceeded ?exception",
     re.IGNORECASE,
 )
 _FAILING = re.compile(
-    r"\b5\d\d\b|timed? ?out|timeout|unavailable|refused|reset|unreachable|bad "
-    r"gateway|fail(ed|ure)|error|down\b|outage"
+    r"\b5\d\d\b|timed? ?out|timeout|unavailable|refused|reset|unreachable|bad gateway|fail(ed|ure)"
+    r"|error|down\b|outage"
     r"|degraded",
     re.IGNORECASE,
 )
@@ -70,31 +72,31 @@ _HOST = re.compile(
 """Names under the most used public suffixes, in lower case; files and packages of code end
 otherwise."""
 _PROVIDER = re.compile(
-    r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider|partner "
-    r"api|vendor api"
-    r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment "
-    r"(processor|provider)|status ?page",
+    r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider"
+    r"|partner api|vendor api"
+    r"|provider (is )?(down|outage|unavailable|degraded|returned|status)|payment (processor"
+    r"|provider)|status ?page",
     re.IGNORECASE,
 )
 _API = re.compile(
-    r"\b([A-Z][A-Za-z0-9]{2,30}) "
-    r"API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed|e)[ -]?out))"
+    r"\b([A-Z][A-Za-z0-9]{2,30}) API\b(?=.{0,80}(?:\b5\d\d\b|unavailable|outage|down\b|tim(?:ed"
+    r"|e)[ -]?out))"
 )
 _PACKAGES = frozenset(
     {"java", "javax", "sun", "jdk", "kotlin", "android", "org", "com", "net", "io"}
 )
 """How names of packages begin that end like hosts: `java.io`, `java.net`."""
 _BAD_DATA = re.compile(
-    r"malformed|corrupt|unparse?able|(cannot|could not|failed to|unable to|error) "
-    r"(parse|decode|deserialize|unmarshal)"
-    r"|(pars(e|ing)|decod(e|ing)|deserializ\w+|validation|unmarshal\w*|schema|conversion) "
-    r"(error|fail\w*|exception)"
-    r"|out of range|invalid "
-    r"(record|message|payload|value|row|date|timestamp|character|byte|utf-?8|encoding|input|data"
+    r"malformed|corrupt|unparse?able|(cannot|could not|failed to|unable to|error) (parse|decode"
+    r"|deserialize|unmarshal)"
+    r"|(pars(e|ing)|decod(e|ing)|deserializ\w+|validation|unmarshal\w*|schema|conversion) (error"
+    r"|fail\w*|exception)"
+    r"|out of range|invalid (record|message|payload|value|row|date|timestamp|character|byte|utf-?8"
+    r"|encoding|input|data"
     r"|number|field|json|format)|unexpected (token|character|end|value|null|byte)|poison"
     r"|bad (record|message|row|payload|data|input)"
-    r"|violates .{0,30}constraint|duplicate key|not a "
-    r"valid|numberformatexception|jsondecodeerror|unicodedecodeerror",
+    r"|violates .{0,30}constraint|duplicate key|not a valid|numberformatexception|jsondecodeerror"
+    r"|unicodedecodeerror",
     re.IGNORECASE,
 )
 _KEYED = re.compile(
@@ -106,8 +108,8 @@ _KEYED = re.compile(
     re.IGNORECASE,
 )
 _SPOKEN_KEY = re.compile(
-    r"\b(offset|record|message|row|line|file|object|document|event|key|s3 "
-    r"object)\s#?([\w./:@+-]*\d[\w./:@+-]*)",
+    r"\b(offset|record|message|row|line|file|object|document|event|key"
+    r"|s3 object)\s#?([\w./:@+-]*\d[\w./:@+-]*)",
     re.IGNORECASE,
 )
 _SOURCE = re.compile(
@@ -172,7 +174,7 @@ def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Ite
         n = sum(line.n for line in found)
         strength = 0.95 if len(services) >= 2 else 0.7
         said = f"{counted(n, 'line')} of {_some(services)} say that names do not resolve"
-        yield _finding("infrastructure", "names", services, found, strength, said, {"lines": n})
+        yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
 
 
 def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
@@ -193,7 +195,7 @@ def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
     }
     strength = min(0.95, 0.5 + 0.15 * kinds)
     yield _finding(
-        "infrastructure", "node", sorted(touched), found, strength, said, {"lines": n}, named
+        INFRASTRUCTURE.name, "node", sorted(touched), found, strength, said, {"lines": n}, named
     )
 
 
@@ -214,9 +216,9 @@ def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterat
         n = sum(line.n for line in found)
         said = (
             f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has "
-            f"expired"
+            "expired"
         )
-        yield _finding("infrastructure", "expiry", services, found, 0.9, said, {"lines": n})
+        yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, said, {"lines": n})
 
 
 def _external(
@@ -248,11 +250,13 @@ def _external(
             0.15 if len(services) >= 2 or host in failing else 0.0
         )
         said = (
-            f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is "
-            f"none of the known services"
+            f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of "
+            "the known services"
         )
         reason = "quota" if quota else "provider"
-        yield _finding("external_dependency", reason, services, found, strength, said, {"lines": n})
+        yield _finding(
+            EXTERNAL_DEPENDENCY.name, reason, services, found, strength, said, {"lines": n}
+        )
 
 
 def _api_names(text: str, known: set[str]) -> Iterator[str]:
@@ -288,11 +292,11 @@ def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Itera
         if told is None:
             continue
         said = (
-            f"{counted(n, 'line')} of {plain(service)} reject input, always "
-            f"{plain(told[0], 30)} {plain(told[1], 60)}"
+            f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(told[0], 30)} "
+            f"{plain(told[1], 60)}"
         )
         yield _finding(
-            "data_problem",
+            DATA_PROBLEM.name,
             "record" if record else "source",
             [service],
             found,
@@ -354,7 +358,9 @@ def _finding(
         sentence=f'{said}: "{example}".',
         numbers={**quoted, **numbers},
         series={"table": "logs", "service": services[0]},
-        details={"reason": reason, "services": list(services), "nodes": list(nodes), "bad": True},
+        details=NoChangeDetails(
+            reason=reason, services=tuple(services), nodes=tuple(nodes), bad=True
+        ),
     )
 
 

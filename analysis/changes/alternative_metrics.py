@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
+from analysis.analyzers import fault_of
 from analysis.case.folder import Case
+from analysis.kinds.fault_kinds import DEMAND, INFRASTRUCTURE, RESOURCE
+from analysis.kinds.finding_details import NoChangeDetails
+from analysis.kinds.signals import SignalClass
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import metric_shifts, shift_class
-from analysis.metrics.signals import SignalClass
 from analysis.requests.topology import Topology
-from analysis.suspects.explanations import trouble_of
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
@@ -25,8 +27,8 @@ OFFERED = re.compile(
     r"|incoming|visits"
 )
 NOT_OFFERED = re.compile(
-    r"(?i)db_|quer|per_request|error|fail|retr|5xx|4xx|duration|latency|queue|bytes|cache|out"
-    r"(going|bound)"
+    r"(?i)db_|quer|per_request|error|fail|retr|5xx|4xx|duration|latency|queue|bytes|cache"
+    r"|out(going|bound)"
 )
 """What is asked of a service, and what it only does to answer."""
 NODE_SIGNAL = re.compile(r"(?i)^(node|host|machine|vm|instance|kubelet)[_.]|steal|_node_")
@@ -39,7 +41,7 @@ def metric_reasons(
     """Findings `demand` and `infrastructure` from series that left their baseline, `found` where it
     is at hand."""
     known = metric_shifts(case) if found is None else [f for f in found if f.kind == METRIC_SHIFT]
-    shifts = [f for f in known if f.details.get("bad")]
+    shifts = [f for f in known if f.details.bad]
     return [*_demand(shifts, case, topology), *_nodes(shifts)]
 
 
@@ -76,7 +78,7 @@ def _surges(finding: Finding) -> bool:
     signal = finding.signal or ""
     offered = OFFERED.search(signal) is not None and not NOT_OFFERED.search(signal)
     rose = (
-        finding.details.get("direction") == "up"
+        finding.details.direction == "up"
         and finding.effect_unit == "x"
         and (finding.effect or 0) >= SURGE
     )
@@ -96,7 +98,7 @@ def _strain(finding: Finding) -> bool:
         SignalClass.CPU,
         SignalClass.MEMORY,
     )
-    return finding.onset is not None and symptom and finding.details.get("direction") == "up"
+    return finding.onset is not None and symptom and finding.details.direction == "up"
 
 
 def _surge_finding(
@@ -111,12 +113,12 @@ def _surge_finding(
     )
     shown = {"ratio": rounded(ratio, 3)}
     said = (
-        f"{plain(service)} gets {number(ratio, 3)} times the requests of before, from no "
-        f"service that is known"
+        f"{plain(service)} gets {number(ratio, 3)} times the requests of before, from no service "
+        "that is known"
     )
     return Finding(
         id="",
-        kind="demand",
+        kind=DEMAND.name,
         subject=service,
         signal=surge.signal,
         onset=surge.onset,
@@ -128,24 +130,24 @@ def _surge_finding(
         numbers=shown,
         evidence=surge.evidence,
         series=surge.series,
-        details={"reason": "surge", "services": sorted(behind), "nodes": [], "bad": True},
+        details=NoChangeDetails(reason="surge", services=tuple(sorted(behind)), nodes=(), bad=True),
     )
 
 
 def _nodes(shifts: Sequence[Finding]) -> Iterator[Finding]:
     """A node's own resources ran full."""
     for finding in shifts:
-        if NODE_SIGNAL.search(finding.signal or "") and trouble_of(finding) == "resource":
+        if NODE_SIGNAL.search(finding.signal or "") and fault_of(finding) is RESOURCE:
             yield finding.model_copy(
                 update={
-                    "kind": "infrastructure",
+                    "kind": INFRASTRUCTURE.name,
                     "strength": round(0.7 * finding.strength, 4),
-                    "details": {
-                        "reason": "node",
-                        "services": [finding.subject],
-                        "nodes": [finding.subject],
-                        "bad": True,
-                    },
+                    "details": NoChangeDetails(
+                        reason="node",
+                        services=(finding.subject,),
+                        nodes=(finding.subject,),
+                        bad=True,
+                    ),
                 }
             )
 

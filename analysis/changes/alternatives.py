@@ -14,23 +14,10 @@ from analysis.case.folder import Case
 from analysis.changes.alternative_lines import line_reasons
 from analysis.changes.alternative_metrics import metric_reasons
 from analysis.changes.evidence import TroubledLine, failing_operations, troubled_lines
+from analysis.kinds.finding_details import NoChangeDetails
 from analysis.requests.topology import Topology, read_topology
 from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
-
-EXTERNAL, DATA, INFRASTRUCTURE, DEMAND = (
-    "external_dependency",
-    "data_problem",
-    "infrastructure",
-    "demand",
-)
-KINDS = (EXTERNAL, DATA, INFRASTRUCTURE, DEMAND)
-SPOKEN = {
-    EXTERNAL: "a dependency outside is in trouble",
-    DATA: "the input itself is bad",
-    INFRASTRUCTURE: "the infrastructure below is in trouble",
-    DEMAND: "demand surged",
-}
 
 
 def no_change_reasons(
@@ -63,7 +50,10 @@ def reason_for(
         return None
     first = suspects[0].subject
     near = {first, *topology.downstream(first), *topology.upstream(first)}
-    concerned = [
-        f for f in reasons if f.subject == first or near & set(f.details.get("services", ()))
-    ]
+    concerned = [f for f in reasons if f.subject == first or near & _services_of(f)]
     return next(iter(concerned), None)
+
+
+def _services_of(reason: Finding) -> set[str]:
+    details = NoChangeDetails.of(reason)
+    return set(details.services) if details else set()

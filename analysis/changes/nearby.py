@@ -24,12 +24,14 @@ from analysis.changes.shipping import Shipped, shipped_changes, taken_back
 from analysis.changes.symptoms import Symptoms, symptoms_of
 from analysis.changes.text import rarity
 from analysis.changes.weighing import Onset, Scales, Weighed, why_weak
+from analysis.kinds.finding_details import ChangeDetails
+from analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-NEAR, RULED_OUT = "change_near", "change_ruled_out"
+NEAR, RULED_OUT = CHANGE_NEAR.name, CHANGE_RULED_OUT.name
 LONGEST_LEAD = timedelta(hours=6)
 """A change older than this is not listed: its effect would have been seen before."""
 LIKELY = 0.3
@@ -158,7 +160,7 @@ def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     """The suspects as they are ranked, and with each close rival of the first put first."""
     views = [list(suspects)]
     for rival in suspects[1:SUSPECTS_CONSIDERED]:
-        if rival.score >= CLOSE_RIVAL * suspects[0].score and not suspects[0].leads:
+        if rival.score >= CLOSE_RIVAL * suspects[0].score and not suspects[0].is_root:
             views.append([rival, *(s for s in suspects if s is not rival)])
     return views
 
@@ -211,8 +213,8 @@ def _finding(
     in_minutes = abs(lead) >= 1
     distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
     when = (
-        f"{number(distance)} {'min' if in_minutes else 's'} "
-        f"{'before' if lead >= 0 else 'after'} {onset.since}"
+        f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} "
+        f"{onset.since}"
     )
     when = when if distance else f"at the same time as {onset.since}"
     if distance and lead < 0 and not why:
@@ -224,6 +226,7 @@ def _finding(
     untold = [r for r in why if r != f"it came after {onset.since}"]
     if untold:
         sentence += f"; {' and '.join(untold)}"
+    mechanism = weighed.bearing.match.mechanism
     return Finding(
         id="",
         kind=RULED_OUT if why else NEAR,
@@ -237,18 +240,16 @@ def _finding(
         numbers={"minutes" if in_minutes else "seconds": distance},
         evidence=evidence,
         series={"table": "changes", "id": change.id},
-        details={
-            "change": change.id,
-            "change_kind": change.kind,
-            "title": plain(change.text.title, 160),
-            "place": weighed.place,
-            "concerns": scales.suspects[0].subject if scales.suspects else None,
-            "link": change.link,
-            "reason": " and ".join(why) if why else None,
-            "bears_on": weighed.bearing.match.mechanism.phrase
-            if weighed.bearing.match.mechanism
-            else None,
-            "bearing": round(weighed.bearing.score, 3),
-            "quoted": list(weighed.bearing.quoted),
-        },
+        details=ChangeDetails(
+            change=change.id,
+            change_kind=change.kind,
+            title=plain(change.text.title, 160),
+            place=weighed.place,
+            concerns=scales.suspects[0].subject if scales.suspects else None,
+            link=change.link,
+            reason=" and ".join(why) if why else None,
+            bears_on=mechanism.phrase if mechanism else None,
+            bearing=round(weighed.bearing.score, 3),
+            quoted=tuple(weighed.bearing.quoted),
+        ),
     )

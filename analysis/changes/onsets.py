@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.case.folder import Case
-from analysis.metrics.signals import SignalClass, classify, is_headroom
+from analysis.kinds.signals import SignalClass, classify, is_headroom
 from analysis.suspects.explanations import Suspect
 
 Floats = NDArray[np.float64]

@@ -18,6 +18,7 @@ from functools import cached_property
 from analysis.case.folder import Case
 from analysis.changes.evidence import MAX_TEXT, TroubledLine
 from analysis.changes.text import ChangeText, service_words, words_of
+from analysis.kinds.finding_details import LineDetails, LogLineDetails, TraceDetails
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
@@ -32,41 +33,41 @@ EFFECTS: Mapping[str, re.Pattern[str]] = {
     for name, words in {
         "timeouts": r"time[sd]?[ _-]?out|deadline|cancell?ed|budget exceeded|took too long",
         "latency": r"latency|\bslow|\bp9\d|duration|response.?time|degraded|stall",
-        "throttling": r"throttl|\b429\b|too many requests|rate.?limit|capacity|quota|throughput "
-        r"?exceeded",
+        "throttling": r"throttl|\b429\b|too many requests|rate.?limit|capacity|quota"
+        r"|throughput ?exceeded",
         "memory": r"\boom|out of memory|memory|heap|\brss\b|gc (pause|overhead)|working.?set",
         "disk": r"no space|\bdisk|read-only file|inode|volume .*full",
         "cpu": r"\bcpu|load average|saturat",
-        "connections": r"\bpool|too many (connections|clients)|connection limit|open files|file "
-        r"descriptors|ephemeral",
-        "unreachable": r"refused|unreachable|no such host|nxdomain|not resolve|name "
-        r"resol|enotfound|no route"
+        "connections": r"\bpool|too many (connections|clients)|connection limit|open files"
+        r"|file descriptors|ephemeral",
+        "unreachable": r"refused|unreachable|no such host|nxdomain|not resolve|name resol"
+        r"|enotfound|no route"
         r"|\b50[234]\b|unavailable|\b404\b|no healthy|no endpoints|connection reset",
         "access": r"\b40[13]\b|unauthori[sz]|unauthenticated|forbidden|denied|password"
         r"|authentication failed"
         r"|\btoken|credential|signature|permission|login",
         "tls": r"x509|certificate|\btls\b|\bssl\b|handshake",
-        "parse": r"deseriali|unmarshal|decod|pars(e|ing)|malformed|schema|missing (required "
-        r")?(field|key|property)"
+        "parse": r"deseriali|unmarshal|decod|pars(e|ing)|malformed|schema"
+        r"|missing (required )?(field|key|property)"
         r"|missing column|invalid (json|format|value|character|field|type)|unknown field"
         r"|unexpected (token|field)|serializ|validation",
-        "null": r"nil pointer|null ?(pointer|reference)|nonetype|undefined is not|cannot read "
-        r"propert"
-        r"|out of "
-        r"(range|bounds)|attributeerror|typeerror|keyerror|segfault|segmentation|unwrap\(\)",
-        "start": r"crash.?loop|fail(ed|s|ure|ing)? to start|start-?up|restart|exited|not "
-        r"set|missing (env|config)"
+        "null": r"nil pointer|null ?(pointer|reference)|nonetype|undefined is not"
+        r"|cannot read propert"
+        r"|out of (range|bounds)|attributeerror|typeerror|keyerror|segfault|segmentation"
+        r"|unwrap\(\)",
+        "start": r"crash.?loop|fail(ed|s|ure|ing)? to start|start-?up|restart|exited|not set"
+        r"|missing (env|config)"
         r"|missing setting|unknown (option|setting)|no such file|not ready",
-        "locks": r"deadlock|lock[ _]wait|lock[ _]timeout|obtain "
-        r"lock|\blocked\b|contention|waiting for .*lock",
-        "database": r"\bsql|quer(y|ies)|database|\btable|\bcolumn|relation|\bdb[._ "
-        r"]|statement|dynamo|postgres|mysql"
+        "locks": r"deadlock|lock[ _]wait|lock[ _]timeout|obtain lock|\blocked\b|contention"
+        r"|waiting for .*lock",
+        "database": r"\bsql|quer(y|ies)|database|\btable|\bcolumn|relation|\bdb[._ ]|statement"
+        r"|dynamo|postgres|mysql"
         r"|mongo",
         "backlog": r"queue|backlog|\blag\b|oldest|pending|redeliver",
-        "load": r"retry|retries|storm|overload|requests?[ _]per|request[ "
-        r"_]rate|\brps\b|\bqps\b|load shed|shedding",
-        "version": r"incompatib|version|nosuchmethod|no such method|importerror|module ?not "
-        r"?found|cannot find module"
+        "load": r"retry|retries|storm|overload|requests?[ _]per|request[ _]rate|\brps\b|\bqps\b"
+        r"|load shed|shedding",
+        "version": r"incompatib|version|nosuchmethod|no such method|importerror|module ?not ?found"
+        r"|cannot find module"
         r"|undefined symbol|duplicate registration|unsupported class|\babi\b",
     }.items()
 }
@@ -252,13 +253,14 @@ def _told_beside(attributes: str | None) -> str:
 def _of_findings(findings: Sequence[Finding]) -> list[str]:
     texts: list[str] = []
     for finding in findings:
-        told = finding.details
-        quiet = finding.kind.startswith("log_") and not told.get("is_error", False)
-        if quiet or (told.get("bad") is False):
+        details = finding.details
+        if details.bad is False or (isinstance(details, LogLineDetails) and not details.is_error):
             continue
-        texts += [
-            finding.signal or "",
-            *(str(told[k]) for k in ("template", "example", "operation") if told.get(k)),
-        ]
-        texts += [f"{finding.signal} {told.get('direction', '')}" if finding.signal else ""]
+        texts.append(finding.signal or "")
+        if isinstance(details, LineDetails):
+            texts += [text for text in (details.template, details.example) if text]
+        if isinstance(details, TraceDetails) and details.operation:
+            texts.append(str(details.operation))
+        if finding.signal:
+            texts.append(f"{finding.signal} {details.direction or ''}")
     return texts

@@ -12,15 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.changes.alternatives import SPOKEN
+from analysis.analyzers import CAUSE_KINDS, fault_kind
 from analysis.changes.mechanisms import Match, best_match
 from analysis.changes.onsets import Climb
 from analysis.changes.reading import Reading
 from analysis.changes.shipping import Shipped
 from analysis.changes.symptoms import Symptoms, plain_name
 from analysis.changes.text import relevance, service_words
+from analysis.kinds.finding_details import JobDetails
 from analysis.requests.topology import Topology
-from analysis.suspects.explanations import TRAINING, Suspect
+from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
 
 HALF_LIFE_MIN = 30.0
@@ -153,7 +154,7 @@ class Scales:
             return 0.0
         if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
             return UNREAD
-        training = bool(self.suspects) and self.suspects[0].main_trouble in TRAINING
+        training = bool(self.suspects) and fault_kind(self.suspects[0].main_fault).training
         if (
             change.text.is_known and not training
         ):  # a loss that is no number does not say which setting made it so
@@ -220,7 +221,10 @@ def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
     """Why a change that nothing excludes is not near all the same."""
     bears = weighed.bearing.exact >= BEARS
     if other_reason is not None and not bears:
-        return f"{SPOKEN[other_reason.kind]}, and nothing in the change bears on that"
+        return (
+            f"{CAUSE_KINDS[other_reason.kind].without_change}, and nothing in the change bears on "
+            "that"
+        )
     if weighed.lead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"
     if weighed.place in ("caller", "unknown"):
@@ -244,7 +248,7 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
     if change.service in topology.downstream(first):
         return "callee"
     if change.service in topology.upstream(first):
-        return "job" if suspects[0].leads else "caller"
+        return "job" if suspects[0].is_root else "caller"
     return (
         "elsewhere"
         if change.service in topology.services and first in topology.services
@@ -265,12 +269,11 @@ def _names(change: Shipped, suspect: Suspect) -> bool:
     said = " ".join(
         [change.service or "", change.text.title, *change.text.files, *change.text.added]
     ).lower()
-    wanted = [
-        str(f.details[k]).lower()
-        for f in suspect.findings
-        for k in ("host", "node")
-        if f.details.get(k)
-    ]
+    wanted = []
+    for finding in suspect.findings:
+        details = JobDetails.of(finding)
+        if details is not None:
+            wanted += [name.lower() for name in (details.host, details.node) if name]
     if suspect.subject.startswith("rank "):
         wanted += [
             suspect.subject,

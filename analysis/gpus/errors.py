@@ -109,7 +109,7 @@ def _xid_sign(gpu: Device, found: Mapping[int, tuple[int, int, bool]]) -> Sign:
         onset_ns=at,
         uncertainty_s=max(0.0, (at - since) / NS) if sure else 0.0,
         numbers={"incident": float(first), **{f"xid_{c}": float(c) for c in codes[:3]}},
-        details={"xids": codes[:10]},
+        xids=tuple(codes[:10]),
     )
 
 
@@ -120,19 +120,29 @@ def _ecc(fleet: Fleet) -> Iterator[Sign]:
             steps = increases(part, fleet, seen.get(gpu, 0))
             if steps.total >= 1:
                 yield counted(
-                    ECC, gpu, gs.ECC_DBE, 0.95, steps, "has {} new uncorrectable memory errors",
+                    ECC,
+                    gpu,
+                    gs.ECC_DBE,
+                    0.95,
+                    steps,
+                    "has {} new uncorrectable memory errors",
                     "Drain {host}, reset the GPU and run dcgmi diag -r 3 on it.",
                     "DCGM health watch: any is a failure",
-                )  # fmt: skip
+                )
     for gpu, parts in fleet.of(gs.ECC_SBE).items():
         for part in parts:
             quick = fast(part, fleet, seen.get(gpu, 0), SINGLE_BITS_PER_MINUTE)
             if quick is not None:
                 yield counted(
-                    SINGLE_BITS, gpu, gs.ECC_SBE, 0.5, quick, "has {} new corrected memory errors",
+                    SINGLE_BITS,
+                    gpu,
+                    gs.ECC_SBE,
+                    0.5,
+                    quick,
+                    "has {} new corrected memory errors",
                     "Run dcgmi diag -r 3 on {host} after the job, and watch for row remapping.",
                     DCGM_LIMITS,
-                )  # fmt: skip
+                )
 
 
 def _remaps(fleet: Fleet) -> Iterator[Sign]:
@@ -172,6 +182,12 @@ def _remaps(fleet: Fleet) -> Iterator[Sign]:
             steps = increases(part, fleet, seen.get(gpu, 0))
             if steps.total >= 1:
                 yield counted(
-                    REMAP, gpu, gs.ROWS_REMAPPED, 0.7, steps, "has {} newly remapped memory rows",
-                    "Reset the GPU on {host} after the job and run dcgmi diag -r 3.", MEMORY_ERRORS,
-                )  # fmt: skip
+                    REMAP,
+                    gpu,
+                    gs.ROWS_REMAPPED,
+                    0.7,
+                    steps,
+                    "has {} newly remapped memory rows",
+                    "Reset the GPU on {host} after the job and run dcgmi diag -r 3.",
+                    MEMORY_ERRORS,
+                )

@@ -17,19 +17,12 @@ from analysis.gpus.fleet import Device, Fleet, read_fleet
 from analysis.gpus.signs import Sign
 from analysis.gpus.slowness import slow_gpus
 from analysis.gpus.standstill import standstill
+from analysis.kinds.finding_details import GpuDetails
+from analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS, Analyzer
 from analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import plain
 
-KINDS = frozenset(
-    {
-        "gpu_throttled", "gpu_hot", "gpu_missing", "gpu_idle_alone", "gpu_spinning", "gpu_xid",
-        "gpu_ecc_error",
-        "gpu_single_bit_errors", "gpu_row_remap", "gpu_nvlink_errors", "gpu_pcie_replays",
-        "ib_error",
-    }
-)  # fmt: skip
-"""Kinds of findings; each is a kind of trouble by its own name."""
 MOST_FINDINGS = 20
 MOST_OF_JOB = 0.5
 """When more than half of the GPUs (and at least four) show the same, it is the job's and no
@@ -50,6 +43,9 @@ def gpu_health(case: Case) -> list[Finding]:
     signs = [*slow_gpus(fleet), *standstill(fleet, is_job=is_job), *error_signs(fleet)]
     found = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
     return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))[:MOST_FINDINGS]
+
+
+ANALYZER = Analyzer(gpu_health, kinds=(*GPU_KINDS.values(), RULE_KINDS["ib_error"]))
 
 
 def _groups(signs: Iterable[Sign], fleet: Fleet) -> list[list[Sign]]:
@@ -103,16 +99,23 @@ def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
         numbers={**lead.numbers, **numbers},
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": lead.device.service, "signal": lead.signal},
-        details={
-            **lead.details,
-            **({"job": job} if job else {}),
-            "ranks": ranks[:256],
-            "hosts": sorted({d.host for d in devices})[:64],
-            "gpus": [f"{d.host}/{d.unit}" for d in devices[:64]],
-            "fix": lead.fix.replace("{host}", place),
-            "source": lead.source,
-        },
+        details=_details(lead, devices, ranks, job=job, place=place),
     )
+
+
+def _details(
+    lead: Sign, devices: Sequence[Device], ranks: Sequence[int], *, job: str | None, place: str
+) -> GpuDetails:
+    details = GpuDetails(
+        ranks=tuple(ranks[:256]),
+        hosts=tuple(sorted({device.host for device in devices})[:64]),
+        gpus=tuple(f"{device.host}/{device.unit}" for device in devices[:64]),
+        fix=lead.fix.replace("{host}", place),
+        source=lead.source,
+    )
+    # Only what a sign has is set, because what is set is written to findings.json.
+    known = {"job": job, "events": lead.events, "minutes": lead.minutes, "xids": lead.xids}
+    return details.model_copy(update={name: v for name, v in known.items() if v not in (None, "")})
 
 
 def _rank(case: Case, device: Device, sign: Sign) -> int | None:

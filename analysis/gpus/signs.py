@@ -33,7 +33,12 @@ class Sign:
     numbers: Mapping[str, float] = field(default_factory=dict)
     whole_job: bool = False
     """Whether it speaks of all GPUs together, not of the device."""
-    details: Mapping[str, object] = field(default_factory=dict)
+    events: tuple[str, ...] | None = None
+    """Why the clock was lowered, in words; of a lowered clock only."""
+    minutes: float | None = None
+    """How long it was lowered."""
+    xids: tuple[int, ...] | None = None
+    """Xid codes, the one that says most first."""
 
 
 def longest_run(true: Bools, known: Bools) -> tuple[int, int, int]:

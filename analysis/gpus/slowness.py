@@ -233,10 +233,8 @@ def _throttled_sign(
             "reference": rounded(reference),
             "deficit": rounded(deficit, 3),
         },
-        details={
-            "events": list(words),
-            "minutes": round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1),
-        },
+        events=words,
+        minutes=round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1),
     )
 
 
@@ -283,7 +281,7 @@ def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
             source=SOURCE,
             onset_ns=int(grid.starts[first]),
             uncertainty_s=grid.step_ns / NS,
-            details={"events": list(words)},
+            events=words,
         )
 
 
@@ -345,7 +343,7 @@ def _hot(fleet: Fleet) -> Iterator[Sign]:
                 says=f"has{what} {number(level)} °C where "
                 f"{'it had' if before else 'the others have'} "
                 f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows "
-                f"down",
+                "down",
                 reason=what,
                 fix=FIXES["thermal"],
                 source="TraceML, 85 °C; DCGM slowdown temperature",

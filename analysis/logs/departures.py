@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-NEW, SURGE, VANISHED = "log_new", "log_surge", "log_vanished"
+from analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, LOG_VANISHED
+
+NEW, SURGE, VANISHED = LOG_NEW.name, LOG_SURGE.name, LOG_VANISHED.name
 SURGE_RATIO = 3.0
 SURGE_SIGMAS = 4.0
 VANISHED_RATIO = 0.5

@@ -20,6 +20,14 @@ from typing import Any
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import KnownFailureDetails, SignatureDetails
+from analysis.kinds.finding_kinds import (
+    FAILURE_SIGNATURE,
+    LOG_NEW,
+    LOG_SURGE,
+    LOG_VANISHED,
+    Analyzer,
+)
 from analysis.logs.failure_signatures import Signature
 from analysis.logs.signature_matching import TABLE, match
 from analysis.logs.templates import (
@@ -36,7 +44,7 @@ from analysis.logs.xid_codes import told_by
 from analysis.vocabulary import Alert, Finding
 from analysis.wording.phrases import counted, number, plain, rounded
 
-KIND = "failure_signature"
+KIND = FAILURE_SIGNATURE.name
 ALERT = "alert"
 TOLD_AS = {"nan_loss": "not_a_number", "out_of_memory": "cuda_out_of_memory"}
 """Signatures that findings of a training job's files tell with rank and step."""
@@ -66,6 +74,9 @@ def logged_findings(case: Case) -> list[Finding]:
         *log_findings(case, replace(found, lines=found.lines.filter(~shown))),
         *_alerted(case, findings),
     ]
+
+
+ANALYZER = Analyzer(logged_findings, kinds=(FAILURE_SIGNATURE, LOG_NEW, LOG_SURGE, LOG_VANISHED))
 
 
 def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
@@ -124,14 +135,15 @@ def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
         numbers=numbers,
         evidence=found.evidence,
         series={"table": "logs", "service": service},
-        details=_details(signature)
-        | {
-            "hosts": [plain(host) for host in row["hosts"]],
-            "example": plain(str(row["example"]), 300),
-            "template": str(row["masked"])[:400],
-            "lines": row["n"],
-            "baseline_lines": row["n_before"],
-        },
+        details=_details(signature).model_copy(
+            update={
+                "hosts": tuple(plain(host) for host in row["hosts"]),
+                "example": plain(str(row["example"]), 300),
+                "template": str(row["masked"])[:400],
+                "lines": row["n"],
+                "baseline_lines": row["n_before"],
+            }
+        ),
     )
 
 
@@ -164,18 +176,18 @@ def _numbers_of(signature: Signature) -> dict[str, float]:
     }
 
 
-def _details(signature: Signature) -> dict[str, Any]:
-    return {
-        "class": "errors",
-        "bad": True,
-        "is_error": True,
-        "signature": signature.name,
-        "meaning": signature.meaning,
-        "fix": signature.action,
-        "source": signature.source,
-        "accuses": signature.accuses,
-        "own": not signature.symptom,
-    }
+def _details(signature: Signature) -> SignatureDetails:
+    return SignatureDetails(
+        signal_class="errors",
+        bad=True,
+        is_error=True,
+        signature=signature.name,
+        meaning=signature.meaning,
+        fix=signature.action,
+        source=signature.source,
+        accuses=signature.accuses,
+        own=not signature.symptom,
+    )
 
 
 def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
@@ -206,14 +218,19 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
 def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
     """Without what only the alert's text says of a failure that the training job's own files
     show."""
-    told = {f.details.get("signature") for f in findings if f.signal != ALERT} | {
-        TOLD_AS.get(f.kind) for f in findings
-    }
+    told = {_signature_of(f) for f in findings if f.signal != ALERT}
+    told |= {TOLD_AS.get(f.kind) for f in findings}
     return [
-        f
-        for f in findings
-        if f.kind != KIND or f.signal != ALERT or f.details["signature"] not in told
+        f for f in findings if f.kind != KIND or f.signal != ALERT or _signature_of(f) not in told
     ]
+
+
+def _signature_of(finding: Finding) -> str | None:
+    """The name of the known failure that a finding tells of, if any."""
+    details = finding.details
+    return (
+        details.signature if isinstance(details, (SignatureDetails, KnownFailureDetails)) else None
+    )
 
 
 def _named_by(alert: Alert) -> Signature | None:

@@ -11,6 +11,7 @@ from datetime import datetime
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import LogLineDetails
 from analysis.logs.counts import (
     MAX_HOSTS,
     PIECE,
@@ -137,27 +138,27 @@ def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
         numbers=numbers,
         evidence=found.evidence,
         series={"table": "logs", "service": service},
-        details=_details(row) | ({"lines_cut": found.cut} if found.cut else {}),
+        details=_details(row, found.cut),
     )
 
 
-def _details(row: dict[str, object]) -> dict[str, object]:
-    named = {
-        "error_class": row["error_class"],
-        "frame": row["frame"],
-        "code": row["code"],
-        "names": row["names"],
-    }
-    details: dict[str, object] = {
-        "class": "errors" if row["is_error"] else "other",
-        "bad": bool(row["is_error"]),
-        "template": str(row["text"])[:400],
-        "example": plain(str(row["example"]), 300),
-        "is_error": bool(row["is_error"]),
-        "lines": _int(row["n"]),
-        "baseline_lines": _int(row["n_before"]),
-    }
-    return details | {key: plain(str(value), 200) for key, value in named.items() if value}
+def _details(row: dict[str, object], cut: int) -> LogLineDetails:
+    is_error = bool(row["is_error"])
+    details = LogLineDetails(
+        signal_class="errors" if is_error else "other",
+        bad=is_error,
+        template=str(row["text"])[:400],
+        example=plain(str(row["example"]), 300),
+        is_error=is_error,
+        lines=_int(row["n"]),
+        baseline_lines=_int(row["n_before"]),
+    )
+    # Only what a line has is set, because what is set is written to findings.json.
+    known: dict[str, object] = {"lines_cut": cut} if cut else {}
+    for name in ("error_class", "frame", "code", "names"):
+        if row[name]:
+            known[name] = plain(str(row[name]), 200)
+    return details.model_copy(update=known)
 
 
 def _int(value: object) -> int:

@@ -17,7 +17,8 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
-from analysis.metrics.alert_threshold import KIND as MIS_SET
+from analysis.kinds.finding_details import AlertHistoryDetails
+from analysis.kinds.finding_kinds import ALERT_FLAPPING, SIGNAL_STOPPED, USUAL_MOVE
 from analysis.metrics.alert_threshold import signal_points, threshold_findings
 from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.recovery import recoveries
@@ -26,9 +27,7 @@ from analysis.metrics.usual_moves import usual_moves
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, number, plain, rounded
 
-FLAPPING, STOPPED, USUAL = "alert_flapping", "signal_stopped", "usual_move"
-EXPLAIN_THE_ALERT = frozenset({FLAPPING, MIS_SET, USUAL})
-"""Kinds of findings that explain an alert without an incident."""
+FLAPPING, STOPPED, USUAL = ALERT_FLAPPING.name, SIGNAL_STOPPED.name, USUAL_MOVE.name
 FIRING = frozenset({"alert", "alarm", "firing", "alerting", "triggered", "critical", "active"})
 CALM = frozenset(
     {"ok", "resolved", "normal", "recovered", "inactive", "warn", "warning", "pending", "no data"}
@@ -151,8 +150,8 @@ def _flapping(case: Case) -> list[Finding]:
     usual = float(np.median([a.seconds or 0.0 for a in over])) / 60
     wait = float(np.ceil(longest / 60) + 1)
     said = (
-        f"This monitor went off {counted(fires, 'time')} in {number(hours, 2)} h and came back "
-        f"by itself "
+        f"This monitor went off {counted(fires, 'time')} in {number(hours, 2)} h and came back by "
+        "itself "
     )
     said += (
         f"{'each time' if back == fires else counted(back, 'time')}, after at most "
@@ -175,11 +174,11 @@ def _flapping(case: Case) -> list[Finding]:
             },
             evidence=case.evidence_ids("monitors"),
             series={"table": "monitors", "service": case.alert.service or ""},
-            details={
-                "fix": f"Let the monitor wait for {number(wait)} min before it fires, or widen "
-                f"its threshold.",
-                "usual_minutes": rounded(usual, 3),
-            },
+            details=AlertHistoryDetails(
+                fix=f"Let the monitor wait for {number(wait)} min before it fires, or widen its "
+                "threshold.",
+                usual_minutes=rounded(usual, 3),
+            ),
         )
     ]
 
@@ -221,7 +220,9 @@ def _stopped(case: Case) -> list[Finding]:
                 "service": alert.service or "",
                 "signal": alert.signal or "",
             },
-            details={"others_of_service": own, "fix": SERIES_GONE if own else SERVICE_GONE},
+            details=AlertHistoryDetails(
+                others_of_service=own, fix=SERIES_GONE if own else SERVICE_GONE
+            ),
         )
     ]
 
@@ -243,20 +244,11 @@ def _usual_move(case: Case, findings: Sequence[Finding]) -> list[Finding]:
         )
         fix = (
             f"Let the monitor wait for {number(float(np.ceil(move.longest_s / 60) + 1))} min "
-            f"before it fires."
+            "before it fires."
         )
         numbers = {"times": float(move.times), "hours": hours, "minutes": minutes}
-        return [
-            moved.model_copy(
-                update={
-                    "id": "",
-                    "kind": USUAL,
-                    "sentence": said + ".",
-                    "numbers": numbers,
-                    "details": {"fix": fix},
-                }
-            )
-        ]
+        usual = {"id": "", "kind": USUAL, "sentence": said + ".", "numbers": numbers}
+        return [moved.model_copy(update={**usual, "details": AlertHistoryDetails(fix=fix)})]
     return []
 
 

@@ -15,13 +15,15 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
+from analysis.kinds.finding_details import AlertHistoryDetails
+from analysis.kinds.finding_kinds import THRESHOLD_IN_NORMAL_RANGE
+from analysis.kinds.signals import classify, is_bad, is_headroom
 from analysis.metrics.shift_statistics import Bools, Floats
 from analysis.metrics.shifts import COUNTER, LARGEST, MIN_BASELINE_POINTS
-from analysis.metrics.signals import classify, is_bad, is_headroom
 from analysis.vocabulary import Alert, Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "threshold_in_normal_range"
+KIND = THRESHOLD_IN_NORMAL_RANGE.name
 NORMAL_SHARE = 0.05
 """A threshold that one baseline point in twenty crosses goes off up to 72 times a day at one point
 a minute."""
@@ -104,24 +106,24 @@ def threshold_findings(case: Case) -> list[Finding]:
     threshold = rounded(reading.threshold)
     said = (
         f"{plain(alert.service or '')} {plain(alert.signal or '')} was {side} the alert's "
-        f"threshold of "
+        "threshold of "
     )
     said += (
-        f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold "
-        f"lies in its normal range"
+        f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold lies "
+        "in its normal range"
     )
     change = "Raise" if reading.above else "Lower"
     fix = (
         f"{change} the threshold to about {number(proposed)}{unit}, which the baseline never "
-        f"reached"
+        "reached"
     )
     numbers = {"threshold": threshold, "percent_of_baseline": percent, "proposed": proposed}
     if reading.share < MOSTLY and reading.longest_s >= 1:
         minutes = max(1.0, float(np.ceil(reading.longest_s / 60)) + 1)
         numbers["wait_min"] = minutes
         fix += (
-            f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted "
-            f"that long"
+            f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted that "
+            "long"
         )
     return [
         Finding(
@@ -138,7 +140,7 @@ def threshold_findings(case: Case) -> list[Finding]:
                 "service": alert.service or "",
                 "signal": alert.signal or "",
             },
-            details={"fix": fix + ".", "runs": reading.runs},
+            details=AlertHistoryDetails(fix=fix + ".", runs=reading.runs),
         )
     ]
 

@@ -15,9 +15,9 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
+from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import shift_class
-from analysis.metrics.signals import SignalClass, classify
 from analysis.vocabulary import Finding
 
 SLACK = 3.0
@@ -46,8 +46,7 @@ class Measured:
         if not any((service, kind) in self.classes for kind in wanted):
             return False
         return not any(
-            f.kind == METRIC_SHIFT and f.details.get("bad") and shift_class(f) in wanted
-            for f in findings
+            f.kind == METRIC_SHIFT and f.details.bad and shift_class(f) in wanted for f in findings
         )
 
 
@@ -84,7 +83,7 @@ def slower_by(findings: Iterable[Finding]) -> dict[str, float]:
         if (
             f.kind == METRIC_SHIFT
             and shift_class(f) is SignalClass.LATENCY
-            and f.details.get("direction") == "up"
+            and f.details.direction == "up"
         ):
             rises[f.signal or ""] = f.numbers.get("incident", 0.0) - f.numbers.get("baseline", 0.0)
     return rises

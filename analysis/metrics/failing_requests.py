@@ -15,8 +15,8 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
+from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.shifts import COUNTER, LARGEST
-from analysis.metrics.signals import SignalClass, classify
 
 _SHARE_UNITS = frozenset({"ratio", "percent", "%"})
 _SHARE_NAME = re.compile(r"(?i)ratio|percent|pct|share")

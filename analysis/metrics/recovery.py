@@ -11,15 +11,17 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
+from analysis.kinds.finding_details import RecoveryDetails
+from analysis.kinds.finding_kinds import SIGNAL_RECOVERED
+from analysis.kinds.signals import SYMPTOMS
 from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
-from analysis.metrics.signals import SYMPTOMS
 from analysis.metrics.usual_moves import usual_moves
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "signal_recovered"
+KIND = SIGNAL_RECOVERED.name
 
 PERSISTS = 0.4
 """A symptom at least this strong that is still there means the incident is not over."""
@@ -53,15 +55,13 @@ class AlertState:
         """The alerting signal, or without one every clear symptom, is back to its baseline, and
         nothing persists."""
         about = self.findings or self.recovered_symptoms
-        return (
-            bool(about) and all(f.details.get("recovered") for f in about) and not self.persisting
-        )
+        return bool(about) and all(f.details.recovered for f in about) and not self.persisting
 
 
 def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     """The state of the alerting signal by the metric findings."""
     usual = frozenset(usual_moves(case, findings))
-    metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.get("bad")]
+    metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.bad]
     metric = [f for f in metric if (f.id or f.sentence) not in usual]
     about = tuple(
         f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal
@@ -71,8 +71,8 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     return AlertState(
         known=_known(case),
         findings=about,
-        persisting=tuple(f for f in symptoms if not f.details.get("recovered")),
-        recovered_symptoms=tuple(f for f in symptoms if f.details.get("recovered")),
+        persisting=tuple(f for f in symptoms if not f.details.recovered),
+        recovered_symptoms=tuple(f for f in symptoms if f.details.recovered),
         usual=usual,
     )
 
@@ -104,7 +104,7 @@ def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
             numbers={"lasted_min": lasted},
             evidence=about.evidence,
             series=about.series,
-            details={"left_at": about.onset.isoformat(), "recovered": True},
+            details=RecoveryDetails(left_at=about.onset.isoformat(), recovered=True),
         )
     ]
 

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from analysis.case.windows import Windows
+from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.shift_statistics import Bools, Floats, Ints
-from analysis.metrics.signals import SignalClass, classify
 
 MIN_BASELINE_POINTS = 3
 NEAR_CEILING = 0.9

@@ -13,16 +13,18 @@ import numpy as np
 
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
+from analysis.kinds.finding_details import MetricShiftDetails
+from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
+from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.metrics.baseline_comparison import Comparison, compare
 from analysis.metrics.series import COUNTER as COUNTER
 from analysis.metrics.series import LARGEST as LARGEST
 from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
 from analysis.metrics.series import metric_blocks
-from analysis.metrics.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "metric_shift"
+KIND = METRIC_SHIFT.name
 MIN_SIGMAS = 3.0
 MIN_RELATIVE = 0.05
 """A move smaller than 3 sigmas or 5 % of the level is not reported."""
@@ -56,6 +58,9 @@ def metric_shifts(case: Case) -> list[Finding]:
             if key not in found or finding.strength > found[key].strength:
                 found[key] = finding
     return [found[key] for key in sorted(found)]
+
+
+ANALYZER = Analyzer(metric_shifts, kinds=(METRIC_SHIFT,))
 
 
 def _shifts_of(
@@ -114,17 +119,17 @@ def _finding(
         strength=round(_strength(compared, row, vouched=(service, signal) == alerting), 4),
         evidence=evidence,
         series={"table": "metrics", "service": service, "signal": signal},
-        details={
-            "class": kind.value,
-            "direction": direction,
-            "bad": is_bad(kind, direction, headroom=is_headroom(signal)),
-            "recovered": bool(recovered),
-            "sigmas": rounded(min(float(compared.sigmas[row]), 1e6), 3),
-            "points": int(compared.points[row]),
-            "baseline_points": int(compared.baseline_points[row]),
-            "quiet_share": rounded(float(compared.quiet_share[row]), 3),
-            "usual_at_this_hour": _is_usual(*days),
-        },
+        details=MetricShiftDetails(
+            signal_class=kind.value,
+            direction=direction,
+            bad=is_bad(kind, direction, headroom=is_headroom(signal)),
+            recovered=bool(recovered),
+            sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
+            points=int(compared.points[row]),
+            baseline_points=int(compared.baseline_points[row]),
+            quiet_share=rounded(float(compared.quiet_share[row]), 3),
+            usual_at_this_hour=_is_usual(*days),
+        ),
         **_said(service, signal, unit, direction, before, after, ratio, days),
     )
 
@@ -163,4 +168,4 @@ def _said(
 
 def shift_class(finding: Finding) -> SignalClass:
     """The class of the signal a metric finding is about."""
-    return SignalClass(str(finding.details.get("class", SignalClass.OTHER.value)))
+    return SignalClass(finding.details.signal_class or SignalClass.OTHER.value)

@@ -47,9 +47,7 @@ class UsualMove:
 def usual_moves(case: Case, findings: Sequence[Finding]) -> dict[str, UsualMove]:
     """By the id of a bad metric finding; one without an id by its sentence."""
     wanted = [
-        f
-        for f in findings
-        if f.kind == METRIC_SHIFT and f.details.get("bad") and f.strength >= CLEAR
+        f for f in findings if f.kind == METRIC_SHIFT and f.details.bad and f.strength >= CLEAR
     ]
     wanted = [f for f in wanted if f.signal and not re.search(COUNTER, f.signal)]
     wanted = sorted(wanted, key=lambda f: (-f.strength, f.sentence))[:MOST]

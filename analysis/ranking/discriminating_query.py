@@ -1,9 +1,9 @@
 """The one next question that would separate the first two causes, and what each of them predicts as
 its answer.
 
-A kind of cause predicts something in each kind of evidence (`PREDICTIONS`): where both predict, and
-differently, asking for that evidence tells them apart. Preferred is what is not there yet and what
-a configured connector can give.
+A kind of cause predicts something in each kind of evidence (`CauseKind.predicts`): where both
+predict, and differently, asking for that evidence tells them apart. Preferred is what is not there
+yet and what a configured connector can give.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from analysis.analyzers import CAUSE_KINDS, fault_kind
 from analysis.case.folder import Case
 from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.metrics.signals import RESOURCES, SYMPTOMS, SignalClass, classify
+from analysis.kinds.fault_kinds import CauseKind
+from analysis.kinds.signals import SYMPTOMS, classify
 from analysis.requests.topology import Topology
-from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuery, Window
 from analysis.wording.phrases import plain
 
@@ -73,59 +74,6 @@ TELLS: Mapping[EvidenceKind, float] = {
 """How well a kind of evidence separates causes: spans say where time goes and who fails, changes
 what coincides."""
 
-PREDICTIONS: Mapping[EvidenceKind, Mapping[str, str]] = {
-    "spans": {
-        "slow_code": "its own time rises in the operation that became slow",
-        "resource_saturation": "its own time rises in all of its operations",
-        "network": "its own time stays, and only the gap between its callers' spans and its own "
-        "rises",
-        "errors": "its own spans fail while those of what it calls succeed",
-        "code_error": "its own spans fail while those of what it calls succeed",
-        "code_path": "calls or operations of it that came before are missing",
-        "latency": "its own time rises, and no call below it does",
-        "traffic": "the number of its requests changes first, from one caller",
-        "backlog": "its spans begin long after what asked for them",
-        "restarts": "its spans are missing for as long as a restart takes",
-    },
-    "metrics": {
-        "slow_code": "its latency rises while CPU, memory and disk stay",
-        "resource_saturation": "its CPU, memory or disk rises before its latency",
-        "network": "retransmits or dropped packets of its node rise while its CPU stays",
-        "errors": "its errors rise before those of its callers",
-        "code_error": "its errors rise before those of its callers, at the same traffic",
-        "latency": "its latency rises before that of its callers",
-        "traffic": "its request rate changes before anything else",
-        "backlog": "its queue grows while what it consumes per second stays or falls",
-        "restarts": "its restarts are counted, and its memory falls at once",
-        "communication": "network throughput of all ranks' hosts falls together",
-        "straggler": "only its host's CPU, disk or GPU clock differs from the others'",
-        "gpu_throttled": "its SM clock falls, with a reason given",
-    },
-    "logs": {
-        "resource_saturation": "it logs that a pool, memory or a disk is full",
-        "network": "its callers log timeouts and resets, and it logs none",
-        "slow_code": "it logs no errors, or only slow calls of its own",
-        "errors": "it logs new errors, before its callers do",
-        "code_error": "it logs new errors with frames of its own code",
-        "code_path": "lines that always came with an operation are missing",
-        "latency": "it logs slow calls or waits of its own, before its callers do",
-        "restarts": "its start-up lines are there, and the reason why it ended",
-        "backlog": "its consumers log failed or slow messages",
-        "dead_rank": "its last lines tell why it ended",
-    },
-    "changes": {},
-    "traces": {
-        "straggler": "it comes last to the collectives, and one phase of its steps is longer than "
-        "the others'",
-        "dataloader_stall": "all ranks wait for data at the start of their steps",
-        "communication": "all ranks come to the collectives together and spend their time inside",
-        "slow_kernels": "the same kernels take longer on it than on the others",
-        "gpu_idle": "the device waits for the host between kernels",
-    },
-}
-"""What the evidence shows if the cause, "it", is of that kind. Sources: the USE method (Gregg) for
-resources, call gaps and own time as in docs/how-it-decides.md, and the rules of the trace doctor
-for training."""
 CHANGED = "a change lies shortly before the onset"
 BY_CALL = {
     "errors": ("fails in its own code", "fails only where its call to {callee} fails"),
@@ -136,15 +84,6 @@ BY_CALL = {
 }
 """Of two causes one calls the other: what the caller's spans show if it is the cause, and if the
 callee is."""
-BY_SIGNAL = {
-    SignalClass.LATENCY: "latency",
-    SignalClass.ERRORS: "errors",
-    SignalClass.AVAILABILITY: "errors",
-    SignalClass.TRAFFIC: "traffic",
-    SignalClass.QUEUE: "backlog",
-    SignalClass.RESTARTS: "restarts",
-} | dict.fromkeys(RESOURCES, "resource_saturation")
-FAILING = frozenset({"errors", "code_error", "code_path", "restarts"})
 ASKED = {
     "metrics": "metrics",
     "logs": "logs",
@@ -152,14 +91,6 @@ ASKED = {
     "changes": "deploys, flags and configuration changes",
     "traces": "a profiler trace",
 }
-NEEDED = {
-    "resource_saturation": RESOURCES,
-    "network": frozenset({SignalClass.NETWORK}),
-    "traffic": frozenset({SignalClass.TRAFFIC}),
-    "backlog": frozenset({SignalClass.QUEUE}),
-    "restarts": frozenset({SignalClass.RESTARTS}),
-}
-"""Classes of metrics that a prediction needs; other kinds of causes need a symptom."""
 
 
 @dataclass(frozen=True)
@@ -213,17 +144,19 @@ def _options(
     if kind == "changes":
         yield from _by_change(first, second, have)
         return
-    a, b = (PREDICTIONS[kind].get(_kind_of(c)) for c in (first, second))
+    a, b = (_predicted(cause, kind) for cause in (first, second))
     if a is None or b is None:
         return
     sameness = ALIKE if a == b else 1.0
     for cause in (first, second):
         new = have.novelty(kind, cause.subject, _kind_of(cause))
         yield _Option(
-            kind, cause.subject, f"{plain(first.subject, 60)}: {a}",
+            kind,
+            cause.subject,
+            f"{plain(first.subject, 60)}: {a}",
             f"{plain(second.subject, 60)}: {b}",
             TELLS[kind] * new * sameness,
-        )  # fmt: skip
+        )
 
 
 def _by_call(
@@ -233,13 +166,14 @@ def _by_call(
     for caller, callee in ((first, second), (second, first)):
         if not 1 <= topology.downstream(caller.subject).get(callee.subject, 0) <= MAX_HOPS:
             continue
-        failing = _kind_of(caller) in FAILING or _kind_of(callee) in FAILING
+        kinds = (_kind_of(caller), _kind_of(callee))
+        failing = any(kind is not None and kind.fails for kind in kinds)
         own, called = BY_CALL["errors" if failing else "latency"]
         name = plain(caller.subject, 60)
         if_caller = f"{name} {own}"
         if_callee = f"{name} {called.format(callee=plain(callee.subject, 60))}"
         said = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
-        new = min(1.0, max(have.novelty("spans", s.subject, "") for s in (caller, callee)))
+        new = min(1.0, max(have.novelty("spans", s.subject, None) for s in (caller, callee)))
         yield _Option("spans", caller.subject, *said, TELLS["spans"] * new)
 
 
@@ -249,17 +183,25 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
     if first.change or second.change:
         return
     for cause in (first, second):
-        new = have.novelty("changes", cause.subject, "")
+        new = have.novelty("changes", cause.subject, None)
         said = [f"{plain(c.subject, 60)}: {CHANGED}" for c in (first, second)]
         yield _Option("changes", cause.subject, said[0], said[1], TELLS["changes"] * ALIKE * new)
 
 
-def _kind_of(cause: Cause) -> str:
+def _kind_of(cause: Cause) -> CauseKind | None:
     """The kind whose predictions hold. A change, and what has no name, is told by the signal that
     it moved."""
-    if cause.kind in TRAINING_CAUSES or any(cause.kind in kinds for kinds in PREDICTIONS.values()):
-        return cause.kind
-    return BY_SIGNAL.get(classify(cause.signal or ""), "")
+    known = CAUSE_KINDS.get(cause.kind)
+    if known is not None and (known.predicts or fault_kind(cause.kind).training):
+        return known
+    moved = classify(cause.signal or "")
+    return next((kind for kind in CAUSE_KINDS.values() if moved in kind.signals), None)
+
+
+def _predicted(cause: Cause, evidence: EvidenceKind) -> str | None:
+    """What this kind of evidence shows if the cause is right."""
+    kind = _kind_of(cause)
+    return kind.predicts.get(evidence) if kind else None
 
 
 class _Collected:
@@ -277,7 +219,7 @@ class _Collected:
             return False
         return not self._connectors or bool(self._connectors & CONNECTORS[kind])
 
-    def novelty(self, kind: EvidenceKind, service: str, cause: str) -> float:
+    def novelty(self, kind: EvidenceKind, service: str, cause: CauseKind | None) -> float:
         """How much asking for it would bring beyond what was collected."""
         case = self._case
         if kind == "traces":
@@ -287,7 +229,7 @@ class _Collected:
         table = {"metrics": case.metrics, "logs": case.logs, "spans": case.spans}[kind]
         rows = table.filter(pl.col("service") == service)
         if kind == "metrics" and rows.height:
-            wanted = NEEDED.get(cause, SYMPTOMS)
+            wanted = cause.measured_by if cause else SYMPTOMS
             rows = rows.filter(
                 pl.col("signal").is_in(
                     [s for s in rows["signal"].unique() if classify(s) in wanted]
@@ -329,8 +271,8 @@ def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     )
     if if_one == if_other:
         return (
-            f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one "
-            f"of which {if_one}."
+            f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one of "
+            f"which {if_one}."
         )
     asked = f"Ask for {ASKED[option.kind]} of {plain(option.service, 60)}, {times}"
     return f"{asked}: if {one} is the cause, {if_one}; if {other} is, {if_other}."

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
+from analysis.analyzers import fault_kind, fault_of, phrase_of
 from analysis.case.earlier import (
     KIND,
     MIN_JUDGED,
@@ -28,9 +29,8 @@ from analysis.case.earlier import (
 from analysis.case.folder import Case
 from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
 from analysis.changes.nearby import NEAR
+from analysis.kinds.finding_details import ChangeDetails, EarlierDetails, RecordDetails, TestedRow
 from analysis.metrics.usual_moves import CLEAR
-from analysis.ranking.ranking import phrase_of
-from analysis.suspects.explanations import TRAINING, trouble_of
 from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.wording.phrases import plain
 
@@ -42,21 +42,6 @@ MAX_SAID = 2
 MAX_CAUSES = 3
 MAX_TROUBLES = 5
 ORDINALS = ("Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
-TABLES = {
-    "network": ("spans",),
-    "own_time": ("spans",),
-    "span_errors": ("spans",),
-    "flow_break": ("spans", "logs"),
-    "critical_path": ("spans",),
-    "error_origin": ("spans",),
-    "fan_out": ("spans",),
-    "log_errors": ("logs",),
-    "log_flow": ("logs",),
-    "known_failure": ("logs",),
-}
-"""Tables that would show a kind of trouble; metrics show the others, a job's traces those of
-training."""
-
 CHANGES = {"config": "config change", "flag": "flag change", "scale": "change of scale"}
 
 Outcome = Literal[
@@ -94,19 +79,18 @@ def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
     found = []
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
         cited = [known[i] for i in cause.findings if i in known]
-        troubles = [trouble_of(f) for f in cited if f.subject == cause.subject]
-        blamed = next(
-            (f for f in cited if cause.change and f.details.get("change") == cause.change), None
-        )
+        faults = [fault_of(f) for f in cited if f.subject == cause.subject]
+        changes = [ChangeDetails.of(f) for f in cited] if cause.change else []
+        blamed = next((c for c in changes if c and c.change == cause.change), None)
         found.append(
             EarlierCause(
                 subject=cause.subject,
                 kind=cause.kind,
-                troubles=tuple(dict.fromkeys(t for t in troubles if t))[:MAX_TROUBLES],
+                troubles=tuple(dict.fromkeys(fault.name for fault in faults if fault))[
+                    :MAX_TROUBLES
+                ],
                 change=cause.change,
-                change_kind=str(blamed.details.get("change_kind") or "") or None
-                if blamed
-                else None,
+                change_kind=(blamed.change_kind or None) if blamed else None,
                 summary=cause.summary,
             )
         )
@@ -139,12 +123,11 @@ def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested
         return Tested(recalled, "named no cause")
     cause = earlier.causes[0]
     shown = [f for f in findings if f.subject == cause.subject and f.strength >= CLEAR]
-    main = next((f for f in shown if trouble_of(f) == cause.troubles[0]), None)
+    main = next(
+        (f for f in shown if (fault := fault_of(f)) and fault.name == cause.troubles[0]), None
+    )
     if main is not None:
-        changed = (
-            f for f in shown if f.kind == NEAR and f.details.get("change_kind") == cause.change_kind
-        )
-        change = next(changed, None) if cause.change_kind else None
+        change = _change_of_kind(shown, cause.change_kind) if cause.change_kind else None
         return Tested(recalled, "holds again", (main, change) if change else (main,))
     lack = _lack(cause, case)
     return (
@@ -152,6 +135,15 @@ def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested
         if lack
         else Tested(recalled, "does not show")
     )
+
+
+def _change_of_kind(shown: Sequence[Finding], kind: str) -> Finding | None:
+    """The first change near the onset that is of this kind."""
+    for finding in shown:
+        details = ChangeDetails.of(finding)
+        if finding.kind == NEAR and details and details.change_kind == kind:
+            return finding
+    return None
 
 
 def _worth_telling(tested: Sequence[Tested]) -> list[Tested]:
@@ -180,26 +172,26 @@ def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> 
         strength=STRENGTH,
         sentence=f"{lead}{_told(tested)}.",
         numbers=numbers,
-        details={
-            "investigation": tested.earlier.id,
-            "outcome": tested.outcome,
-            "shows_in": [f.id for f in tested.shown],
-            "tested": [_row(t) for t in all_tested],
-        },
+        details=EarlierDetails(
+            investigation=tested.earlier.id,
+            outcome=tested.outcome,
+            shows_in=tuple(f.id for f in tested.shown),
+            tested=tuple(_row(t) for t in all_tested),
+        ),
     )
 
 
-def _row(tested: Tested) -> dict[str, Any]:
+def _row(tested: Tested) -> TestedRow:
     cause = tested.cause
-    return {
-        "investigation": tested.earlier.id,
-        "when": f"{tested.earlier.at:%Y-%m-%d %H:%M} UTC",
-        "alert": plain(tested.earlier.title),
-        "recalled for": tested.recalled.why.replace("_", " "),
-        "cause": _cause_words(cause) if cause else "none",
-        "outcome": tested.outcome
-        + (f" in {', '.join(f.id for f in tested.shown)}" if tested.shown else ""),
-    }
+    shown = ", ".join(f.id for f in tested.shown)
+    return TestedRow(
+        investigation=tested.earlier.id,
+        when=f"{tested.earlier.at:%Y-%m-%d %H:%M} UTC",
+        alert=plain(tested.earlier.title),
+        recalled_for=tested.recalled.why.replace("_", " "),
+        cause=_cause_words(cause) if cause else "none",
+        outcome=f"{tested.outcome} in {shown}" if shown else tested.outcome,
+    )
 
 
 def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str, float]]:
@@ -240,11 +232,8 @@ def _told(tested: Tested) -> str:
         return f"{said}; that does not show this time"
     if tested.outcome == "cannot be tested":
         return f"{said}; that cannot be tested this time, {tested.lack}"
-    which = (
-        "the same"
-        if any(f.details.get("change") == cause.change for f in tested.shown[1:])
-        else "another"
-    )
+    changes = [ChangeDetails.of(f) for f in tested.shown[1:]]
+    which = "the same" if any(c and c.change == cause.change for c in changes) else "another"
     again = f", with {which} {_change_words(cause)}" if len(tested.shown) > 1 else ""
     return f"{said}; that shows again{again}"
 
@@ -266,8 +255,9 @@ def _change_words(cause: EarlierCause) -> str:
 def _lack(cause: EarlierCause, case: Case) -> str:
     """Why this trouble of this subject could not have been seen; empty when it could."""
     trouble = cause.troubles[0]
-    wanted = TABLES.get(trouble, ("metrics",))
-    if trouble in TRAINING:
+    fault = fault_kind(trouble)
+    wanted = fault.tables
+    if fault.training:
         if case.trace_files:
             return ""
         wanted = ("metrics", "logs", "traces")
@@ -308,9 +298,9 @@ def _record(earlier: Earlier, confidence: float) -> list[Finding]:
             subject="earlier investigations",
             strength=STRENGTH,
             sentence=f"Of {known.of} answers at this confidence that people judged, {known.right} "
-            f"were right.",
+            "were right.",
             numbers={"judged": known.of, "right": known.right},
-            details={"from": level / 10, "below": (level + 1) / 10},
+            details=RecordDetails(at_least=level / 10, below=(level + 1) / 10),
         )
     ]
 

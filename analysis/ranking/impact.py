@@ -13,24 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from analysis.analyzers import fault_of, finding_kind
 from analysis.case.folder import Case
-from analysis.metrics.alert_history import EXPLAIN_THE_ALERT, STOPPED
+from analysis.kinds.fault_kinds import LATENCY
+from analysis.kinds.signals import classify
+from analysis.metrics.alert_history import STOPPED
 from analysis.metrics.failing_requests import failing_requests
 from analysis.metrics.recovery import KIND as RECOVERED
-from analysis.metrics.signals import classify
 from analysis.metrics.usual_moves import CLEAR, usual_moves
 from analysis.ranking.error_budget import error_budget
 from analysis.ranking.training_impact import TrainingImpact, training_impact
 from analysis.requests.topology import Topology
-from analysis.suspects.explanations import rank_names, trouble_of
+from analysis.suspects.explanations import rank_names
 from analysis.vocabulary import Cause, Finding, Impact
 from analysis.wording.phrases import counted, number, plain, rounded
 
-FELT = frozenset(
-    {"latency", "errors", "availability", "restarts", "span_errors", "log_errors", "network"}
-)
-"""Kinds of trouble that somebody outside the service feels."""
-SYMPTOM = frozenset({"latency", "errors", "availability", "span_errors"})
 NAMED = 4
 TWO_LINES = 280
 """Characters that fit into two lines of a Slack message."""
@@ -51,11 +48,11 @@ def assess_impact(
 ) -> Impact:
     """The impact. With `causes` (the likeliest first) it tells how far the first one reaches to its
     callers."""
-    felt = [f for f in findings if trouble_of(f) in FELT and f.strength >= CLEAR]
-    usual = usual_moves(case, felt)
-    felt = [f for f in felt if f.id not in usual]
+    noticed = [f for f in findings if _has_impact(f) and f.strength >= CLEAR]
+    usual = usual_moves(case, noticed)
+    noticed = [f for f in noticed if f.id not in usual]
     training = training_impact(case, findings)
-    if not felt:
+    if not noticed:
         return _on_nobody(findings, training)
     ranks = rank_names(findings)
     above = (
@@ -63,11 +60,11 @@ def assess_impact(
         if causes and causes[0].subject in topology.services
         else {}
     )
-    lead = min(felt, key=lambda f: _order(case, f, topology, above))
-    affected = {f.subject for f in felt if f.subject == lead.subject or f.subject not in ranks}
+    lead = min(noticed, key=lambda f: _order(case, f, topology, above))
+    affected = {f.subject for f in noticed if f.subject == lead.subject or f.subject not in ranks}
     services = _reached(affected, lead, topology, causes)
-    cited = [lead, *(_strongest(felt, s) for s in services if s != lead.subject)]
-    since = _since([f for f in felt if f.subject in services], lead)
+    cited = [lead, *(_strongest(noticed, s) for s in services if s != lead.subject)]
+    since = _since([f for f in noticed if f.subject in services], lead)
     parts = [_Part(lead.sentence.rstrip("."), lead.numbers, (lead.id,))]
     parts += _came_back(findings, lead)
     parts += _failing(case, lead, since)
@@ -98,12 +95,12 @@ def _impact(
 
 
 def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> Impact:
-    """No clear symptom: what a job loses, else why the alert fired although nothing is felt."""
+    """No clear symptom: what a job loses, else why the alert fired although nothing is noticed."""
     if training is not None:
         part = _of_training(training)
         text = f"{plain(training.job, 60)}: {part.text}" if not training.hangs else part.text
         return _impact([_Part(text, part.numbers, part.findings)], training.since, (training.job,))
-    why = [f for f in findings if f.kind in EXPLAIN_THE_ALERT or f.kind == STOPPED]
+    why = [f for f in findings if finding_kind(f.kind).explains_alert or f.kind == STOPPED]
     if not why:
         return Impact(sentence=NOBODY + ".")
     told = min(why, key=lambda f: (-f.strength, f.kind, f.id))
@@ -115,7 +112,7 @@ def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> 
 def _reached(
     affected: set[str], lead: Finding, topology: Topology, causes: Sequence[Cause]
 ) -> list[str]:
-    """The affected services that calls connect with the first cause or with what is felt, upward
+    """The affected services that calls connect with the first cause or with what is noticed, upward
     and downward (what a caller sends on may be broken), and those of which no calls are known. The
     rest stays among the findings."""
     if not causes or causes[0].subject not in topology.services:
@@ -125,9 +122,9 @@ def _reached(
     return sorted(s for s in affected if s in near or s not in topology.services)
 
 
-def _since(felt: Sequence[Finding], lead: Finding) -> datetime | None:
+def _since(noticed: Sequence[Finding], lead: Finding) -> datetime | None:
     return min(
-        (f.onset for f in felt if f.onset and f.strength >= 0.5 * lead.strength), default=None
+        (f.onset for f in noticed if f.onset and f.strength >= 0.5 * lead.strength), default=None
     )
 
 
@@ -161,7 +158,7 @@ def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Par
     if found.users is not None:
         numbers["users"] = float(found.users)
         text += f", {counted(found.users, 'user')} named in error lines"
-    if len(numbers) > 1 or trouble_of(lead) == "latency":
+    if len(numbers) > 1 or fault_of(lead) is LATENCY:
         yield _Part(text, numbers)
     budget = error_budget(case.alert, found.share)
     if budget is not None:
@@ -218,14 +215,22 @@ def _order(
     places = (entry and subject in above, subject in above, entry)
     own = 0 if subject != alert.service else 2 if finding.signal == alert.signal else 1
     alike = (
-        alert.signal is not None and finding.details.get("class") == classify(alert.signal).value
+        alert.signal is not None and finding.details.signal_class == classify(alert.signal).value
     )
     place = next((n for n, holds in enumerate(places) if holds), len(places))
     return -own, not _is_symptom(finding), place, not alike, -finding.strength, finding.id
 
 
+def _has_impact(finding: Finding) -> bool:
+    """Whether somebody outside of the service notices what it speaks of."""
+    fault = fault_of(finding)
+    return fault is not None and fault.has_impact
+
+
 def _is_symptom(finding: Finding) -> bool:
-    return trouble_of(finding) in SYMPTOM
+    """Whether users notice it: it has an impact, and alerts speak of it."""
+    fault = fault_of(finding)
+    return fault is not None and fault.has_impact and fault.is_symptom
 
 
 def _strongest(findings: Sequence[Finding], subject: str) -> Finding:

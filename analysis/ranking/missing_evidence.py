@@ -10,12 +10,13 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import log_windows, metric_windows, span_windows
+from analysis.kinds.finding_kinds import TRACES_INCONCLUSIVE
 from analysis.metrics.alert_history import STOPPED
 from analysis.metrics.alert_threshold import read_threshold
 from analysis.vocabulary import Cause, Finding, Gap
 from analysis.wording.phrases import number, plain, rounded
 
-INCONCLUSIVE = "traces_inconclusive"
+INCONCLUSIVE = TRACES_INCONCLUSIVE.name
 MOST = 6
 SUSPECTS = 3
 TELLS = {
@@ -121,7 +122,7 @@ def unshown(case: Case) -> str | None:
     name = f"{plain(case.alert.service or '')} {plain(case.alert.signal or '')}"
     return (
         f"The alert saw {number(rounded(reading.observed))}, and the collected {name} never comes "
-        f"near it: "
+        "near it: "
         "ask for it with the monitor's own resolution and aggregation."
     )
 
@@ -129,7 +130,7 @@ def unshown(case: Case) -> str | None:
 def _about_the_alert(case: Case, compared: set[str], findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         if finding.kind in (STOPPED, INCONCLUSIVE):
-            yield f"{finding.sentence.rstrip('.')}. {finding.details.get('fix') or ''}".rstrip()
+            yield f"{finding.sentence.rstrip('.')}. {finding.details.fix or ''}".rstrip()
     if compared and not service_seen(case):
         yield (
             f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts."

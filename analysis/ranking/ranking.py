@@ -8,17 +8,19 @@ it calls, raises it and is attached. How sure the first may be is learned from g
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from analysis.changes.alternatives import KINDS as NO_CHANGE
+from analysis.analyzers import CAUSE_KINDS, fault_kind, fault_of, is_training
 from analysis.changes.alternatives import reason_for
 from analysis.changes.nearby import NEAR, RULED_OUT
+from analysis.kinds.fault_kinds import RESOURCE, WITHOUT_CHANGE, FaultKind
+from analysis.kinds.finding_details import ChangeDetails
 from analysis.logs.signature_findings import KIND as SIGNATURE
 from analysis.ranking.confidence import Standing, confidence_of, confidences
 from analysis.requests.topology import Topology
-from analysis.suspects.explanations import HOLDS_UP, Suspect, trouble_of
-from analysis.suspects.training_causes import TRAINING_CAUSES
-from analysis.suspects.victims import TRAVELS, later
+from analysis.suspects.explanations import Suspect
+from analysis.suspects.victims import later
 from analysis.vocabulary import Cause, Finding, Gap
 from analysis.wording.phrases import plain
 
@@ -26,90 +28,18 @@ MAX_CAUSES = 10
 MAX_SUPPORT = 8
 MAX_AGAINST = 3
 CLOSE = 0.8
-"""The second suspect's trouble speaks against the first from this share of its score on."""
+"""The second suspect's fault speaks against the first from this share of its score on."""
 MAX_EFFECTS = 3
 """Findings of other services that this cause explains, cited beside its own."""
 CHANGE_WEIGHT = 0.3
 """How far a change at full strength raises its suspect's score toward 1."""
-FELT_BY_USERS = frozenset({"latency", "errors", "availability", "span_errors", "traffic"})
-"""Kinds of trouble that an alert speaks of, and that tell nothing of why."""
 RIVAL = 0.5
 """A suspect with at least this much of another's score is its rival."""
-
-KINDS = {
-    "resource": "resource_saturation",
-    "network": "network",
-    "own_time": "slow_code",
-    "log_errors": "code_error",
-    "flow_break": "code_path",
-    "critical_path": "slow_code",
-    "error_origin": "code_error",
-    "fan_out": "slow_code",
-    "log_flow": "code_path",
-    "span_errors": "errors",
-    "latency": "latency",
-    "errors": "errors",
-    "availability": "errors",
-    "restarts": "restarts",
-    "queue": "backlog",
-    "traffic": "traffic",
-    "other": "anomaly",
-}
-"""The cause's kind by the kind of trouble that speaks most for it; training kinds keep their
-names."""
-PHRASES = {
-    "resource_saturation": "runs out of a resource",
-    "network": "loses time on the network between its callers and itself",
-    "slow_code": "became slower by itself",
-    "code_error": "logs errors it did not log before",
-    "code_path": "takes another path through its code",
-    "latency": "became slow, and nothing it calls explains it",
-    "errors": "fails, and nothing it calls explains it",
-    "restarts": "restarts",
-    "backlog": "builds up a backlog",
-    "traffic": "sees other traffic than before",
-    "anomaly": "behaves differently",
-    "critical_path": "carries most of what became slower",
-    "error_origin": "makes requests fail",
-    "fan_out": "makes more calls than before",
-} | {kind: cause.phrase for kind, cause in TRAINING_CAUSES.items()}
-"""What is wrong, by the cause's kind; by the kind of trouble where that says it more exactly."""
-NEXT_STEPS = {
-    "resource_saturation": "Look at what uses the resource on {subject}, and add capacity or move "
-    "the load.",
-    "network": "Check the network path and the node that {subject} runs on.",
-    "slow_code": "Profile {subject} in the affected operation.",
-    "code_error": "Read the new error lines of {subject} and the code that writes them.",
-    "code_path": "Compare the lines and calls of a failing request in {subject} with those of a "
-    "good one.",
-    "error_origin": "Read what {subject} answers and logs in one of the failing requests.",
-    "fan_out": "Compare the calls that one request makes in {subject} with those of one from "
-    "before the onset.",
-    "latency": "Find out where {subject} spends its time since the onset: its load, its limits, "
-    "what it waits for.",
-    "errors": "Read the errors that {subject} answers with since the onset, and its own log.",
-    "anomaly": "Find out what is different on {subject} since the onset.",
-    "restarts": "Read the last lines and the exit reason of the instances of {subject} that ended.",
-    "backlog": "Check the consumers of {subject}.",
-    "traffic": "Find out where the traffic of {subject} comes from, and scale or shed it.",
-    "straggler": "Compare the host, the input and the code of {subject} with another rank's.",
-    "dataloader_stall": "Give {subject} more loader workers, or cache its input.",
-    "communication": "Check the links and the collective settings of {subject}.",
-    "external_dependency": "Read the provider's status page; until it is back, switch over, or "
-    "off what needs it.",
-    "data_problem": "Set the bad input aside, so that {subject} goes on without it, and find out "
-    "who wrote it.",
-    "infrastructure": "Move {subject} off what is in trouble, then repair that.",
-    "demand": "Add capacity to {subject}, or shed the extra requests.",
-}
-LESS_TRAFFIC_STEP = (
-    "Find out why fewer requests reach {subject}: its callers, its load balancer, "
-    "its names and routes."
-)
-_RANKS = re.compile(r"ranks? \d")
 CHANGE_STEP = (
     "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
 )
+_NO_CHANGE = frozenset(cause.name for cause in WITHOUT_CHANGE)
+_RANKS = re.compile(r"ranks? \d")
 
 
 def rank_causes(
@@ -121,46 +51,49 @@ def rank_causes(
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids."""
     changes = {s.subject: _change_for(s, i, findings, topology) for i, s in enumerate(suspects)}
-    scored = sorted(
-        ((_raised(s, changes[s.subject]), s) for s in suspects),
-        key=lambda pair: (not pair[1].leads, -round(pair[0], 6), pair[1].subject),
-    )
-    if (
-        scored and scored[0][1].leads
-    ):  # what a clear straggler explains is its effect, and no other explanation
-        scored = [pair for pair in scored if pair[1].explained_by != scored[0][1].subject]
+    scored = _scored(suspects, changes)
     if not scored:
         return []
+    scores = [score for score, _ in scored]
     first = confidence_of(
-        standing([score for score, _ in scored], scored[0][1], suspects, alerting),
-        metrics_missing=any(g.kind == "metrics" for g in gaps),
+        standing(scores, scored[0][1], suspects, alerting),
+        metrics_missing=any(gap.kind == "metrics" for gap in gaps),
     )
-    sure = confidences([score for score, _ in scored], first)
-    reasons = sorted(
-        (f for f in findings if f.kind in NO_CHANGE), key=lambda f: (-f.strength, f.id)
-    )
+    sure = confidences(scores, first)
+    reasons = [finding for finding in findings if finding.kind in _NO_CHANGE]
+    reasons.sort(key=lambda reason: (-reason.strength, reason.id))
+    others = [suspect for _, suspect in scored]
     causes: list[Cause] = []
-    for rank, (_, suspect) in enumerate(scored[:MAX_CAUSES], start=1):
-        confidence = sure[rank - 1]
-        blamed = changes[suspect.subject] is not None
-        ruled_out = [
-            f
-            for f in findings
-            if not blamed and f.kind == RULED_OUT and f.subject == suspect.subject
-        ]
-        effects = list(
-            filter(None, (_symptom(s) for s in suspects if s.explained_by == suspect.subject))
-        )[:MAX_EFFECTS]
-        against = [*_against(suspect, [s for _, s in scored]), *ruled_out]
-        reason = (
-            None
-            if blamed or rank > 1 or suspect.is_rank
-            else reason_for(reasons, [suspect], topology)
-        )
-        causes.append(
-            _cause(rank, suspect, changes[suspect.subject], reason, confidence, against, effects)
-        )
+    for rank, suspect in enumerate(others[:MAX_CAUSES], start=1):
+        change = changes[suspect.subject]
+        against = _against(suspect, others)
+        reason = None
+        if change is None:
+            against += [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
+            if rank == 1 and not suspect.is_rank:
+                reason = reason_for(reasons, [suspect], topology)
+        effects = _effects(suspect, suspects)
+        causes.append(_cause(rank, suspect, change, reason, sure[rank - 1], against, effects))
     return causes
+
+
+def _scored(
+    suspects: Sequence[Suspect], changes: Mapping[str, Finding | None]
+) -> list[tuple[float, Suspect]]:
+    """Scores as the changes raise them, the likeliest suspect first."""
+    scored = [(_raised(suspect, changes[suspect.subject]), suspect) for suspect in suspects]
+    scored.sort(key=lambda pair: (not pair[1].is_root, -round(pair[0], 6), pair[1].subject))
+    if not scored or not scored[0][1].is_root:
+        return scored
+    # What a clear straggler explains is its effect, and no other explanation.
+    root = scored[0][1]
+    return [pair for pair in scored if pair[1].explained_by != root.subject]
+
+
+def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
+    """A symptom of each service whose fault this suspect explains."""
+    symptoms = [_symptom(other) for other in suspects if other.explained_by == suspect.subject]
+    return [finding for finding in symptoms if finding is not None][:MAX_EFFECTS]
 
 
 def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
@@ -184,21 +117,25 @@ def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
 
 
 def _symptom(suspect: Suspect) -> Finding | None:
-    """What the suspect shows of another's trouble."""
-    return next((f for f in suspect.findings if trouble_of(f) in TRAVELS), None)
+    """What the suspect shows of another's fault."""
+    for finding in suspect.findings:
+        fault = fault_of(finding)
+        if fault is not None and fault.travels is not None:
+            return finding
+    return None
 
 
 def _change_for(
     suspect: Suspect, order: int, findings: Sequence[Finding], topology: Topology
 ) -> Finding | None:
-    """The strongest near change on the suspect; for the first suspect also one on a service that it
-    calls."""
+    """The strongest near change on the suspect; for the first also one on a service it calls."""
     reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
-    near = [
-        f
-        for f in findings
-        if f.kind == NEAR and (f.details.get("concerns") == suspect.subject or f.subject in reach)
-    ]
+    near = []
+    for finding in findings:
+        details = ChangeDetails.of(finding)
+        concerns = details.concerns if details else None
+        if finding.kind == NEAR and (concerns == suspect.subject or finding.subject in reach):
+            near.append(finding)
     return min(near, key=lambda f: (-f.strength, f.id), default=None)
 
 
@@ -212,15 +149,27 @@ def standing(
     scores: Sequence[float], first: Suspect, others: Sequence[Suspect], alerting: str | None = None
 ) -> Standing:
     """How the first suspect stands; `scores` are all suspects', the first one's first."""
-    top, second = scores[0], scores[1] if len(scores) > 1 else 0.0
+    top = scores[0]
+    second = scores[1] if len(scores) > 1 else 0.0
+    symptoms = all(fault_kind(name).is_symptom for name in first.raw_scores)
     return Standing(
         lead=max(0.0, top - second) / top if top > 0 else 0.0,
         share=top / sum(scores) if top > 0 else 0.0,
         victims=sum(other.explained_by == first.subject for other in others),
-        symptoms_only=set(first.felt) <= FELT_BY_USERS
-        and (first.subject == alerting or len(scores) == 1),
-        gone=all(f.details.get("recovered") for f in first.findings),
+        symptoms_only=symptoms and (first.subject == alerting or len(scores) == 1),
+        gone=all(finding.details.recovered for finding in first.findings),
     )
+
+
+@dataclass
+class _Told:
+    """How a cause is told while what it rests on is weighed in."""
+
+    kind: str
+    summary: str
+    step: str
+    advice: str
+    """Takes the place of the step where a finding gives it."""
 
 
 def _cause(
@@ -232,81 +181,83 @@ def _cause(
     against: Sequence[Finding],
     effects: Sequence[Finding],
 ) -> Cause:
-    trouble = suspect.main_trouble
-    kind = KINDS.get(trouble, trouble)
-    support = suspect.findings[:MAX_SUPPORT]
-    lead = next((f for f in suspect.findings if trouble_of(f) == trouble), support[0])
-    phrase = _phrase(suspect, rank)
-    explained = kind in TRAINING_CAUSES or lead.kind == SIGNATURE
-    named = explained and (lead.sentence.startswith(suspect.subject) or _names_ranks(lead))
-    summary = (
-        _closed(lead.sentence)
-        if named
-        else f"{plain(suspect.subject)} {phrase}: {_closed(lead.sentence)}"
-    )
-    advice = str(lead.details.get("fix") or "") if explained else ""
-    step = _step(trouble, lead)
-    if reason is not None and reason.subject == suspect.subject and trouble == "resource":
-        reason = None  # what it runs out of is told already
+    fault = fault_kind(suspect.main_fault)
+    lead = _leading(suspect, fault)
+    if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
+        reason = None  # What it runs out of is told already.
+    told = _told(rank, suspect, fault, lead)
     if reason is not None:
-        summary, kind = (
-            f"{summary} {_closed(reason.sentence)}",
-            kind if kind in TRAINING_CAUSES else reason.kind,
-        )
-        step, advice = NEXT_STEPS[reason.kind], advice if lead.kind == SIGNATURE else ""
-    if change is not None:
-        summary = f"{summary} {_closed(change.sentence)}"
-        step, advice = CHANGE_STEP, ""
-        kind = kind if trouble in HOLDS_UP else str(change.details["change_kind"])
-    cited = [lead, *support, *(f for f in (change, reason) if f is not None), *effects]
+        told.summary = f"{told.summary} {_closed(reason.sentence)}"
+        told.kind = told.kind if fault.training else reason.kind
+        told.step = CAUSE_KINDS[reason.kind].next_step
+        told.advice = told.advice if lead.kind == SIGNATURE else ""
+    blamed = ChangeDetails.of(change) if change is not None else None
+    if change is not None and blamed is not None:
+        told.summary = f"{told.summary} {_closed(change.sentence)}"
+        told.step, told.advice = CHANGE_STEP, ""
+        told.kind = told.kind if fault.holds_up else str(blamed.change_kind)
+    cited = [lead, *suspect.findings[:MAX_SUPPORT]]
+    cited += [finding for finding in (change, reason) if finding is not None]
+    cited += effects
+    ids = {finding.id for finding in cited}
+    contradicting = dict.fromkeys(f.id for f in against if f.id not in ids)
     return Cause(
         rank=rank,
         subject=suspect.subject,
         signal=lead.signal,
-        kind=kind,
-        change=str(change.details["change"]) if change else None,
+        kind=told.kind,
+        change=blamed.change if blamed else None,
         confidence=confidence,
         onset=suspect.onset,
-        summary=summary,
-        next_step=advice
-        or step.format(
+        summary=told.summary,
+        next_step=told.advice
+        or told.step.format(
             subject=plain(suspect.subject),
-            change=plain(str(change.details["change"])[:40], 40) if change else "",
+            change=plain(blamed.change[:40], 40) if blamed else "",
             service=plain(change.subject) if change else "",
         ),
-        findings=tuple(dict.fromkeys(f.id for f in cited)),
-        contradicting=tuple(
-            dict.fromkeys(f.id for f in against if f.id not in {c.id for c in cited})
-        )[:MAX_AGAINST],
+        findings=tuple(dict.fromkeys(finding.id for finding in cited)),
+        contradicting=tuple(contradicting)[:MAX_AGAINST],
+    )
+
+
+def _leading(suspect: Suspect, fault: FaultKind) -> Finding:
+    """The strongest finding that speaks of this fault, else the strongest of all."""
+    for finding in suspect.findings:
+        found = fault_of(finding)
+        if found is not None and found.name == fault.name:
+            return finding
+    return suspect.findings[0]
+
+
+def _told(rank: int, suspect: Suspect, fault: FaultKind, lead: Finding) -> _Told:
+    """The cause before a change or a reason is added to it."""
+    sentence = _closed(lead.sentence)
+    explained = fault.training or lead.kind == SIGNATURE
+    named = lead.sentence.startswith(suspect.subject) or _names_ranks(lead)
+    if not (explained and named):
+        sentence = f"{plain(suspect.subject)} {_phrase(suspect, fault, rank)}: {sentence}"
+    return _Told(
+        kind=fault.called.name,
+        summary=sentence,
+        step=fault.step(lead.details.direction),
+        advice=(lead.details.fix or "") if explained else "",
     )
 
 
 def _names_ranks(finding: Finding) -> bool:
-    """Whether it is told of ranks of a job: of several it is the job's finding, but the job is not
-    who is accused."""
-    return finding.kind in TRAINING_CAUSES and _RANKS.match(finding.sentence) is not None
+    """Whether it is told of ranks: of several it is the job's finding, but they are accused."""
+    return is_training(finding) and _RANKS.match(finding.sentence) is not None
 
 
-def _phrase(suspect: Suspect, rank: int) -> str:
+def _phrase(suspect: Suspect, fault: FaultKind, rank: int) -> str:
     """What is wrong with the suspect, and whether what it calls explains it."""
-    phrase = phrase_of(suspect.main_trouble)
     if not suspect.explained_by:
-        return phrase
+        return fault.told
     part = "explains only a part of it" if rank == 1 else "may explain it"
-    return phrase.replace("nothing it calls explains it", f"{plain(suspect.explained_by)} {part}")
-
-
-def _step(trouble: str, lead: Finding) -> str:
-    if trouble == "traffic" and lead.details.get("direction") == "down":
-        return LESS_TRAFFIC_STEP
-    return NEXT_STEPS.get(trouble) or NEXT_STEPS.get(
-        KINDS.get(trouble, trouble), "Look at {subject} first."
+    return fault.told.replace(
+        "nothing it calls explains it", f"{plain(suspect.explained_by)} {part}"
     )
-
-
-def phrase_of(trouble: str) -> str:
-    """What is wrong with a subject that has this kind of trouble, without its numbers."""
-    return PHRASES.get(trouble) or PHRASES.get(KINDS.get(trouble, trouble), PHRASES["anomaly"])
 
 
 def _closed(sentence: str) -> str:

@@ -12,24 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from analysis.analyzers import fault_of, is_training
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import JobDetails
 from analysis.metrics.gpu_signals import OF_A_GPU
 from analysis.metrics.recovery import recovered_at
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-HANGS = frozenset(
-    {
-        "dead_rank", "flight_recorder_missing_rank", "flight_recorder_mismatch",
-        "flight_recorder_device_stuck",
-        "flight_recorder_deadlock", "flight_recorder_all_joined", "stack_outlier", "stuck_rank",
-        "all_ranks_stuck",
-        "gpu_spinning",
-    }
-)  # fmt: skip
-"""Findings that say that no rank gets on: data-parallel training waits for every rank."""
 CLEAR = 0.25
 LEAST_LOST = 0.02
 MOST_RANKS = 1_000_000
@@ -92,13 +83,13 @@ def training_impact(case: Case, findings: Sequence[Finding]) -> TrainingImpact |
     lost, finding = told
     ranks = ranks_of(case, job, findings)
     since = finding.onset
-    until = recovered_at(case, finding) if finding.details.get("recovered") else None
+    until = recovered_at(case, finding) if finding.details.recovered else None
     hours = ((until or case.scope.incident.end) - since).total_seconds() / 3600 if since else None
     so_far = lost * ranks * hours if ranks is not None and hours is not None and hours > 0 else None
     return TrainingImpact(
         job=job,
         lost=lost,
-        hangs=finding.kind in HANGS,
+        hangs=_hangs(finding),
         ranks=ranks,
         device="GPU" if _has_gpus(case) else "rank",
         so_far=so_far,
@@ -109,12 +100,8 @@ def training_impact(case: Case, findings: Sequence[Finding]) -> TrainingImpact |
 
 def job_of(case: Case, findings: Sequence[Finding]) -> str | None:
     """The training job that the case is about."""
-    told = (
-        str(f.details["job"])
-        for f in findings
-        if f.kind in TRAINING_CAUSES and f.details.get("job")
-    )
-    return case.scope.job or case.alert.job or next(told, None)
+    told = (details.job for f in findings if is_training(f) and (details := JobDetails.of(f)))
+    return case.scope.job or case.alert.job or next(filter(None, told), None)
 
 
 def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
@@ -122,10 +109,8 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
     series."""
     training = case.scope.training
     given = case.alert.labels.get("world_size", "")
-    traced = max(
-        (len(f.details.get("ranks") or ()) for f in findings if f.kind in TRAINING_CAUSES),
-        default=0,
-    )
+    jobs = (JobDetails.of(f) for f in findings if is_training(f))
+    traced = max((len(details.ranks) for details in jobs if details), default=0)
     series = case.metrics["service"].drop_nulls().unique() if case.metrics.height else None
     counted = int(series.str.starts_with(f"{job}/rank ").sum()) if series is not None else 0
     known = (
@@ -136,16 +121,18 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
 
 
 def _hang(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | None:
-    hangs = [
-        f
-        for f in findings
-        if f.kind in HANGS and f.strength >= CLEAR and not f.details.get("recovered")
-    ]
+    hangs = [f for f in findings if _hangs(f) and f.strength >= CLEAR and not f.details.recovered]
     if not hangs or any(
         f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) < 0.5 for f in findings
     ):
         return None
     return 1.0, min(hangs, key=lambda f: (f.onset is None, -f.strength, f.id))
+
+
+def _hangs(finding: Finding) -> bool:
+    """Whether it says that no rank gets on: data-parallel training waits for every rank."""
+    fault = fault_of(finding)
+    return fault is not None and fault.hangs
 
 
 def _measured(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | None:

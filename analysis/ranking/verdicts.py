@@ -2,9 +2,8 @@
 docs/verdicts.md.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a
-  baseline, the
-  alerting service is in no table, its signal stopped coming or does not show what the alert saw, or
-  it moved and nothing clear enough explains it.
+  baseline, the alerting service is in no table, its signal stopped coming or does not show what the
+  alert saw, or it moved and nothing clear enough explains it.
 - `no_active_incident`: the alerting signal was looked at and stayed in its normal range; or its
   monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
@@ -19,14 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.analyzers import fault_of, finding_kind, is_training
 from analysis.case.folder import Case
-from analysis.metrics.alert_history import EXPLAIN_THE_ALERT, FLAPPING, STOPPED
+from analysis.kinds.finding_kinds import TRAINING_HEALTHY
+from analysis.kinds.signals import SignalClass, classify
+from analysis.metrics.alert_history import FLAPPING, STOPPED
 from analysis.metrics.alert_threshold import read_threshold, signal_points
 from analysis.metrics.recovery import PERSISTS, AlertState
-from analysis.metrics.signals import SignalClass, classify
 from analysis.ranking.missing_evidence import comparable, missing_evidence, service_seen, unshown
 from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import TRAINING, trouble_of
 from analysis.vocabulary import Cause, Finding, Verdict
 
 WEAK = 0.25
@@ -40,15 +40,14 @@ normal range."""
 DISPUTED = 0.6
 CLEAR = 0.3
 """A callee's symptom of at least this strength makes a small move of the alerting signal real."""
-HEALTHY = "training_healthy"
-_FAILURES = frozenset({"errors", "availability", "span_errors"})
+HEALTHY = TRAINING_HEALTHY.name
 SAME_BELOW = {
-    SignalClass.ERRORS: _FAILURES,
-    SignalClass.AVAILABILITY: _FAILURES,
-    SignalClass.LATENCY: frozenset({"latency", "own_time", "network"}),
+    SignalClass.ERRORS: "failures",
+    SignalClass.AVAILABILITY: "failures",
+    SignalClass.LATENCY: "latency",
 }
-"""What a callee shows of which the alerting signal feels a diluted part: only some requests reach
-that callee."""
+"""What alerts about a callee's fault would speak of, by the class of the alerting signal. The
+alerting signal shows a diluted part of it, because only some requests reach that callee."""
 SLOW, LEAST_SLOW, ONE_SIDED = 0.05, 2, 1.645
 """Failed requests add up, so any more of them are real. Slow ones have to be more than chance:
 points beyond the baseline's 95th percentile, more often than a binomial count at 5 % would have it
@@ -84,9 +83,8 @@ def conclude(
     unseen = STOPPED in kinds or unshown(case) is not None
     real = _really_out(case) or (state.never_left and _real_below(case, findings, state))
     if state.never_left and not (real or unseen or _disputed(findings, state)):
-        return Conclusion(
-            Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if kinds & EXPLAIN_THE_ALERT else QUIET
-        )
+        explained = any(finding_kind(kind).explains_alert for kind in kinds)
+        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if explained else QUIET)
     if strong or (real and causes):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
     if real or unseen:
@@ -119,17 +117,20 @@ def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> b
     the same."""
     alert = case.alert
     kind = classify(alert.signal) if alert.signal else SignalClass.OTHER
-    alike = SAME_BELOW.get(kind, frozenset())
-    shown = [
-        f
-        for f in findings
-        if trouble_of(f) in alike and f.strength >= CLEAR and f.id not in state.usual
-    ]
-    shown = [f for f in shown if f.subject != alert.service and not f.details.get("recovered")]
-    if not shown or not alert.service:
+    alike = SAME_BELOW.get(kind)
+    if alike is None or not alert.service:
+        return False
+    shown = set()
+    for finding in findings:
+        fault = fault_of(finding)
+        clear = finding.strength >= CLEAR and finding.id not in state.usual
+        if fault and fault.alerts_as == alike and clear and not finding.details.recovered:
+            shown.add(finding.subject)
+    shown.discard(alert.service)
+    if not shown:
         return False
     below = read_topology(case).downstream(alert.service)
-    return any(f.subject in below for f in shown) and _worse(case, kind)
+    return any(subject in below for subject in shown) and _worse(case, kind)
 
 
 def _worse(case: Case, kind: SignalClass) -> bool:
@@ -151,9 +152,7 @@ def _disputed(findings: Sequence[Finding], state: AlertState) -> bool:
     """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may
     differ."""
     return any(
-        f.strength >= DISPUTED
-        and (f.details.get("bad") or f.kind in TRAINING)
-        and not f.details.get("recovered")
+        f.strength >= DISPUTED and (f.details.bad or is_training(f)) and not f.details.recovered
         for f in findings
         if f.id not in state.usual
     )

@@ -14,12 +14,14 @@ from typing import Any
 
 import polars as pl
 
+import analysis.kinds.finding_kinds as kinds
 from analysis.case.windows import Windows
+from analysis.kinds.finding_details import CallPatternDetails
 from analysis.requests.error_origin import FAILED
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-FAN_OUT, RETRIES, UNREACHED = "fan_out", "retries", "callee_missing"
+FAN_OUT, RETRIES, UNREACHED = kinds.FAN_OUT.name, kinds.RETRIES.name, kinds.CALLEE_MISSING.name
 MIN_VISITS = 5
 MIN_RATIO = 2.0
 MIN_MORE = 3.0
@@ -131,7 +133,7 @@ def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
             f"{number(percent, 3)} % of the calls from {plain(row['caller'])} to "
             f"{plain(row['callee'])} "
             f"{plain(row['operation'], 60)} repeat one that failed, {number(before, 3)} % in the "
-            f"baseline."
+            "baseline."
         )
         size = row["share"] - row["share_before"]
         yield _finding(RETRIES, row["callee"], row, said, _given(row), size, row["n"], evidence)
@@ -171,7 +173,7 @@ def _unreached(
             f"{number(percent, 3)} % of the calls from {plain(row['service'])} "
             f"({plain(row['operation'], 60)}) "
             f"leave no trace in {plain(row['usual'])}, {number(before_percent, 3)} % in the "
-            f"baseline."
+            "baseline."
         )
         size = row["share"] - row["share_before"]
         yield _finding(
@@ -235,9 +237,9 @@ def _finding(
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row.get("callee", subject), "caller": row["caller"]},
-        details={
-            "class": "other" if kind == FAN_OUT else "errors",
-            "bad": True,
-            "caller": row["caller"],
-        },
+        details=CallPatternDetails(
+            signal_class="other" if kind == FAN_OUT else "errors",
+            bad=True,
+            caller=row["caller"],
+        ),
     )

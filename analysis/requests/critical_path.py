@@ -16,11 +16,13 @@ import numpy as np
 import polars as pl
 
 from analysis.case.windows import Windows
+from analysis.kinds.finding_details import RequestPathDetails
+from analysis.kinds.finding_kinds import CRITICAL_PATH
 from analysis.requests.visits import MAX_DEPTH_BITS
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "critical_path"
+KIND = CRITICAL_PATH.name
 MIN_REQUESTS = 5
 MIN_RATIO = 1.3
 MIN_DELTA_US = 1000.0
@@ -204,12 +206,12 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
             "service": row["root_service"],
             "operation": row["root_operation"],
         },
-        details={
-            "class": "latency",
-            "bad": True,
-            "direction": "up",
-            "how": row["how"],
-            "requests": row["n"],
-            "baseline_requests": row["n_before"],
-        },
+        details=RequestPathDetails(
+            signal_class="latency",
+            bad=True,
+            direction="up",
+            how=row["how"],
+            requests=row["n"],
+            baseline_requests=row["n_before"],
+        ),
     )

@@ -16,11 +16,13 @@ import numpy as np
 import polars as pl
 
 from analysis.case.windows import Windows
+from analysis.kinds.finding_details import RequestPathDetails
+from analysis.kinds.finding_kinds import ERROR_ORIGIN
 from analysis.requests.visits import MAX_DEPTH_BITS
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "error_origin"
+KIND = ERROR_ORIGIN.name
 FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
 """A span's status as vendors write it: OpenTelemetry's Error (2, STATUS_CODE_ERROR), an HTTP
 code."""
@@ -31,8 +33,8 @@ GAVE_UP = (
 )
 """gRPC's CANCELLED (1) and DEADLINE_EXCEEDED (4); HTTP's 408 and 504, and 499 of nginx."""
 PEER = (
-    r"\"(?:peer\.service|server\.address|net\.peer\.name|upstream_cluster\.name)\":\s?\""
-    r"([^\"\\]{1,200})\""
+    r"\"(?:peer\.service|server\.address|net\.peer\.name"
+    r"|upstream_cluster\.name)\":\s?\"([^\"\\]{1,200})\""
 )
 """OpenTelemetry's attributes of a client span that name the other side, old and new, and
 Envoy's."""
@@ -224,11 +226,11 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row["blamed"], "operation": row["at"]},
-        details={
-            "class": "errors",
-            "bad": True,
-            "direction": "up",
-            "how": row["how"],
-            "requests": row["n"],
-        },
+        details=RequestPathDetails(
+            signal_class="errors",
+            bad=True,
+            direction="up",
+            how=row["how"],
+            requests=row["n"],
+        ),
     )

@@ -17,12 +17,14 @@ from typing import Any
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import FlowBreakDetails
+from analysis.kinds.finding_kinds import FLOW_BREAK, Analyzer
 from analysis.requests.path_breaks import request_breaks
 from analysis.requests.paths import START, request_paths
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-KIND = "flow_break"
+KIND = FLOW_BREAK.name
 MAX_PER_SERVICE = 3
 MAX_TOLD = 30
 """Findings in all, the clearest breaks first."""
@@ -40,6 +42,9 @@ def flow_breaks(case: Case) -> list[Finding]:
     evidence = (*case.evidence_ids("spans"), *case.evidence_ids("logs"))
     own = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
     return [*(_in_service(row, evidence) for row in own), *_behind_callers(breaks.behind, evidence)]
+
+
+ANALYZER = Analyzer(flow_breaks, kinds=(FLOW_BREAK,))
 
 
 def _clearest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -81,9 +86,9 @@ def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Findi
         (a, a_before), (b, b_before) = _percents(one), _percents(two)
         said = (
             f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of "
-            f"those of "
+            "those of "
             f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the "
-            f"baseline predicts "
+            "baseline predicts "
             f"{number(a_before, 3)} % and {number(b_before, 3)} %."
         )
         found.append(_finding(str(callee), [one, two], said, evidence, _strength(one)))
@@ -116,15 +121,15 @@ def _finding(
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row["service"], "operation": row["operation"]},
-        details={
-            "class": "other",
-            "bad": True,
-            "after": _words(row["step"]),
-            "event": _words(row["then"]),
-            "callers": [r["service"] for r in rows] if len(rows) > 1 else [],
-            "requests": row["n"],
-            "baseline_requests": row["n_before"],
-        },
+        details=FlowBreakDetails(
+            signal_class="other",
+            bad=True,
+            after=_words(row["step"]),
+            event=_words(row["then"]),
+            callers=tuple(r["service"] for r in rows) if len(rows) > 1 else (),
+            requests=row["n"],
+            baseline_requests=row["n_before"],
+        ),
     )
 
 

@@ -19,6 +19,18 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import Windows, span_windows
+from analysis.kinds.finding_details import SpanShiftDetails
+from analysis.kinds.finding_kinds import (
+    CALL_GAP,
+    CALLEE_MISSING,
+    CRITICAL_PATH,
+    ERROR_ORIGIN,
+    FAN_OUT,
+    RETRIES,
+    SPAN_ERRORS,
+    SPAN_OWN_TIME,
+    Analyzer,
+)
 from analysis.requests.call_patterns import call_patterns
 from analysis.requests.critical_path import critical_path
 from analysis.requests.error_origin import FAILED, error_origins
@@ -27,9 +39,9 @@ from analysis.requests.visits import calls_made, own_times, with_visits
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
-OWN_TIME = "span_own_time"
-ERRORS = "span_errors"
-GAP = "call_gap"
+OWN_TIME = SPAN_OWN_TIME.name
+ERRORS = SPAN_ERRORS.name
+GAP = CALL_GAP.name
 MIN_SPANS = 3
 """Fewer spans than this on either side say nothing about a latency."""
 MIN_RATIO = 1.3
@@ -57,6 +69,21 @@ def span_shifts(case: Case) -> list[Finding]:
         *call_patterns(spans, calls, windows, evidence),
         *_errors(_in_windows(case.spans, windows, "start"), evidence),
     ]
+
+
+ANALYZER = Analyzer(
+    span_shifts,
+    kinds=(
+        SPAN_OWN_TIME,
+        CALL_GAP,
+        SPAN_ERRORS,
+        CRITICAL_PATH,
+        ERROR_ORIGIN,
+        FAN_OUT,
+        RETRIES,
+        CALLEE_MISSING,
+    ),
+)
 
 
 def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
@@ -117,9 +144,8 @@ def _gaps(
             {"table": "spans", "service": callee, "caller": caller},
             largest,
         )
-        yield finding.model_copy(
-            update={"details": {**finding.details, "caller": caller, "callee": callee}}
-        )
+        between = finding.details.model_copy(update={"caller": caller, "callee": callee})
+        yield finding.model_copy(update={"details": between})
 
 
 def _delay(row: Mapping[str, Any]) -> float:
@@ -194,14 +220,14 @@ def _latency_finding(
         numbers=numbers,
         evidence=evidence,
         series=series,
-        details={
-            "class": "latency",
-            "bad": True,
-            "direction": "up",
-            "delta_ms": rounded((after - before) / 1000),
-            "spans": row["n"],
-            "baseline_spans": row["n_before"],
-        },
+        details=SpanShiftDetails(
+            signal_class="latency",
+            bad=True,
+            direction="up",
+            delta_ms=rounded((after - before) / 1000),
+            spans=row["n"],
+            baseline_spans=row["n_before"],
+        ),
     )
 
 
@@ -249,13 +275,13 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
             numbers={"percent": percent, "baseline_percent": before},
             evidence=evidence,
             series={"table": "spans", "service": row["service"], "operation": row["operation"]},
-            details={
-                "class": "errors",
-                "bad": True,
-                "direction": "up",
-                "spans": row["n"],
-                "baseline_spans": row["n_before"],
-            },
+            details=SpanShiftDetails(
+                signal_class="errors",
+                bad=True,
+                direction="up",
+                spans=row["n"],
+                baseline_spans=row["n_before"],
+            ),
         )
 
 

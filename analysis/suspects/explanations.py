@@ -1,5 +1,4 @@
-"""What each service's findings say about it: a culprit's own trouble, or a victim's symptom
-explained by a callee.
+"""What each service's findings say about it: its own fault, or a symptom that a callee explains.
 
 Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for
 a service by itself. A symptom (latency, errors, availability, broken request paths) travels from
@@ -15,71 +14,27 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from analysis.logs.signature_findings import KIND as SIGNATURE
-from analysis.logs.templates import NEW, SURGE, UNKNOWN_SERVICE, VANISHED
+from analysis.analyzers import fault_kind, fault_of, is_training
+from analysis.kinds.fault_kinds import FaultKind
+from analysis.kinds.finding_details import JobDetails
+from analysis.kinds.signals import SignalClass, classify
+from analysis.logs.templates import UNKNOWN_SERVICE
 from analysis.metrics.explained_share import Measured
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.metrics.shifts import shift_class
-from analysis.metrics.signals import RESOURCES, SYMPTOMS, SignalClass, classify, is_headroom
-from analysis.requests.call_patterns import FAN_OUT, RETRIES, UNREACHED
-from analysis.requests.critical_path import KIND as CRITICAL_PATH
-from analysis.requests.error_origin import KIND as ERROR_ORIGIN
-from analysis.requests.flow import KIND as FLOW_BREAK
 from analysis.requests.front_doors import front_doors
-from analysis.requests.span_shifts import ERRORS as SPAN_ERRORS
-from analysis.requests.span_shifts import GAP, OWN_TIME
 from analysis.requests.topology import Topology, topology_of
-from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.suspects.victims import (
     discount_load,
+    discount_not_propagated,
     discount_symptoms,
-    discount_unfelt,
     later,
     onset_of,
 )
 from analysis.vocabulary import Alert, Finding
 
-WEIGHTS = {
-    "resource": 0.9,
-    "network": 0.85,
-    "own_time": 0.6,
-    "flow_break": 0.9,
-    "critical_path": 0.5,
-    "error_origin": 0.7,
-    "fan_out": 0.5,
-    "log_errors": 0.75,
-    "log_flow": 0.45,
-    "span_errors": 0.6,
-    "latency": 0.6,
-    "errors": 0.6,
-    "availability": 0.6,
-    "restarts": 0.7,
-    "queue": 0.45,
-    "traffic": 0.3,
-    "other": 0.3,
-} | {kind: cause.weight for kind, cause in TRAINING_CAUSES.items()}
-"""How far one kind of trouble at full strength speaks for a service, of 1."""
-TRAINING = frozenset(TRAINING_CAUSES)
-"""Kinds of findings from what a training job left; each is a kind of trouble by its own name."""
-HOLDS_UP = frozenset(kind for kind, cause in TRAINING_CAUSES.items() if cause.held_up)
 CLEAR_STRAGGLER = 0.25
-"""A rank that holds up the others, when at least this clear, leads: their waits, and the job's slow
-steps, are its effect."""
-OWN = (
-    frozenset(
-        {
-            "resource",
-            "network",
-            "own_time",
-            "flow_break",
-            "critical_path",
-            "error_origin",
-            "fan_out",
-        }
-    )
-    | TRAINING
-)
-"""What a service has by itself, and its callers near and far then feel."""
+"""A rank that holds up the others, when at least this clear, is the root: their waits, and the
+job's slow steps, are its effect."""
 ELSEWHERE = 0.6
 """A service that the alerting service does not reach by calls."""
 IDLE = 0.5
@@ -89,7 +44,7 @@ OTHER_CLASS = 0.6
 reverse."""
 RECOVERED = 0.7
 LATER = 0.85
-"""A suspect whose trouble began after another's, by more than the uncertainty of both, keeps this
+"""A suspect whose fault began after another's, by more than the uncertainty of both, keeps this
 much."""
 
 MAX_SUSPECTS = 300
@@ -99,25 +54,25 @@ loudest."""
 
 @dataclass
 class Suspect:
-    """One service: its score in [0, 1], its trouble by kind (`felt`, and less what others explain),
-    its onset."""
+    """One service with what speaks for it; scores are in [0, 1]."""
 
     subject: str
     score: float = 0.0
-    felt: dict[str, float] = field(default_factory=dict)
-    trouble: dict[str, float] = field(default_factory=dict)
+    raw_scores: dict[str, float] = field(default_factory=dict)
+    """By the name of a fault, what its findings alone say."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """The same, less what other suspects explain."""
     findings: list[Finding] = field(default_factory=list)
     explained_by: str | None = None
     onset: datetime | None = None
 
     @property
-    def leads(self) -> bool:
-        """Whether it comes first whatever the others' scores: it clearly holds up all other
-        ranks."""
-        return (
-            self.is_rank
-            and max((self.felt.get(kind, 0.0) for kind in HOLDS_UP), default=0.0) >= CLEAR_STRAGGLER
-        )
+    def is_root(self) -> bool:
+        """Whether it comes first whatever the others score: it clearly holds up all other ranks."""
+        if not self.is_rank:
+            return False
+        holding = [score for name, score in self.raw_scores.items() if fault_kind(name).holds_up]
+        return max(holding, default=0.0) >= CLEAR_STRAGGLER
 
     @property
     def is_rank(self) -> bool:
@@ -125,9 +80,9 @@ class Suspect:
         return self.subject.startswith("rank ")
 
     @property
-    def main_trouble(self) -> str:
-        """The kind of trouble that speaks most for it."""
-        return max(sorted(self.trouble), key=lambda k: self.trouble[k], default="other")
+    def main_fault(self) -> str:
+        """The name of the fault that speaks most for it."""
+        return max(sorted(self.scores), key=lambda name: self.scores[name], default="other")
 
 
 def weigh_suspects(
@@ -146,68 +101,29 @@ def weigh_suspects(
     )
     loud = _loudest(_by_subject(findings, names), {alert.service, doors.get(alert.service or "")})
     suspects = {s: _suspect(s, own, wanted, largest) for s, own in loud.items()}
-    own = {s: _joined(v for k, v in x.trouble.items() if k in OWN) for s, x in suspects.items()}
+    own = {subject: _own_score(suspect) for subject, suspect in suspects.items()}
     services = topology.services
     reach = (
         topology.downstream(alert.service) if alert.service in services and alert.service else {}
     )
-    discount_unfelt(suspects, topology, known, alert)
+    discount_not_propagated(suspects, topology, known, alert)
     discount_symptoms(suspects, own, topology, known)
     for suspect in suspects.values():
         discount_load(suspect, suspects, topology)
-        suspect.score = _joined(suspect.trouble.values())
+        suspect.score = _joined(suspect.scores.values())
         if reach and suspect.subject not in reach and suspect.subject in services:
             suspect.score *= ELSEWHERE
         if services and suspect.subject not in services:
             suspect.score *= IDLE
         suspect.onset = onset_of(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
-    return sorted(suspects.values(), key=lambda s: (not s.leads, -round(s.score, 6), s.subject))
-
-
-def trouble_of(finding: Finding) -> str | None:
-    """The kind of trouble a finding speaks of; None when it speaks for nobody."""
-    if finding.kind == METRIC_SHIFT:
-        return _metric_trouble(finding)
-    if finding.kind in TRAINING:
-        return finding.kind
-    if finding.kind == SIGNATURE:
-        return "known_failure" if finding.details.get("own") else "log_errors"
-    fixed = {
-        GAP: "network",
-        OWN_TIME: "own_time",
-        SPAN_ERRORS: "span_errors",
-        VANISHED: "log_flow",
-        FLOW_BREAK: "flow_break",
-        CRITICAL_PATH: "critical_path",
-        ERROR_ORIGIN: "error_origin",
-        FAN_OUT: "fan_out",
-        RETRIES: "span_errors",
-        UNREACHED: "availability",
-    }
-    if finding.kind in fixed:
-        return fixed[finding.kind]
-    if finding.kind in (NEW, SURGE):
-        return "log_errors" if finding.details.get("is_error") else "log_flow"
-    return None
-
-
-def _metric_trouble(finding: Finding) -> str | None:
-    kind = shift_class(finding)
-    if kind is SignalClass.LIMIT or not finding.details.get("bad"):
-        return None
-    if kind in RESOURCES:
-        scarcer = "down" if is_headroom(finding.signal or "") else "up"
-        return "resource" if finding.details.get("direction") == scarcer else None
-    if kind in SYMPTOMS or kind is SignalClass.QUEUE:
-        return kind.value
-    return "traffic" if kind in (SignalClass.TRAFFIC, SignalClass.NETWORK) else "other"
+    return sorted(suspects.values(), key=lambda s: (not s.is_root, -round(s.score, 6), s.subject))
 
 
 def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[str, list[Finding]]:
     out: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        if finding.subject != UNKNOWN_SERVICE and trouble_of(finding) is not None:
+        if finding.subject != UNKNOWN_SERVICE and fault_of(finding) is not None:
             out[names.get(finding.subject, finding.subject)].append(finding)
     return {s: out[s] for s in sorted(out)}
 
@@ -225,12 +141,14 @@ def _loudest(
 
 def rank_names(findings: Iterable[Finding]) -> dict[str, str]:
     """The series of one rank, `job/rank 2`, belong to what its traces call `rank 2`."""
-    return {
-        f"{f.details['job']}/rank {rank}": f"rank {rank}"
-        for f in findings
-        if f.kind in TRAINING and f.details.get("job")
-        for rank in f.details.get("ranks", ())
-    }
+    names: dict[str, str] = {}
+    for finding in findings:
+        details = JobDetails.of(finding)
+        if details is None or not details.job or not is_training(finding):
+            continue
+        for rank in details.ranks:
+            names[f"{details.job}/rank {rank}"] = f"rank {rank}"
+    return names
 
 
 def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) -> Topology:
@@ -239,10 +157,12 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
     names = rank_names(findings)
     edges = {(names.get(a, a), names.get(b, b)) for a, b in topology.edges}
     for finding in findings:
-        if finding.kind in TRAINING:
-            jobs = (alert.service, alert.job, str(finding.details.get("job") or ""))
-            edges |= {(job, finding.subject) for job in jobs if job and job != finding.subject}
-        if finding.kind in HOLDS_UP and finding.subject.startswith("rank "):
+        if not is_training(finding):
+            continue
+        details = JobDetails.of(finding)
+        jobs = (alert.service, alert.job, details.job if details else None)
+        edges |= {(job, finding.subject) for job in jobs if job and job != finding.subject}
+        if fault_kind(finding.kind).holds_up and finding.subject.startswith("rank "):
             edges |= {(rank, finding.subject) for rank in names.values() if rank != finding.subject}
     return topology_of(sorted(edges)) if edges != set(topology.edges) else topology
 
@@ -255,7 +175,8 @@ def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
     """
     moves: dict[str, float] = {}
     for finding in findings:
-        if finding.kind == METRIC_SHIFT and trouble_of(finding) in ("resource", "availability"):
+        fault = fault_of(finding)
+        if finding.kind == METRIC_SHIFT and fault is not None and fault.sized_by_move:
             signal = finding.signal or ""
             moves[signal] = max(moves.get(signal, 0.0), _move(finding))
     return moves
@@ -274,28 +195,33 @@ def _suspect(
     )
     grouped: dict[str, list[float]] = defaultdict(list)
     for finding in suspect.findings:
-        trouble = trouble_of(finding)
-        if trouble is not None:
-            weight = finding.strength * _relevance(finding, trouble, wanted)
-            if trouble in ("resource", "availability") and largest.get(finding.signal or ""):
-                weight *= math.sqrt(_move(finding) / largest[finding.signal or ""])
-            grouped[trouble].append(weight)
-    suspect.trouble = {
-        k: WEIGHTS[k] * _joined([0.9 * max(v), 0.1 * _joined(v)]) for k, v in grouped.items()
-    }
-    suspect.felt = dict(suspect.trouble)
+        fault = fault_of(finding)
+        if fault is None:
+            continue
+        strength = finding.strength * _relevance(finding, fault, wanted)
+        signal = finding.signal or ""
+        if fault.sized_by_move and largest.get(signal):
+            strength *= math.sqrt(_move(finding) / largest[signal])
+        grouped[fault.name].append(strength)
+    for name, strengths in grouped.items():
+        together = _joined([0.9 * max(strengths), 0.1 * _joined(strengths)])
+        suspect.raw_scores[name] = fault_kind(name).weight * together
+    suspect.scores = dict(suspect.raw_scores)
     return suspect
 
 
-def _relevance(finding: Finding, trouble: str, wanted: SignalClass | None) -> float:
-    factor = RECOVERED if finding.details.get("recovered") else 1.0
-    if wanted in (SignalClass.LATENCY,) and trouble in ("errors", "availability", "span_errors"):
+def _own_score(suspect: Suspect) -> float:
+    """What speaks for the faults that it has by itself."""
+    return _joined(v for name, v in suspect.scores.items() if fault_kind(name).own)
+
+
+def _relevance(finding: Finding, fault: FaultKind, wanted: SignalClass | None) -> float:
+    """What the finding keeps: less once it has recovered, or where alerts of its class differ."""
+    factor = RECOVERED if finding.details.recovered else 1.0
+    if wanted is SignalClass.LATENCY and fault.alerts_as == "failures":
         factor *= OTHER_CLASS
-    if wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY) and trouble in (
-        "latency",
-        "network",
-        "own_time",
-    ):
+    failing = wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY)
+    if failing and fault.alerts_as == "latency":
         factor *= OTHER_CLASS
     return factor
 

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from analysis.analyzers import fault_kind
+from analysis.kinds.fault_kinds import LATENCY
+from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.explained_share import (
     FAILING,
     Measured,
@@ -22,16 +25,12 @@ from analysis.metrics.explained_share import (
 )
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import shift_class
-from analysis.metrics.signals import SignalClass, classify
 from analysis.requests.topology import Topology
 from analysis.vocabulary import Alert, Finding
 
 if TYPE_CHECKING:
     from analysis.suspects.explanations import Suspect
 
-SLOW = frozenset({"latency", "queue"})
-FAILS = frozenset({"errors", "availability", "span_errors", "log_errors"})
-TRAVELS = SLOW | FAILS
 MAX_HOPS = 3
 PER_HOP = 0.9
 MAX_FAR = 50
@@ -40,7 +39,7 @@ EXPLAINED = 0.8
 """A symptom keeps a fifth of its weight when a callee explains it fully."""
 TIMES_OUT = 0.5
 """A slow callee explains its caller's failures this far: some calls time out."""
-UNFELT = 0.4
+NOT_PROPAGATED = 0.4
 """A latency keeps at least this much where its callers' latencies are measured and do not show
 it."""
 FIRST_LINE = timedelta(seconds=20)
@@ -63,7 +62,7 @@ def discount_symptoms(
     reaching = {name: topology.upstream(name, MAX_HOPS) for name in sorted(far)}
     for suspect in suspects.values():
         best: dict[str, tuple[float, str | None]] = {
-            k: (0.0, None) for k in suspect.trouble if k in TRAVELS
+            name: (0.0, None) for name in suspect.scores if fault_kind(name).travels
         }
         if not best:
             continue
@@ -76,14 +75,14 @@ def discount_symptoms(
         for callee, hops in sorted((beyond | near).items()):
             if hops == 0 or callee == suspect.subject or callee not in suspects:
                 continue
-            if not suspects[callee].leads and began[callee].surely_after(began[suspect.subject]):
+            if not suspects[callee].is_root and began[callee].surely_after(began[suspect.subject]):
                 continue
             for kind in best:
                 share = _explains(kind, suspect, suspects[callee], hops, own, rises, known)
                 if share > best[kind][0]:
                     best[kind] = share, callee
         for kind, (share, _) in best.items():
-            suspect.trouble[kind] *= 1 - EXPLAINED * share
+            suspect.scores[kind] *= 1 - EXPLAINED * share
         share, by = max(best.values(), key=lambda pair: (pair[0], pair[1] or ""))
         suspect.explained_by = by if share > 0 else None
 
@@ -99,16 +98,14 @@ def _explains(
 ) -> float:
     """In [0, 1]: how far the callee explains this kind of the caller's trouble."""
     itself = own[callee.subject]
-    slow = max((v for k, v in callee.felt.items() if k in SLOW), default=0.0) if hops == 1 else 0.0
-    fails = (
-        max((v for k, v in callee.felt.items() if k in FAILS), default=0.0) if hops == 1 else 0.0
-    )
+    slow = _shown(callee, "slow") if hops == 1 else 0.0
+    fails = _shown(callee, "fails") if hops == 1 else 0.0
     size = explained_share(
         rises[callee.subject],
         rises[caller.subject],
         calls_per_request(callee.subject, caller.subject, known),
     )
-    if kind in SLOW:
+    if fault_kind(kind).travels == "slow":
         share = max(itself, slow) * (1.0 if size is None else size)
     else:
         share = max(itself, fails, TIMES_OUT * slow)
@@ -117,7 +114,13 @@ def _explains(
     return share * PER_HOP ** (hops - 1)
 
 
-def discount_unfelt(
+def _shown(suspect: Suspect, how: Literal["slow", "fails"]) -> float:
+    """The highest raw score of the faults that travel from it in this way."""
+    scores = [v for name, v in suspect.raw_scores.items() if fault_kind(name).travels == how]
+    return max(scores, default=0.0)
+
+
+def discount_not_propagated(
     suspects: Mapping[str, Suspect], topology: Topology, known: Measured, alert: Alert
 ) -> None:
     """Take from a callee's latency what its callers, and the alerting service, do not feel of it.
@@ -133,7 +136,7 @@ def discount_unfelt(
     rises = {name: slower_by(s.findings) for name, s in suspects.items()}
     reached = topology.downstream(alerting) if alerting is not None else {}
     for name, suspect in suspects.items():
-        if "latency" not in suspect.trouble or name == alerting:
+        if LATENCY.name not in suspect.scores or name == alerting:
             continue
         above = set(topology.callers(name))
         if alerting is not None and name in reached:
@@ -141,15 +144,15 @@ def discount_unfelt(
         shares = [
             s
             for caller in sorted(above)
-            if (s := _felt(name, caller, rises, suspects, known)) is not None
+            if (s := _propagated(name, caller, rises, suspects, known)) is not None
         ]
         if sure and alerting in above and alerting not in rises:
             continue
         if shares:
-            suspect.trouble["latency"] *= max(UNFELT, *shares)
+            suspect.scores[LATENCY.name] *= max(NOT_PROPAGATED, *shares)
 
 
-def _felt(
+def _propagated(
     callee: str,
     caller: str,
     rises: Mapping[str, Mapping[str, float]],
@@ -179,9 +182,10 @@ def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: T
         default=0.0,
     )
     if passed_on > 0:
-        loaded = ("resource", "queue", "traffic", "latency", "errors")
         kept = 1 - (1 - LOADED) * min(1.0, passed_on)
-        suspect.trouble = {k: v * kept if k in loaded else v for k, v in suspect.trouble.items()}
+        for name in suspect.scores:
+            if fault_kind(name).rises_with_load:
+                suspect.scores[name] *= kept
 
 
 def _surge(suspect: Suspect) -> float:

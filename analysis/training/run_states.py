@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import RunStateDetails
+from analysis.kinds.finding_kinds import RUN_ENDED, Analyzer
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import plain
 
@@ -22,7 +24,7 @@ ENDED = {
 docs.wandb.ai/models/runs/run-states)."""
 STRENGTH = {"crashed": 0.7, "failed": 0.7, "silent": 0.6, "killed": 0.4}
 """A killed run was mostly stopped by a person (own)."""
-KIND = "run_ended"
+KIND = RUN_ENDED.name
 GRACE = timedelta(minutes=10)
 """A service calls a run crashed some minutes after its last heartbeat, and the alert may come
 before it."""
@@ -47,6 +49,9 @@ def run_states(case: Case) -> list[Finding]:
     return found[:20]
 
 
+ANALYZER = Analyzer(run_states, kinds=(RUN_ENDED,))
+
+
 def _finding(case: Case, monitor: str, service: str | None, state: str, since: datetime) -> Finding:
     name = plain(monitor.removeprefix(RUN_MONITOR), 60)
     early = (case.scope.incident.end - since).total_seconds()
@@ -62,10 +67,11 @@ def _finding(case: Case, monitor: str, service: str | None, state: str, since: d
         sentence=f"The run {name} {ENDED[state]}{ago}.",
         numbers={k: float(v) for k, v in numbers.items()},
         evidence=case.evidence_ids("monitors"),
-        details={
-            "state": state,
-            "run": name,
-            "fix": "Read the last lines of the run's output and its exit code; then its memory "
-            "and the node's events.",
-        },
+        details=RunStateDetails(
+            state=state,
+            run=name,
+            fix="Read the last lines of the run's output and its exit code; then its memory and "
+            "the "
+            "node's events.",
+        ),
     )

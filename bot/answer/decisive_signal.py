@@ -11,6 +11,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
+from analysis.kinds.finding_details import LineDetails, StragglerDetails
 from analysis.logs.lines import log_texts
 from analysis.logs.masks import template_pattern
 from analysis.requests.span_shifts import OWN_TIME
@@ -93,16 +94,13 @@ def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
 
 def phases_of(finding: Finding) -> Phases | None:
     """The phases of a straggling rank's step beside the others', the longest differences first."""
-    rank, own, others = (finding.details.get(k) for k in ("rank", "phases_ms", "others_phases_ms"))
-    if not isinstance(rank, int) or not isinstance(own, Mapping) or not isinstance(others, Mapping):
+    details = StragglerDetails.of(finding)
+    if details is None or details.rank is None:
         return None
-    both = {
-        str(p): (own[p], others[p])
-        for p in own
-        if p in others and _is_number(own[p]) and _is_number(others[p])
-    }
+    own, others = details.phases_ms, details.others_phases_ms
+    both = {phase: (own[phase], others[phase]) for phase in own if phase in others}
     ordered = sorted(both.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
-    return Phases(rank, {p: (float(a), float(b)) for p, (a, b) in ordered}) if ordered else None
+    return Phases(details.rank, dict(ordered)) if ordered else None
 
 
 def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
@@ -204,8 +202,9 @@ def _distance(part: pl.DataFrame, finding: Finding) -> float:
 def _logs(case: Case, finding: Finding) -> _Series:
     """Lines per step; a step of the recorded time without such a line is a zero, not a hole."""
     rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
-    template = finding.details.get("template")
-    if isinstance(template, str) and template:
+    details = LineDetails.of(finding)
+    template = details.template if details else ""
+    if template:
         rows = rows.filter(pl.col("text").str.contains(template_pattern(template)))
     step = _step(case.logs["time"])
     at = pl.col("time").dt.truncate(f"{step}s")

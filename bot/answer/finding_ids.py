@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
 
+from analysis.kinds.finding_details import EarlierDetails, change_named
 from analysis.vocabulary import Cause, Claim, Diagnosis, Finding
 
 Key = Callable[[Finding], Hashable]
 
 KEYS: tuple[Key, ...] = (
     lambda f: (f.kind, f.subject, f.signal, f.sentence),
-    lambda f: (f.kind, f.subject, f.signal, str(f.details.get("change") or "")),
+    lambda f: (f.kind, f.subject, f.signal, change_named(f) or ""),
     lambda f: (f.kind, f.subject),
 )
 """What makes two findings the same, the strictest first; each counts only where it is unique on
@@ -57,10 +57,11 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
         )
 
     def finding(one: Finding) -> Finding:
-        details: Mapping[str, Any] = one.details
-        if isinstance(shown := details.get("shows_in"), (list, tuple)):
-            details = {**details, "shows_in": list(ids(str(i) for i in shown))}
-        return one.model_copy(update={"id": names.get(one.id, one.id), "details": details})
+        update: dict[str, object] = {"id": names.get(one.id, one.id)}
+        details = EarlierDetails.of(one)
+        if details is not None:
+            update["details"] = details.model_copy(update={"shows_in": ids(details.shows_in)})
+        return one.model_copy(update=update)
 
     impact = diagnosis.impact.model_copy(update={"findings": ids(diagnosis.impact.findings)})
     return diagnosis.model_copy(

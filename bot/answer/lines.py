@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
+from analysis.analyzers import fault_kind
 from analysis.case.earlier import KIND as EARLIER
 from analysis.case.earlier import RECORD
 from analysis.changes.nearby import RULED_OUT
-from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.kinds.finding_details import ChangeDetails, EarlierDetails, change_finding
 from analysis.vocabulary import (
     Alert,
     Cause,
@@ -206,20 +207,19 @@ def _named(cause: Cause, diagnosis: Diagnosis) -> str:
     """The cause by name: what was changed where, with the change's own title; or what is wrong
     where."""
     if cause.change is None:
-        known = TRAINING_CAUSES.get(cause.kind)
-        if known is not None and cause.subject.startswith("rank "):
-            return f"{cause.subject} {known.phrase}"
-        if known is not None:
+        fault = fault_kind(cause.kind)
+        if fault.training and cause.subject.startswith("rank "):
+            return f"{cause.subject} {fault.told}"
+        if fault.training:
             return sentence(cause.summary, CAUSE_LINE)
         parts = dict.fromkeys((cause.subject, cause.kind.replace("_", " "), cause.signal))
         return " · ".join(one_line(p, 80) for p in parts if p)
-    about = next((f for f in diagnosis.findings if f.details.get("change") == cause.change), None)
-    title = about.details.get("title") if about else None
+    about = change_finding(diagnosis.findings, cause.change)
+    details = ChangeDetails.of(about) if about else None
+    title = details.title if details else None
     kind = (about.signal if about else None) or "change"
     named = f"{one_line(kind, 20)} {sentence(cause.change, 60)} of {one_line(cause.subject, 80)}"
-    return (
-        f"{named}: “{one_line(title, 100)}”" if isinstance(title, str) and title.strip() else named
-    )
+    return f"{named}: “{one_line(title, 100)}”" if title and title.strip() else named
 
 
 def _since(alert: Alert, diagnosis: Diagnosis) -> str:
@@ -329,8 +329,9 @@ class _Citations:
     def investigation(self, finding_id: str) -> Link | None:
         """The page of the earlier investigation that the finding speaks of: beside this one's
         page."""
-        earlier = self._findings[finding_id].details.get("investigation")
-        if not isinstance(earlier, str) or not earlier:
+        details = EarlierDetails.of(self._findings[finding_id])
+        earlier = details.investigation if details else ""
+        if not earlier:
             return None
         url = safe_url(f"{self._page_url.rpartition('/')[0]}/{quote(earlier, safe='')}")
         return Link(title="earlier investigation", url=url) if url else None

@@ -7,13 +7,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from analysis.analyzers import finding_kind, is_training
 from analysis.case.windows import log_windows, span_windows
-from analysis.logs.signature_findings import KIND as SIGNATURE
-from analysis.logs.templates import NEW, SURGE, VANISHED
-from analysis.requests.critical_path import KIND as CRITICAL_PATH
-from analysis.requests.span_shifts import GAP, OWN_TIME
 from analysis.secrets.redaction import masked
-from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, number, plain
 from bot.conversation.held import Held
@@ -26,11 +22,9 @@ MAX_LINE = 300
 READ = 20_000
 """Log lines that are looked through for what to show."""
 SLOWEST = 3
-TOLD_BY_LOGS = (SIGNATURE, NEW, SURGE, VANISHED)
-TOLD_BY_SPANS = (CRITICAL_PATH, OWN_TIME, GAP)
 _ERROR = re.compile(
-    r"(?i)\b(error|fatal|panic|critical|exception|traceback|fail(ed|ure)?|timed? "
-    r"?out|denied|refused)\b"
+    r"(?i)\b(error|fatal|panic|critical|exception|traceback|fail(ed|ure)?|timed? ?out|denied"
+    r"|refused)\b"
 )
 _BAD_LEVEL = re.compile(r"(?i)^(error|err|fatal|critical|crit|alert|emerg|panic|severe)")
 _WITH = re.compile(
@@ -46,7 +40,7 @@ def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
     told = [
         f
         for f in held.findings.values()
-        if f.kind in TOLD_BY_LOGS and (not names or _is_of(f, names))
+        if finding_kind(f.kind).tables == ("logs",) and (not names or _is_of(f, names))
     ]
     told.sort(key=lambda f: -f.strength)
     wanted = _wanted(text)
@@ -75,7 +69,7 @@ def slow(held: Held, subject: Subject | None) -> AnswerText:
     """Where the time goes: what the spans say, the slowest calls; of a training job its phases."""
     names = subject.names if subject else ()
     told = [f for f in held.findings.values() if _tells_time(f) and (not names or _is_of(f, names))]
-    told.sort(key=lambda f: (f.kind not in TOLD_BY_SPANS, -f.strength))
+    told.sort(key=lambda f: (not finding_kind(f.kind).tells_time, -f.strength))
     lines = [held.line(f) for f in told[:4]]
     slowest = _slowest(held, names)
     if not held.case.spans.height:
@@ -189,5 +183,5 @@ def _is_of(finding: Finding, names: Sequence[str]) -> bool:
 
 
 def _tells_time(finding: Finding) -> bool:
-    is_latency = finding.details.get("class") == "latency" and finding.details.get("bad") is True
-    return finding.kind in TOLD_BY_SPANS or finding.kind in TRAINING_CAUSES or is_latency
+    is_latency = finding.details.signal_class == "latency" and finding.details.bad is True
+    return finding_kind(finding.kind).tells_time or is_training(finding) or is_latency

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis.changes.nearby import RULED_OUT
-from analysis.metrics.signals import classify
+from analysis.kinds.signals import classify
 from analysis.vocabulary import Cause, Finding, Verdict
 from analysis.wording.phrases import plain
 from bot.answer.lines import percent

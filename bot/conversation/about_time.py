@@ -11,6 +11,7 @@ import polars as pl
 from analysis.case.earlier import KIND as EARLIER
 from analysis.case.earlier import RECORD
 from analysis.changes.nearby import NEAR, RULED_OUT
+from analysis.kinds.finding_details import change_named, changes_named
 from analysis.metrics.recovery import KIND as CAME_BACK
 from analysis.vocabulary import Finding, Verdict
 from analysis.wording.phrases import counted, plain
@@ -32,7 +33,7 @@ def since(held: Held) -> AnswerText:
     if onset is None:
         return AnswerText(
             lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was "
-            f"not found.",
+            "not found.",
             lines=tuple(held.said(m, bold="Missing") for m in diagnosis.missing[:3]),
         )
     before = alert.started_at - onset
@@ -53,7 +54,7 @@ def still(held: Held) -> AnswerText:
     end = held.case.scope.incident.end
     age = max(held.now - end, timedelta(0))
     back = [f for f in held.findings.values() if f.kind == CAME_BACK]
-    out = [f for f in held.some(held.diagnosis.impact.findings) if not f.details.get("recovered")]
+    out = [f for f in held.some(held.diagnosis.impact.findings) if not f.details.recovered]
     if held.diagnosis.verdict is Verdict.RECOVERED or back:
         lead, lines = f"It had recovered by {clock(end)} UTC.", [held.line(f) for f in back[:3]]
     elif held.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
@@ -81,13 +82,13 @@ def changes(held: Held) -> AnswerText:
     """The changes before the onset: the one to blame, those that are near, and those ruled out."""
     first = held.first
     near = [f for f in held.findings.values() if f.kind == NEAR]
-    blamed = [f for f in near if first and first.change and f.details.get("change") == first.change]
+    blamed = [f for f in near if first and first.change and change_named(f) == first.change]
     others = [f for f in near if f not in blamed]
     ruled_out = [f for f in held.findings.values() if f.kind == RULED_OUT]
     lines = [held.line(f, "To blame") for f in blamed]
     lines += [held.line(f, "Near") for f in others]
     lines += [held.line(f, "Ruled out") for f in ruled_out]
-    told = {str(f.details.get("change")) for f in (*near, *ruled_out)}
+    told = changes_named([*near, *ruled_out])
     rest = list(_other_changes(held, told))
     lead = _changes_lead(held, bool(blamed), len(near) + len(ruled_out) + len(rest))
     shown = (*lines, *rest)

@@ -3,9 +3,7 @@ counts for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.analyzers import finding_kind, is_training
 from analysis.vocabulary import Evidence, Finding
 from analysis.wording.phrases import counted, number, plain
 from bot.answer.lines import at
@@ -14,46 +12,6 @@ from bot.intake.questions.asked import AnswerLine, AnswerText
 
 NUMBERS = 8
 EVIDENCE = 3
-HOW: Mapping[str, str] = {
-    "metric_shift": "Median and spread of the incident against the baseline; the onset by a "
-    "two-sided CUSUM; how usual "
-    "such a move is, by windows in which nothing was wrong",
-    "span_own_time": "What a visit to the service spends itself, its duration less its waits for "
-    "others, "
-    "against the baseline",
-    "call_gap": "Client span less the callee's span: time in which neither side was working, "
-    "against the baseline",
-    "span_errors": "Share of failed spans per service and operation, against the baseline",
-    "critical_path": "Each request's time shared out over its critical path, against the baseline",
-    "error_origin": "The deepest failing span whose own calls do not fail",
-    "failure_signature": "Lines that match a known failure, weighed against the baseline like any "
-    "other line",
-    "log_new": "A template of log lines that the baseline does not have",
-    "log_surge": "A template of log lines, counted against the baseline's own counts (negative "
-    "binomial)",
-    "log_vanished": "A template of log lines that the baseline predicts and that no longer comes",
-    "flow_break": "A step that always followed another in a service's requests, and no longer "
-    "comes",
-    "fan_out": "Calls of one operation per visit, against the baseline",
-    "retries": "Calls that are repeated after they failed, against the baseline",
-    "callee_missing": "Calls that no longer reach the server span that they always had",
-    "change_near": "When it reached production, where, what its text shares with what fails, and "
-    "what fails without "
-    "any change",
-    "change_ruled_out": "Weighed like the other changes, and found wanting for the reason that it "
-    "names",
-    "signal_recovered": "The first point after the last one that lay nearer to the incident's "
-    "level than to the "
-    "baseline's",
-    "alert_flapping": "The monitor's own states over a day",
-    "threshold_in_normal_range": "The baseline's points against the alert's threshold",
-    "usual_move": "How often the baseline moved as far and as long",
-    "signal_stopped": "Usual steps that are missing at the end while other series go on",
-    "earlier_investigation": "An earlier cause, tested again on this case; it is no evidence",
-    "answer_record": "How many earlier answers of this confidence people called right",
-}
-"""By kind; docs/how-it-decides.md says more."""
-BY_DOCTOR = "By a rule of the trace doctor on the job's traces, dumps and logs"
 
 
 def explain(held: Held, ids: tuple[str, ...]) -> AnswerText:
@@ -72,9 +30,8 @@ def explain(held: Held, ids: tuple[str, ...]) -> AnswerText:
     lines += [AnswerLine(text=_counts_for(held, finding), bold="Counts for")]
     items = {e.id: e for e in held.case.evidence}
     lines += [_asked(held, finding, items[e]) for e in finding.evidence[:EVIDENCE] if e in items]
-    fix = finding.details.get("fix")
-    if isinstance(fix, str) and fix:
-        lines.append(AnswerLine(text=plain(fix, 400), bold="What to do"))
+    if finding.details.fix:
+        lines.append(AnswerLine(text=plain(finding.details.fix, 400), bold="What to do"))
     lines += [held.line(f, f.id) for f in known[1:4]]
     more = (f"There is no finding {', '.join(unknown[:3])}",) if unknown else ()
     lead = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
@@ -84,14 +41,13 @@ def explain(held: Held, ids: tuple[str, ...]) -> AnswerText:
 
 
 def how(finding: Finding) -> str:
-    """How a finding of its kind is computed."""
-    known = HOW.get(finding.kind)
-    if known is None and finding.kind in TRAINING_CAUSES:
-        source = finding.details.get("source")
-        known = BY_DOCTOR + (
-            f"; thresholds: {plain(source, 240)}" if isinstance(source, str) and source else ""
-        )
-    return known or f"By the analyzer of {finding.kind.replace('_', ' ')}"
+    """How a finding of its kind is computed; of a training job's, where the thresholds come
+    from."""
+    said = finding_kind(finding.kind).how
+    source = finding.details.source
+    if source and is_training(finding):
+        return f"{said}; thresholds: {plain(source, 240)}"
+    return said
 
 
 def _numbers(finding: Finding) -> list[AnswerLine]:

@@ -3,10 +3,9 @@ links."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from analysis.kinds.finding_details import EarlierDetails, TestedRow
 from analysis.vocabulary import Diagnosis, Finding
 from bot.answer.writer.earlier import is_memory
 
@@ -37,18 +36,16 @@ NOTHING_EARLIER = EarlierView((), ())
 
 
 def earlier_view(diagnosis: Diagnosis) -> EarlierView:
-    """The section of a diagnosis; rows of another shape than ours, in a case from elsewhere, are
-    left out."""
+    """The section of a diagnosis; rows that name no investigation are left out."""
     findings = tuple(f for f in diagnosis.findings if is_memory(f))
-    listed = [row for f in findings for row in _rows(f.details.get("tested"))]
-    return EarlierView(findings, tuple({row.id: row for row in listed}.values())[:MAX_ROWS])
+    rows: dict[str, EarlierRow] = {}
+    for finding in findings:
+        details = EarlierDetails.of(finding)
+        for row in details.tested if details else ():
+            if row.investigation:
+                rows[row.investigation] = _row(row)
+    return EarlierView(findings, tuple(rows.values())[:MAX_ROWS])
 
 
-def _rows(tested: object) -> list[EarlierRow]:
-    rows = tested if isinstance(tested, (list, tuple)) else ()
-    return [_row(row) for row in rows if isinstance(row, Mapping) and row.get("investigation")]
-
-
-def _row(row: Mapping[str, Any]) -> EarlierRow:
-    texts = (row.get(name, "") for name in ("investigation", "when", "alert", "cause", "outcome"))
-    return EarlierRow(*(str(text) for text in texts))
+def _row(row: TestedRow) -> EarlierRow:
+    return EarlierRow(row.investigation, row.when, row.alert, row.cause, row.outcome)

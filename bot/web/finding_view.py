@@ -34,13 +34,14 @@ class FindingView:
 
 def finding_view(finding: Finding, items: Mapping[str, Evidence], *, cited: bool) -> FindingView:
     """Arrange one finding; `items` is the case's evidence by id."""
+    written = finding.details.written()
     return FindingView(
         finding=finding,
         effect=effect(finding),
         evidence=tuple(items[i] for i in finding.evidence if i in items),
         unknown_evidence=tuple(i for i in finding.evidence if i not in items),
-        examples=_examples(finding.details),
-        tables=detail_tables(finding.details, finding.subject),
+        examples=_examples(written),
+        tables=detail_tables(written, finding.subject),
         facts=_facts(finding),
         chart=can_chart(finding),
         cited=cited,
@@ -59,7 +60,9 @@ def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     """The numbers and the plain details, as name and value."""
-    plain = {k: v for k, v in finding.details.items() if isinstance(v, (str, int, float, bool))}
+    plain = {
+        k: v for k, v in finding.details.written().items() if isinstance(v, (str, int, float, bool))
+    }
     examples = {k for k, v in plain.items() if k in RECORDED and isinstance(v, str)}
     both = {**finding.numbers, **{k: v for k, v in plain.items() if k not in examples}}
     return tuple((words(name), cell_text(value)) for name, value in both.items() if value != "")

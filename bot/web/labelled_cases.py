@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
+from analysis.kinds.finding_details import changes_named
 from analysis.vocabulary import Diagnosis, Scope, Verdict
 from bot.answer.writer.support import folded, leading_cause, position_of
 from bot.store.labels import Label
@@ -68,7 +69,7 @@ def _subject_in(text: str, diagnosis: Diagnosis, scope: Scope) -> str | None:
 def _change_in(text: str, diagnosis: Diagnosis) -> str | None:
     """The change that the text names by its id or the id's beginning."""
     words = {word.strip(".,;:()\"'").casefold() for word in text.split()}
-    changes = {str(f.details["change"]) for f in diagnosis.findings if f.details.get("change")}
+    changes = changes_named(diagnosis.findings)
     for change in sorted(changes):
         low = change.casefold()
         if low in words or any(len(w) >= SHORTEST_CHANGE and low.startswith(w) for w in words):

@@ -9,6 +9,7 @@ from datetime import datetime
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_details import LineDetails
 from analysis.logs.lines import log_texts
 from analysis.logs.masks import VALUE, template_pattern
 from analysis.vocabulary import Finding
@@ -52,8 +53,8 @@ def log_lines(case: Case, finding: Finding) -> LogLines | None:
     for column in ("service", "level"):
         if series.get(column):
             rows = rows.filter(pl.col(column) == series[column])
-    template = finding.details.get("template")
-    template = template if isinstance(template, str) else ""
+    details = LineDetails.of(finding)
+    template = details.template if details else ""
     rows = _of_template(rows, template).sort("time")
     if not rows.height:
         return None

@@ -15,6 +15,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.errors import EvidenceError
+from analysis.kinds.finding_details import LineDetails
 from analysis.logs.lines import log_texts
 from analysis.logs.masks import template_pattern
 from analysis.vocabulary import Finding, Window
@@ -165,8 +166,8 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     rows = log_texts(_where(case.logs, finding.series, ("service", "level"))).sort("time")
     if not rows.height:
         return [], "lines", 0
-    template = finding.details.get("template")
-    pattern = template_pattern(template) if isinstance(template, str) and template else None
+    details = LineDetails.of(finding)
+    pattern = template_pattern(details.template) if details and details.template else None
     wanted = {"all lines": pl.len(), "error lines": pl.col("is_error").sum()}
     if pattern is not None:
         wanted["this line"] = pl.col("text").str.contains(pattern).sum()

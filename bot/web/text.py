@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from analysis.analyzers import finding_kind
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number
 
@@ -157,7 +158,4 @@ def words(name: str) -> str:
 
 def kind_words(kind: str) -> str:
     """The kind of a finding as words."""
-    return _KINDS.get(kind) or words(kind)
-
-
-_KINDS = {"log_new": "new log line", "log_surge": "more log lines", "log_vanished": "log line gone"}
+    return finding_kind(kind).label or words(kind)

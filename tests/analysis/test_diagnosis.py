@@ -55,7 +55,7 @@ def check(diagnosis: Diagnosis) -> None:
     assert Diagnosis.model_validate_json(diagnosis.model_dump_json()) == diagnosis
     for finding in diagnosis.findings:
         said = finding.sentence.replace(finding.subject, "").replace(finding.signal or "\0", "")
-        for name in (*finding.series.values(), str(finding.details.get("caller", "\0"))):
+        for name in (*finding.series.values(), str(finding.details.written().get("caller", "\0"))):
             said = said.replace(name, "")
         quoted = [
             float(m)

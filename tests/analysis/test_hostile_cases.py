@@ -51,7 +51,7 @@ def test_a_change_of_an_endless_kind_is_told_in_a_short_sentence(tmp_path: Path)
     found = diagnose(
         write_case(tmp_path, metrics=series("web", "latency_ms", 200, 900), changes=[change])
     )
-    told = [f.sentence for f in found.findings if f.details.get("change") == "c1"]
+    told = [f.sentence for f in found.findings if f.details.written().get("change") == "c1"]
     assert told
     assert all(len(s) < 400 and "\u202e" not in s for s in told)
 

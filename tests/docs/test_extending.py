@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from analysis.diagnosis import diagnose
 from bot.intake.accepting import Ignored
 from bot.settings import Settings
 from connectors.base import collect_one
@@ -21,7 +23,8 @@ from tests.analysis.cases import at, write_case
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "extending.md"
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
@@ -118,6 +121,56 @@ def test_the_analyzer_finds_lost_parents(
         assert lost in one.sentence
         quoted = {float(n) for n in re.findall(r"\d+", one.sentence)}
         assert quoted <= set(one.numbers.values())
+
+
+def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(tmp_path: Path) -> None:
+    added = tmp_path / "analysis"
+    added.mkdir()
+    (added / "orphan_spans.py").write_text(example("An analyzer"))
+    listed = (ROOT / "analysis" / "analyzers.py").read_text()
+    line = '    "analysis.orphan_spans",\n'
+    assert line in PAGE.read_text()
+    before, modules, after = listed.partition("MODULES = (\n")
+    (added / "analyzers.py").write_text(f"{before}{modules}{line}{after}")
+    parents = ["s0", "s0", "s8", "s9"]
+    spans = [span(0, None), *(span(n, parent) for n, parent in enumerate(parents, start=1))]
+    alert = {"title": "checkout has gaps in its traces", "service": "checkout"}
+    write_case(tmp_path / "case", alert=alert, spans=spans)
+
+    command = [
+        sys.executable,
+        "-m",
+        "tests.docs.answer_with_analyzer",
+        str(added),
+        str(tmp_path / "case"),
+    ]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+
+    phrase = "checkout no longer reports all of its spans"
+    step = "Look at the span exporter of checkout: its queue, its limits and its sampling."
+    answer, cause = found["answer"], found["answer"]["causes"][0]
+    assert answer["verdict"] == "cause_found"
+    assert phrase in answer["headline"]
+    assert (cause["subject"], cause["kind"], cause["next_step"]) == ("checkout", "lost_spans", step)
+    assert cause["summary"].startswith(phrase)
+    assert phrase in " ".join(found["lines"].values())
+    assert found["lines"]["Do"] == step.rstrip(".")
+    assert found["how"] == "Share of child spans whose parent is in no trace of the incident"
+    assert found["dropped"] == []
+    answer_page, finding_page = found["pages"]
+    assert phrase in answer_page
+    assert step in answer_page
+    assert f"For cause 1: {phrase}" in finding_page
+
+
+def test_without_its_line_the_analyzer_says_nothing(tmp_path: Path) -> None:
+    spans = [span(0, None), span(1, "s8"), span(2, "s9")]
+    found = diagnose(write_case(tmp_path, alert={"service": "checkout"}, spans=spans))
+    assert [f.kind for f in found.findings] == []
 
 
 @pytest.mark.parametrize(("action", "status"), [("Create", "firing"), ("Close", "resolved")])

@@ -79,14 +79,14 @@ def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(
     told = next(f for f in read_diagnosis(after).findings if f.kind == KIND)
     assert re.match(r"Second time in 30 days; last on \d+ \w+: checkout ", told.sentence)
     assert told.sentence.endswith("; that shows again, with the same deploy.")
-    assert told.details["investigation"] == first
-    assert told.details["shows_in"]
+    assert told.details.written()["investigation"] == first
+    assert told.details.written()["shows_in"]
 
     one, two = read_diagnosis(before), read_diagnosis(after)
     assert two.model_copy(update={"findings": one.findings}) == one
     assert two.findings == (*one.findings, told)
     claim = next(c for c in read_report(after).claims if told.id in c.findings)
-    assert set(told.details["shows_in"]) <= set(claim.findings)
+    assert set(told.details.written()["shows_in"]) <= set(claim.findings)
     assert json_bytes(diagnose(read_case(after))) == (after / "findings.json").read_bytes()
 
     note = story.pagerduty.incidents["P2"].notes[0].content

@@ -17,6 +17,15 @@ from typing import Any
 
 from analysis.case.folder import Case
 from analysis.errors import FaultlineError
+from analysis.kinds.finding_details import TraceDetails
+from analysis.kinds.finding_kinds import (
+    RULE_KINDS,
+    TRACE_UNREADABLE,
+    TRACES_INCONCLUSIVE,
+    TRAINING_HEALTHY,
+    Analyzer,
+    details_model,
+)
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
@@ -76,6 +85,12 @@ def training_findings(case: Case) -> list[Finding]:
     return _told(case, None)  # a record may be anybody's: its trace decides
 
 
+ANALYZER = Analyzer(
+    training_findings,
+    kinds=(*RULE_KINDS.values(), TRAINING_HEALTHY, TRACES_INCONCLUSIVE, TRACE_UNREADABLE),
+)
+
+
 def _told(case: Case, records: Records | None) -> list[Finding]:
     paths = sorted((*case.trace_files, *(records.left_out if records else ())))
     if not paths:
@@ -125,7 +140,7 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     if unfit is not None:
         notes |= {"fix": unfit.fix}
         return [
-            _plain("traces_inconclusive", name, 0.0, unfit.statement, dict(unfit.numbers), notes)
+            _plain(TRACES_INCONCLUSIVE.name, name, 0.0, unfit.statement, dict(unfit.numbers), notes)
         ]
     if not job.ranks:
         return []
@@ -134,13 +149,13 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
         sentence, numbers = health(job, said)
         unsure = doubts(said)
         kind, strength = (
-            ("traces_inconclusive", 0.0) if unsure else ("training_healthy", HEALTHY_STRENGTH)
+            (TRACES_INCONCLUSIVE.name, 0.0) if unsure else (TRAINING_HEALTHY.name, HEALTHY_STRENGTH)
         )
         if unsure:
             sentence, numbers = _to_look_at(unsure)
         return [_plain(kind, name, strength, sentence, numbers, notes)]
     why = job.comparison.why_not
-    return [_plain("traces_inconclusive", name, 0.0, why.sentence, why.numbers, notes)]
+    return [_plain(TRACES_INCONCLUSIVE.name, name, 0.0, why.sentence, why.numbers, notes)]
 
 
 def _to_look_at(unsure: Sequence[Diagnosis]) -> tuple[str, dict[str, float]]:
@@ -158,6 +173,14 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
         (diagnosis.details[k] for k in ("blame_share", "data_share") if k in diagnosis.details),
         None,
     )
+    measured = dict(notes) | dict(diagnosis.details)
+    accused: dict[str, Any] = {
+        "severity": diagnosis.severity,
+        "culprits": list(diagnosis.ranks[:MAX_RANK_ROWS]),
+        "fix": diagnosis.fix,
+        "source": diagnosis.source,
+        "events": [asdict(e) for e in diagnosis.events],
+    }
     effect, unit = _effect(diagnosis, share)
     return Finding(
         id="",
@@ -171,30 +194,23 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
         strength=_strength(diagnosis, share),
         sentence=diagnosis.statement,
         numbers=dict(diagnosis.numbers),
-        details=notes
-        | dict(diagnosis.details)
-        | {
-            "severity": diagnosis.severity,
-            "culprits": list(diagnosis.ranks[:MAX_RANK_ROWS]),
-            "fix": diagnosis.fix,
-            "source": diagnosis.source,
-            "events": [asdict(e) for e in diagnosis.events],
-        },
+        details=details_model(diagnosis.rule).read(measured | accused),
     )
 
 
 def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
     """Where the one rank it speaks of runs, if the job's settings tell: that machine is what an
     engineer looks for."""
-    culprits = finding.details.get("culprits", ())
-    host = job.host_of(culprits[0]) if job is not None and len(culprits) == 1 else None
+    details = TraceDetails.of(finding)
+    if job is None or details is None or len(details.culprits) != 1:
+        return finding
+    host = job.host_of(details.culprits[0])
     if host is None:
         return finding
     name = readable(host, MAX_HOST)
     said = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
-    return finding.model_copy(
-        update={"sentence": said, "details": {"host": name, **finding.details}}
-    )
+    with_host = details.model_copy(update={"host": details.host or name})
+    return finding.model_copy(update={"sentence": said, "details": with_host})
 
 
 def _onset(diagnosis: Diagnosis) -> datetime | None:
@@ -237,7 +253,7 @@ def _plain(
         strength=strength,
         sentence=sentence,
         numbers=numbers,
-        details=details,
+        details=details_model(kind).read(details),
     )
 
 
@@ -301,7 +317,7 @@ def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) 
         more = len(files) - MAX_NAMED_FILES
         found.append(
             _plain(
-                "trace_unreadable",
+                TRACE_UNREADABLE.name,
                 readable(files[0]),
                 0.0,
                 f"{named}{f' and {more} more' if more > 0 else ''}: {problem}",
@@ -314,7 +330,7 @@ def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) 
             details = {"problem": diagnosis.statement} | dict(diagnosis.details)
             found.append(
                 _plain(
-                    "trace_unreadable",
+                    TRACE_UNREADABLE.name,
                     diagnosis.subject,
                     0.0,
                     diagnosis.statement,

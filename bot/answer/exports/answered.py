@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import EvidenceError
+from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis, Evidence, Finding, Frozen, Report, UtcTime
 from bot.answer.replay import replay
 from bot.store.store import Investigation
@@ -117,7 +118,8 @@ def _changes(answered: Answered) -> list[Moment]:
     collected."""
     about: dict[str, list[str]] = {}
     for finding in answered.diagnosis.findings:
-        if isinstance(change := finding.details.get("change"), str):
+        change = change_named(finding)
+        if change is not None:
             about.setdefault(change, []).append(finding.id)
     rows = answered.case.changes.select("time", "service", "kind", "id", "title", "link").rows()
     at = answered.case.alert.started_at

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from analysis.kinds.finding_details import LogLineDetails
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Cause, Finding, Verdict
 from bot.answer.exports.answered import Answered
@@ -105,19 +106,21 @@ def _places(answered: Answered, cause: Cause | None) -> list[str]:
     """Frames of the findings about the cause first, each with the error and a line that was
     logged."""
     about = {i: n for n, i in enumerate(cause.findings)} if cause else {}
-    found = [f for f in answered.diagnosis.findings if isinstance(f.details.get("frame"), str)]
-    found.sort(key=lambda f: (about.get(f.id, len(about)), -f.strength, f.id))
-    first: dict[str, Finding] = {}
+    found = sorted(
+        answered.diagnosis.findings, key=lambda f: (about.get(f.id, len(about)), -f.strength, f.id)
+    )
+    first: dict[str, tuple[Finding, LogLineDetails]] = {}
     for finding in found:
-        first.setdefault(str(finding.details["frame"]), finding)
+        details = LogLineDetails.of(finding)
+        if details is not None and details.frame is not None:
+            first.setdefault(details.frame, (finding, details))
     lines: list[str] = []
-    for frame, finding in list(first.items())[:MOST_PLACES]:
+    for frame, (finding, details) in list(first.items())[:MOST_PLACES]:
         data = [f"frame: {frame}"]
-        data += [
-            f"{key}: {finding.details[key]}"
-            for key in ("error_class", "example")
-            if finding.details.get(key)
-        ]
+        if details.error_class:
+            data.append(f"error_class: {details.error_class}")
+        if details.example:
+            data.append(f"example: {details.example}")
         lines += [*_data(f"a place that failed, from {quotable(finding.id)}", data), ""]
     return lines[:-1]
 
@@ -146,8 +149,8 @@ def _finding(answered: Answered, finding: Finding) -> Iterable[str]:
 def _task(answered: Answered, cause: Cause | None) -> list[str]:
     if cause is None or answered.diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         lines = [
-            "1. The cause is not established: look for what in the code could explain the "
-            "findings above."
+            "1. The cause is not established: look for what in the code could explain the findings "
+            "above."
         ]
     else:
         lines = [

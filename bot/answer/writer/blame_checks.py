@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from analysis.kinds.finding_details import changes_named
 from analysis.vocabulary import Cause, Diagnosis, Verdict
 from bot.answer.writer.guarded_words import STEM, guarded, listed, reporting_stems
 from bot.answer.writer.names import without_names
@@ -23,8 +24,8 @@ from bot.answer.writer.support import (
 _INSTEAD = re.compile(r"\b(?:rather than|instead of|and not|, not)\b")
 _NOTHING = re.compile(r"\b(?:nothing|none|no)\b[^,;:]*$")
 _LABEL = re.compile(
-    r"^\W*(?:less likely|unlikely|alternatively|otherwise|if (?:that|it) is not (?:it|that)|ruled "
-    r"out|against it)\b"
+    r"^\W*(?:less likely|unlikely|alternatively|otherwise|if (?:that|it) is not (?:it|that)"
+    r"|ruled out|against it)\b"
 )
 _PART = re.compile(
     r";|(?<=[a-z0-9)%])\. |,? (?:but|while|whereas|although|though)\b|:(?=\s)"
@@ -47,8 +48,8 @@ _ALL_CLEAR = re.compile(
     r"|\beverything (?:is|looks|seems) \w+|\ball clear\b"
     r"|\bno (?:further )?(?:action|intervention) (?:is )?(?:needed|required|necessary)"
     r"|\bnothing (?:is )?(?:wrong|broken|to (?:do|see|worry about|fix))"
-    r"|\bno (?:active |real |ongoing )?(?:incident|problem|issue|impact|outage)s?\b|\bfalse "
-    r"(?:alarm|positive)\b"
+    r"|\bno (?:active |real |ongoing )?(?:incident|problem|issue|impact|outage)s?\b"
+    r"|\bfalse (?:alarm|positive)\b"
     r"|\b(?:can|should|may) be (?:safely )?(?:ignored|closed|resolved|silenced|muted|acknowledged)"
     r"|\bignore (?:this|the) (?:alert|incident|page)|\bsafe to ignore|\bgo back to (?:sleep|bed)"
 )
@@ -63,8 +64,8 @@ _SAYS_VERDICT = {
         r"recover|back (?:to|at|in)|resolved|is over|\bended\b|\bwas\b|\bwere\b"
     ),
     Verdict.NO_ACTIVE_INCIDENT: re.compile(
-        r"\bno (?:active )?(?:incident|signal|sign)|not? .{0,40}\bincident|\bnormal\b|at its "
-        r"baseline"
+        r"\bno (?:active )?(?:incident|signal|sign)|not? .{0,40}\bincident|\bnormal\b"
+        r"|at its baseline"
     ),
     Verdict.INSUFFICIENT_EVIDENCE: re.compile(
         r"not enough|insufficient|unknown|not (?:known|clear|identified|determined)|\bunclear\b"
@@ -135,9 +136,7 @@ class _Blame:
             c.subject for c in self.diagnosis.causes
         }
         names |= {n.rpartition("/")[2] for n in names if " " in n.rpartition("/")[2]}
-        names |= {
-            str(f.details["change"]) for f in self.diagnosis.findings if f.details.get("change")
-        }
+        names |= changes_named(self.diagnosis.findings)
         return tuple(sorted({folded(n) for n in names}, key=len, reverse=True))
 
     def fault(self, own: str) -> str | None:
@@ -183,11 +182,7 @@ class _Blame:
 
     def _is_other_change(self, name: str) -> bool:
         cause = self.cause
-        changes = {
-            folded(str(f.details["change"]))
-            for f in self.diagnosis.findings
-            if f.details.get("change")
-        }
+        changes = {folded(change) for change in changes_named(self.diagnosis.findings)}
         return cause is not None and name in changes - {folded(cause.change or "")}
 
     def _nearest(self, text: str, *, last: bool) -> str | None:
@@ -260,8 +255,7 @@ def contradicts_verdict(text: str, diagnosis: Diagnosis, support: Support) -> st
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return None
     seen = (
-        any(f.details.get("recovered") for f in support.findings)
-        or diagnosis.verdict is Verdict.RECOVERED
+        any(f.details.recovered for f in support.findings) or diagnosis.verdict is Verdict.RECOVERED
     )
     patterns = [_ALL_CLEAR] if seen else [_ALL_CLEAR, _OVER, guarded("over")]
     for pattern in patterns:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.analyzers import finding_kind
 from analysis.changes.nearby import RULED_OUT
-from analysis.metrics.alert_history import EXPLAIN_THE_ALERT
+from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Verdict
 from analysis.wording.phrases import capitalised
 from bot.answer.writer.earlier import is_memory, memory_claims
@@ -105,15 +106,15 @@ def _runner_up(diagnosis: Diagnosis, cause: Cause) -> Claim | None:
 
 def _next_steps(diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        explained = [
-            f for f in diagnosis.findings if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")
-        ]
-        return [
-            Claim(text=_sentence(str(f.details["fix"])), findings=(f.id,)) for f in explained[:2]
-        ]
+        steps = []
+        for finding in diagnosis.findings:
+            fix = finding.details.fix
+            if fix and finding_kind(finding.kind).explains_alert:
+                steps.append(Claim(text=_sentence(fix), findings=(finding.id,)))
+        return steps[:2]
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return []
-    steps: list[Claim] = []
+    steps = []
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:2]:
         sure = steps and diagnosis.confidence >= SURE
         text = _sentence(cause.next_step or "")
@@ -148,7 +149,7 @@ def _blamed(cause: Cause, diagnosis: Diagnosis) -> str:
     without its numbers."""
     if cause.change:
         for finding in diagnosis.findings:
-            if finding.id in cause.findings and finding.details.get("change") == cause.change:
+            if finding.id in cause.findings and change_named(finding) == cause.change:
                 sentence = quotable(TITLE.sub("", finding.sentence)).rstrip(".")
                 changed = sentence[:1].lower() + sentence[1:]
                 return (

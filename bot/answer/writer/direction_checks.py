@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Finding
 from bot.answer.writer.guarded_words import guarded
 from bot.answer.writer.names import without_names
@@ -19,8 +20,8 @@ _RISE = re.compile(
     r"|up from|slower|slowed|worse(?:ned)?|soar\w+|balloon\w+|doubled|tripled|quadrupled)\b"
 )
 _FALL = re.compile(
-    r"\b(?:fell|falls?|fallen|falling|decreas\w+|dropp?e?d|dropping|declin\w+|lower|shrank|down "
-    r"from|reduced|halved"
+    r"\b(?:fell|falls?|fallen|falling|decreas\w+|dropp?e?d|dropping|declin\w+|lower|shrank"
+    r"|down from|reduced|halved"
     r"|plummet\w+|plung\w+|faster|improv\w+|sank|dwindl\w+)\b"
 )
 _GOOD = re.compile(r"\b(?:succeed\w*|success\w*|working|works|healthy|served)\b")
@@ -30,8 +31,8 @@ _ALIKE = (
     ("error", "fail", "availability"),
 )
 _OTHERS = re.compile(
-    r"\bothers? (?:ranks? )?(?:takes?|took|needs?|spends?|have|has|at|with|in)? ?((?:about "
-    r")?\d.{0,20})"
+    r"\bothers? (?:ranks? )?(?:takes?|took|needs?|spends?|have|has|at|with"
+    r"|in)? ?((?:about )?\d.{0,20})"
 )
 _BASELINE = re.compile(r"\bbaseline(?:'s| of| was| is|:| at)? ((?:about )?\d.{0,20})")
 _FROM_TO = re.compile(r"\bfrom\s+(.{1,40}?)\s+to\s+(.{1,40})")
@@ -179,7 +180,7 @@ def _onsets(support: Support) -> dict[str, datetime]:
     count."""
     onsets: dict[str, datetime] = {}
     for f in support.findings:
-        if f.onset is not None and not f.details.get("change"):
+        if f.onset is not None and not change_named(f):
             subject = folded(f.subject)
             onsets[subject] = min(onsets.get(subject, f.onset), f.onset)
     return onsets

@@ -3,16 +3,18 @@ answers were right."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from analysis.analyzers import finding_kind
 from analysis.case.earlier import KIND, RECORD
+from analysis.kinds.finding_details import EarlierDetails
 from analysis.vocabulary import Claim, Diagnosis, Finding
 from bot.answer.writer.support import quotable
 
 
 def is_memory(finding: Finding) -> bool:
     """Whether it says what memory knows, and is no evidence."""
-    return finding.kind in (KIND, RECORD)
+    return finding_kind(finding.kind).is_memory
 
 
 def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
@@ -25,8 +27,6 @@ def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
 
 
 def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:
-    shown = finding.details.get("shows_in", ())
-    ids: Sequence[str] = (
-        [i for i in shown if i in known] if isinstance(shown, (list, tuple)) else []
-    )
+    details = EarlierDetails.of(finding)
+    ids = [i for i in details.shows_in if i in known] if details else []
     return Claim(text=quotable(finding.sentence), findings=(finding.id, *ids))

@@ -110,9 +110,8 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    foreign = {
-        k: finding.details[k] for k in FOREIGN_DETAILS if isinstance(finding.details.get(k), str)
-    }
+    written = finding.details.written()
+    foreign = {k: written[k] for k in FOREIGN_DETAILS if isinstance(written.get(k), str)}
     return {
         "id": finding.id,
         "subject": finding.subject,
@@ -135,7 +134,7 @@ def _runbook(runbook: AppliedRunbook) -> dict[str, Any]:
         "next_steps": list(runbook.next_steps),
         "text": runbook.text.splitlines()[:MAX_RUNBOOK_LINES],
         "provenance": f"written by the operator for this alert ({runbook.why}); advice, no "
-        f"evidence",
+        "evidence",
     }
 
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from analysis.metrics.alert_history import EXPLAIN_THE_ALERT
+from analysis.analyzers import fault_of, finding_kind
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from analysis.wording.phrases import plain
 from bot.answer.writer.names import identifiers, without_names
 from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
@@ -111,11 +112,10 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         + [c.next_step or "" for c in causes]
     )
     fixes = [
-        str(f.details["fix"])
-        for f in findings
-        if f.kind in EXPLAIN_THE_ALERT and f.details.get("fix")
+        f.details.fix for f in findings if finding_kind(f.kind).explains_alert and f.details.fix
     ]
     sentences += fixes
+    sentences += [_without_figures(c, findings) for c in told if c is leading_cause(diagnosis)]
     instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
     names = [f"{f.subject} {f.signal or ''}" for f in findings] + [
         f"{c.subject} {c.signal or ''}" for c in causes
@@ -129,7 +129,7 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         values += [in_unit(v, unit_of(k)) for k, v in impact.numbers.items()]
         counts |= {len(impact.services), int(impact.numbers.get("other_services", 0))}
         names += list(impact.services)
-    quoted = [text for f in findings for text in (*_texts(f.details), *f.series.values())]
+    quoted = [text for f in findings for text in (*_texts(f.details.written()), *f.series.values())]
     said = [quotable(s) for s in sentences if s]
     words = folded(
         " ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title])
@@ -152,6 +152,16 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
         tuple(sorted(subjects)),
         tuple((b - a).total_seconds() for n, a in enumerate(known) for b in known[n + 1 :]),
     )
+
+
+def _without_figures(cause: Cause, cited: Iterable[Finding]) -> str:
+    """What is wrong with the cause in the words of its fault, if its summary begins with them."""
+    begins, _, _ = cause.summary.partition(": ")
+    for finding in cited:
+        fault = fault_of(finding)
+        if fault is not None and begins == f"{plain(cause.subject)} {fault.told}":
+            return begins
+    return ""
 
 
 def values_of(finding: Finding) -> tuple[Quantity, ...]:

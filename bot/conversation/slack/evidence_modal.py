@@ -155,7 +155,8 @@ def _finding(finding: Finding, items: dict[str, Evidence], page_url: str) -> Blo
     elements = [bold(f"{one_line(finding.id, 12)}  "), *spoken(said)]
     for url, name in _links(finding, items, page_url):
         elements += [text("  "), link(url, name)]
-    values = (v for key in RECORDED if isinstance(v := finding.details.get(key), str))
+    written = finding.details.written()
+    values = (v for key in RECORDED if isinstance(v := written.get(key), str))
     recorded = [line for v in values if (line := one_line(v, TEMPLATE)) and line not in said]
     boxes = [preformatted(line) for line in list(dict.fromkeys(recorded))[:MAX_RECORDED]]
     return rich(section(*elements), *boxes)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis
 from bot.answer.foreign_text import one_line
 from bot.answer.targets.slack_blocks import (
@@ -68,11 +69,7 @@ def suspects_of(diagnosis: Diagnosis) -> list[str]:
     about, each once."""
     ranked = sorted(diagnosis.causes, key=lambda c: c.rank)
     named = [_named(c.subject, c.change) for c in ranked]
-    changes = [
-        _named(f.subject, str(f.details["change"]))
-        for f in diagnosis.findings
-        if f.details.get("change")
-    ]
+    changes = [_named(f.subject, change) for f in diagnosis.findings if (change := change_named(f))]
     subjects = [f.subject for f in sorted(diagnosis.findings, key=lambda f: -f.strength)]
     lines = (one_line(s, 75) for s in (*named[1:], *changes, *subjects))
     answered = {one_line(s, 75) for s in named[:1]}
@@ -97,8 +94,8 @@ def wrong_modal(
     if held:
         words["initial_value"] = held[: MAX_INPUT - 1_000]
     hint = (
-        "Names of services and ids of changes are matched to the case; it becomes a labelled "
-        "case for evaluation."
+        "Names of services and ids of changes are matched to the case; it becomes a labelled case "
+        "for evaluation."
     )
     fields.append(
         field(

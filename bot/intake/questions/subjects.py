@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.metrics.signals import SignalClass
+from analysis.kinds.signals import SignalClass
 from bot.intake.questions.words import listed, nearest, words
 
 MAX_NAMES = 2_000

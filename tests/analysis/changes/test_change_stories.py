@@ -54,11 +54,11 @@ def judged(case: Case) -> list[Finding]:
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: s.name)
 def test_the_change_that_did_it_is_near_and_no_other(story: Story, tmp_path: Path) -> None:
     found = judged(story.write(tmp_path))
-    near = [f.details["change"] for f in found if f.kind == NEAR]
+    near = [f.details.written()["change"] for f in found if f.kind == NEAR]
     assert near == ([story.blamed] if story.blamed else [])
     for one in found:
         if one.kind == RULED_OUT:
-            reason = str(one.details["reason"])
+            reason = str(one.details.written()["reason"])
             assert all(
                 part in one.sentence
                 for part in reason.split(" and ")
@@ -69,5 +69,5 @@ def test_the_change_that_did_it_is_near_and_no_other(story: Story, tmp_path: Pat
 @pytest.mark.parametrize("story", STORIES[::3], ids=lambda s: s.name)
 def test_a_busy_day_changes_no_answer(story: Story, tmp_path: Path) -> None:
     found = judged(story.write(tmp_path, beside=BUSY_DAY))
-    near = [f.details["change"] for f in found if f.kind == NEAR]
+    near = [f.details.written()["change"] for f in found if f.kind == NEAR]
     assert near[:1] == ([story.blamed] if story.blamed else [])

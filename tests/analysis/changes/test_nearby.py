@@ -32,7 +32,7 @@ def judged(folder: Path, *changes: dict[str, Any]) -> dict[str, Finding]:
     )
     topology = read_topology(case)
     suspects = weigh_suspects(metric_shifts(case), topology, case.alert)
-    return {str(f.details["change"]): f for f in nearby_changes(case, suspects, topology)}
+    return {str(f.details.written()["change"]): f for f in nearby_changes(case, suspects, topology)}
 
 
 def test_a_deploy_of_the_suspect_minutes_before_the_onset_is_near(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
         change(-200, "api", "old"),
     )
     assert {f.kind for f in found.values()} == {"change_ruled_out"}
-    reasons = {name: str(f.details["reason"]) for name, f in found.items()}
+    reasons = {name: str(f.details.written()["reason"]) for name, f in found.items()}
     assert "after the onset" in reasons["late"]
     assert "not known to call" in reasons["elsewhere"]
     assert "documentation" in reasons["docs"]
@@ -93,7 +93,7 @@ def test_a_deploy_speaks_with_the_text_of_the_merge_it_names(tmp_path: Path) -> 
     merge = change(-9, None, "abc", kind="merge", title="shrink the pool", files='["pool.go"]')
     found = judged(tmp_path, merge, change(-3, "api", "abc"))
     assert list(found) == ["abc"]
-    assert found["abc"].details["title"] == "shrink the pool"
+    assert found["abc"].details.written()["title"] == "shrink the pool"
 
 
 def test_without_changes_there_is_nothing_to_judge(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_change_on_the_host_of_a_straggler_is_laid_to_its_rank(tmp_path: Path)
     case = write_case(tmp_path, alert={"service": "pretrain"}, changes=changes)
     topology = with_ranks(read_topology(case), [found], case.alert)
     judged = nearby_changes(case, weigh_suspects([found], topology, case.alert), topology)
-    assert {str(f.details["change"]): f.details["place"] for f in judged} == {
+    assert {str(f.details.written()["change"]): f.details.written()["place"] for f in judged} == {
         "cfg-1": "itself",
         "cfg-2": "job",
     }
-    strengths = {str(f.details["change"]): f.strength for f in judged}
+    strengths = {str(f.details.written()["change"]): f.strength for f in judged}
     assert strengths["cfg-1"] > strengths["cfg-2"]
 
 
@@ -129,7 +129,7 @@ def test_a_flag_that_was_set_back_before_the_onset_is_not_to_blame(tmp_path: Pat
     on = change(-9, "api", "pool_exhausted_fix", kind="flag", title="off->on")
     off = change(-5, "api", "pool_exhausted_fix", kind="flag", title="on->off")
     found = judged(tmp_path, on, off)
-    assert "taken back" in str(found["pool_exhausted_fix"].details["reason"])
+    assert "taken back" in str(found["pool_exhausted_fix"].details.written()["reason"])
 
 
 def test_where_nothing_is_deployed_a_merge_ships_as_it_is_merged(tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_where_nothing_is_deployed_a_merge_ships_as_it_is_merged(tmp_path: Path)
 
 
 def test_the_suspect_that_a_change_was_judged_for_is_told(tmp_path: Path) -> None:
-    assert judged(tmp_path, change(-4, "api", "v2"))["v2"].details["concerns"] == "api"
+    assert judged(tmp_path, change(-4, "api", "v2"))["v2"].details.written()["concerns"] == "api"

@@ -13,10 +13,10 @@ import pytest
 from analysis.case.folder import Case
 from analysis.diagnosis import diagnose
 from analysis.gpus.errors import xid_meaning
-from analysis.gpus.health import KINDS, gpu_health
+from analysis.gpus.health import ANALYZER, gpu_health
+from analysis.kinds.training_causes import TRAINING_CAUSES
 from analysis.metrics import gpu_signals as gs
 from analysis.metrics.shifts import metric_shifts
-from analysis.suspects.explanations import HOLDS_UP, TRAINING
 from analysis.vocabulary import Finding, Verdict
 from tests.analysis.cases import START, at, series, write_case
 from tests.analysis.gpu_fleets import JOB, PATTERNS, SimulatedFleet, case_of, healthy
@@ -36,9 +36,9 @@ def only(fleet: SimulatedFleet, *, ranks: bool = True) -> Finding:
         finding.sentence,
         finding.numbers,
     )
-    assert finding.details["fix"]
-    assert finding.details["source"]
-    assert "{" not in finding.details["fix"]
+    assert finding.details.fix
+    assert finding.details.source
+    assert "{" not in finding.details.fix
     return finding
 
 
@@ -75,7 +75,7 @@ def test_a_throttled_gpu_is_named_with_its_reason_host_and_rank(bit: int, word: 
     assert word in finding.sentence
     assert 3 <= onset(finding) <= 6
     assert finding.strength >= 0.8
-    assert "node-1" in finding.details["fix"]
+    assert "node-1" in finding.details.fix
 
 
 def test_without_a_rank_the_gpu_is_the_subject() -> None:
@@ -105,7 +105,7 @@ def test_heat_is_a_reason_where_the_exporter_gives_none() -> None:
     fleet.put(gs.SM_CLOCK, ROW, late, 0.8 * fleet.signals[gs.SM_CLOCK][ROW][late])
     fleet.put(gs.TEMPERATURE, ROW, late, 90.0)
     finding = only(fleet)
-    assert (finding.kind, finding.subject, finding.details["events"]) == (
+    assert (finding.kind, finding.subject, finding.details.written()["events"]) == (
         "gpu_throttled",
         "rank 13",
         ["thermal"],
@@ -123,7 +123,7 @@ def test_a_gpu_with_a_lower_power_limit_than_the_others_is_named() -> None:
     fleet.put(gs.SM_CLOCK, ROW, fleet.after(2), 1200.0)
     fleet.put(gs.POWER, ROW, fleet.after(2), 400.0)
     finding = only(fleet)
-    assert (finding.kind, finding.details["events"]) == ("gpu_throttled", ["power cap"])
+    assert (finding.kind, finding.details.written()["events"]) == ("gpu_throttled", ["power cap"])
 
 
 def test_what_was_throttled_before_the_incident_counts_little() -> None:
@@ -149,7 +149,7 @@ def test_a_rack_on_its_power_brake_is_one_finding_of_each_host_and_of_the_job_wh
     finding = only(fleet)
     assert finding.subject == "node-1"
     assert "each of 8 GPUs" in finding.sentence
-    assert finding.details["ranks"] == list(range(8, 16))
+    assert finding.details.written()["ranks"] == list(range(8, 16))
     for row in range(32):
         fleet.put(gs.SM_CLOCK, row, fleet.after(4), 990.0)
         fleet.put(gs.EVENT_REASONS, row, fleet.after(4), 0x80)
@@ -175,7 +175,7 @@ def test_a_new_xid_is_told_with_its_meaning(code: int, least: float) -> None:
     assert f"Xid {code}: {xid_meaning(code)[0]}" in finding.sentence
     assert finding.strength >= least
     assert 5 <= onset(finding) <= 7
-    assert finding.details["xids"] == [code]
+    assert finding.details.written()["xids"] == [code]
 
 
 def test_an_xid_that_was_there_before_is_no_news_and_one_that_appears_as_the_first_is() -> None:
@@ -288,7 +288,7 @@ def test_the_idle_gpu_that_all_others_wait_for_is_named() -> None:
             fleet.signals[signal][:, stuck] = 0.0
     finding = only(fleet)
     assert (finding.kind, finding.subject) == ("gpu_idle_alone", "rank 13")
-    assert finding.kind in HOLDS_UP
+    assert TRAINING_CAUSES[finding.kind].holds_up
     assert 5 <= onset(finding) <= 7
     assert "31 other GPUs" in finding.sentence
 
@@ -365,7 +365,8 @@ def test_one_gpu_that_two_sources_tell_of_is_one_gpu() -> None:
 
 
 def test_every_kind_of_finding_is_known_as_a_cause() -> None:
-    assert KINDS <= TRAINING
+    assert {kind.name for kind in ANALYZER.kinds} <= set(TRAINING_CAUSES)
+    assert all(kind.faults == (TRAINING_CAUSES[kind.name],) for kind in ANALYZER.kinds)
 
 
 def test_labels_of_any_kind_are_read_and_none_stops_the_rest(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_a_service_of_endless_different_lines_keeps_a_bounded_number_and_loses_n
     assert found.lines["n"].sum() == 201
     assert found.cut == found.lines.filter(pl.col("masked") == OTHER)["n"].sum() > 0
     findings = log_findings(case, found)
-    assert all(f.details["lines_cut"] == found.cut for f in findings)
-    assert "disk full" in {f.details["template"] for f in findings}
+    assert all(f.details.written()["lines_cut"] == found.cut for f in findings)
+    assert "disk full" in {f.details.written()["template"] for f in findings}
 
 
 def test_a_case_without_logs_has_no_lines(tmp_path: Path) -> None:

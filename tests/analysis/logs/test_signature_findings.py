@@ -25,12 +25,16 @@ def test_a_known_failure_is_told_with_its_meaning_count_onset_and_what_to_do(
     tmp_path: Path,
 ) -> None:
     (found,) = logged_findings(write_case(tmp_path, logs=QUIET + logs("api", FULL, [3, 4, 5, 6])))
-    assert (found.kind, found.subject, found.details["signature"]) == (KIND, "api", "disk_full")
+    assert (found.kind, found.subject, found.details.written()["signature"]) == (
+        KIND,
+        "api",
+        "disk_full",
+    )
     assert found.sentence.startswith(
         "api logs that the disk is full: 4 lines, none in the baseline: "
     )
     assert found.numbers["lines"] == 4
-    assert "Free space" in found.details["fix"]
+    assert "Free space" in found.details.fix
     assert found.onset is not None
     assert (found.onset - START).total_seconds() == 180
 
@@ -82,7 +86,7 @@ def test_lines_of_one_template_are_kept_apart_by_the_number_that_says_what_faile
     rows += logs("api", '"GET /v1/items HTTP/1.1" 200 17', range(-55, 28)) + logs(
         "api", '"GET /v1/items HTTP/1.1" 429 17', range(1, 9)
     )
-    found = {f.details["signature"]: f for f in failures(tmp_path, rows)}
+    found = {f.details.written()["signature"]: f for f in failures(tmp_path, rows)}
     assert {name: f.numbers["lines"] for name, f in found.items()} == {
         "xid_48": 2,
         "xid_31": 1,
@@ -96,7 +100,7 @@ def test_a_level_does_not_hide_a_failure(tmp_path: Path) -> None:
     rows = QUIET + logs(
         "web", "Back-off restarting failed container web in pod web-7f9c", [1, 2, 3], level="Normal"
     )
-    assert [f.details["signature"] for f in failures(tmp_path, rows)] == ["crash_loop"]
+    assert [f.details.written()["signature"] for f in failures(tmp_path, rows)] == ["crash_loop"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ def test_a_level_does_not_hide_a_failure(tmp_path: Path) -> None:
 def test_control_characters_of_a_line_do_not_reach_the_sentence(tmp_path: Path, text: str) -> None:
     (found,) = failures(tmp_path, QUIET + logs("a\u202epi\n", text, [1, 2, 3]))
     assert all(c.isprintable() for c in found.sentence)
-    assert all(c.isprintable() for c in found.details["example"])
+    assert all(c.isprintable() for c in found.details.written()["example"])
 
 
 def test_every_number_of_the_sentence_stands_in_the_numbers(tmp_path: Path) -> None:
@@ -141,8 +145,8 @@ def test_the_report_says_what_to_do_about_the_failure(tmp_path: Path) -> None:
 def test_what_follows_from_a_callee_does_not_accuse_the_caller(tmp_path: Path) -> None:
     rows = QUIET + logs("api", "dial tcp 10.0.0.5:5432: connect: connection refused", range(2, 25))
     (found,) = failures(tmp_path, rows)
-    assert found.details["own"] is False
-    assert found.details["signature"] == "connection_refused"
+    assert found.details.written()["own"] is False
+    assert found.details.written()["signature"] == "connection_refused"
 
 
 def test_lines_that_show_a_failure_are_not_told_as_templates_again(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_lines_that_show_a_failure_are_not_told_as_templates_again(tmp_path: Pat
         + logs("api", "order 7 lost", range(1, 9), level="ERROR")
     )
     kinds = [
-        (f.kind, f.details.get("template"))
+        (f.kind, f.details.written().get("template"))
         for f in logged_findings(write_case(tmp_path, logs=rows))
     ]
     assert sorted(kind for kind, _ in kinds) == [KIND, "log_new"]
@@ -170,7 +174,10 @@ def test_a_failure_that_the_alert_names_is_a_finding_unless_the_logs_tell_it(
 ) -> None:
     alert = {"service": "web", "title": "web-7f9c OOMKilled"}
     (found,) = failures(tmp_path / "a", [], alert=alert)
-    assert (found.subject, found.details["signature"]) == ("web", "container_out_of_memory")
+    assert (found.subject, found.details.written()["signature"]) == (
+        "web",
+        "container_out_of_memory",
+    )
     assert (
         found.sentence
         == "web's alert says that a container was killed for using more memory than its limit."
@@ -180,7 +187,7 @@ def test_a_failure_that_the_alert_names_is_a_finding_unless_the_logs_tell_it(
         logs("web", "ok", range(-55, 28)) + logs("web", FULL, [1, 2, 3]),
         alert=alert,
     )
-    assert [f.details["signature"] for f in told] == ["disk_full"]
+    assert [f.details.written()["signature"] for f in told] == ["disk_full"]
     follows = {"service": "web", "title": "web: connection refused"}
     assert failures(tmp_path / "c", [], alert=follows) == []
 

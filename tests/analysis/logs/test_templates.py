@@ -20,8 +20,8 @@ def test_a_new_error_line_is_found_with_its_count_example_and_first_time(tmp_pat
     (found,) = log_findings(write_case(tmp_path, logs=rows))
     assert (found.kind, found.subject) == ("log_new", "api")
     assert found.numbers["lines"] == 4
-    assert found.details["example"] == "charge 17 failed: no route to 10.0.0.9"
-    assert found.details["is_error"] is True
+    assert found.details.written()["example"] == "charge 17 failed: no route to 10.0.0.9"
+    assert found.details.written()["is_error"] is True
     assert found.onset is not None
     assert (found.onset - START).total_seconds() == 180
 
@@ -37,7 +37,7 @@ def test_a_line_that_comes_much_more_often_is_a_surge(tmp_path: Path) -> None:
 def test_a_line_that_stops_while_its_service_goes_on_has_vanished(tmp_path: Path) -> None:
     rows = QUIET + logs("api", "order stored", [-50 + i for i in range(50)])
     found = [f for f in log_findings(write_case(tmp_path, logs=rows)) if f.kind == "log_vanished"]
-    assert [f.details["template"] for f in found] == ["order stored"]
+    assert [f.details.written()["template"] for f in found] == ["order stored"]
     assert found[0].numbers["lines"] == 0
 
 
@@ -60,8 +60,8 @@ def test_a_finding_names_the_error_and_the_place_in_code(tmp_path: Path) -> None
     stack = "java.lang.IllegalStateException: no stock\n\tat com.shop.Stock.take(Stock.java:41)"
     rows = QUIET + logs("api", stack, [3, 4, 5], level="ERROR")
     (found,) = log_findings(write_case(tmp_path, logs=rows))
-    assert found.details["error_class"] == "java.lang.IllegalStateException"
-    assert found.details["frame"] == "Stock.java:41 Stock.take"
+    assert found.details.written()["error_class"] == "java.lang.IllegalStateException"
+    assert found.details.written()["frame"] == "Stock.java:41 Stock.take"
     assert found.sentence.endswith(
         '"java.lang.IllegalStateException: no stock" at Stock.java:41 Stock.take.'
     )
@@ -75,16 +75,16 @@ def test_the_same_error_at_another_place_in_code_is_another_finding(tmp_path: Pa
         + logs("api", stacks[0], [-9, -8, 3, 4], level="ERROR")
         + logs("api", stacks[1], [3, 4], level="ERROR")
     )
-    assert [f.details["frame"] for f in log_findings(write_case(tmp_path, logs=rows))] == [
-        "app/ship.js:1 ship"
-    ]
+    assert [
+        f.details.written()["frame"] for f in log_findings(write_case(tmp_path, logs=rows))
+    ] == ["app/ship.js:1 ship"]
 
 
 def test_failed_requests_are_told_apart_from_those_that_succeed(tmp_path: Path) -> None:
     rows = logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 200 12', [-55 + i / 2 for i in range(160)])
     rows += logs("web", '10.0.0.1 "GET /cart/7 HTTP/1.1" 500 12', range(1, 9))
     (found,) = log_findings(write_case(tmp_path, logs=rows))
-    assert (found.kind, found.details["code"], found.details["is_error"]) == (
+    assert (found.kind, found.details.written()["code"], found.details.written()["is_error"]) == (
         "log_new",
         "500",
         True,
@@ -114,7 +114,7 @@ def test_new_lines_of_many_services_at_once_tell_none_of_them_apart(tmp_path: Pa
 def test_another_service_that_a_line_names_is_told(tmp_path: Path) -> None:
     rows = QUIET + logs("api", "no instances available for stock-db", range(1, 5), level="ERROR")
     (found,) = log_findings(write_case(tmp_path, logs=rows, topology=GRAPH))
-    assert found.details["names"] == "stock-db"
+    assert found.details.written()["names"] == "stock-db"
 
 
 def test_findings_come_in_the_same_order_whatever_the_order_of_services(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_monitor_that_came_back_by_itself_three_times_flaps(tmp_path: Path) ->
         "3 min."
     )
     assert found.numbers == {"times": 4, "times_back": 4, "hours": 1.4, "minutes": 3}
-    assert "4 min" in found.details["fix"]
+    assert "4 min" in found.details.fix
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_threshold_that_the_baseline_crosses_all_the_time_is_in_the_normal_ran
         "web latency_ms was above the alert's threshold of 90 in 100 % of the baseline: "
         "the threshold lies in its normal range."
     )
-    assert found.details["fix"].startswith(
+    assert found.details.fix.startswith(
         "Raise the threshold to about 102, which the baseline never reached"
     )
     assert found.numbers["proposed"] == 102
@@ -124,7 +124,7 @@ def test_a_threshold_crossed_now_and_then_may_also_wait_longer(tmp_path: Path) -
     )
     assert found is not None
     assert found.numbers["percent_of_baseline"] == 8.3
-    assert "or let it wait for 2 min" in found.details["fix"]
+    assert "or let it wait for 2 min" in found.details.fix
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_threshold_below_is_read_downward(tmp_path: Path) -> None:
     found = of_kind(case, MIS_SET)
     assert found is not None
     assert "was below the alert's threshold of 0.999" in found.sentence
-    assert found.details["fix"].startswith("Lower the threshold to about 0.989")
+    assert found.details.fix.startswith("Lower the threshold to about 0.989")
 
 
 def test_a_series_in_another_unit_than_the_alert_says_nothing(tmp_path: Path) -> None:

@@ -43,29 +43,29 @@ def scope(known: int) -> dict[str, Any]:
 def test_what_happens_every_night_is_said_and_discounted(tmp_path: Path) -> None:
     (usual,) = metric_shifts(write_case(tmp_path / "a", metrics=nights(6, 7), scope=scope(7)))
     (new,) = metric_shifts(write_case(tmp_path / "b", metrics=nights(0, 7), scope=scope(7)))
-    assert usual.details["usual_at_this_hour"] is True
+    assert usual.details.written()["usual_at_this_hour"] is True
     assert usual.sentence.endswith(", as on 6 of 7 days before at this hour.")
     assert usual.numbers["days_alike"] == 6
     assert usual.numbers["days_before"] == 7
-    assert new.details["usual_at_this_hour"] is False
+    assert new.details.written()["usual_at_this_hour"] is False
     assert new.strength > 0.8
     assert usual.strength == pytest.approx(new.strength / 4, abs=0.02)
 
 
 def test_a_batch_job_that_starts_some_minutes_later_is_the_same(tmp_path: Path) -> None:
     (found,) = metric_shifts(write_case(tmp_path, metrics=nights(7, 7, jitter=5), scope=scope(7)))
-    assert found.details["usual_at_this_hour"] is True
+    assert found.details.written()["usual_at_this_hour"] is True
 
 
 def test_a_night_far_worse_than_the_others_is_new(tmp_path: Path) -> None:
     (found,) = metric_shifts(write_case(tmp_path, metrics=nights(7, 7, usual=40), scope=scope(7)))
-    assert found.details["usual_at_this_hour"] is False
+    assert found.details.written()["usual_at_this_hour"] is False
     assert found.strength > 0.8
 
 
 def test_one_day_is_no_habit(tmp_path: Path) -> None:
     (found,) = metric_shifts(write_case(tmp_path, metrics=nights(1, 1), scope=scope(1)))
-    assert found.details["usual_at_this_hour"] is False
+    assert found.details.written()["usual_at_this_hour"] is False
 
 
 def test_a_long_baseline_holds_the_same_hours_as_well(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_step_is_found_with_its_size_onset_and_uncertainty(tmp_path: Path) -> 
     assert found.strength > 0.8
     assert found.sentence == "api latency_ms rose from 100 to 400 (4x)."
     assert found.numbers == {"baseline": 100, "incident": 400, "ratio": 4}
-    assert found.details["recovered"] is False
+    assert found.details.recovered is False
 
 
 def test_a_signal_in_its_own_noise_gives_no_finding(tmp_path: Path) -> None:
@@ -34,15 +34,15 @@ def test_a_signal_in_its_own_noise_gives_no_finding(tmp_path: Path) -> None:
 def test_a_drop_in_availability_from_a_flat_ceiling_is_found(tmp_path: Path) -> None:
     case = write_case(tmp_path, metrics=series("api", "availability", 100, 96, noise=0))
     (found,) = metric_shifts(case)
-    assert found.details["direction"] == "down"
-    assert found.details["bad"] is True
+    assert found.details.direction == "down"
+    assert found.details.bad is True
     assert found.numbers["baseline"] == 100
     assert found.numbers["incident"] == 96
 
 
 def test_a_move_that_ends_before_the_window_is_called_recovered(tmp_path: Path) -> None:
     case = write_case(tmp_path, metrics=series("api", "latency_ms", 100, 400, onset=2, until=15))
-    assert metric_shifts(case)[0].details["recovered"] is True
+    assert metric_shifts(case)[0].details.recovered is True
 
 
 def test_one_wild_point_is_weaker_than_a_sustained_move(tmp_path: Path) -> None:

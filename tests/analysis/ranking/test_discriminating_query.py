@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from analysis.case.folder import Case
-from analysis.ranking.discriminating_query import CONNECTORS, PREDICTIONS, NextQuery, next_query
-from analysis.ranking.ranking import KINDS
+from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, OTHER
+from analysis.ranking.discriminating_query import CONNECTORS, NextQuery, next_query
 from analysis.requests.topology import Topology, read_topology
-from analysis.suspects.training_causes import TRAINING_CAUSES
 from analysis.vocabulary import Cause
 from connectors import registry
 from tests.analysis.cases import START, logs, series, spans, write_case
@@ -171,7 +170,8 @@ def kinds_of(name: str) -> tuple[str, ...]:
     return next(c.kinds for c in classes if hasattr(c, "kinds"))
 
 
-def test_predictions_are_of_kinds_that_causes_have() -> None:
-    known = {*KINDS.values(), *TRAINING_CAUSES}
-    for kinds in PREDICTIONS.values():
-        assert kinds.keys() <= known
+def test_every_fault_of_a_service_predicts_what_its_spans_show() -> None:
+    silent = [
+        f.name for f in FAULTS_OF_SERVICES if f is not OTHER and "spans" not in f.called.predicts
+    ]
+    assert silent == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analysis.analyzers import fault_of
 from analysis.case.earlier import (
     KIND,
     RECORD,
@@ -25,7 +26,6 @@ from analysis.case.folder import Case, json_bytes, read_case, write_json
 from analysis.diagnosis import diagnose
 from analysis.errors import EvidenceError
 from analysis.ranking.hypotheses import causes_to_remember, memory_findings
-from analysis.suspects.explanations import trouble_of
 from analysis.vocabulary import Diagnosis, Finding
 from tests.analysis.cases import START, at, logs, series, write_case
 
@@ -97,10 +97,10 @@ def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_pat
         "with another config change."
     ]
     line = next(f for f in found.findings if f.kind == KIND)
-    shown = [f for f in found.findings if f.id in line.details["shows_in"]]
+    shown = [f for f in found.findings if f.id in line.details.written()["shows_in"]]
     assert [(f.subject, f.kind) for f in shown] == [("api", "metric_shift"), ("api", "change_near")]
     assert line.numbers == {"count": 3, "days": 30, "day": 19}
-    assert [row["outcome"].split(" in ")[0] for row in line.details["tested"]] == [
+    assert [row["outcome"].split(" in ")[0] for row in line.details.written()["tested"]] == [
         "holds again"
     ] * 2
 
@@ -165,7 +165,7 @@ def test_memory_changes_neither_verdict_nor_causes_nor_confidence_nor_impact(
     assert {f.kind for f in added} == {KIND, RECORD}
     assert after.model_copy(update={"findings": before.findings}) == before
     assert after.findings == (*before.findings, *added)
-    assert all(trouble_of(f) is None for f in added)
+    assert all(fault_of(f) is None for f in added)
 
 
 def test_memory_makes_no_evidence_of_a_case_without_any(tmp_path: Path) -> None:

@@ -63,7 +63,11 @@ def test_more_of_the_pages_that_always_made_many_calls_is_no_fan_out(tmp_path: P
 
 def test_calls_repeated_after_failures_accuse_the_callee(tmp_path: Path) -> None:
     (found,) = patterns(tmp_path, requests(-30, 20, 1), requests(5, 20, 4, status="error"))
-    assert (found.kind, found.subject, found.details["caller"]) == ("retries", "db", "web")
+    assert (found.kind, found.subject, found.details.written()["caller"]) == (
+        "retries",
+        "db",
+        "web",
+    )
     assert found.numbers == {"percent": 75, "baseline_percent": 0}
 
 

@@ -50,13 +50,17 @@ def test_the_service_whose_own_time_slowed_the_requests_is_named_with_its_share(
     (found,) = carried(tmp_path, page(10, 2, 5), page(90, 2, 25))
     assert found.subject == "cart"
     assert found.numbers == {"percent": 80, "slower_ms": 100}
-    assert found.details["how"] == "own"
+    assert found.details.written()["how"] == "own"
     assert found.sentence.endswith("became slower is cart's own time.")
 
 
 def test_time_lost_on_the_way_is_told_as_that(tmp_path: Path) -> None:
     (found,) = carried(tmp_path, page(10, 2, 5), page(10, 102, 5))
-    assert (found.subject, found.details["how"], found.numbers["percent"]) == ("cart", "lost", 100)
+    assert (found.subject, found.details.written()["how"], found.numbers["percent"]) == (
+        "cart",
+        "lost",
+        100,
+    )
 
 
 def test_calls_that_overlap_share_the_time_they_take_together(tmp_path: Path) -> None:

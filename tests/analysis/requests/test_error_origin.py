@@ -80,7 +80,7 @@ def test_errors_as_frequent_as_before_give_nothing(tmp_path: Path) -> None:
 def test_who_gives_up_waiting_blames_what_it_waited_for_in_the_end(tmp_path: Path) -> None:
     late = chain("error context deadline exceeded", "ok", "ok", db_ms=900)
     (found,) = origins(tmp_path, requests(-30, 40, WELL), requests(5, 40, late))
-    assert (found.subject, found.details["how"]) == ("db", "waited")
+    assert (found.subject, found.details.written()["how"]) == ("db", "waited")
 
 
 def test_a_timeout_that_did_not_wait_for_a_call_is_its_own(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_failed_call_that_left_no_span_in_a_known_callee_accuses_the_callee(
     ]
     rows = requests(5, 40, refused, **{"server.address": "api"})
     (found,) = origins(tmp_path, requests(-30, 40, WELL), rows)
-    assert (found.subject, found.details["how"]) == ("api", "unreached")
+    assert (found.subject, found.details.written()["how"]) == ("api", "unreached")
 
 
 def test_at_most_three_places_are_told(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_a_step_that_always_came_and_no_longer_does_is_found_once_with_the_step_
     (found,) = said.breaks(tmp_path)
     assert found.subject == "api"
     assert found.numbers == {"percent": 0, "baseline_percent": 100}
-    assert str(found.details["after"]).endswith("received order")
-    assert str(found.details["event"]).endswith("stored order")
+    assert str(found.details.written()["after"]).endswith("received order")
+    assert str(found.details.written()["event"]).endswith("stored order")
     assert found.strength > 0.9
 
 
@@ -90,7 +90,7 @@ def test_spans_without_logs_are_enough_for_the_calls(tmp_path: Path) -> None:
     said.requests(BASELINE, 20, order(stored=True))
     said.requests(INCIDENT, 20, order(stored=False))
     (found,) = flow_breaks(write_case(tmp_path, spans=said.spans))
-    assert (found.subject, found.details["event"]) == ("api", "call to db insert")
+    assert (found.subject, found.details.written()["event"]) == ("api", "call to db insert")
 
 
 def test_lost_logs_of_a_service_are_no_lost_steps(tmp_path: Path) -> None:
@@ -122,7 +122,10 @@ def test_callers_that_all_stop_after_calls_to_one_service_accuse_it(tmp_path: Pa
         said.requests(BASELINE, 20, through(service, broken=False))
         said.requests(INCIDENT, 20, through(service, broken=True))
     (found,) = said.breaks(tmp_path)
-    assert (found.subject, sorted(found.details["callers"])) == ("catalog", ["checkout", "web"])
+    assert (found.subject, sorted(found.details.written()["callers"])) == (
+        "catalog",
+        ["checkout", "web"],
+    )
 
 
 def test_one_caller_that_stops_after_a_call_is_to_blame_itself(tmp_path: Path) -> None:

@@ -21,7 +21,11 @@ def test_time_lost_between_caller_and_callee_is_a_gap_on_the_callee(tmp_path: Pa
         5, 40, caller_ms=260, callee_ms=10, tag="i"
     )
     (found,) = latencies(tmp_path, rows)
-    assert (found.kind, found.subject, found.details["caller"]) == ("call_gap", "api", "web")
+    assert (found.kind, found.subject, found.details.written()["caller"]) == (
+        "call_gap",
+        "api",
+        "web",
+    )
     assert found.numbers == {"incident_ms": 250, "baseline_ms": 2, "ratio": 125}
     assert found.onset is not None
     assert found.onset > START

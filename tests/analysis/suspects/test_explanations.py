@@ -64,7 +64,7 @@ def test_time_lost_on_calls_speaks_for_the_callee(tmp_path: Path) -> None:
         5, 40, caller_ms=260, callee_ms=10, tag="i"
     )
     first = ranked(tmp_path, series("web", "latency_ms", 12, 260), spans=rows, topology=[])[0]
-    assert (first.subject, first.main_trouble) == ("api", "network")
+    assert (first.subject, first.main_fault) == ("api", "network")
 
 
 def straggler(rank: int, strength: float) -> Finding:

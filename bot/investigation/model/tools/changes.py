@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
+from analysis.kinds.finding_details import change_named
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
     Arguments,
@@ -62,7 +63,7 @@ async def changes(bench: Bench, asked: ChangeArguments) -> Found:
 
 
 def _row(bench: Bench, row: dict[str, Any]) -> dict[str, Any]:
-    known = (f.id for f in bench.diagnosis.findings if f.details.get("change") == row["id"])
+    known = (f.id for f in bench.diagnosis.findings if change_named(f) == row["id"])
     return {
         "cite": next(known, None),
         "id": row["id"],

@@ -56,7 +56,9 @@ def _row(case: Case, finding: Finding) -> dict[str, Any]:
         "strength": finding.strength,
         "numbers": dict(finding.numbers),
         "sparkline": _spark(case, finding),
-        "details": {str(k): _short(v) for k, v in list(finding.details.items())[:MAX_LIST]},
+        "details": {
+            str(k): _short(v) for k, v in list(finding.details.written().items())[:MAX_LIST]
+        },
         "evidence": [
             {
                 "id": e.id,

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from analysis.case.observations import KIND
 from analysis.case.windows import log_windows
+from analysis.kinds.finding_details import LineDetails
 from analysis.logs.counts import distinct_lines
 from analysis.logs.templates import template_counts
 from analysis.vocabulary import Finding
@@ -104,12 +105,11 @@ def _row(bench: Bench, row: dict[str, Any], cite: bool) -> dict[str, Any]:
 
 
 def _known(bench: Bench, service: str, template: str) -> Finding | None:
-    same = (
-        f
-        for f in bench.diagnosis.findings
-        if f.subject == service and f.details.get("template") == template[:400]
-    )
-    return next(same, None)
+    for finding in bench.diagnosis.findings:
+        details = LineDetails.of(finding)
+        if finding.subject == service and details and details.template == template[:400]:
+            return finding
+    return None
 
 
 def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
@@ -132,7 +132,9 @@ def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
         numbers=numbers,
         evidence=bench.case.evidence_ids("logs"),
         series={"table": "logs", "service": service},
-        details={"template": str(row["text"])[:400], "example": plain(str(row["example"]), 300)},
+        details=LineDetails(
+            template=str(row["text"])[:400], example=plain(str(row["example"]), 300)
+        ),
     )
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from analysis.gpus.health import KINDS as GPU_KINDS
-from analysis.suspects.training_causes import TRAINING_CAUSES
+from analysis.kinds.training_causes import GPU_CAUSES, TRAINING_CAUSES
 from analysis.traces.doctor.capture_rules import (
     CAPTURE_LIMITED,
     CAPTURE_UNUSABLE,
@@ -30,9 +29,7 @@ def test_every_rule_that_may_accuse_is_known_as_a_cause() -> None:
     accusing.add(
         FRAGMENTATION.name
     )  # information in a profiler trace, an accusation in a memory snapshot
-    elsewhere = {"training_gap", "run_ended"} | (
-        GPU_KINDS - {"ib_error"}
-    )  # from metrics; logs tell of links as well
+    elsewhere = {"training_gap", "run_ended"} | set(GPU_CAUSES)
     assert accusing - {"flight_recorder_incomplete"} == set(TRAINING_CAUSES) - elsewhere
 
 

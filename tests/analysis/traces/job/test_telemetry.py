@@ -38,7 +38,7 @@ def test_what_makes_memory_grow(tmp_path: Path) -> None:
     train(allocator, 12, leak=MB)
     allocator.write(tmp_path / "traces" / "rank_1.pickle")
     (finding,) = found(tmp_path)
-    assert (finding.kind, finding.details["line"]) == (
+    assert (finding.kind, finding.details.written()["line"]) == (
         "memory_growth",
         "job/metrics.py:42 (log_loss)",
     )
@@ -51,7 +51,7 @@ def test_who_traceml_saw_late(tmp_path: Path) -> None:
         lambda rank, step: usual(30, dataloader_next=61, step_time=39) if rank == 2 else usual(90),
     )
     (finding,) = found(tmp_path)
-    assert (finding.kind, finding.subject, finding.details["cause"]) == (
+    assert (finding.kind, finding.subject, finding.details.written()["cause"]) == (
         "straggler",
         "rank 2",
         "input",

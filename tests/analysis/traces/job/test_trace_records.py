@@ -239,7 +239,7 @@ def test_a_rank_that_was_given_up_is_named_with_its_reason(tmp_path: Path) -> No
     )
     (tmp_path / record_name(name)).write_bytes(record_bytes(given_up))
     finding, named = training_findings(read_case(tmp_path))
-    assert (finding.subject, finding.details["ranks"]) == ("rank 2", [0, 1, 2])
+    assert (finding.subject, finding.details.written()["ranks"]) == ("rank 2", [0, 1, 2])
     assert (named.kind, named.sentence) == (
         "trace_unreadable",
         f"{name}: was not read within 300 s",

@@ -50,7 +50,7 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
     )
     assert quoted_numbers_are_given(finding)
     assert {
-        k: finding.details[k]
+        k: finding.details.written()[k]
         for k in ("rank", "host", "job", "steps_blamed", "steps", "phase", "operation")
     } == {
         "rank": 2,
@@ -61,7 +61,7 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
         "phase": "forward pass",
         "operation": "aten::tanh",
     }
-    assert finding.details["blame_share"] == pytest.approx(0.6, abs=0.01)
+    assert finding.details.written()["blame_share"] == pytest.approx(0.6, abs=0.01)
     assert finding.evidence == ("E1",)
 
 
@@ -95,8 +95,12 @@ def test_one_slow_step_is_told_as_one_slow_step(tmp_path: Path) -> None:
     pause = next(e for e in traces[1] if e["name"] == "aten::mm" and e["dur"] > 50_000)
     traces[1].append(event("torch.save", pause["ts"] + 10, 89_000.0))
     (finding,) = training_findings(case_of(tmp_path, traces))
-    assert (finding.kind, finding.subject, finding.details["step"]) == ("slow_step", "rank 1", 4)
-    assert finding.details["operation"] == "torch.save"
+    assert (finding.kind, finding.subject, finding.details.written()["step"]) == (
+        "slow_step",
+        "rank 1",
+        4,
+    )
+    assert finding.details.written()["operation"] == "torch.save"
     assert quoted_numbers_are_given(finding)
 
 
@@ -129,7 +133,9 @@ def test_what_a_trace_lost_is_told_in_the_details(tmp_path: Path) -> None:
     traces = job(late_us=LATE)
     traces[1].append({"ph": "X", "name": "broken", "ts": 5})
     (finding,) = training_findings(case_of(tmp_path, traces))
-    assert finding.details["dropped"] == {"rank1.pt.trace.json.gz": {"events with no duration": 1}}
+    assert finding.details.written()["dropped"] == {
+        "rank1.pt.trace.json.gz": {"events with no duration": 1}
+    }
 
 
 def test_ranks_without_a_trace_are_told(tmp_path: Path) -> None:
@@ -137,7 +143,7 @@ def test_ranks_without_a_trace_are_told(tmp_path: Path) -> None:
     (tmp_path / "traces" / "rank3.pt.trace.json.gz").unlink()
     (finding,) = training_findings(read_case(tmp_path))
     assert finding.subject == "rank 2"
-    assert finding.details["ranks_without_trace"] == 1
+    assert finding.details.written()["ranks_without_trace"] == 1
 
 
 def test_only_the_latest_trace_of_a_rank_is_compared(tmp_path: Path) -> None:
@@ -150,7 +156,7 @@ def test_only_the_latest_trace_of_a_rank_is_compared(tmp_path: Path) -> None:
         )
     (finding,) = training_findings(read_case(tmp_path))
     assert finding.subject == "rank 2"
-    assert finding.details["older_traces_left_out"] == 4
+    assert finding.details.written()["older_traces_left_out"] == 4
 
 
 def test_hostile_names_of_operations_stay_one_short_line(tmp_path: Path) -> None:
@@ -199,8 +205,8 @@ def test_recorded_jobs_are_told_apart(
 def test_the_recorded_demo_names_the_rank_and_its_slow_reads() -> None:
     (finding,) = training_findings(read_case(DEMO / "slow-rank"))
     assert (finding.kind, finding.subject) == ("straggler", "rank 2")
-    assert finding.details["phase"] == "data loading"
-    assert finding.details["operation"] == "shard.read_object_store"
+    assert finding.details.written()["phase"] == "data loading"
+    assert finding.details.written()["operation"] == "shard.read_object_store"
 
 
 def test_the_healthy_recording_accuses_nobody() -> None:

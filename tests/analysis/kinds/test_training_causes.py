@@ -10,10 +10,11 @@ import pytest
 
 from analysis.case.folder import Case, read_case
 from analysis.diagnosis import diagnose
+from analysis.kinds.training_causes import TRAINING_CAUSES
 from analysis.logs.signature_findings import without_what_ranks_tell
 from analysis.ranking.ranking import rank_causes
 from analysis.requests.topology import topology_of
-from analysis.suspects.explanations import HOLDS_UP, TRAINING, weigh_suspects
+from analysis.suspects.explanations import weigh_suspects
 from analysis.traces.job.training import training_findings
 from analysis.vocabulary import Alert, Finding, Verdict
 from tests.analysis.cases import at, series, write_case
@@ -61,14 +62,14 @@ def test_what_was_done_to_a_recorded_job_is_a_finding_and_leads_its_causes(
     shared: Path, tmp_path: Path, scenario: str, kind: str, subject: str
 ) -> None:
     case = case_of(tmp_path, shared / "traces" / "generated" / scenario)
-    (finding,) = [f for f in training_findings(case) if f.kind in TRAINING]
+    (finding,) = [f for f in training_findings(case) if f.kind in TRAINING_CAUSES]
     assert (finding.kind, finding.subject) == (kind, subject)
-    assert finding.details["fix"]
+    assert finding.details.fix
     assert quoted_numbers_are_given(finding.sentence, dict(finding.numbers))
     found = diagnose(case)
     assert found.verdict is Verdict.CAUSE_FOUND
     assert any(c.subject == subject for c in found.causes)
-    if kind in HOLDS_UP:
+    if TRAINING_CAUSES[kind].holds_up:
         assert (found.causes[0].subject, found.causes[0].kind) == (subject, kind)
 
 

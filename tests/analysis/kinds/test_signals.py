@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.metrics.signals import SignalClass, classify, is_bad
+from analysis.kinds.signals import SignalClass, classify, is_bad
 
 
 @pytest.mark.parametrize(

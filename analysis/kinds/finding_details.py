@@ -1,0 +1,339 @@
+"""What a finding carries beside its sentence: one small frozen model per kind of finding.
+
+In `findings.json` details are an object with the names below. Every value has a default, so that a
+case folder that an earlier version wrote, or that a person wrote by hand, can still be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_serializer,
+)
+
+if TYPE_CHECKING:
+    from analysis.vocabulary import Finding
+
+
+class FindingDetails(BaseModel):
+    """What may be asked of any finding. An analyzer without a model of its own uses this one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    signal_class: str | None = Field(default=None, alias="class")
+    """A value of `SignalClass`."""
+    direction: str | None = None
+    """ "up" or "down"."""
+    bad: bool | None = None
+    """Whether the move is one that an incident makes."""
+    recovered: bool = False
+    """Whether the signal was back at its baseline at the end of the window."""
+    fix: str | None = None
+    """What an engineer should do about it."""
+    source: str | None = None
+    """Where the threshold or the meaning comes from."""
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self | None:
+        """The details of a finding if they are of this model, otherwise None."""
+        details = finding.details
+        return details if isinstance(details, cls) else None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """Details as they were written. A value that does not fit the model is left out."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            wrong = {str(one["loc"][0]) for one in error.errors()}
+        return cls.model_validate({name: v for name, v in given.items() if name not in wrong})
+
+    def written(self) -> dict[str, JsonValue]:
+        """The JSON values by name, as in findings.json: those that were set, in declared order."""
+        values: dict[str, JsonValue] = {}
+        for name, field in type(self).model_fields.items():
+            if name in self.model_fields_set:
+                values[field.alias or name] = _json(getattr(self, name))
+        for name, value in (self.model_extra or {}).items():
+            values[name] = _json(value)
+        return values
+
+    @model_serializer
+    def _serialized(self) -> dict[str, JsonValue]:
+        return self.written()
+
+
+def _json(value: Any) -> JsonValue:
+    if isinstance(value, BaseModel):
+        return {k: _json(v) for k, v in value.model_dump(by_alias=True).items()}
+    if isinstance(value, Mapping):
+        return {str(k): _json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(v) for v in value]
+    known: JsonValue = value
+    return known
+
+
+class _Closed(FindingDetails):
+    """Details whose values are all declared here; others are left out when they are read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class MetricShiftDetails(_Closed):
+    """How far a series left its baseline; the shares are in [0, 1]."""
+
+    sigmas: float = 0.0
+    """Size of the move in the baseline's own robust standard deviations."""
+    points: int = 0
+    baseline_points: int = 0
+    quiet_share: float = 0.0
+    """Share of windows without an incident that show such a move as well."""
+    usual_at_this_hour: bool = False
+
+
+class SpanShiftDetails(_Closed):
+    """Spans of one service, or between two, against the baseline's."""
+
+    delta_ms: float | None = None
+    spans: int = 0
+    baseline_spans: int = 0
+    caller: str | None = None
+    """Of a gap between two services, as `callee`."""
+    callee: str | None = None
+
+
+class CallPatternDetails(_Closed):
+    """A change in how one service calls another."""
+
+    caller: str = ""
+
+
+class RequestPathDetails(_Closed):
+    """Requests whose time or failure was traced to one service."""
+
+    how: str = ""
+    """Of slow requests "own" or "lost"; of failing ones "own", "waited" or "unreached"."""
+    requests: int = 0
+    baseline_requests: int | None = None
+
+
+class FlowBreakDetails(_Closed):
+    """A step of a request that no longer follows another."""
+
+    after: str = ""
+    event: str = ""
+    callers: tuple[str, ...] = ()
+    """The services that no longer make the call, where several do not."""
+    requests: int = 0
+    baseline_requests: int = 0
+
+
+class LineDetails(_Closed):
+    """A kind of log line: its template, and a line of it as it was written."""
+
+    template: str = ""
+    example: str = ""
+
+
+class LogLineDetails(LineDetails):
+    """A template of log lines against the baseline."""
+
+    is_error: bool = False
+    lines: int = 0
+    baseline_lines: int = 0
+    error_class: str | None = None
+    frame: str | None = None
+    """The frame of our own code that wrote it, as "file:line function"."""
+    code: str | None = None
+    names: str | None = None
+    """Another service that the line names."""
+    lines_cut: int | None = None
+    """Lines that were not read, where there were too many."""
+
+
+class SignatureDetails(LineDetails):
+    """A known failure that log lines, or the alert's own text, show."""
+
+    is_error: bool = False
+    signature: str = ""
+    """Its name in `failure_signatures.toml`."""
+    meaning: str = ""
+    accuses: str = ""
+    own: bool = False
+    """Whether the service has it by itself, and not from what it calls."""
+    hosts: tuple[str, ...] = ()
+    lines: int = 0
+    baseline_lines: int = 0
+
+
+class RunStateDetails(_Closed):
+    """A training run that ended or fell silent."""
+
+    state: str = ""
+    run: str = ""
+
+
+class RecoveryDetails(_Closed):
+    """A signal that came back."""
+
+    left_at: str = ""
+    """When it had left its baseline, ISO 8601."""
+
+
+class AlertHistoryDetails(_Closed):
+    """What the alert's own past says; which of these is set depends on the kind."""
+
+    usual_minutes: float | None = None
+    runs: int | None = None
+    others_of_service: int | None = None
+
+
+class ChangeDetails(_Closed):
+    """A change near the onset, or one that was ruled out."""
+
+    change: str = ""
+    change_kind: str | None = None
+    title: str | None = None
+    place: str | None = None
+    concerns: str | None = None
+    """The suspect that the change was held against."""
+    link: str | None = None
+    reason: str | None = None
+    """Why it was ruled out."""
+    bears_on: str | None = None
+    bearing: float | None = None
+    """In [0, 1]: how much its text shares with what fails."""
+    quoted: tuple[str, ...] = ()
+
+
+class NoChangeDetails(_Closed):
+    """What fails without any change of ours."""
+
+    reason: str = ""
+    services: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+class TestedRow(BaseModel):
+    """An earlier investigation that was tested on this case, as the page lists it."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    investigation: str = ""
+    when: str = ""
+    alert: str = ""
+    recalled_for: str = Field(default="", alias="recalled for")
+    cause: str = ""
+    outcome: str = ""
+
+
+class EarlierDetails(_Closed):
+    """An earlier cause that was tested on this case."""
+
+    investigation: str = ""
+    outcome: str = ""
+    shows_in: tuple[str, ...] = ()
+    """Ids of the findings in which it shows again."""
+    tested: tuple[TestedRow, ...] = ()
+
+
+class RecordDetails(_Closed):
+    """How often answers of one level of confidence were right; bounds in [0, 1]."""
+
+    at_least: float = Field(default=0.0, alias="from")
+    below: float = 1.0
+
+
+class UnreadableDetails(FindingDetails):
+    """Files of a training job that cannot be read, and why."""
+
+    files: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class JobDetails(FindingDetails):
+    """A finding about a training job.
+
+    What else its rule measured stands beside the declared values: rows for the page's tables,
+    which no code reads by name.
+    """
+
+    job: str = ""
+    ranks: tuple[int, ...] = ()
+    """Every rank that was seen, or, of a device's finding, the ranks on it."""
+    host: str | None = None
+    node: str | None = None
+
+
+class TraceDetails(JobDetails):
+    """What the files of a training job show."""
+
+    rank_source: tuple[str, ...] = ()
+    """How the ranks were told from each other."""
+    dropped: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
+    """By file, what was lost in reading it."""
+    per_rank: tuple[Mapping[str, JsonValue], ...] = ()
+    also: tuple[str, ...] = ()
+    """Statements of the trace doctor that accuse nobody."""
+    severity: str | None = None
+    culprits: tuple[int, ...] = ()
+    operation: str | Mapping[str, JsonValue] | None = None
+    """What it was doing; of a hang the collective with its sizes and ranks."""
+    events: tuple[Mapping[str, JsonValue], ...] = ()
+    """Events of the trace that a person can open."""
+
+
+class StragglerDetails(TraceDetails):
+    """A rank that delays the others; times in milliseconds per step."""
+
+    rank: int | None = None
+    blame_share: float | None = None
+    """Share of the step time that the others wait for it, in [0, 1]."""
+    phase: str | None = None
+    phases_ms: Mapping[str, float] = Field(default_factory=dict)
+    others_phases_ms: Mapping[str, float] = Field(default_factory=dict)
+    """The other ranks' medians."""
+
+
+class KnownFailureDetails(TraceDetails):
+    """A known failure in a rank's log."""
+
+    signature: str = ""
+    line: str = ""
+    count: int = 0
+
+
+class GpuDetails(JobDetails):
+    """What the counters of GPUs, or of their hosts' network ports, show."""
+
+    hosts: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """As "host/number"."""
+    events: tuple[str, ...] = ()
+    """Why the clock was lowered, in words."""
+    minutes: float | None = None
+    xids: tuple[int, ...] = ()
+
+
+def change_named(finding: Finding) -> str | None:
+    """The id of the change that a finding is about, if it is about one."""
+    details = ChangeDetails.of(finding)
+    return (details.change or None) if details else None
+
+
+def changes_named(findings: Iterable[Finding]) -> set[str]:
+    """The ids of all changes that findings are about."""
+    return {change for finding in findings if (change := change_named(finding))}
+
+
+def change_finding(findings: Iterable[Finding], change: str) -> Finding | None:
+    """The first finding about this change."""
+    return next((finding for finding in findings if change_named(finding) == change), None)

@@ -1,0 +1,79 @@
+"""Answers a case with an analyzer added: its file and the list that names it lie in a folder.
+
+Run as `python -m tests.docs.answer_with_analyzer FOLDER CASE`. The folder comes before the package
+`analysis`, so that the list in it is the one that everything reads. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import analysis
+
+analysis.__path__.insert(0, sys.argv[1])
+
+import httpx  # noqa: E402
+
+from analysis.case.folder import write_json  # noqa: E402
+from analysis.vocabulary import Claim, Report  # noqa: E402
+from bot.answer.lines import answer_lines  # noqa: E402
+from bot.answer.replay import Replayed, as_json, replay  # noqa: E402
+from bot.answer.writer.guard import keep_supported  # noqa: E402
+from bot.conversation.explain import how  # noqa: E402
+from tests.bot.web.serving import Server, serving  # noqa: E402
+
+REWORDED = "checkout no longer reports all of its spans; look at the exporter of checkout."
+"""What a model may make of the answer: the guard has to know its words from the fault's entry."""
+
+
+def pages(replayed: Replayed) -> list[str]:
+    """The page of the answer and that of its first cause's first finding, as a browser gets
+    them."""
+    server = Server()
+    with tempfile.TemporaryDirectory() as directory, serving(server, Path(directory)) as site:
+        found = site.investigate(replayed.case.alert)
+        folder = site.cases / found
+        write_json(folder / "alert.json", replayed.case.alert)
+        write_json(folder / "findings.json", replayed.diagnosis)
+        write_json(folder / "report.json", replayed.report)
+        headline = replayed.report.headline
+        site.store.start(found)
+        site.store.finish(found, "done", verdict="cause_found", confidence=0.5, headline=headline)
+        finding = replayed.diagnosis.causes[0].findings[0]
+        paths = (f"/investigations/{found}", f"/investigations/{found}/findings/{finding}")
+        with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as browser:
+            texts = [browser.get(path).raise_for_status().text for path in paths]
+    server.stop()
+    return texts
+
+
+def reworded(replayed: Replayed, sentence: str) -> list[str]:
+    """Why the guard removes a sentence that cites the first cause's findings; nothing when it
+    stays."""
+    cause = replayed.diagnosis.causes[0]
+    claim = Claim(text=sentence, findings=cause.findings)
+    report = Report(headline=replayed.report.headline, claims=(claim,), written_by="a model")
+    return list(keep_supported(report, replayed.diagnosis, replayed.case.alert).dropped)
+
+
+def main() -> None:
+    """Print the answer in all of its forms."""
+    replayed = replay(Path(sys.argv[2]))
+    lines = answer_lines(
+        replayed.case.alert, replayed.diagnosis, replayed.report, (), page_url="http://bot/case"
+    )
+    answer = {
+        "answer": as_json(replayed),
+        "lines": {line.label: line.text for line in lines.six},
+        "how": how(replayed.diagnosis.findings[0]),
+        "pages": pages(replayed),
+        "dropped": reworded(replayed, REWORDED),
+    }
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
