@@ -57,7 +57,7 @@ def _faults() -> dict[str, FaultKind]:
 ANALYZERS = _loaded(MODULES)
 FAULT_KINDS: Mapping[str, FaultKind] = _faults()
 CAUSE_KINDS: Mapping[str, CauseKind] = {
-    cause.name: cause for cause in (*(f.called for f in FAULT_KINDS.values()), *WITHOUT_CHANGE)
+    cause.name: cause for cause in (*(f.as_cause for f in FAULT_KINDS.values()), *WITHOUT_CHANGE)
 }
 """What answers may call a cause, besides the kind of a change."""
 
@@ -87,5 +87,5 @@ def is_training(finding: Finding) -> bool:
 def phrase_of(name: str) -> str:
     """What a subject with this fault, or with a cause of this kind, does. Without numbers."""
     if name in FAULT_KINDS:
-        return FAULT_KINDS[name].told
+        return FAULT_KINDS[name].description
     return CAUSE_KINDS.get(name, ANOMALY).phrase

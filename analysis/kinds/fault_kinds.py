@@ -81,8 +81,13 @@ class FaultKind:
     predicts: Mapping[EvidenceKind, str] = field(default_factory=dict)
     """As in `CauseKind`, where it is a cause by its own name."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a fault that no answer could put into words."""
+        if not self.phrase and self.cause is None:
+            raise ValueError(f"the fault {self.name!r} has neither a phrase nor a cause")
+
     @property
-    def called(self) -> CauseKind:
+    def as_cause(self) -> CauseKind:
         """The kind of cause that answers call it by."""
         own_name = CauseKind(
             self.name, self.phrase, self.next_step or LOOK_FIRST, predicts=self.predicts
@@ -90,15 +95,15 @@ class FaultKind:
         return self.cause or own_name
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What its subject does, in words."""
-        return self.phrase or self.called.phrase
+        return self.phrase or self.as_cause.phrase
 
     def step(self, direction: str | None = None) -> str:
         """What to do about it, given which way the signal moved ("up" or "down")."""
         if direction == "down" and self.next_step_if_less:
             return self.next_step_if_less
-        return self.next_step or self.called.next_step
+        return self.next_step or self.as_cause.next_step
 
 
 SLOW_CODE = CauseKind(
@@ -222,7 +227,7 @@ ANOMALY = CauseKind(
     phrase="behaves differently",
     next_step="Find out what is different on {subject} since the onset.",
 )
-"""Also how a cause is told whose kind nobody knows."""
+"""Also stands in for a kind of cause that nobody declares."""
 EXTERNAL_DEPENDENCY = CauseKind(
     "external_dependency",
     phrase=ANOMALY.phrase,

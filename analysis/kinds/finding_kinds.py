@@ -352,7 +352,7 @@ GPU_KINDS: Mapping[str, FindingKind] = {
 NO_CHANGE_KINDS: Mapping[str, FindingKind] = {
     cause.name: FindingKind(
         cause.name,
-        how="What fails by itself, told from log lines and metrics of the services that fail",
+        how="What fails without a change, by the log lines and metrics of the services that fail",
         details=NoChangeDetails,
         tables=("logs", "metrics"),
     )

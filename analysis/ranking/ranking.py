@@ -97,21 +97,16 @@ def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
 
 
 def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
-    """What speaks against it: trouble of others that explains its own, that began before it, or
-    that it leaves open."""
+    """What speaks against it: another's fault that explains it, began before it, or comes close."""
     found = []
     for other in others:
         if other is suspect or not other.findings or other.explained_by == suspect.subject:
             continue
         explains = suspect.explained_by == other.subject
         rival = other.score >= RIVAL * suspect.score and later(suspect.findings, other.findings)
-        if (
-            explains
-            or rival
-            or (
-                suspect is others[0] and other is others[1] and other.score >= CLOSE * suspect.score
-            )
-        ):
+        first_two = suspect is others[0] and other is others[1]
+        close = first_two and other.score >= CLOSE * suspect.score
+        if explains or rival or close:
             found.append(other.findings[0])
     return found[:MAX_AGAINST]
 
@@ -162,8 +157,8 @@ def standing(
 
 
 @dataclass
-class _Told:
-    """How a cause is told while what it rests on is weighed in."""
+class _Draft:
+    """A cause before and while a change or a reason is added to it."""
 
     kind: str
     summary: str
@@ -184,18 +179,18 @@ def _cause(
     fault = fault_kind(suspect.main_fault)
     lead = _leading(suspect, fault)
     if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
-        reason = None  # What it runs out of is told already.
-    told = _told(rank, suspect, fault, lead)
+        reason = None  # The cause says already what it runs out of.
+    draft = _drafted(rank, suspect, fault, lead)
     if reason is not None:
-        told.summary = f"{told.summary} {_closed(reason.sentence)}"
-        told.kind = told.kind if fault.training else reason.kind
-        told.step = CAUSE_KINDS[reason.kind].next_step
-        told.advice = told.advice if lead.kind == SIGNATURE else ""
+        draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
+        draft.kind = draft.kind if fault.training else reason.kind
+        draft.step = CAUSE_KINDS[reason.kind].next_step
+        draft.advice = draft.advice if lead.kind == SIGNATURE else ""
     blamed = ChangeDetails.of(change) if change is not None else None
     if change is not None and blamed is not None:
-        told.summary = f"{told.summary} {_closed(change.sentence)}"
-        told.step, told.advice = CHANGE_STEP, ""
-        told.kind = told.kind if fault.holds_up else str(blamed.change_kind)
+        draft.summary = f"{draft.summary} {_closed(change.sentence)}"
+        draft.step, draft.advice = CHANGE_STEP, ""
+        draft.kind = draft.kind if fault.holds_up else str(blamed.change_kind)
     cited = [lead, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
     cited += effects
@@ -205,13 +200,13 @@ def _cause(
         rank=rank,
         subject=suspect.subject,
         signal=lead.signal,
-        kind=told.kind,
+        kind=draft.kind,
         change=blamed.change if blamed else None,
         confidence=confidence,
         onset=suspect.onset,
-        summary=told.summary,
-        next_step=told.advice
-        or told.step.format(
+        summary=draft.summary,
+        next_step=draft.advice
+        or draft.step.format(
             subject=plain(suspect.subject),
             change=plain(blamed.change[:40], 40) if blamed else "",
             service=plain(change.subject) if change else "",
@@ -230,15 +225,15 @@ def _leading(suspect: Suspect, fault: FaultKind) -> Finding:
     return suspect.findings[0]
 
 
-def _told(rank: int, suspect: Suspect, fault: FaultKind, lead: Finding) -> _Told:
-    """The cause before a change or a reason is added to it."""
+def _drafted(rank: int, suspect: Suspect, fault: FaultKind, lead: Finding) -> _Draft:
+    """The cause by its fault and its leading finding alone."""
     sentence = _closed(lead.sentence)
     explained = fault.training or lead.kind == SIGNATURE
     named = lead.sentence.startswith(suspect.subject) or _names_ranks(lead)
     if not (explained and named):
         sentence = f"{plain(suspect.subject)} {_phrase(suspect, fault, rank)}: {sentence}"
-    return _Told(
-        kind=fault.called.name,
+    return _Draft(
+        kind=fault.as_cause.name,
         summary=sentence,
         step=fault.step(lead.details.direction),
         advice=(lead.details.fix or "") if explained else "",
@@ -246,16 +241,16 @@ def _told(rank: int, suspect: Suspect, fault: FaultKind, lead: Finding) -> _Told
 
 
 def _names_ranks(finding: Finding) -> bool:
-    """Whether it is told of ranks: of several it is the job's finding, but they are accused."""
+    """Whether its sentence begins with ranks, which it accuses although the job is its subject."""
     return is_training(finding) and _RANKS.match(finding.sentence) is not None
 
 
 def _phrase(suspect: Suspect, fault: FaultKind, rank: int) -> str:
     """What is wrong with the suspect, and whether what it calls explains it."""
     if not suspect.explained_by:
-        return fault.told
+        return fault.description
     part = "explains only a part of it" if rank == 1 else "may explain it"
-    return fault.told.replace(
+    return fault.description.replace(
         "nothing it calls explains it", f"{plain(suspect.explained_by)} {part}"
     )
 

@@ -209,7 +209,7 @@ def _named(cause: Cause, diagnosis: Diagnosis) -> str:
     if cause.change is None:
         fault = fault_kind(cause.kind)
         if fault.training and cause.subject.startswith("rank "):
-            return f"{cause.subject} {fault.told}"
+            return f"{cause.subject} {fault.description}"
         if fault.training:
             return sentence(cause.summary, CAUSE_LINE)
         parts = dict.fromkeys((cause.subject, cause.kind.replace("_", " "), cause.signal))

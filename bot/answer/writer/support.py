@@ -159,7 +159,7 @@ def _without_figures(cause: Cause, cited: Iterable[Finding]) -> str:
     begins, _, _ = cause.summary.partition(": ")
     for finding in cited:
         fault = fault_of(finding)
-        if fault is not None and begins == f"{plain(cause.subject)} {fault.told}":
+        if fault is not None and begins == f"{plain(cause.subject)} {fault.description}":
             return begins
     return ""
 

@@ -150,13 +150,13 @@ def test_an_undeclared_kind_is_told_from_a_declared_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", FAULT_KINDS.values(), ids=lambda fault: fault.name)
 def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
     assert 0 < fault.weight <= 1
-    assert fault.told
+    assert fault.description
     assert fault.tables
     for direction in (None, "up", "down"):
         step = fault.step(direction).format(subject="api")
         assert step.endswith(".")
         assert "{" not in step
-    assert fault.called.name in CAUSE_KINDS
+    assert fault.as_cause.name in CAUSE_KINDS
     if fault.holds_up or fault.hangs:
         assert fault.training
 
@@ -178,9 +178,14 @@ def test_two_kinds_of_one_name_are_refused() -> None:
         declare([FindingKind("log_new", how="otherwise")])
 
 
+def test_a_fault_without_words_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither a phrase nor a cause"):
+        FaultKind("mute", weight=0.5)
+
+
 def test_a_fault_of_its_own_name_is_a_cause_of_that_name() -> None:
     fault = FaultKind("lost_spans", weight=0.5, phrase="loses spans")
-    assert fault.called == CauseKind("lost_spans", "loses spans", "Look at {subject} first.")
+    assert fault.as_cause == CauseKind("lost_spans", "loses spans", "Look at {subject} first.")
 
 
 OLD: dict[str, JsonValue] = {

@@ -172,6 +172,6 @@ def kinds_of(name: str) -> tuple[str, ...]:
 
 def test_every_fault_of_a_service_predicts_what_its_spans_show() -> None:
     silent = [
-        f.name for f in FAULTS_OF_SERVICES if f is not OTHER and "spans" not in f.called.predicts
+        f.name for f in FAULTS_OF_SERVICES if f is not OTHER and "spans" not in f.as_cause.predicts
     ]
     assert silent == []

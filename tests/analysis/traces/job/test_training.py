@@ -192,7 +192,7 @@ def test_recorded_jobs_are_told_apart(
     for file in (shared / "traces" / "generated" / scenario).glob("*.pt.trace.json.gz"):
         shutil.copy(file, tmp_path / "traces")
     (finding,) = training_findings(empty_case(tmp_path))
-    details = finding.details
+    details = finding.details.written()
     assert (
         finding.kind,
         finding.subject,
