@@ -32,7 +32,8 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Connector
-from connectors.pacing import Deadline, Pace, collecting, paces_of
+from connectors.budgets import Deadline
+from connectors.rate_limiter import RateLimiter, collecting, rate_limiters_of
 from connectors.registry import CONNECTORS
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -59,7 +60,7 @@ class Vendor:
         """Count what came against the limits of all its servers: AWS has one per service."""
         self._pipe.send("counts")
         arrivals, self.most_inside = self._pipe.recv()
-        limits = [pace.limits for pace in paces_of(self.name)]
+        limits = [limiter.limits for limiter in rate_limiters_of(self.name)]
         rate = sum(one.requests_per_s for one in limits) * TOLERANCE
         burst = sum(max(1, round(one.requests_per_s)) for one in limits) * TOLERANCE
         self.requests = len(arrivals)
@@ -73,12 +74,14 @@ class Vendor:
     def ideal_s(self) -> float:
         """The shortest time in which so many requests can be made within the limits: that of the
         slowest server."""
-        return max((self._ideal_of(pace) for pace in paces_of(self.name)), default=0.0)
+        return max(
+            (self._ideal_of(limiter) for limiter in rate_limiters_of(self.name)), default=0.0
+        )
 
-    def _ideal_of(self, pace: Pace) -> float:
-        rate = pace.limits.requests_per_s
-        by_rate = max(0.0, pace.turns - max(1, round(rate))) / rate + self._latency_s
-        return max(by_rate, pace.turns * self._latency_s / pace.limits.concurrency)
+    def _ideal_of(self, limiter: RateLimiter) -> float:
+        rate = limiter.limits.requests_per_s
+        by_rate = max(0.0, limiter.permits - max(1, round(rate))) / rate + self._latency_s
+        return max(by_rate, limiter.permits * self._latency_s / limiter.limits.concurrency)
 
 
 class Arrivals:
@@ -170,7 +173,7 @@ def main() -> None:
                 own[key] = known | value if isinstance(known, dict) else value
     settings = Settings.model_validate(tables)
     Deadline.within = classmethod(lambda _, limits: Deadline.after(PATIENCE_S))  # type: ignore[assignment]
-    connectors = [c for name in names if (c := CONNECTORS[name](settings)) is not None]
+    connectors = [c for name in names if (c := CONNECTORS[name].configured(settings)) is not None]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
     items, gaps = asyncio.run(ask(connectors, given.investigations))

@@ -32,10 +32,11 @@ from sqlalchemy import event
 
 from analysis.vocabulary import Alert
 from bot.policy.admission import Policy
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
+from connectors.shared_settings import ServiceSettings
 
 LAYERS, WIDTH = 4, 15
 SIGNALS = (

@@ -18,7 +18,7 @@ from analysis.errors import ConnectorError, FaultlineError
 from analysis.secrets.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
-from connectors.pacing import collecting
+from connectors.rate_limiter import collecting
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "logs": ("message", "attributes"),
@@ -113,58 +113,63 @@ class Connector(Protocol):
 
 
 async def collect_one(connector: Connector, request: Request) -> Collected:
-    """Collect under the connector's limits; a failure becomes a gap for each kind it would have
-    brought."""
-    within, begun = f"{connector.limits.deadline_s:g} s", False
+    """Collect under the connector's limits.
+
+    A failure becomes a gap for each kind that the connector would have brought.
+    """
+    limits = connector.limits
+    within = f"{limits.deadline_s:g} s"
+    has_slot = False
     try:
-        async with (
-            asyncio.timeout(connector.limits.deadline_s),
-            collecting(connector.name, connector.limits),
-        ):
-            begun = True
+        async with asyncio.timeout(limits.deadline_s), collecting(connector.name, limits):
+            has_slot = True
             collected = await connector.collect(request)
     except TimeoutError:
-        return _nothing(
-            connector, f"no answer within {within}" if begun else f"busy with others for {within}"
-        )
+        reason = f"no answer within {within}" if has_slot else f"no free slot within {within}"
+        return _nothing(connector, reason)
     except FaultlineError as error:
         return _nothing(connector, str(error))
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
-        return _nothing(connector, f"unexpected {type(error).__name__}")
-    return await asyncio.to_thread(_without_secrets, _within_limits(collected, connector.limits))
+        return _nothing(connector, f"internal error ({type(error).__name__})")
+    # Masking reads every line of every table, which would hold up the event loop.
+    return await asyncio.to_thread(_without_secrets, _within_limits(collected, limits))
 
 
 def _nothing(connector: Connector, reason: str) -> Collected:
-    return Collected(
-        missing=tuple(Missing(kind, connector.name, reason) for kind in connector.kinds)
-    )
+    missing = tuple(Missing(kind, connector.name, reason) for kind in connector.kinds)
+    return Collected(missing=missing)
 
 
 def _within_limits(collected: Collected, limits: Limits) -> Collected:
-    cut = {n: t.height for n, t in collected.tables.items() if t.height > limits.max_rows}
-    if not cut:
-        return collected
-    tables = {n: t.head(limits.max_rows) if n in cut else t for n, t in collected.tables.items()}
-    said = tuple(
-        Missing(name, name, f"{rows - limits.max_rows} of {rows} rows left out")  # type: ignore[arg-type]
-        for name, rows in cut.items()
-    )
-    return Collected(tables, collected.items, collected.missing + said)
+    tables = dict(collected.tables)
+    missing = list(collected.missing)
+    for name, table in collected.tables.items():
+        left_out = table.height - limits.max_rows
+        if left_out <= 0:
+            continue
+        tables[name] = table.head(limits.max_rows)
+        reason = f"{left_out} of {table.height} rows left out"
+        missing.append(Missing(name, name, reason))  # type: ignore[arg-type]
+    return Collected(tables, collected.items, tuple(missing))
 
 
 def _without_secrets(collected: Collected) -> Collected:
-    """Logs, diffs, attributes and details as they may be stored: secrets that their texts hold are
-    masked."""
-    tables = {name: _masked(table, TEXTS.get(name, ())) for name, table in collected.tables.items()}
-    items = tuple(
-        replace(i, details={k: masked(v) for k, v in i.details.items()}) for i in collected.items
-    )
-    return Collected(tables, items, collected.missing)
+    """Logs, diffs, attributes and details with the secrets that they hold masked, for storage."""
+    tables: dict[str, pl.DataFrame] = {}
+    for name, table in collected.tables.items():
+        tables[name] = _masked(table, TEXTS.get(name, ()))
+    items: list[Item] = []
+    for item in collected.items:
+        details = {key: masked(text) for key, text in item.details.items()}
+        items.append(replace(item, details=details))
+    return Collected(tables, tuple(items), collected.missing)
 
 
 def _masked(table: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
-    texts = [name for name in columns if name in table.columns and table.schema[name] == pl.String]
-    return table.with_columns(mask_column(table[name]) for name in texts) if texts else table
+    for name in columns:
+        if name in table.columns and table.schema[name] == pl.String:
+            table = table.with_columns(mask_column(table[name]))
+    return table
 
 
 def require(condition: bool, vendor: str, call: str, problem: str) -> None:

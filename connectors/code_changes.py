@@ -20,7 +20,7 @@ import polars as pl
 from analysis.case.tables import CHANGES
 from analysis.changes.text import ChangeText, read_change_text, touches
 from analysis.vocabulary import ChangeKind
-from connectors.http import short
+from connectors.vendor_text import short
 
 PATCH_LENGTH, DIFF_LENGTH, DIFFS_LENGTH = 6_000, 30_000, 1_000_000
 """Characters of diff kept of one file, of one change and of all: a page of code, what a person
@@ -32,8 +32,8 @@ MOST_SERVICES = 10
 TITLE_LENGTH = 200
 
 MIGRATION_PATHS = re.compile(
-    r"(^|/)db/(migrate|changelog)/|(^|/)migrations?/|(^|/)alembic/versions/|(^|/)[VUR][\d._]*__[^/"
-    r"]+\.sql$"
+    r"(^|/)db/(migrate|changelog)/|(^|/)migrations?/|(^|/)alembic/"
+    r"versions/|(^|/)[VUR][\d._]*__[^/]+\.sql$"
     r"|(^|/)\d+_[^/]+\.(up|down)\.sql$",
     re.I,
 )
@@ -42,8 +42,8 @@ Django and Prisma (docs.djangoproject.com/en/stable/topics/migrations, prisma.io
 (alembic.sqlalchemy.org), Flyway (documentation.red-gate.com/flyway, migration naming) and
 golang-migrate (its MIGRATIONS.md) keep migrations."""
 FLAG_PATHS = re.compile(
-    r"(^|/)(feature[_-]?(flags?|toggles?)|flags|toggles)(/|\.(ya?ml|json|toml)$)|\.(goff|flagd)\."
-    r"(ya?ml|json)$"
+    r"(^|/)(feature[_-]?(flags?|toggles?)|flags|toggles)(/|\.(ya?ml|"
+    r"json|toml)$)|\.(goff|flagd)\.(ya?ml|json)$"
     r"|(^|/)flag-config\.(ya?ml|json|toml)$",
     re.I,
 )
@@ -51,13 +51,13 @@ FLAG_PATHS = re.compile(
 (docs.gitlab.com/development/feature_flags), GO Feature Flag (gofeatureflag.org/docs) and flagd
 (flagd.dev)."""
 CONFIG_PATHS = re.compile(
-    r"(^|/)(conf(ig)?|settings|env(ironment)?s?|k8s|kubernetes|helm|charts?|manifests|overlays"
-    r"|terraform|infra|ansible)"
+    r"(^|/)(conf(ig)?|settings|env(ironment)?s?|k8s|kubernetes|helm|charts?|"
+    r"manifests|overlays|terraform|infra|ansible)"
     r"/([^/]+/)*[^/]+\.(ya?ml|json|toml|ini|conf|cfg|properties|hcl|env)$"
-    r"|(^|/)values([.-][^/]*)?\.ya?ml$|(^|/)(application|bootstrap)([.-][^/]*)?\.(ya?ml"
-    r"|properties)$"
-    r"|(^|/)appsettings(\.[^/]*)?\.json$|(^|/)kustomization\.ya?ml$|(^|/)(docker-)?compose[^/"
-    r"]*\.ya?ml$"
+    r"|(^|/)values([.-][^/]*)?\.ya?ml$|(^|/)(application|"
+    r"bootstrap)([.-][^/]*)?\.(ya?ml|properties)$"
+    r"|(^|/)appsettings(\.[^/]*)?\.json$|(^|/)kustomization\.ya?ml$|"
+    r"(^|/)(docker-)?compose[^/]*\.ya?ml$"
     r"|(^|/)\.env[^/]*$|\.(tf|tfvars)$",
     re.I,
 )
@@ -87,7 +87,7 @@ class FileChange:
 
 
 @dataclass(frozen=True)
-class Commit:
+class CodeCommit:
     """A commit as a comparison lists it."""
 
     sha: str
@@ -135,10 +135,10 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CodeComparison:
     """What lies between two revisions: commits, paths, and how many commits the list leaves out."""
 
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[CodeCommit, ...] = ()
     paths: tuple[str, ...] = ()
     more_commits: int = 0
     more_paths: bool = False
@@ -181,7 +181,7 @@ class ChangeRows:
             diff_of(change.files, self.diffs), change.more_files,
         )  # fmt: skip
 
-    def add_rollout(self, rollout: Rollout, carries: Comparison | None) -> None:
+    def add_rollout(self, rollout: Rollout, carries: CodeComparison | None) -> None:
         """A rollout, unless a change that it deployed is the revision itself, and stands for it."""
         if any(key[0] == rollout.revision and key[2] == "deploy" for key in self.rows):
             return
@@ -194,7 +194,7 @@ class ChangeRows:
         paths = carries.paths if carries else ()
         more = None if carries and carries.more_paths else 0
         self._add(rollout.revision, "deploy", rollout.at, title, rollout.author, rollout.link,
-            paths, None, more,
+        paths, None, more,
                   rollout.environment)  # fmt: skip
 
     def table(self) -> pl.DataFrame:

@@ -16,14 +16,14 @@ from connectors.code_changes import PRODUCTION, DiffBudget
 from connectors.code_host import (
     KIND,
     MOST_REPOSITORIES,
-    Reading,
     Repository,
+    RepositoryReading,
     code_at,
     collected,
     read_code,
     read_repository,
 )
-from connectors.code_lines import CodeLines, frames_of, safe_path
+from connectors.code_lines import SourceLines, frames_of, safe_path
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 
@@ -118,7 +118,7 @@ class CodeConnector(ABC):
 
     async def code_at(
         self, repository: str, revision: str, path: str, line: int
-    ) -> CodeLines | None:
+    ) -> SourceLines | None:
         """The lines around `path:line` (from 1) of a repository of the settings; None where it has
         no such file.
 
@@ -168,7 +168,9 @@ class CodeConnector(ABC):
         named = tuple(s for s in request.scope.services if s in kept)
         return named or ((job,) if job and self._jobs.get(job) in kept else tuple(kept))
 
-    async def _read_code(self, readings: Sequence[Reading], alert: Alert) -> list[Missing]:
+    async def _read_code(
+        self, readings: Sequence[RepositoryReading], alert: Alert
+    ) -> list[Missing]:
         frames = frames_of(alert)
         if not frames:
             return []

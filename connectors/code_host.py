@@ -19,15 +19,15 @@ from connectors.base import Collected, Item, Missing, Request
 from connectors.code_changes import (
     ChangeRows,
     CodeChange,
-    Commit,
-    Comparison,
+    CodeCommit,
+    CodeComparison,
     DiffBudget,
     FileChange,
     Rollout,
     within,
 )
-from connectors.code_lines import CodeLines, Frame, candidates, excerpt, touched
-from connectors.http import short
+from connectors.code_lines import SourceFrame, SourceLines, candidates, excerpt, touched
+from connectors.vendor_text import short
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
+class CodeHostList(Generic[T]):
     """What one list of a host holds: `query` replays it, `link` shows it to a person, `cut` says
     what is not in it."""
 
@@ -58,7 +58,7 @@ class Found(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Run:
+class PipelineRun:
     """A run of a pipeline. `rollout` where it deploys."""
 
     name: str
@@ -77,19 +77,19 @@ class Repository(Protocol):
     @property
     def name(self) -> str: ...
     async def default_branch(self) -> str: ...
-    async def rollouts(self, window: Window) -> Found[Rollout]: ...
-    async def runs(self, window: Window) -> Found[Run]: ...
-    async def releases(self, window: Window) -> Found[Rollout]: ...
-    async def merged(self, window: Window, branch: str) -> Found[CodeChange]: ...
-    async def compare(self, base: str, head: str) -> Found[Comparison]: ...
-    async def change_of(self, commit: Commit) -> CodeChange: ...
-    async def files_of(self, change: CodeChange) -> Found[FileChange]: ...
+    async def rollouts(self, window: Window) -> CodeHostList[Rollout]: ...
+    async def runs(self, window: Window) -> CodeHostList[PipelineRun]: ...
+    async def releases(self, window: Window) -> CodeHostList[Rollout]: ...
+    async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]: ...
+    async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]: ...
+    async def change_of(self, commit: CodeCommit) -> CodeChange: ...
+    async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]: ...
     async def content(self, path: str, revision: str) -> bytes: ...
     def file_link(self, path: str, revision: str, line: int) -> str: ...
 
 
 @dataclass
-class Reading:
+class RepositoryReading:
     """What one repository brought so far; a call that fails is a gap, and the others stand."""
 
     repository: Repository
@@ -119,7 +119,9 @@ class Reading:
         """Record what could not be had."""
         self.missing.append(Missing(KIND, f"{self.repository.name}: {what}", reason))
 
-    def item(self, found: Found[T], rows: int, details: dict[str, str] | None = None) -> None:
+    def item(
+        self, found: CodeHostList[T], rows: int, details: dict[str, str] | None = None
+    ) -> None:
         """Record what was read."""
         self.items.append(
             Item(
@@ -136,12 +138,12 @@ class Reading:
 
 async def read_repository(
     repository: Repository, services: Sequence[str], request: Request, diffs: DiffBudget
-) -> Reading:
+) -> RepositoryReading:
     """Everything of one repository around the incident, its rollouts and changes as rows for these
     services."""
     scope = request.scope
     window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
-    reading = Reading(
+    reading = RepositoryReading(
         repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at
     )
     branch = await reading.tried("the repository", repository.default_branch())
@@ -175,7 +177,7 @@ async def read_repository(
     return reading
 
 
-async def read_code(reading: Reading, frames: Sequence[Frame]) -> int:
+async def read_code(reading: RepositoryReading, frames: Sequence[SourceFrame]) -> int:
     """The code at these frames, at the revision in production, as items; how many were found."""
     brought = 0
     for frame in frames:
@@ -188,7 +190,9 @@ async def read_code(reading: Reading, frames: Sequence[Frame]) -> int:
     return brought
 
 
-async def code_at(repository: Repository, revision: str, path: str, line: int) -> CodeLines | None:
+async def code_at(
+    repository: Repository, revision: str, path: str, line: int
+) -> SourceLines | None:
     """The lines around `path:line` at a revision; None where the repository has no such file."""
     try:
         content = await repository.content(path, revision)
@@ -197,10 +201,10 @@ async def code_at(repository: Repository, revision: str, path: str, line: int) -
             return None
         raise
     link = repository.file_link(path, revision, line)
-    return CodeLines(repository.name, revision, path, line, excerpt(content, line), link)
+    return SourceLines(repository.name, revision, path, line, excerpt(content, line), link)
 
 
-def collected(readings: Sequence[Reading]) -> Collected:
+def collected(readings: Sequence[RepositoryReading]) -> Collected:
     """One table, and all items and gaps, of several repositories."""
     rows = ChangeRows(())
     for reading in readings:
@@ -212,7 +216,7 @@ def collected(readings: Sequence[Reading]) -> Collected:
     )
 
 
-def _tell_runs(reading: Reading, runs: Found[Run] | None) -> None:
+def _tell_runs(reading: RepositoryReading, runs: CodeHostList[PipelineRun] | None) -> None:
     if runs is not None:
         failed = [r for r in runs.values if r.failed]
         said = {
@@ -223,10 +227,10 @@ def _tell_runs(reading: Reading, runs: Found[Run] | None) -> None:
 
 
 def _chosen(
-    reading: Reading,
-    deployments: Found[Rollout] | None,
-    runs: Found[Run] | None,
-    releases: Found[Rollout] | None,
+    reading: RepositoryReading,
+    deployments: CodeHostList[Rollout] | None,
+    runs: CodeHostList[PipelineRun] | None,
+    releases: CodeHostList[Rollout] | None,
 ) -> tuple[Rollout, ...]:
     """The rollouts that count, the newest first. Those to production alone, where some are to
     production."""
@@ -254,8 +258,8 @@ def _chosen(
 
 
 async def _carried(
-    reading: Reading, chosen: Sequence[Rollout], merged: Sequence[CodeChange]
-) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, Comparison | None]]]:
+    reading: RepositoryReading, chosen: Sequence[Rollout], merged: Sequence[CodeChange]
+) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, CodeComparison | None]]]:
     """The changes that the rollouts in the window carried; and the rollouts with what lies before
     each."""
     inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
@@ -282,7 +286,7 @@ async def _carried(
             "what was deployed", f"{left_out} earlier deployments in the window were not compared"
         )
     changes: list[tuple[CodeChange, Rollout | None]] = []
-    rollouts: list[tuple[Rollout, Comparison | None]] = []
+    rollouts: list[tuple[Rollout, CodeComparison | None]] = []
     for rollout in inside:
         found = compared.get(id(rollout))
         between = found.values[0] if found else None
@@ -306,13 +310,16 @@ def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:
 
 
 async def _changes_of(
-    reading: Reading, rollout: Rollout, between: Comparison, merged: Sequence[CodeChange]
+    reading: RepositoryReading,
+    rollout: Rollout,
+    between: CodeComparison,
+    merged: Sequence[CodeChange],
 ) -> list[CodeChange]:
     """The merges and the commits nobody proposed that lie between two rollouts, the newest
     first."""
     by_sha = {sha: change for change in merged for sha in change.shas}
     found: list[CodeChange] = []
-    unknown: list[Commit] = []
+    unknown: list[CodeCommit] = []
     for commit in first_parents(between.commits, rollout.revision):
         change = by_sha.get(commit.sha)
         if change is not None:
@@ -335,14 +342,14 @@ async def _changes_of(
     return sorted(unique.values(), key=lambda c: c.at, reverse=True)
 
 
-def first_parents(commits: Sequence[Commit], head: str) -> list[Commit]:
+def first_parents(commits: Sequence[CodeCommit], head: str) -> list[CodeCommit]:
     """The line of commits that the branch itself took, newest first; all where the head or the
     parents are unknown."""
     by_sha = {c.sha: c for c in commits}
     at = by_sha.get(head)
     if at is None or not all(c.parents for c in commits):
         return list(commits)[::-1]
-    line: list[Commit] = []
+    line: list[CodeCommit] = []
     while at is not None and len(line) <= len(commits):
         line.append(at)
         at = by_sha.get(at.parents[0])
@@ -350,7 +357,7 @@ def first_parents(commits: Sequence[Commit], head: str) -> list[Commit]:
 
 
 async def _add_changes(
-    reading: Reading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]
+    reading: RepositoryReading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]
 ) -> None:
     """Each change's row, with its files where they can be had; of several rollouts that carried it
     the first counts."""
@@ -392,7 +399,7 @@ def _when(carried: tuple[CodeChange, Rollout | None]) -> tuple[datetime, datetim
 
 
 def _tell_files(
-    reading: Reading, answers: Sequence[Found[FileChange]], before: tuple[int, int]
+    reading: RepositoryReading, answers: Sequence[CodeHostList[FileChange]], before: tuple[int, int]
 ) -> None:
     diffs = reading.rows.diffs
     cut = DiffBudget(
@@ -406,7 +413,7 @@ def _tell_files(
         )
 
 
-async def _lines_of(reading: Reading, frame: Frame) -> CodeLines | None:
+async def _lines_of(reading: RepositoryReading, frame: SourceFrame) -> SourceLines | None:
     known = {path for paths in reading.files.values() for path in paths}
     revision = reading.revision or "HEAD"
     for path in candidates(frame.path, known):
@@ -416,8 +423,8 @@ async def _lines_of(reading: Reading, frame: Frame) -> CodeLines | None:
     return None
 
 
-def _code_item(reading: Reading, frame: Frame, lines: CodeLines) -> Item:
-    by = touched([Frame(lines.path, frame.line)], reading.files).get(
+def _code_item(reading: RepositoryReading, frame: SourceFrame, lines: SourceLines) -> Item:
+    by = touched([SourceFrame(lines.path, frame.line)], reading.files).get(
         f"{lines.path}:{frame.line}", []
     )
     revision = (

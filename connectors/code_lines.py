@@ -35,14 +35,13 @@ _PLACE = re.compile(r"(?<![\w@.+~/\\-])(?:[A-Za-z]:)?([\w@.+~/\\-]{1,300}):(\d{1
 others."""
 _CODE = re.compile(
     r"\.(py|pyx|go|rs|rb|js|jsx|ts|tsx|mjs|cjs|vue|java|kt|kts|scala|groovy|clj|cs|fs|vb|php|ex"
-    r"|exs|erl|swift|m|mm|dart|lua"
-    r"|pl|c|h|cc|cpp|cxx|hpp|cu|cuh|sql|sh)$",
+    r"|exs|erl"
+    r"|swift|m|mm|dart|lua|pl|c|h|cc|cpp|cxx|hpp|cu|cuh|sql|sh)$",
     re.I,
 )
 _LIBRARIES = re.compile(
     r"(^|/)(site-packages|dist-packages|node_modules|vendor|third_party|gems|\.cargo|\.m2|rustc)/"
-    r"|/go/pkg/mod/|/usr/(local/)?"
-    r"(lib|go)/|^(internal|node:)",
+    r"|/go/pkg/mod/|/usr/(local/)?(lib|go)/|^(internal|node:)",
 )
 """Where other people's code is installed; its lines are in nobody's own repository."""
 JVM_ROOTS = ("src/main/java/", "src/main/kotlin/", "src/main/scala/", "src/main/groovy/")
@@ -50,7 +49,7 @@ JVM_ROOTS = ("src/main/java/", "src/main/kotlin/", "src/main/scala/", "src/main/
 
 
 @dataclass(frozen=True)
-class Frame:
+class SourceFrame:
     """One frame: a path as the process knew it, made safe, and a line from 1."""
 
     path: str
@@ -58,7 +57,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class CodeLines:
+class SourceLines:
     """Lines of a file at a revision. `text` numbers them and marks the one asked for; `link` opens
     it."""
 
@@ -89,7 +88,7 @@ def safe_path(path: str) -> str | None:
     return "/".join(parts)
 
 
-def frames_of(alert: Alert) -> list[Frame]:
+def frames_of(alert: Alert) -> list[SourceFrame]:
     """The frames that the alert's title, summary and labels name, the innermost first, without
     those of libraries."""
     text = "\n".join([alert.title, alert.summary or "", *alert.labels.values()])[:MOST_TEXT]
@@ -102,7 +101,7 @@ def frames_of(alert: Alert) -> list[Frame]:
     for given, line in found:
         path = None if _LIBRARIES.search(given) else safe_path(given)
         if path and _CODE.search(path) and int(line) > 0:
-            frames.append(Frame(path, int(line)))
+            frames.append(SourceFrame(path, int(line)))
     return list(dict.fromkeys(frames))[:MOST_FRAMES]
 
 
@@ -123,7 +122,7 @@ def same_file(frame: str, path: str) -> bool:
 
 
 def touched(
-    frames: Iterable[Frame], files_by_change: Mapping[str, Collection[str]]
+    frames: Iterable[SourceFrame], files_by_change: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
     """By frame (`path:line`) the changes that touch its file."""
     found: dict[str, list[str]] = {}

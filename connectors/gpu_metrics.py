@@ -3,13 +3,11 @@ Datadog's `dcgm` check.
 
 Prometheus names:
 - dcgm-exporter, etc/default-counters.csv and etc/dcp-metrics-included.csv: the metric is the DCGM
-  field's name. Fields
-  were renamed in DCGM 3.3 (clock throttle to clock event reasons) and 4.6 (aliases, go-dcgm's
-  legacy fields); lower case are etc/1.x-compatibility-metrics.csv.
+  field's name. Fields were renamed in DCGM 3.3 (clock throttle to clock event reasons) and 4.6
+  (aliases, go-dcgm's legacy fields); lower case are etc/1.x-compatibility-metrics.csv.
 - Dynolog's own Prometheus page (PrometheusLogger.cpp) has processor and network metrics only; its
-  GPU metrics leave by
-  OTLP (OtlpMetricsLogger.cpp), and come to Prometheus through a collector, which may add the unit
-  to the name.
+  GPU metrics leave by OTLP (OtlpMetricsLogger.cpp), and come to Prometheus through a collector,
+  which may add the unit to the name.
 - node_exporter, collector/infiniband_linux.go and netclass_linux.go.
 
 Datadog names: integrations-core, dcgm/datadog_checks/dcgm/metrics.py and dcgm/metadata.csv;
@@ -27,7 +25,7 @@ MIB = 1_048_576
 
 
 @dataclass(frozen=True)
-class Names:
+class GpuMetricNames:
     """The metrics of one kind of exporter that are one signal, all in one unit; `scale` turns it
     into the signal's.
 
@@ -45,19 +43,19 @@ class Names:
 _LEGACY = "dcgm_"
 
 
-def _dcgm(signal: str, *fields: str, scale: float = 1.0, how: str = "max") -> Names:
+def _dcgm(signal: str, *fields: str, scale: float = 1.0, how: str = "max") -> GpuMetricNames:
     """Fields are given without `DCGM_FI_`; a name in lower case is a whole name of dcgm-exporter
     1.x."""
     names = tuple(field if field.startswith(_LEGACY) else f"DCGM_FI_{field}" for field in fields)
-    return Names(signal, names, scale, how)
+    return GpuMetricNames(signal, names, scale, how)
 
 
-PROMETHEUS: tuple[Names, ...] = (
+PROMETHEUS: tuple[GpuMetricNames, ...] = (
     _dcgm(gs.SM_CLOCK, "DEV_SM_CLOCK", "dcgm_sm_clock"),
-    Names(gs.SM_CLOCK, ("gpu_frequency_mhz", "gpu_frequency_mhz_MHz")),
+    GpuMetricNames(gs.SM_CLOCK, ("gpu_frequency_mhz", "gpu_frequency_mhz_MHz")),
     _dcgm(gs.EVENT_REASONS, "DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS"),
     _dcgm(gs.XID, "DEV_XID_ERRORS", "DEV_XID_ERROR", "dcgm_xid_errors"),
-    Names(gs.XID_EVENTS, ("DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT")),
+    GpuMetricNames(gs.XID_EVENTS, ("DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT")),
     _dcgm(gs.ECC_DBE, "DEV_ECC_DBE_VOL_TOTAL", "dcgm_ecc_dbe_volatile_total"),
     _dcgm(gs.ECC_SBE, "DEV_ECC_SBE_VOL_TOTAL", "dcgm_ecc_sbe_volatile_total"),
     _dcgm(gs.ROW_REMAP_PENDING, "DEV_ROW_REMAP_PENDING"),
@@ -94,24 +92,26 @@ PROMETHEUS: tuple[Names, ...] = (
     _dcgm(gs.MEMORY_TEMPERATURE, "DEV_MEMORY_TEMP", "DEV_MEMORY_TEMP_CELSIUS", "dcgm_memory_temp"),
     _dcgm(gs.SLOWDOWN_TEMPERATURE, "DEV_SLOWDOWN_TEMP", how="min"),
     _dcgm(gs.POWER, "DEV_POWER_USAGE", "DEV_BOARD_POWER_WATTS", "dcgm_power_usage"),
-    Names(gs.POWER, ("gpu_power_draw", "gpu_power_draw_watts")),
+    GpuMetricNames(gs.POWER, ("gpu_power_draw", "gpu_power_draw_watts")),
     _dcgm(gs.UTILIZATION, "DEV_GPU_UTIL", "dcgm_gpu_utilization"),
-    Names(gs.UTILIZATION, ("gpu_device_utilization", "gpu_device_utilization_ratio"), scale=100),
+    GpuMetricNames(
+        gs.UTILIZATION, ("gpu_device_utilization", "gpu_device_utilization_ratio"), scale=100
+    ),
     _dcgm(gs.SM_ACTIVE, "PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "dcgm_fi_prof_sm_active"),
-    Names(gs.SM_ACTIVE, ("sm_active_ratio", "sm_active_ratio_ratio")),
+    GpuMetricNames(gs.SM_ACTIVE, ("sm_active_ratio", "sm_active_ratio_ratio")),
     _dcgm(
         gs.TENSOR_ACTIVE,
         "PROF_PIPE_TENSOR_ACTIVE",
         "PROF_TENSOR_UTIL_RATIO",
         "dcgm_fi_prof_pipe_tensor_active",
     ),
-    Names(gs.TENSOR_ACTIVE, ("tensorcore_active", "tensorcore_active_ratio")),
+    GpuMetricNames(gs.TENSOR_ACTIVE, ("tensorcore_active", "tensorcore_active_ratio")),
     _dcgm(gs.MEMORY_USED, "DEV_FB_USED", "dcgm_fb_used", scale=MIB),
-    Names(gs.IB_LINK_DOWNED, ("node_infiniband_link_downed_total",)),
-    Names(gs.IB_SYMBOL_ERRORS, ("node_infiniband_symbol_error_total",)),
-    Names(gs.IB_LINK_RECOVERIES, ("node_infiniband_link_error_recovery_total",)),
-    Names(gs.IB_RECEIVE_ERRORS, ("node_infiniband_port_errors_received_total",)),
-    Names(
+    GpuMetricNames(gs.IB_LINK_DOWNED, ("node_infiniband_link_downed_total",)),
+    GpuMetricNames(gs.IB_SYMBOL_ERRORS, ("node_infiniband_symbol_error_total",)),
+    GpuMetricNames(gs.IB_LINK_RECOVERIES, ("node_infiniband_link_error_recovery_total",)),
+    GpuMetricNames(gs.IB_RECEIVE_ERRORS, ("node_infiniband_port_errors_received_total",)),
+    GpuMetricNames(
         gs.CARRIER_DOWN,
         ("node_network_carrier_down_changes_total",),
         matcher=r'device=~"e(n|th).*|ib.*|hsn.*|roce.*|rdma.*"',

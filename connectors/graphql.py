@@ -1,5 +1,5 @@
-"""GraphQL for connectors: fixed query documents and nothing else, over the same pace, deadline and
-byte budget.
+"""GraphQL for connectors: fixed query documents and nothing else, over the same transport, deadline
+and byte budget.
 
 GraphQL needs POST, and with POST a server would also take mutations. So a document is a constant
 that is checked when it is made (one query, no other operation), values travel as variables, and the
@@ -12,7 +12,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,9 +21,11 @@ import msgspec
 
 from analysis.errors import ConnectorError
 from connectors.base import require
-from connectors.http import HttpSession, Retries, Timeouts, plain_url, retry_after, short
+from connectors.budgets import Deadline
+from connectors.http import JSON_HEADERS, HttpSession, unexpected_response
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline, pace_of
+from connectors.transport import CALL, open_client, retry_after
+from connectors.vendor_text import plain_url, short
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ document."""
 
 
 @dataclass(frozen=True)
-class Query:
+class GraphQLQuery:
     """One query document. Raises ValueError unless it is exactly one named query."""
 
     name: str
@@ -46,13 +48,21 @@ class Query:
             raise ValueError(f"the document {self.name!r} does not begin with its query")
         if _OTHER_OPERATION.search(self.text, head.end()):
             raise ValueError(f"the document {self.name!r} holds more than one plain query")
-        depth = lowest = 0
-        for place, char in enumerate(self.text):
-            depth += (char == "{") - (char == "}")
-            lowest = min(lowest, depth)
-            if char == "}" and depth == 0 and self.text[place + 1 :].strip():
-                raise ValueError(f"the document {self.name!r} goes on after its query")
-        if depth or lowest:
+        self._check_braces()
+
+    def _check_braces(self) -> None:
+        depth = 0
+        for place, character in enumerate(self.text):
+            if character == "{":
+                depth += 1
+            elif character == "}":
+                depth -= 1
+                rest = self.text[place + 1 :].strip()
+                if depth == 0 and rest:
+                    raise ValueError(f"the document {self.name!r} goes on after its query")
+            if depth < 0:
+                break
+        if depth != 0:
             raise ValueError(f"the document {self.name!r} is not balanced")
 
 
@@ -64,7 +74,7 @@ class GraphQLReads:
         vendor: str,
         base_url: str,
         path: str,
-        queries: Iterable[Query],
+        queries: Iterable[GraphQLQuery],
         *,
         headers: Mapping[str, str] | None = None,
         limits: Limits,
@@ -74,41 +84,36 @@ class GraphQLReads:
         self.limits = limits
         self._path = path
         self._texts = frozenset(query.text for query in queries)
-        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
+        self._headers = {**JSON_HEADERS, **(headers or {})}
 
     @asynccontextmanager
     async def open(self, deadline: Deadline | None = None) -> AsyncIterator[GraphQLSession]:
         """A session with its own connections, deadline and byte budget."""
-        async with httpx.AsyncClient(
+        deadline = deadline or Deadline.within(self.limits)
+        async with open_client(
+            self.vendor,
+            self.base_url,
+            self.limits,
             headers=self._headers,
-            timeout=httpx.Timeout(Timeouts.read_s, connect=Timeouts.connect_s),
-            follow_redirects=False,
-            event_hooks={"request": [self._refuse_all_but_queries]},
+            deadline=deadline,
+            allow=self._own_queries_only,
         ) as client:
             yield GraphQLSession(
-                self.vendor,
-                self.base_url,
-                client,
-                pace_of(self.vendor, self.base_url, self.limits),
-                deadline or Deadline.within(self.limits),
-                ByteBudget(f"size of {self.vendor}'s answers", self.limits.max_bytes),
-                Retries(),
-                path=self._path,
+                self.vendor, self.base_url, client, deadline, url=self.base_url + self._path
             )
 
-    async def _refuse_all_but_queries(self, request: httpx.Request) -> None:
+    def _own_queries_only(self, request: httpx.Request) -> None:
         """Look at what is about to be sent, whoever built it."""
+        refused = ConnectorError(
+            self.vendor, request.method, "a connector sends its own queries only"
+        )
         try:
             body = msgspec.json.decode(request.content, type=_Body)
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise ConnectorError(
-                self.vendor, request.method, "a connector sends its own queries only"
-            ) from error
-        known = request.method == "POST" and str(request.url) == self.base_url + self._path
-        if not known or body.query not in self._texts:
-            raise ConnectorError(
-                self.vendor, request.method, "a connector sends its own queries only"
-            )
+            raise refused from error
+        is_endpoint = request.method == "POST" and str(request.url) == self.base_url + self._path
+        if not is_endpoint or body.query not in self._texts:
+            raise refused
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,17 +125,25 @@ class _Problem(msgspec.Struct):
     message: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _GraphQLAnswer(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
     errors: list[_Problem] | None = None
 
 
 class GraphQLSession(HttpSession):
-    """One collection's queries."""
+    """One collection's queries, sent to `url`."""
 
-    def __init__(self, *given: Any, path: str) -> None:
-        super().__init__(*given)
-        self._path = path
+    def __init__(
+        self,
+        vendor: str,
+        base_url: str,
+        client: httpx.AsyncClient,
+        deadline: Deadline,
+        *,
+        url: str,
+    ) -> None:
+        super().__init__(vendor, base_url, client, deadline)
+        self._url = url
         self._wait_until = 0.0
 
     async def get(
@@ -139,39 +152,36 @@ class GraphQLSession(HttpSession):
         """Refused: there is nothing but queries here."""
         raise ConnectorError(self._vendor, path, "a connector sends its own queries only")
 
-    async def ask(self, query: Query, variables: Mapping[str, Any], *, type: type[T]) -> T:
+    async def ask(self, query: GraphQLQuery, variables: Mapping[str, Any], *, type: type[T]) -> T:
         """The data of the answer, decoded as `type`. Raises ConnectorError, BudgetExceeded."""
+        await self._wait_for_quota(query)
+        response = await self._client.post(
+            self._url,
+            content=msgspec.json.encode(_Body(query.text, dict(variables))),
+            headers={"Content-Type": "application/json"},
+            extensions={CALL: query.name},
+        )
+        self._accepted(query.name, response)
+        if response.headers.get("ratelimit-remaining", "").strip() == "0":
+            self._wait_until = time.monotonic() + retry_after(response.headers, 0.0)
+        return self._data(query, response, type)
+
+    async def _wait_for_quota(self, query: GraphQLQuery) -> None:
         pause = self._wait_until - time.monotonic()
         if pause > self.deadline.remaining:
-            raise ConnectorError(
-                self._vendor, query.name, "the rate limit is used up", status=429, retryable=True
-            )
+            problem = "the rate limit is used up"
+            raise ConnectorError(self._vendor, query.name, problem, status=429, retryable=True)
         await asyncio.sleep(max(0.0, pause))
-        body = msgspec.json.encode(_Body(query.text, dict(variables))).decode()
-        answer = await self._answer(query.name, [("body", body)])
-        if answer.status >= 400:
-            raise self._refused(query.name, answer)
-        if answer.headers.get("ratelimit-remaining", "").strip() == "0":
-            self._wait_until = time.monotonic() + retry_after(answer.headers, 0.0)
+
+    def _data(self, query: GraphQLQuery, response: httpx.Response, type: type[T]) -> T:
         try:
-            found = msgspec.json.decode(answer.body, type=_Answer)
+            found = msgspec.json.decode(response.content, type=_GraphQLAnswer)
             if found.errors:
                 said = short(found.errors[0].message) or "no reason given"
-                raise ConnectorError(
-                    self._vendor, query.name, f"the query was not answered: {said}"
-                )
-            require(
-                bytes(found.data) != b"null", self._vendor, query.name, "the answer holds no data"
-            )
+                problem = f"the query was not answered: {said}"
+                raise ConnectorError(self._vendor, query.name, problem)
+            is_empty = bytes(found.data) == b"null"
+            require(not is_empty, self._vendor, query.name, "the answer holds no data")
             return msgspec.json.decode(found.data, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            problem = f"the answer is not understood: {short(str(error))}"
-            raise ConnectorError(self._vendor, query.name, problem) from error
-
-    def _stream(
-        self, path: str, params: list[tuple[str, str]]
-    ) -> AbstractAsyncContextManager[httpx.Response]:
-        headers = {"Content-Type": "application/json"}
-        return self._client.stream(
-            "POST", self._base_url + self._path, content=params[0][1], headers=headers
-        )
+            raise unexpected_response(self._vendor, query.name, error) from error

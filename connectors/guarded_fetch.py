@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from analysis.errors import ConnectorError, SettingsError
-from connectors.http import problem_of, short
-from connectors.pacing import Deadline
+from connectors.budgets import Deadline
+from connectors.vendor_text import problem_of, short
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -38,29 +38,32 @@ RESOLVE_S, CONNECT_S, READ_S = 3.0, 5.0, 15.0
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """RFC 6052: the last 32 bits are an IPv4 address."""
 NEVER: tuple[Network, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8",
-            # Link-local; the metadata services of AWS, Azure, Google and others: 169.254.169.254.
-            "169.254.0.0/16",
-            "192.0.0.0/24",  # IETF protocol assignments; Oracle's metadata service: 192.0.0.192
-            "100.100.100.200/32",  # Alibaba's metadata service
-            "168.63.129.16/32",  # Azure's host, a public address
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-            # Unspecified, loopback aside, and IPv4-compatible (RFC 4291 section 2.5.5.1,
-            # deprecated).
-            "::/96",
-            "2001::/32",  # Teredo
-            # 6to4: bits 16 to 47 are an IPv4 address (RFC 3056; out of use by RFC 7526).
-            "2002::/16",
-            "64:ff9b:1::/48",  # local NAT64 (RFC 8215): what it leads to cannot be told
-            "fd00:ec2::/32",  # AWS's services on IPv6
-            "fe80::/10",
-            "fec0::/10",
-            "ff00::/8",
-        ),
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8",
+        # Link-local. The metadata services of AWS, Azure, Google and others are at 169.254.169.254.
+        "169.254.0.0/16",
+        # IETF protocol assignments. Oracle's metadata service is at 192.0.0.192.
+        "192.0.0.0/24",
+        # Alibaba's metadata service.
+        "100.100.100.200/32",
+        # Azure's host, which is a public address.
+        "168.63.129.16/32",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        # Unspecified, and the deprecated IPv4-compatible addresses (RFC 4291 section 2.5.5.1).
+        "::/96",
+        # Teredo.
+        "2001::/32",
+        # 6to4: bits 16 to 47 are an IPv4 address (RFC 3056, out of use by RFC 7526).
+        "2002::/16",
+        # Local NAT64 (RFC 8215): the address does not say where it leads.
+        "64:ff9b:1::/48",
+        # AWS's services on IPv6.
+        "fd00:ec2::/32",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
     )
 )
 """Not to be opened by any setting: places that answer with credentials, and addresses that hide
@@ -100,11 +103,13 @@ class AllowedHost:
     @property
     def said(self) -> str:
         """As the settings write it."""
-        host = f"*.{self.host}" if self.below else self.host
-        usual = 443 if self.scheme == "https" else 80
-        scheme = "" if self.scheme == "https" else "http://"
-        port = "" if self.port == usual else f":{self.port}"
-        return f"{scheme}{host}{port}"
+        text = f"*.{self.host}" if self.below else self.host
+        if self.scheme != "https":
+            text = f"http://{text}"
+        usual_port = 443 if self.scheme == "https" else 80
+        if self.port != usual_port:
+            text = f"{text}:{self.port}"
+        return text
 
     def allows(self, target: Target) -> bool:
         """Whether this entry opens the target."""
@@ -189,7 +194,7 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class Guard:
+class FetchGuard:
     """What may be fetched: the allow-list, private networks that are open, and how names are
     resolved."""
 
@@ -233,7 +238,7 @@ class Guard:
         return str(addresses[0])
 
     @asynccontextmanager
-    async def open(self, url: str, deadline: Deadline) -> AsyncIterator[Opened]:
+    async def open(self, url: str, deadline: Deadline) -> AsyncIterator[FetchedFile]:
         """The answer at an address, redirects followed under the same checks. Raises
         ConnectorError, BudgetExceeded."""
         timeout = httpx.Timeout(READ_S, connect=CONNECT_S)
@@ -247,7 +252,7 @@ class Guard:
                 try:
                     if not response.is_redirect:
                         self._check(response, target)
-                        yield Opened(target, response, self.vendor)
+                        yield FetchedFile(target, response, self.vendor)
                         return
                     url = self._next(response, target)
                 finally:
@@ -293,7 +298,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Opened:
+class FetchedFile:
     """An answer whose body is still to be read."""
 
     target: Target

@@ -21,11 +21,10 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
-import msgspec
 
 from analysis.errors import ConnectorError
-from connectors.http import Answer, HttpSession, ReadOnlyHttp, short
-from connectors.pacing import ByteBudget, Deadline, pace_of
+from connectors.budgets import Deadline
+from connectors.http import HttpSession, ReadOnlyHttp
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ _NEXT = re.compile(r'<([^<>\s]{1,4000})>;[^,<]{0,200}?rel="?next"?')
 
 
 @dataclass(frozen=True)
-class Page(Generic[T]):
+class LinkedPage(Generic[T]):
     """One answer and its headers."""
 
     value: T
@@ -43,7 +42,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Listing(Generic[T]):
+class LinkedListing(Generic[T]):
     """Entries of the pages that were read; `more` when there are others."""
 
     values: tuple[T, ...]
@@ -51,22 +50,38 @@ class Listing(Generic[T]):
 
 
 @dataclass
-class RateLimit:
+class VendorQuota:
     """Until when (monotonic seconds) the vendor wants no more requests."""
 
+    vendor: str
     until: float = field(default=0.0)
 
-    def note(self, answer: Answer) -> float | None:
-        """Seconds to wait before the next request, where this answer says that the limit is used
-        up."""
-        headers = answer.headers
-        wait: float | None = None
+    async def wait(self, call: str, deadline: Deadline) -> None:
+        """Wait until then. Raises ConnectorError where that is after the deadline."""
+        wait = self.until - time.monotonic()
+        if wait > deadline.remaining:
+            problem = f"the rate limit is used up; the vendor wants no request for {wait:.0f} s"
+            raise ConnectorError(self.vendor, call, problem, status=429)
+        await asyncio.sleep(max(0.0, wait))
+
+    def read(self, response: httpx.Response) -> httpx.Response:
+        """The response; a refusal that means "later" gets the status that says so."""
+        wait = self.note(response)
+        if wait is None or response.status_code not in (403, 429):
+            return response
+        return httpx.Response(429, headers={"retry-after": str(int(wait + 1))})
+
+    def note(self, response: httpx.Response) -> float | None:
+        """Seconds to wait before the next request, where the response says that none is left."""
+        headers = response.headers
+        is_refused = response.status_code in (403, 429)
         given = headers.get("retry-after", "").strip()
-        if answer.status in (403, 429) and given.isascii() and given.isdigit():
+        wait: float | None = None
+        if is_refused and given.isascii() and given.isdigit():
             wait = float(given[:9])
         elif _remaining(headers) == 0:
             wait = max(1.0, _reset(headers))
-        elif answer.status in (403, 429) and b"secondary rate limit" in answer.body[:4096].lower():
+        elif is_refused and b"secondary rate limit" in response.content[:4096].lower():
             wait = SECONDARY_S
         if wait is not None:
             self.until = max(self.until, time.monotonic() + wait)
@@ -78,54 +93,34 @@ class LinkedHttp(ReadOnlyHttp):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.rate_limit = RateLimit()
+        self.quota = VendorQuota(self.vendor)
 
     @asynccontextmanager
     async def open(
         self, deadline: Deadline | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[LinkedSession]:
-        """A session with its own connections, deadline and byte budget; `headers` for this session
-        alone."""
-        async with httpx.AsyncClient(
-            headers={**self._headers, **(headers or {})},
-            timeout=httpx.Timeout(self._timeouts.read_s, connect=self._timeouts.connect_s),
-            follow_redirects=False,
-            event_hooks={"request": [_refuse_writes]},
-        ) as client:
-            yield LinkedSession(
-                self.vendor,
-                self.base_url,
-                client,
-                pace_of(self.vendor, self.base_url, self.limits),
-                deadline or Deadline.within(self.limits),
-                ByteBudget(f"size of {self.vendor}'s answers", self.limits.max_bytes),
-                self._retries,
-                rate_limit=self.rate_limit,
-            )
+        """A session with its own connections, deadline and byte budget.
+
+        `headers` are sent in this session alone.
+        """
+        deadline = deadline or Deadline.within(self.limits)
+        async with self._client(deadline, headers) as client:
+            yield LinkedSession(self.vendor, self.base_url, client, deadline)
 
 
 class LinkedSession(HttpSession):
     """One collection's requests."""
 
-    def __init__(self, *given: Any, rate_limit: RateLimit) -> None:
-        super().__init__(*given)
-        self._limit = rate_limit
-
-    async def page(self, path: str, params: list[tuple[str, str]], *, type: type[T]) -> Page[T]:
+    async def page(
+        self, path: str, params: list[tuple[str, str]], *, type: type[T]
+    ) -> LinkedPage[T]:
         """One answer with its headers. Raises ConnectorError, BudgetExceeded."""
-        answer = await self._answer(path, params)
-        if answer.status >= 400:
-            raise self._refused(path, answer)
-        try:
-            return Page(msgspec.json.decode(answer.body, type=type), answer.headers)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ConnectorError(
-                self._vendor, path, f"the answer is not understood: {short(str(error))}"
-            ) from error
+        response = await self._get(path, params)
+        return LinkedPage(self._decoded(path, response, type), response.headers)
 
     async def pages(
         self, path: str, params: list[tuple[str, str]], *, type: type[list[T]], most_pages: int
-    ) -> Listing[T]:
+    ) -> LinkedListing[T]:
         """The list at `path`, at most so many pages of it."""
         values: list[T] = []
         asked: set[tuple[tuple[str, str], ...]] = set()
@@ -135,22 +130,9 @@ class LinkedSession(HttpSession):
             values += page.value
             following = next_params(page.headers)
             if following is None or tuple(following) in asked:
-                return Listing(tuple(values))
+                return LinkedListing(tuple(values))
             params = following
-        return Listing(tuple(values), more=True)
-
-    async def _once(self, path: str, params: list[tuple[str, str]]) -> Answer:
-        """A refusal that means "later" gets the status that says so."""
-        wait = self._limit.until - time.monotonic()
-        if wait > self.deadline.remaining:
-            said = f"the rate limit is used up; the vendor wants no request for {wait:.0f} s"
-            raise ConnectorError(self._vendor, path, said, status=429)
-        await asyncio.sleep(max(0.0, wait))
-        answer = await super()._once(path, params)
-        asked_to_wait = self._limit.note(answer)
-        if asked_to_wait is not None and answer.status in (403, 429):
-            return Answer(429, {"retry-after": str(int(asked_to_wait + 1))}, b"")
-        return answer
+        return LinkedListing(tuple(values), more=True)
 
 
 def next_params(headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
@@ -183,8 +165,3 @@ def _reset(headers: Mapping[str, str]) -> float:
         now = datetime.now(UTC)
     now = now if now.tzinfo else now.replace(tzinfo=UTC)
     return float(text[:12]) - now.timestamp()
-
-
-async def _refuse_writes(request: httpx.Request) -> None:
-    if request.method != "GET":
-        raise ConnectorError(request.url.host, request.method, "a connector sends GET only")

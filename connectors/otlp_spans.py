@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from connectors.brought import attributes, ns_of
-from connectors.http import short
+from connectors.collection_builder import attributes, ns_of
 from connectors.service_names import ServiceNames
+from connectors.vendor_text import short
 
 KEPT = (
     "http.request.method", "http.method", "http.route", "http.target", "url.path", "url.full",
@@ -56,7 +56,7 @@ class Status(msgspec.Struct):
     message: str | None = None
 
 
-class Event(msgspec.Struct):
+class OtlpEvent(msgspec.Struct):
     name: str | None = None
     attributes: list[KeyValue] | None = None
 
@@ -72,7 +72,7 @@ class Span(msgspec.Struct):
     startTimeUnixNano: str | int | None = None
     endTimeUnixNano: str | int | None = None
     attributes: list[KeyValue] | None = None
-    events: list[Event] | None = None
+    events: list[OtlpEvent] | None = None
     status: Status | None = None
 
 
@@ -80,7 +80,7 @@ class ScopeSpans(msgspec.Struct):
     spans: list[Span] | None = None
 
 
-class Resource(msgspec.Struct):
+class OtlpResource(msgspec.Struct):
     attributes: list[KeyValue] | None = None
 
 
@@ -88,7 +88,7 @@ class ResourceSpans(msgspec.Struct):
     """Spans of one process; `instrumentationLibrarySpans` is what older senders call
     `scopeSpans`."""
 
-    resource: Resource | None = None
+    resource: OtlpResource | None = None
     scopeSpans: list[ScopeSpans] | None = None
     instrumentationLibrarySpans: list[ScopeSpans] | None = None
 

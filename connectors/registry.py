@@ -1,64 +1,103 @@
-"""All connectors: one line each. Adding one is one new file with a `build`, and one line here.
+"""Every connector: one line for each of Faultline's own, and those that other packages bring.
 
-A connector's module is imported when its section of the settings holds something: importing all of
-them takes longer than starting the bot with two.
+Adding one is one new file that declares a `ConnectorType`, and one line here. A package outside
+this repository needs no line: it declares an entry point of the group `faultline.connectors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from pydantic import create_model
+
+from analysis.errors import SettingsError
+from connectors.connector_type import ConnectorType
+from connectors.plugins import Plugin, installed, load_object, load_plugin
+from connectors.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
     from connectors.base import Connector
 
-
-@dataclass(frozen=True)
-class Builder:
-    """Builds one connector from the settings: None where it is not configured."""
-
-    module: str
-    sections: tuple[str, ...]
-    """Sections of the settings; where all are empty the connector is not configured."""
-
-    def __call__(self, settings: Any) -> Connector | None:
-        """The connector. Raises SettingsError naming the key."""
-        if not any(_filled(getattr(settings, section)) for section in self.sections):
-            return None
-        build: Callable[[Any], Connector | None] = import_module(self.module).build
-        return build(settings)
-
-
-CONNECTORS: Mapping[str, Builder] = {
-    "recorded": Builder("connectors.recorded", ("recorded",)),
-    "prometheus": Builder("connectors.prometheus.connector", ("prometheus",)),
-    "alertmanager": Builder("connectors.alertmanager", ("alertmanager",)),
-    "loki": Builder("connectors.loki.connector", ("loki",)),
-    "tempo": Builder("connectors.tempo.connector", ("tempo",)),
-    "jaeger": Builder("connectors.jaeger.connector", ("jaeger",)),
-    "grafana": Builder("connectors.grafana.connector", ("grafana",)),
-    "datadog": Builder("connectors.datadog.connector", ("datadog",)),
-    "aws": Builder("connectors.aws.connector", ("aws",)),
-    "pagerduty": Builder("connectors.pagerduty.connector", ("pagerduty",)),
-    "wandb": Builder("connectors.wandb.connector", ("wandb",)),
-    "sentry": Builder("connectors.sentry.connector", ("sentry",)),
-    "azure_monitor": Builder("connectors.azure.connector", ("azure_monitor",)),
-    "github": Builder("connectors.github.connector", ("github",)),
-    "gitlab": Builder("connectors.gitlab.connector", ("gitlab",)),
-    "kubernetes": Builder("connectors.kubernetes.connector", ("kubernetes",)),
-    "slack": Builder("connectors.slack.connector", ("slack",)),
-    "traces": Builder("connectors.traces.connector", ("traces", "jobs")),
-}
-"""Name, as of its settings section, to builder."""
+GROUP = "faultline.connectors"
+"""The group of entry points for connectors."""
+BUILT_IN = (
+    "connectors.recorded:CONNECTOR",
+    "connectors.prometheus:CONNECTOR",
+    "connectors.alertmanager:CONNECTOR",
+    "connectors.loki:CONNECTOR",
+    "connectors.tempo:CONNECTOR",
+    "connectors.jaeger:CONNECTOR",
+    "connectors.grafana:CONNECTOR",
+    "connectors.datadog:CONNECTOR",
+    "connectors.aws:CONNECTOR",
+    "connectors.pagerduty:CONNECTOR",
+    "connectors.wandb:CONNECTOR",
+    "connectors.sentry:CONNECTOR",
+    "connectors.azure:CONNECTOR",
+    "connectors.github:CONNECTOR",
+    "connectors.gitlab:CONNECTOR",
+    "connectors.kubernetes:CONNECTOR",
+    "connectors.slack:CONNECTOR",
+    "connectors.traces:CONNECTOR",
+)
 
 
-def build_connectors(settings: Any) -> tuple[Connector, ...]:
-    """The configured connectors, in the order above. Raises SettingsError naming the key."""
-    return tuple(c for build in CONNECTORS.values() if (c := build(settings)) is not None)
+def _built_in() -> Mapping[str, ConnectorType[Any]]:
+    types: dict[str, ConnectorType[Any]] = {}
+    for target in BUILT_IN:
+        declared = load_object(target)
+        assert isinstance(declared, ConnectorType), target
+        types[declared.name] = declared
+    return types
 
 
-def _filled(section: Any) -> bool:
-    """Whether a section of the settings differs from its defaults."""
-    return bool(section) if isinstance(section, Mapping) else section != type(section)()
+CONNECTORS: Mapping[str, ConnectorType[Any]] = _built_in()
+"""Faultline's own connectors by name, in the order in which they are asked."""
+
+if TYPE_CHECKING:
+
+    class ConnectorSections(SharedSettings):
+        """Settings with a section for each of Faultline's own connectors."""
+else:
+    # Each connector's section is a field here because its connector declares it, not because
+    # somebody lists it a second time.
+    ConnectorSections = create_model(
+        "ConnectorSections",
+        __base__=SharedSettings,
+        __module__=__name__,
+        **{name: (one.settings, one.settings()) for name, one in CONNECTORS.items()},
+    )
+
+
+def build_connectors(settings: SharedSettings) -> tuple[Connector, ...]:
+    """The configured connectors, Faultline's own first. Raises SettingsError naming the key."""
+    built: list[Connector] = []
+    for one in (*CONNECTORS.values(), *settings.plugins.values()):
+        connector = one.configured(settings)
+        if connector is not None:
+            built.append(connector)
+    return tuple(built)
+
+
+def plugin_connectors(sections: Iterable[str]) -> Mapping[str, ConnectorType[Any]]:
+    """The connectors that other packages bring for these sections.
+
+    A section that nobody brings is left out. Raises SettingsError for a plug-in that cannot be
+    used.
+    """
+    wanted = sorted(set(sections))
+    # Without such a section no package's metadata is read, so that the start is not delayed.
+    if not wanted:
+        return {}
+    plugins = installed(GROUP)
+    return {name: load_connector(plugins[name]) for name in wanted if name in plugins}
+
+
+def load_connector(plugin: Plugin) -> ConnectorType[Any]:
+    """The connector that a plug-in declares. Raises SettingsError."""
+    declared: ConnectorType[Any] = load_plugin(plugin, ConnectorType)
+    if declared.name != plugin.name:
+        problem = f"{plugin.package} declares it under the name {declared.name!r}"
+        raise SettingsError(plugin.name, problem)
+    return declared

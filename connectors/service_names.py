@@ -1,40 +1,33 @@
-"""What services are called by systems that know them by a label: our name, or one of its aliases in
-the catalogue."""
+"""What a vendor calls a service: our name for it, or one of its aliases in the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from connectors.base import Request
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def aliases(self) -> Sequence[str]: ...
+from connectors.shared_settings import ServiceSettings
 
 
 class ServiceNames:
     """Our names of services and theirs. `aliases` by our name."""
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
-        self._aliases = {ours: tuple(names) for ours, names in (aliases or {}).items()}
-        self._ours = {
-            name.casefold(): ours
-            for ours, names in self._aliases.items()
-            for name in (*names, ours)
-        }
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        self._ours: dict[str, str] = {}
+        for ours, names in (aliases or {}).items():
+            self._aliases[ours] = tuple(names)
+            for name in (*names, ours):
+                self._ours[name.casefold()] = ours
 
     @classmethod
-    def of_catalogue(cls, services: Mapping[str, CatalogueEntry]) -> ServiceNames:
+    def of_catalogue(cls, services: Mapping[str, ServiceSettings]) -> ServiceNames:
         """Of the settings' service catalogue."""
         return cls({name: entry.aliases for name, entry in services.items()})
 
     def theirs(self, service: str) -> tuple[str, ...]:
         """Every name the service may have, our own first."""
-        return tuple(dict.fromkeys((service, *self._aliases.get(service, ()))))
+        aliases = self._aliases.get(service, ())
+        return tuple(dict.fromkeys((service, *aliases)))
 
     def ours(self, name: str) -> str:
         """Our name of a service; the given one where the catalogue has none."""
@@ -47,8 +40,13 @@ class ServiceNames:
 
 
 def in_scope(request: Request, most: int) -> tuple[list[str], int]:
-    """Our names of the services to ask about, the alert's own first, and how many more there
-    are."""
-    named = [s for s in (request.alert.service, *request.scope.services) if s]
-    wanted = list(dict.fromkeys(named))
-    return wanted[:most], max(0, len(wanted) - most)
+    """Our names of the services to ask about, at most that many, and how many more there are.
+
+    The alert's own service comes first.
+    """
+    wanted: list[str] = []
+    for service in (request.alert.service, *request.scope.services):
+        if service and service not in wanted:
+            wanted.append(service)
+    left_out = max(0, len(wanted) - most)
+    return wanted[:most], left_out

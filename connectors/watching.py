@@ -1,6 +1,7 @@
 """Who watches the requests to vendors: connectors tell, and know nothing of metrics or traces.
 
-Each turn of a `Pace` is one request. It is told once it has ended, in the context of whoever asked.
+Each permit of a `RateLimiter` is one request. It is told once it has ended, in the context of
+whoever asked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NotAsked = Literal["circuit", "deadline"]
 
 
 @dataclass
-class Asked:
+class VendorRequest:
     """One request, or the reason why there was none. Times in seconds; `began` as `time.time()`."""
 
     vendor: str
@@ -42,7 +43,7 @@ class Asked:
         return "none" if self.failed else "2xx"
 
 
-Watch = Callable[[Asked], None]
+Watch = Callable[[VendorRequest], None]
 _watches: list[Watch] = []
 
 
@@ -60,7 +61,7 @@ def unwatch(told: Watch) -> None:
 
 
 @contextlib.contextmanager
-def watched(asked: Asked) -> Iterator[None]:
+def watched(asked: VendorRequest) -> Iterator[None]:
     """The time of one request. An error passes, and is noted."""
     began, asked.began = time.monotonic(), time.time()
     asked.waited_s = began - asked.wanted_at
@@ -76,7 +77,7 @@ def watched(asked: Asked) -> Iterator[None]:
         tell(asked)
 
 
-def tell(asked: Asked) -> None:
+def tell(asked: VendorRequest) -> None:
     """Tell everybody who watches."""
     for told in tuple(_watches):
         told(asked)
@@ -85,7 +86,7 @@ def tell(asked: Asked) -> None:
 def not_asked(vendor: str, error: Exception) -> None:
     """Tell that no request was made, and why."""
     reason: NotAsked = "deadline" if isinstance(error, BudgetExceeded) else "circuit"
-    tell(Asked(vendor, not_asked=reason))
+    tell(VendorRequest(vendor, not_asked=reason))
 
 
 def _status(error: BaseException) -> int | None:

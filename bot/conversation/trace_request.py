@@ -20,7 +20,7 @@ from analysis.errors import BudgetExceeded, EvidenceError
 from analysis.wording.phrases import counted, plain
 from bot.conversation.allowed_traces import allowed_place
 from bot.intake.questions.asked import AnswerLine, AnswerText
-from bot.settings import TracesSettings
+from connectors.traces.settings import TracesSettings
 
 TRACE_WITHIN_S = 900.0
 MAX_BYTES = 20_000_000_000

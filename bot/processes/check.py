@@ -11,6 +11,7 @@ from rich.text import Text
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from analysis.errors import FaultlineError
 from bot.answer.targets.slack_replies import check_slack
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
@@ -19,7 +20,8 @@ from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
 from bot.web.oidc.provider import Provider
 from connectors.base import Check
-from connectors.registry import build_connectors
+from connectors.plugins import Plugin, installed
+from connectors.registry import GROUP, build_connectors, load_connector
 
 NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
 
@@ -60,7 +62,34 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
     own = [bounded(name, check) for name, check in parts]
     own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
     checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
-    return [*checks, *await asyncio.to_thread(runbook_checks, settings)]
+    runbooks = await asyncio.to_thread(runbook_checks, settings)
+    return [*checks, *await asyncio.to_thread(plugin_checks), *runbooks]
+
+
+def plugin_checks() -> Sequence[Check]:
+    """One line for each connector that another package brings, configured or not."""
+    try:
+        plugins = installed(GROUP)
+    except FaultlineError as error:
+        return [Check("plug-ins", False, str(error))]
+    return [_plugin(plugin) for plugin in plugins.values()]
+
+
+def _plugin(plugin: Plugin) -> Check:
+    name = f"plug-in {plugin.name}"
+    if plugin.name in Settings.model_fields:
+        return Check(
+            name, False, f"{plugin.package}: Faultline has a section [{plugin.name}] of its own"
+        )
+    try:
+        declared = load_connector(plugin)
+    except FaultlineError as error:
+        return Check(name, False, str(error))
+    return Check(
+        name,
+        True,
+        f"{plugin.package} brings {', '.join(declared.kinds)}: [{plugin.name}] in the settings",
+    )
 
 
 async def _store(settings: Settings) -> Check:

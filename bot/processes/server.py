@@ -143,7 +143,7 @@ def _refuse_what_cannot_work(settings: Settings) -> None:
         socket_mode_tokens(settings)
     build_connectors(settings)
     if settings.recorded.case is not None:
-        from connectors.recorded import RecordedConnector
+        from connectors.recorded.connector import RecordedConnector
 
         RecordedConnector(settings.recorded.case).scope()
 

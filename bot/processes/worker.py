@@ -40,7 +40,7 @@ from bot.settings import Settings
 from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, open_store
 from bot.store.store import Store
-from connectors.recorded import RecordedConnector
+from connectors.recorded.connector import RecordedConnector
 from connectors.registry import build_connectors
 
 log = logging.getLogger("faultline.worker")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.errors import SettingsError
 from bot.runtime.logs import program_version
 from bot.settings.telemetry import TelemetrySettings
-from connectors.watching import Asked, watch
+from connectors.watching import VendorRequest, watch
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -179,7 +179,7 @@ def note_outcome(span: Span | None, outcome: str | None) -> None:
         span.set_attribute("faultline.outcome", outcome)
 
 
-def _vendor_span(asked: Asked) -> None:
+def _vendor_span(asked: VendorRequest) -> None:
     """One request to a vendor, below the step that made it."""
     tracing, above = _tracing, _current.get()
     if tracing is None or above is None or asked.not_asked is not None:

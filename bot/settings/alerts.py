@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from bot.settings.section import Names, Section
+from connectors.settings_types import Names, Section
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 SOURCES = ("alertmanager", "cloudwatch", "datadog", "pagerduty", "sentry", "slack")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from bot.settings.section import Location, Locations, Names, Section, Url
+from connectors.settings_types import Location, Names, Section, Url
+from connectors.shared_settings import JobLocations
 
 
 class TrainingSettings(Section):
@@ -28,14 +29,10 @@ class TrainingSettings(Section):
     """The GPU's number on its machine."""
 
 
-class JobSettings(Section):
+class JobSettings(JobLocations):
     """One training job by the name that alerts use: docs/training-jobs.md; how it may be asked for
     a trace: docs/capture.md."""
 
-    aliases: Names = ()
-    """Other names that alerts use for it; `*` stands for anything."""
-    pods: Names = ()
-    """Its pods, for alerts that name a pod only; `*` stands for anything."""
     hosts: Names = ()
     """Its hosts in the order of their ranks, as `name`, or `name:port` of the Dynolog daemon."""
     ranks_per_host: int | None = Field(default=None, ge=1)
@@ -43,12 +40,6 @@ class JobSettings(Section):
     are."""
     ranks: int | None = Field(default=None, ge=1)
     """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
-    traces: Locations = ()
-    """Where its profiler traces, memory snapshots and telemetry come to lie."""
-    dumps: Locations = ()
-    """Where its flight-recorder dumps come to lie, under any name that ends with the rank."""
-    logs: Locations = ()
-    """Where its logs come to lie."""
     allow_capture: bool = False
     """Whether its machines may be asked to record at all."""
     capture_on_alert: bool = False

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from bot.settings.section import Section, Url
+from connectors.settings_types import Section, Url
 
 
 class ModelSettings(Section):

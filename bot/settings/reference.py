@@ -10,7 +10,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.settings import DEFAULT_FILE, NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.settings import (
+    DEFAULT_FILE,
+    NAMED_TABLES,
+    Settings,
+    is_secret,
+    secret_variable,
+    sections_in_order,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -43,15 +50,14 @@ This page is written from the settings by `python -m bot.settings.reference`.
 def page() -> str:
     """The whole page as Markdown."""
     sections = [HEAD]
-    for name, field in Settings.model_fields.items():
+    for name, field in sections_in_order(Settings):
         section = NAMED_TABLES.get(name, field.annotation)
         assert isinstance(section, type)
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
-        head = (
-            f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
-        )
+        about = " ".join((section.__doc__ or "").split())
+        head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
         sections.append(head + "\n".join(rows) + "\n")
     return "".join(sections)
 

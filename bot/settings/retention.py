@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bot.settings.section import Section
+from connectors.settings_types import Section
 
 LONGEST_DAYS = 36_500
 

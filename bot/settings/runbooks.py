@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.settings.section import Names, Section
+from connectors.settings_types import Names, Section
 
 
 class RunbookSettings(Section):

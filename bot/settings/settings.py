@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, SupportsIndex, get_args
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+from pydantic.fields import FieldInfo
 
 from analysis.errors import SettingsError
 from bot.settings.alerts import AlertSettings
@@ -23,23 +33,21 @@ from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
-from bot.settings.section import Location, Names, Networks, Secrets, Section, Url
 from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
-from bot.vendor_settings.alertmanager import AlertmanagerSettings
-from bot.vendor_settings.aws import AwsSettings, ServiceAwsSettings
-from bot.vendor_settings.azure import AzureMonitorSettings
-from bot.vendor_settings.datadog import DatadogSettings
-from bot.vendor_settings.github import GitHubSettings
-from bot.vendor_settings.gitlab import GitLabSettings
-from bot.vendor_settings.grafana import GrafanaSettings
-from bot.vendor_settings.jaeger import JaegerSettings
-from bot.vendor_settings.kubernetes import KubernetesSettings
-from bot.vendor_settings.loki import LokiSettings
-from bot.vendor_settings.sentry import SentrySettings
-from bot.vendor_settings.tempo import TempoSettings
+from connectors.alertmanager.settings import AlertmanagerSettings
+from connectors.aws.settings import AwsSettings
+from connectors.datadog.settings import DatadogSettings
+from connectors.pagerduty.settings import PagerDutySettings
+from connectors.prometheus.settings import PrometheusSettings
+from connectors.recorded.settings import RecordedSettings
+from connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
+from connectors.sentry.settings import SentrySettings
+from connectors.settings_types import Location, Networks, Section, Url
+from connectors.shared_settings import ServiceSettings
+from connectors.slack.settings import SlackSettings
+from connectors.traces.settings import TracesSettings
 
-CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
 ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
 FROM_FILE = "_file"
@@ -131,145 +139,6 @@ class InvestigationSettings(Section):
     0: none are."""
 
 
-class PagerDutySettings(Section):
-    """PagerDuty webhooks in, notes out."""
-
-    webhook_secrets: Secrets = ()
-    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated
-    by commas."""
-    api_token: SecretStr | None = None
-    """Secret. REST API key; without it no notes are written and nothing is read."""
-    from_email: str | None = None
-    """A user's e-mail address, for the `From` header of notes."""
-    api_url: Url = "https://api.pagerduty.com"
-    """REST API; `https://api.eu.pagerduty.com` for the EU region."""
-    custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
-    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`,
-    `confidence` or `page` to the name of a text field; in the file alone. Unset: none."""
-
-
-class SlackSettings(Section):
-    """Slack events in (HTTP or Socket Mode), replies out."""
-
-    bot_token: SecretStr | None = None
-    """Secret. `xoxb-...`"""
-    signing_secrets: Secrets = ()
-    """Secret. For events over HTTP; several during rotation, separated by commas."""
-    app_token: SecretStr | None = None
-    """Secret. `xapp-...`; when set, events come over Socket Mode."""
-    alert_channels: Names = ()
-    """Channel ids in which alert messages of other bots start an investigation."""
-    deploy_channels: Names = ()
-    """Channel ids in which deploys are announced: docs/connectors/slack.md."""
-    channel: str | None = None
-    """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack
-    reply."""
-    follow_ups: Literal["questions", "mentions", "off"] = "questions"
-    """What is answered in an investigation's thread besides commands: every question that the bot
-    understands, those that mention it, or none: docs/conversation.md."""
-    quiet_channels: Names = ()
-    """Channel ids in which only questions that mention the bot are answered."""
-    questions_per_hour: int = Field(default=40, ge=1, le=1000)
-    """Questions answered in one thread within an hour."""
-    further_per_hour: int = Field(default=5, ge=0, le=100)
-    """Further investigations that the questions of one thread may start within an hour."""
-    api_url: Url = "https://slack.com/api"
-    """Web API; another one only for tests."""
-
-
-class PrometheusSettings(Section):
-    """Prometheus HTTP API as a source of metrics."""
-
-    url: Url | None = None
-    """Base of the HTTP API. Unset: Prometheus is not asked."""
-    token: SecretStr | None = None
-    """Secret. Bearer token."""
-    step_s: float = Field(default=15, gt=0)
-    """Resolution of range queries, in seconds."""
-    queries: Mapping[str, str] = Field(default_factory=dict)
-    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults:
-    docs/connectors/prometheus.md."""
-    service_label: str = "service"
-    """The label that names the service."""
-
-
-class WandbSettings(Section):
-    """Weights & Biases as a source of training metrics: docs/connectors/wandb.md."""
-
-    entity: str | None = None
-    """The team or user that owns the projects."""
-    project: str | None = None
-    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects`
-    alone."""
-    projects: Mapping[str, str] = Field(default_factory=dict)
-    """Training job to its project, for jobs that log to another one."""
-    base_url: Url = "https://api.wandb.ai"
-    """The API; another one for dedicated clouds and servers of one's own."""
-    app_url: Url | None = None
-    """Base of links to runs. Unset: what belongs to `base_url`."""
-    api_key: SecretStr | None = None
-    """Secret. An API key, best one of a service account that may only read."""
-
-
-class TracesSettings(Section):
-    """Where training jobs leave their traces."""
-
-    locations: Names = ()
-    """Directories or `s3://bucket/prefix`; `{job}` is replaced by the training job's name."""
-    endpoint_url: Url | None = None
-    """S3-compatible endpoint, for stores other than AWS."""
-    max_file_bytes: int = Field(default=2_000_000_000, ge=1024)
-    """A larger trace file is left out, and the report says so."""
-    max_files: int = Field(default=4096, ge=1)
-    """Trace files taken for one investigation at most."""
-    hosts: Names = ()
-    """Hosts from which traces that an alert links to are fetched: `traces.example`,
-    `*.traces.example`, on another port `traces.example:8443`, without TLS `http://minio:9000`.
-    Unset: no link is followed."""
-    private_networks: Networks = ()
-    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public
-    addresses alone."""
-
-
-class RecordedSettings(Section):
-    """A recorded case as the source of evidence: for the demo and for trying things out."""
-
-    case: Path | None = None
-    """A case folder. Its windows are used instead of those around the alert."""
-
-
-class ServiceSettings(Section):
-    """One entry of the service catalogue."""
-
-    aliases: Names = ()
-    """Other names alerts use for it."""
-    depends_on: Names = ()
-    """Services it calls; they are looked at too."""
-    slack_channel: str | None = None
-    """Channel id for replies about this service, instead of `slack.channel`."""
-    slo_objective: float | None = Field(default=None, ge=50, lt=100)
-    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error
-    budget."""
-    training_job: str | None = None
-    """Name of the training job it runs, as in `traces.locations`."""
-    pagerduty_service: str | None = None
-    """Its id or name in PagerDuty, if another."""
-    datadog_service: str | None = None
-    """Its name in Datadog, if another."""
-    aws: ServiceAwsSettings | None = None
-    """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
-    github_repository: Names = ()
-    """Its repositories at GitHub, each `owner/repository`."""
-    gitlab_project: Names = ()
-    """Its projects at GitLab, each `group/project` or a number."""
-    sentry_project: str | None = None
-    """The slug or id of its project in Sentry."""
-    kubernetes: Names = ()
-    """Its workloads in Kubernetes, a list of `namespace/kind/name` and `namespace/label=value`."""
-    azure_role_name: str | None = None
-    """Its role's name in Application Insights (`cloud_RoleName`), if another."""
-
-
 NAMED_TABLES: Mapping[str, type[Section]] = {
     "services": ServiceSettings,
     "jobs": JobSettings,
@@ -278,8 +147,8 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
 """Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
 
 
-class Settings(Section):
-    """All settings."""
+class Settings(ConnectorSections):
+    """All settings. Each connector brings its own section, see `connectors.registry`."""
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
@@ -288,31 +157,23 @@ class Settings(Section):
     investigation: InvestigationSettings = InvestigationSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
+    training: TrainingSettings = TrainingSettings()
+    runbooks: RunbookSettings = RunbookSettings()
+    model: ModelSettings = ModelSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
+    teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
+
+    # The sections that the bot itself reads, besides their connectors: named here for their types.
     pagerduty: PagerDutySettings = PagerDutySettings()
     slack: SlackSettings = SlackSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
-    loki: LokiSettings = LokiSettings()
-    tempo: TempoSettings = TempoSettings()
-    jaeger: JaegerSettings = JaegerSettings()
-    grafana: GrafanaSettings = GrafanaSettings()
     datadog: DatadogSettings = DatadogSettings()
     aws: AwsSettings = AwsSettings()
-    wandb: WandbSettings = WandbSettings()
     sentry: SentrySettings = SentrySettings()
-    azure_monitor: AzureMonitorSettings = AzureMonitorSettings()
-    github: GitHubSettings = GitHubSettings()
-    gitlab: GitLabSettings = GitLabSettings()
-    kubernetes: KubernetesSettings = KubernetesSettings()
     traces: TracesSettings = TracesSettings()
-    training: TrainingSettings = TrainingSettings()
     recorded: RecordedSettings = RecordedSettings()
-    runbooks: RunbookSettings = RunbookSettings()
-    model: ModelSettings = ModelSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
-    jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
-    teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
 
     @field_validator("teams")
     @classmethod
@@ -330,6 +191,47 @@ class Settings(Section):
             raise ValueError(problem)
         return value
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """With plug-ins the class is made while loading: another process has to make it too."""
+        if not self.plugins:
+            return super().__reduce_ex__(protocol)
+        return _revived, (tuple(self.plugins), self.__getstate__())
+
+
+@cache
+def settings_model(plugin_sections: tuple[str, ...] = ()) -> type[Settings]:
+    """`Settings`, with those of the sections that connectors of other packages bring.
+
+    Raises SettingsError for a plug-in that cannot be used.
+    """
+    plugins = plugin_connectors(plugin_sections)
+    if not plugins:
+        return Settings
+    sections: dict[str, Any] = {name: (one.settings, ...) for name, one in plugins.items()}
+    model = create_model("Settings", __base__=Settings, __module__=__name__, **sections)
+    model.plugins = plugins
+    return model
+
+
+def _revived(plugin_sections: tuple[str, ...], state: dict[Any, Any]) -> Settings:
+    model = settings_model(plugin_sections)
+    settings = model.__new__(model)
+    settings.__setstate__(state)
+    return settings
+
+
+def sections_in_order(model: type[Settings]) -> list[tuple[str, FieldInfo]]:
+    """Every section as people look for it: the bot's own, those of connectors, tables with
+    names."""
+
+    def place(section: tuple[str, FieldInfo]) -> int:
+        name, _ = section
+        if name in NAMED_TABLES:
+            return 2
+        return 1 if name in CONNECTORS or name in model.plugins else 0
+
+    return sorted(model.model_fields.items(), key=place)
+
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings file (it may be absent unless named) and the environment. Raises
@@ -344,16 +246,18 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
         if Path(DEFAULT_FILE).exists()
         else {}
     )
-    _refuse_secrets(values)
-    for key, section, name, value in _from_environment(environ):
-        if section not in Settings.model_fields or section in NAMED_TABLES:
+    sections = {*values, *_sections_of_environment(environ)}
+    model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
+    _refuse_secrets(values, model)
+    for key, section, name, value in _from_environment(environ, model):
+        if section not in model.model_fields or section in NAMED_TABLES:
             raise SettingsError(key, "no such section of the settings")
         table = values.setdefault(section, {})
         if not isinstance(table, dict):
             raise SettingsError(section, "must be a table")
         table[name] = value
     try:
-        return Settings.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join(str(p) for p in first["loc"])
@@ -388,9 +292,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
 
 
-def _refuse_secrets(values: Mapping[str, Any]) -> None:
+def _refuse_secrets(values: Mapping[str, Any], model: type[Settings]) -> None:
     for name, table in values.items():
-        field = Settings.model_fields.get(name)
+        field = model.model_fields.get(name)
         if field is None or name in NAMED_TABLES or not isinstance(table, dict):
             continue
         section = field.annotation
@@ -407,7 +311,16 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
                 )
 
 
-def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def _sections_of_environment(environ: Mapping[str, str]) -> Iterator[str]:
+    for key in environ:
+        section, mark, _ = key.removeprefix(ENV_PREFIX).lower().partition("__")
+        if key.startswith(ENV_PREFIX) and mark:
+            yield section
+
+
+def _from_environment(
+    environ: Mapping[str, str], model: type[Settings]
+) -> list[tuple[str, str, str, str]]:
     """Variable, section, key and value; an empty variable counts as not set."""
     found = []
     for key, value in environ.items():
@@ -417,8 +330,8 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
         secret = name.removesuffix(FROM_FILE)
         if (
             secret != name
-            and not _holds(section, name)
-            and _holds(section, secret, only_secrets=True)
+            and not _holds(model, section, name)
+            and _holds(model, section, secret, only_secrets=True)
         ):
             if environ.get(key.removesuffix(FROM_FILE.upper())):
                 raise SettingsError(
@@ -431,9 +344,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
     return found
 
 
-def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
+def _holds(model: type[Settings], section: str, name: str, *, only_secrets: bool = False) -> bool:
     """Whether a section has a key (that holds a secret)."""
-    field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
+    field = model.model_fields.get(section) if section not in NAMED_TABLES else None
     table = field.annotation if field is not None else None
     if (
         not isinstance(table, type)

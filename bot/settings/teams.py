@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from bot.settings.section import Names, Section
+from connectors.settings_types import Names, Section
 
 
 class TeamSettings(Section):

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable, sections_in_order
 from bot.store.visits import Asked, Visit
 from bot.web.access import Door
 from bot.web.rendering import Site
@@ -124,7 +124,7 @@ def csv_lines(visits: Iterator[Visit]) -> Iterator[str]:
 def settings_shown(settings: Settings) -> dict[str, list[Setting]]:
     """The sections with their keys, as an admin may see them."""
     shown = {}
-    for name in type(settings).model_fields:
+    for name, _ in sections_in_order(type(settings)):
         if name in NAMED_TABLES:
             named = getattr(settings, name)
             shown[name] = [

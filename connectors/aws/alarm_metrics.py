@@ -12,7 +12,7 @@ import msgspec
 from connectors.aws.calls import objects
 from connectors.aws.evidence import words
 from connectors.aws.metric_templates import signal_of
-from connectors.aws.session import Place
+from connectors.aws.session import AwsPlace
 
 BAND = "ANOMALY_DETECTION_BAND"
 """The expression that draws a band around a metric; it is no measurement."""
@@ -20,7 +20,7 @@ LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownMetric:
     """One series of the answer that becomes rows. `labels` is JSON."""
 
     id: str
@@ -34,17 +34,17 @@ class Shown:
 class AlarmMetric:
     """The queries of one alarm. `text` says them to a human, `graph` to the console."""
 
-    place: Place
+    place: AwsPlace
     service: str | None
     alarm: str
     period_s: int
     queries: Sequence[Mapping[str, Any]]
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownMetric, ...]
     text: str
     graph: Sequence[Sequence[Any]]
 
 
-def metric_of(alarm: Mapping[str, Any], place: Place, service: str | None) -> AlarmMetric | None:
+def metric_of(alarm: Mapping[str, Any], place: AwsPlace, service: str | None) -> AlarmMetric | None:
     """The metric of an alarm; None for one that has none of its own (a composite alarm, a PromQL or
     log alarm)."""
     name = words(alarm.get("AlarmName"), 255)
@@ -92,7 +92,7 @@ def condition(alarm: Mapping[str, Any]) -> str:
 
 
 def _from_parts(
-    name: str, parts: Sequence[Mapping[str, Any]], place: Place, service: str | None
+    name: str, parts: Sequence[Mapping[str, Any]], place: AwsPlace, service: str | None
 ) -> AlarmMetric | None:
     queries, shown, texts, graph, periods = [], [], [], [], [60]
     for part in parts:
@@ -122,17 +122,17 @@ def _from_parts(
     return AlarmMetric(place, service, name, max(periods), queries, tuple(shown), text, graph)
 
 
-def _shown(part: Mapping[str, Any], alarm: str) -> Shown:
+def _shown(part: Mapping[str, Any], alarm: str) -> ShownMetric:
     if not _has_metric(part):
         signal, unit, scale = signal_of("", words(part.get("Label"), 80) or alarm, "Average")
-        return Shown(words(part.get("Id")), signal, unit, scale, None)
+        return ShownMetric(words(part.get("Id")), signal, unit, scale, None)
     stat, metric = part["MetricStat"], part["MetricStat"]["Metric"]
     signal, unit, scale = signal_of(
         words(metric.get("Namespace")), words(metric.get("MetricName")), words(stat.get("Stat"), 20)
     )
     named = _dimensions(metric.get("Dimensions"))
     labels = msgspec.json.encode({"alarm": alarm, **named}, order="sorted").decode()
-    return Shown(words(part.get("Id")), signal, unit, scale, labels)
+    return ShownMetric(words(part.get("Id")), signal, unit, scale, labels)
 
 
 def _has_metric(part: Mapping[str, Any]) -> bool:

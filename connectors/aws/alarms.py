@@ -15,12 +15,12 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric, alarm_dimensions, condition, metric_of
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import alarm_link, firing_link
-from connectors.aws.evidence import Found, cut_note, moment, words
+from connectors.aws.evidence import AwsEvidence, cut_note, moment, words
 from connectors.aws.metric_templates import resource_names
 from connectors.aws.resource import Resource
-from connectors.aws.session import Place
+from connectors.aws.session import AwsPlace
 from connectors.base import Item
-from connectors.brought import whole
+from connectors.collection_builder import full_window
 
 MOST_FIRING = 500
 MOST_CHILDREN = 100
@@ -35,14 +35,14 @@ class AlarmName:
     """An alarm that the alert speaks of."""
 
     name: str
-    place: Place
+    place: AwsPlace
 
 
 @dataclass
 class Alarms:
     """Alarms of interest, with the metrics to look at first. The alert's own come first."""
 
-    found: Found = field(default_factory=Found)
+    found: AwsEvidence = field(default_factory=AwsEvidence)
     metrics: list[AlarmMetric] = field(default_factory=list)
     resources: list[Resource] = field(default_factory=list)
     """What the alert's own alarm is about, where the catalogue does not know it."""
@@ -72,7 +72,7 @@ async def own_alarms(
         }
         rows = 1 + len(children)
         alarms.found.items.append(
-            Item("monitors", query, whole(scope), link, rows=rows, details=details)
+            Item("monitors", query, full_window(scope), link, rows=rows, details=details)
         )
     if named and not alarms.found.items and not alarms.found.missing:
         alarms.found.lacks("monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name")
@@ -80,8 +80,8 @@ async def own_alarms(
 
 
 async def firing_alarms(
-    calls: AwsCalls, place: Place, resources: Sequence[Resource], scope: Scope
-) -> Found:
+    calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
+) -> AwsEvidence:
     """Alarms that are firing now about the services in scope."""
     alarms = Alarms()
     query = f"DescribeAlarms {place} StateValue=ALARM"
@@ -105,11 +105,11 @@ async def firing_alarms(
     cut = cut_note(len(page.entries), more=page.more, what="firing alarms")
     rows = len(alarms.found.rows.get("monitors", ()))
     link = firing_link(place.region)
-    alarms.found.items.append(Item("monitors", query, whole(scope), link, rows=rows, cut=cut))
+    alarms.found.items.append(Item("monitors", query, full_window(scope), link, rows=rows, cut=cut))
     return alarms.found
 
 
-async def _described(calls: AwsCalls, place: Place, **asked: Any) -> list[Mapping[str, Any]]:
+async def _described(calls: AwsCalls, place: AwsPlace, **asked: Any) -> list[Mapping[str, Any]]:
     answer = await calls.call(place, "cloudwatch", "DescribeAlarms", AlarmTypes=_TYPES, **asked)
     return [*objects(answer.get("MetricAlarms")), *objects(answer.get("CompositeAlarms"))]
 
@@ -128,7 +128,7 @@ async def _children(
 async def _take(
     calls: AwsCalls,
     alarms: Alarms,
-    place: Place,
+    place: AwsPlace,
     described: Sequence[Mapping[str, Any]],
     service: str | None,
     scope: Scope,
@@ -143,12 +143,17 @@ async def _take(
             )
     asked = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
     await asyncio.gather(
-        *(_history(calls, alarms.found, place, name, service, whole(scope)) for name in asked)
+        *(_history(calls, alarms.found, place, name, service, full_window(scope)) for name in asked)
     )
 
 
 async def _history(
-    calls: AwsCalls, found: Found, place: Place, name: str, service: str | None, window: Window
+    calls: AwsCalls,
+    found: AwsEvidence,
+    place: AwsPlace,
+    name: str,
+    service: str | None,
+    window: Window,
 ) -> None:
     try:
         answer = await calls.call(
@@ -191,7 +196,7 @@ def _new_state(data: Any) -> str:
 
 
 def _look_at(
-    alarms: Alarms, place: Place, described: Sequence[Mapping[str, Any]], service: str | None
+    alarms: Alarms, place: AwsPlace, described: Sequence[Mapping[str, Any]], service: str | None
 ) -> None:
     for alarm in described[:MOST_METRICS]:
         named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]

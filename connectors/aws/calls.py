@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.errors import ConnectorError
-from connectors.aws.session import ATTEMPTS, VENDOR, AwsSession, Bounds, Later, Place
+from connectors.aws.session import ATTEMPTS, VENDOR, AwsPlace, AwsSession, Bounds, Later
 
 TOKENS = {
     "ecs": "nextToken",
@@ -26,7 +26,7 @@ ANSWERED_AS = {"Marker": ("NextMarker", "Marker")}
 
 
 @dataclass(frozen=True)
-class Pages:
+class AwsPages:
     """Entries of a list, and whether more were left out."""
 
     entries: list[Any]
@@ -42,7 +42,7 @@ class AwsCalls:
         self.bounds = bounds
 
     async def call(
-        self, place: Place, service: str, operation: str, /, **params: Any
+        self, place: AwsPlace, service: str, operation: str, /, **params: Any
     ) -> Mapping[str, Any]:
         """One answer. Raises ConnectorError, BudgetExceeded; nobody waits beyond the deadline."""
         given = {name: value for name, value in params.items() if value is not None}
@@ -53,17 +53,17 @@ class AwsCalls:
                 await asyncio.sleep(later.pause(attempt, self.bounds))
                 continue
             if not isinstance(answer, Mapping):
-                raise ConnectorError(VENDOR, operation, "the answer is not understood")
+                raise ConnectorError(VENDOR, operation, "unexpected response")
             return answer
         raise AssertionError("ATTEMPTS is at least 1")
 
     async def _in_turn(
-        self, place: Place, service: str, operation: str, given: Mapping[str, Any]
+        self, place: AwsPlace, service: str, operation: str, given: Mapping[str, Any]
     ) -> Any:
         """One try. The turn is waited for here: a thread that waits for a slow service would keep
         the others from being asked."""
         deadline = self.bounds.deadline
-        async with self._session.pace(place, service).turn(deadline):
+        async with self._session.limiter(place, service).permit(deadline):
             running = asyncio.get_running_loop().run_in_executor(
                 self._threads, self._session.once, place, service, operation, given, self.bounds
             )
@@ -75,7 +75,7 @@ class AwsCalls:
 
     async def pages(
         self,
-        place: Place,
+        place: AwsPlace,
         service: str,
         operation: str,
         key: str,
@@ -84,7 +84,7 @@ class AwsCalls:
         most: int,
         most_pages: int = 20,
         **params: Any,
-    ) -> Pages:
+    ) -> AwsPages:
         """The entries under `key`, `most` of them at most."""
         asked_as = TOKENS.get(service, "NextToken")
         found: list[Any] = []
@@ -98,7 +98,7 @@ class AwsCalls:
             )
             if not token or len(found) > most:
                 break
-        return Pages(found[:most], bool(token) or len(found) > most)
+        return AwsPages(found[:most], bool(token) or len(found) > most)
 
 
 def entries(value: Any) -> list[Any]:

@@ -12,14 +12,14 @@ from typing import Any
 from analysis.errors import ConnectorError, FaultlineError
 from connectors.aws.calls import AwsCalls
 from connectors.aws.evidence import words
-from connectors.aws.session import Place
+from connectors.aws.session import AwsPlace
 
 _POWERFUL = re.compile(r"(?i)admin|poweruser|:root$")
 """Names of roles and users that may write nearly everything, as AWS's own managed roles are
 called."""
 
 
-async def check_place(calls: AwsCalls, place: Place) -> tuple[bool, str]:
+async def check_place(calls: AwsCalls, place: AwsPlace) -> tuple[bool, str]:
     """Whether the place is of use, and one phrase about it."""
     try:
         identity = await calls.call(place, "sts", "GetCallerIdentity")
@@ -63,7 +63,7 @@ async def check_place(calls: AwsCalls, place: Place) -> tuple[bool, str]:
 
 
 async def _refusal(
-    calls: AwsCalls, place: Place, service: str, operation: str, params: dict[str, Any]
+    calls: AwsCalls, place: AwsPlace, service: str, operation: str, params: dict[str, Any]
 ) -> str | None:
     try:
         await calls.call(place, service, operation, **params)
@@ -74,16 +74,16 @@ async def _refusal(
     return None
 
 
-def _writing(place: Place, identity: Mapping[str, Any]) -> str:
+def _writing(place: AwsPlace, identity: Mapping[str, Any]) -> str:
     if place.account.role_arn:
         return "the assumed session is limited to reading"
     arn = words(identity.get("Arn"), 300)
     if _POWERFUL.search(arn):
         return (
-            f"warning: {arn} can also write: give the bot a role with the policy of "
-            f"docs/connectors/aws.md"
+            f"warning: {arn} can also write: give the bot a role with "
+            "the policy of docs/connectors/aws.md"
         )
     return (
-        "what else these credentials may do cannot be seen: give them the policy of "
-        "docs/connectors/aws.md"
+        "what else these credentials may do cannot be seen: give "
+        "them the policy of docs/connectors/aws.md"
     )

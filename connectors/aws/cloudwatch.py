@@ -21,10 +21,16 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric
 from connectors.aws.calls import AwsCalls, entries, objects
 from connectors.aws.console import metrics_link
-from connectors.aws.evidence import Found, merged, moment, words
-from connectors.aws.metric_templates import NAMESPACES, TEMPLATES, Template, dimensions, metric_name
+from connectors.aws.evidence import AwsEvidence, merged, moment, words
+from connectors.aws.metric_templates import (
+    NAMESPACES,
+    TEMPLATES,
+    AwsMetricTemplate,
+    dimensions,
+    metric_name,
+)
 from connectors.aws.resource import Resource
-from connectors.aws.session import Place
+from connectors.aws.session import AwsPlace
 from connectors.base import Item
 
 MOST_QUERIES = 500
@@ -58,10 +64,10 @@ class _Wanted:
         }
 
 
-async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> Found:
+async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
     """The templates' signals of the resources, place by place."""
     places = list(dict.fromkeys(one.place for one in resources))
-    found = Found()
+    found = AwsEvidence()
     parts = await asyncio.gather(
         *(_of_place(calls, p, [r for r in resources if r.place == p], scope) for p in places)
     )
@@ -75,9 +81,9 @@ async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scop
     return found
 
 
-async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Found:
+async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> AwsEvidence:
     """What the alarm itself looks at, over all windows, in its own period."""
-    found = Found()
+    found = AwsEvidence()
     spans = merged((*scope.baseline, scope.incident))
     period = max(period_for(spans[0].start), 60 * math.ceil(metric.period_s / 60))
     queries = [_with_period(query, period) for query in metric.queries]
@@ -102,9 +108,9 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Fo
 
 
 async def _of_place(
-    calls: AwsCalls, place: Place, resources: Sequence[Resource], scope: Scope
-) -> tuple[Found, list[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]]:
-    found = Found()
+    calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
+) -> tuple[AwsEvidence, list[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]]:
+    found = AwsEvidence()
     balancers = await asyncio.gather(*(_load_balancer(calls, one, found) for one in resources))
     spans = merged((*scope.baseline, scope.incident))
     period = period_for(spans[0].start)
@@ -146,7 +152,7 @@ async def _of_place(
     return found, brought
 
 
-async def _load_balancer(calls: AwsCalls, resource: Resource, found: Found) -> str | None:
+async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence) -> str | None:
     """The load balancer that a target group's metrics name beside it."""
     if resource.kind != "target_group":
         return None
@@ -187,17 +193,17 @@ def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, 
     return stats
 
 
-def _templates(resource: Resource) -> list[Template]:
+def _templates(resource: Resource) -> list[AwsMetricTemplate]:
     return [template for template in TEMPLATES if template.kind == resource.kind]
 
 
-def _stat(template: Template, metric: str) -> Stat:
+def _stat(template: AwsMetricTemplate, metric: str) -> Stat:
     return template.namespace or NAMESPACES[template.kind], metric, template.stat
 
 
 async def _ask(
     calls: AwsCalls,
-    place: Place,
+    place: AwsPlace,
     queries: Sequence[Mapping[str, Any]],
     spans: Sequence[Window],
     period_s: int,
@@ -216,7 +222,7 @@ async def _ask(
 
 async def _ask_once(
     calls: AwsCalls,
-    place: Place,
+    place: AwsPlace,
     queries: Sequence[Mapping[str, Any]],
     span: Window,
     series: dict[str, dict[datetime, float]],
@@ -289,7 +295,7 @@ def _signals(
 
 
 def _add_preferred(
-    found: Found, brought: Sequence[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]
+    found: AwsEvidence, brought: Sequence[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]
 ) -> None:
     """Of one service: each signal from the kind of resource that comes first among the templates
     and has it."""

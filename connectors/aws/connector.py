@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope
@@ -20,7 +19,7 @@ from connectors.aws.check import check_place
 from connectors.aws.cloudwatch import alarm_metric, metrics_of
 from connectors.aws.deployments import codedeploy_deployments, ecs_deployments, lambda_versions
 from connectors.aws.errors import OF_CREDENTIALS
-from connectors.aws.evidence import Found, collected
+from connectors.aws.evidence import AwsEvidence, collected
 from connectors.aws.happenings import database_happenings, ecs_happenings
 from connectors.aws.insights import ScanBudget
 from connectors.aws.logs import ServiceLogs, logs_of
@@ -28,7 +27,6 @@ from connectors.aws.resource import Resource
 from connectors.aws.scope import (
     MOST_RESOURCES,
     MOST_SERVICES,
-    ServiceAws,
     named_alarms,
     places_of,
     resources_of,
@@ -36,12 +34,14 @@ from connectors.aws.scope import (
     their_names,
     without_found_elsewhere,
 )
-from connectors.aws.session import VENDOR, AwsAccount, AwsSession, Bounds, Place
+from connectors.aws.session import VENDOR, AwsAccount, AwsPlace, AwsSession, Bounds
+from connectors.aws.settings import AwsSettings, ServiceAwsSettings
 from connectors.aws.trail import joined, trail_of
 from connectors.aws.xray import graph_of, traces_of
 from connectors.base import Check, Collected, Request
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline
+from connectors.shared_settings import ServiceSettings, SharedSettings
 
 LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)
 """A query of Logs Insights over some GB takes about ten seconds, and there are several."""
@@ -50,53 +50,8 @@ NOT_UNDERSTOOD = (AttributeError, LookupError, TypeError, ValueError, OverflowEr
 """How a part fails on an answer of a shape that nobody documented."""
 
 
-class AccountConfig(Protocol):
-    """One account of the settings."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def role_arn(self) -> str: ...
-    @property
-    def external_id(self) -> str | None: ...
-    @property
-    def regions(self) -> Sequence[str]: ...
-
-
-class AwsConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def regions(self) -> Sequence[str]: ...
-    @property
-    def accounts(self) -> Sequence[AccountConfig]: ...
-    @property
-    def logs_max_scanned_gb(self) -> float: ...
-    @property
-    def endpoint_url(self) -> str | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def aliases(self) -> Sequence[str]: ...
-    @property
-    def aws(self) -> ServiceAws | None: ...
-
-
-class HasAws(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def aws(self) -> AwsConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasAws) -> AwsConnector | None:
+def build(own: AwsSettings, settings: SharedSettings) -> AwsConnector | None:
     """The configured connector, or None without a region."""
-    own = settings.aws
     accounts = [(AwsAccount(a.name, a.role_arn, a.external_id), a.regions) for a in own.accounts]
     places = places_of(own.regions, accounts)
     if not places:
@@ -124,9 +79,9 @@ class AwsConnector:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[AwsPlace],
         *,
-        services: Mapping[str, CatalogueEntry] | None = None,
+        services: Mapping[str, ServiceSettings] | None = None,
         scanned_gb: float = 20,
         endpoint_url: str | None = None,
         limits: Limits = LIMITS,
@@ -189,17 +144,19 @@ class AwsConnector:
         budget = ByteBudget("size of aws's answers", self.limits.max_bytes)
         return AwsCalls(self._session, self._threads, Bounds(Deadline.within(self.limits), budget))
 
-    def _entry(self, service: str) -> ServiceAws | None:
+    def _entry(self, service: str) -> ServiceAwsSettings | None:
         entry = self._services.get(service)
         return entry.aws if entry else None
 
     def _our_name(self, theirs: str) -> str:
         return self._ours.get(theirs.casefold(), theirs)
 
-    def _resources(self, services: Sequence[str], alarms: Alarms) -> tuple[list[Resource], Found]:
+    def _resources(
+        self, services: Sequence[str], alarms: Alarms
+    ) -> tuple[list[Resource], AwsEvidence]:
         """What to look at; what the alarm itself is about comes first, and is the catalogue's where
         that knows it."""
-        found = Found()
+        found = AwsEvidence()
         known = [
             one for name in services for one in resources_of(name, self._entry(name), self._places)
         ]
@@ -226,7 +183,7 @@ class AwsConnector:
                 )
         return resources[:MOST_RESOURCES], found
 
-    def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[Place]:
+    def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[AwsPlace]:
         there = [
             place for name in services for place in service_places(self._entry(name), self._places)
         ]
@@ -234,7 +191,7 @@ class AwsConnector:
 
     async def _changes(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
-    ) -> Found:
+    ) -> AwsEvidence:
         deployments = [ecs_deployments(calls, one, scope) for one in resources if one.kind == "ecs"]
         deployments += [
             lambda_versions(calls, one, scope) for one in resources if one.kind == "lambda"
@@ -259,7 +216,7 @@ class AwsConnector:
 
     async def _logs(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
-    ) -> Found:
+    ) -> AwsEvidence:
         tasks = [one for one in resources if one.kind == "ecs"]
         databases = [one for one in resources if one.kind == "database"]
         written: dict[Resource, tuple[str, ...]] = {}
@@ -268,7 +225,7 @@ class AwsConnector:
             for one in tasks
         ]
         told = await asyncio.gather(*happened)
-        groups: dict[tuple[str, Place], list[str]] = {}
+        groups: dict[tuple[str, AwsPlace], list[str]] = {}
         for resource, of_tasks in written.items():
             groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
         for one in resources:
@@ -297,8 +254,8 @@ class AwsConnector:
         return _together([*told, *parts])
 
     async def _xray(
-        self, calls: AwsCalls, place: Place, services: Sequence[str], scope: Scope
-    ) -> Found:
+        self, calls: AwsCalls, place: AwsPlace, services: Sequence[str], scope: Scope
+    ) -> AwsEvidence:
         """The graph, then traces of those services that it names."""
         seen: dict[str, str] = {}
 
@@ -321,7 +278,7 @@ class AwsConnector:
         return _together(parts)
 
 
-async def _part(kind: EvidenceKind, what: str, asked: Awaitable[Found]) -> Found:
+async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) -> AwsEvidence:
     """The edge of one part: what it could not read is a gap, and the other parts stand."""
     try:
         return await asked
@@ -329,7 +286,7 @@ async def _part(kind: EvidenceKind, what: str, asked: Awaitable[Found]) -> Found
         problem: object = error
     except NOT_UNDERSTOOD as error:
         problem = _not_understood(error)
-    found = Found()
+    found = AwsEvidence()
     found.lacks(kind, what, problem)
     return found
 
@@ -344,11 +301,11 @@ def _refuse_without_credentials(found: Collected) -> None:
 
 
 def _not_understood(error: Exception) -> str:
-    return f"an answer of AWS is not understood ({type(error).__name__})"
+    return f"unexpected response of AWS ({type(error).__name__})"
 
 
-def _together(parts: Sequence[Found]) -> Found:
-    whole = Found()
+def _together(parts: Sequence[AwsEvidence]) -> AwsEvidence:
+    whole = AwsEvidence()
     for part in parts:
         for table, rows in part.rows.items():
             whole.add(table, rows)

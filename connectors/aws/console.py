@@ -81,9 +81,10 @@ def service_map_link(region: str, window: Window) -> str:
 def trail_link(region: str, resource: str, window: Window) -> str:
     """The history of events about a resource."""
     asked = f"ResourceName={quote(resource, safe='')}"
-    start = quote(console_time(window.start), safe="")
-    end = quote(console_time(window.end), safe="")
-    span = f"StartTime={start}&EndTime={end}"
+    span = (
+        f"StartTime={quote(console_time(window.start), safe='')}&"
+        f"EndTime={quote(console_time(window.end), safe='')}"
+    )
     return f"{_base(region)}/cloudtrailv2/home?region={region}#/events?{asked}&{span}"
 
 

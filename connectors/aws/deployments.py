@@ -12,7 +12,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import codedeploy_link, ecs_link, lambda_link
-from connectors.aws.evidence import Found, changes_window, cut_note, moment, within, words
+from connectors.aws.evidence import AwsEvidence, changes_window, cut_note, moment, within, words
 from connectors.aws.resource import Resource
 from connectors.aws.task_definitions import difference, short_name
 from connectors.base import Item
@@ -27,9 +27,9 @@ JUST_MADE = timedelta(seconds=60)
 """A version published within a minute of the function's last update is that update."""
 
 
-async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> Found:
+async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Deployments of an ECS service, the task definitions compared for the latest of them."""
-    found = Found()
+    found = AwsEvidence()
     window = changes_window(scope)
     query = f"ListServiceDeployments {resource.place} {resource.name}"
     try:
@@ -104,8 +104,8 @@ async def _present(
                 continue
             state = words(one.get("rolloutState") or one.get("status"), 40)
             title = (
-                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} to "
-                f"{resource.name} ({state})"
+                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} "
+                f"to {resource.name} ({state})"
             )
             link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
             identity = words(one.get("id"), 100)
@@ -114,7 +114,11 @@ async def _present(
 
 
 async def _ecs_row(
-    calls: AwsCalls, resource: Resource, deployment: Mapping[str, Any], order: int, found: Found
+    calls: AwsCalls,
+    resource: Resource,
+    deployment: Mapping[str, Any],
+    order: int,
+    found: AwsEvidence,
 ) -> tuple[Any, ...] | None:
     at = moment(deployment.get("startedAt")) or moment(deployment.get("createdAt"))
     if at is None:
@@ -179,10 +183,10 @@ async def _compared(
     return short_name(before), short_name(after), difference(old, new)
 
 
-async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> Found:
+async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Versions published and the last update of a function. What its environment holds is not
     kept."""
-    found = Found()
+    found = AwsEvidence()
     window = changes_window(scope)
     query = f"ListVersionsByFunction {resource.place} {resource.name}"
     try:
@@ -283,9 +287,9 @@ def _update_row(
 
 async def codedeploy_deployments(
     calls: AwsCalls, resource: Resource, group: str, scope: Scope
-) -> Found:
+) -> AwsEvidence:
     """Deployments of one deployment group, `application/group`; `resource` says whose and where."""
-    found = Found()
+    found = AwsEvidence()
     window = changes_window(scope)
     application, _, deployment_group = group.partition("/")
     query = f"ListDeployments {resource.place} {group}"

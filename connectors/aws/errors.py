@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.errors import ConnectorError
 from connectors.aws.operations import ACTIONS
-from connectors.http import problem_of, short
+from connectors.vendor_text import problem_of, short
 
 VENDOR = "aws"
 THROTTLED = frozenset(
@@ -99,7 +99,7 @@ def not_understood(operation: str, error: Exception) -> ConnectorError:
     """The error for an answer that is cut off, no JSON or XML, or of another shape than
     documented."""
     said = short(str(error), 80) if isinstance(error, ValueError) else type(error).__name__
-    return ConnectorError(VENDOR, operation, f"the answer is not understood: {said}")
+    return ConnectorError(VENDOR, operation, f"unexpected response: {said}")
 
 
 def _status(response: Mapping[str, Any]) -> int | None:
@@ -116,8 +116,8 @@ def _problem(operation: str, code: str, status: int | None, message: str) -> str
         return ARE_NOT_ACCEPTED
     if code in SKEWED:
         return (
-            "this machine's clock is wrong: AWS refuses requests that are more than a few "
-            "minutes off"
+            "this machine's clock is wrong: AWS refuses requests "
+            "that are more than a few minutes off"
         )
     if code in THROTTLED or status == 429:
         return f"too many requests ({code})"

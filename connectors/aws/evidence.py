@@ -13,8 +13,8 @@ import polars as pl
 from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
-from connectors.brought import whole
-from connectors.http import short
+from connectors.collection_builder import full_window
+from connectors.vendor_text import short
 
 LONGEST = 500
 LOOKBACK = timedelta(hours=24)
@@ -22,7 +22,7 @@ LOOKBACK = timedelta(hours=24)
 
 
 @dataclass
-class Found:
+class AwsEvidence:
     """Rows by table in the order of its columns, items, and what is missing."""
 
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Found:
         self.missing.append(Missing(kind, query, str(reason)))
 
 
-def collected(parts: Iterable[Found]) -> Collected:
+def collected(parts: Iterable[AwsEvidence]) -> Collected:
     """All of it as tables."""
     everything = list(parts)
     tables = {}
@@ -54,7 +54,7 @@ def collected(parts: Iterable[Found]) -> Collected:
 
 def changes_window(scope: Scope) -> Window:
     """When changes are looked for."""
-    span = whole(scope)
+    span = full_window(scope)
     return Window(start=span.start - LOOKBACK, end=span.end)
 
 

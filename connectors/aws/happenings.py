@@ -14,11 +14,11 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import database_link, ecs_link
-from connectors.aws.evidence import Found, cut_note, moment, within, words
+from connectors.aws.evidence import AwsEvidence, cut_note, moment, within, words
 from connectors.aws.logs import task_log_groups
 from connectors.aws.resource import Resource
 from connectors.base import Item
-from connectors.brought import whole
+from connectors.collection_builder import full_window
 
 MOST_TASKS = 100
 """DescribeTasks takes so many; ECS forgets a stopped task after an hour (ECS API reference)."""
@@ -38,10 +38,10 @@ _PLANNED = re.compile(
 
 async def ecs_happenings(
     calls: AwsCalls, resource: Resource, scope: Scope, written: dict[Resource, tuple[str, ...]]
-) -> Found:
+) -> AwsEvidence:
     """The service's events and stopped tasks. The log groups that its tasks write to are put into
     `written`."""
-    found = Found()
+    found = AwsEvidence()
     query = f"DescribeServices {resource.place} {resource.name}"
     try:
         answer = await calls.call(
@@ -58,7 +58,7 @@ async def ecs_happenings(
     if not services:
         found.lacks("logs", query, "no such ECS service")
         return found
-    window = whole(scope)
+    window = full_window(scope)
     rows = [_event_row(resource, one) for one in objects(services[0].get("events"))[:MOST_EVENTS]]
     kept = [row for row in rows if row is not None and within(row[0], window)]
     found.add("logs", kept)
@@ -77,7 +77,9 @@ async def ecs_happenings(
     return found
 
 
-async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, found: Found) -> None:
+async def _stopped_tasks(
+    calls: AwsCalls, resource: Resource, scope: Scope, found: AwsEvidence
+) -> None:
     query = f"ListTasks {resource.place} {resource.name} desiredStatus=STOPPED"
     try:
         page = await calls.pages(
@@ -101,7 +103,7 @@ async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, foun
     except FaultlineError as error:
         found.lacks("logs", query, error)
         return
-    window = whole(scope)
+    window = full_window(scope)
     rows = [
         row
         for task in objects(answer.get("tasks"))
@@ -115,11 +117,11 @@ async def _stopped_tasks(calls: AwsCalls, resource: Resource, scope: Scope, foun
     found.items.append(Item("logs", query, window, link, rows=len(kept), cut=cut, details=details))
 
 
-async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> Found:
+async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Events of a database: failovers and restarts as log lines, changes of its configuration as
     changes."""
-    found = Found()
-    window = whole(scope)
+    found = AwsEvidence()
+    window = full_window(scope)
     query = f"DescribeEvents {resource.place} db-instance {resource.name}"
     try:
         page = await calls.pages(
@@ -173,7 +175,7 @@ def _task_row(resource: Resource, task: Mapping[str, Any]) -> tuple[Any, ...] | 
         if reason or (isinstance(code, int) and code != 0):
             exit_code = f" exit code {code}" if isinstance(code, int) else ""
             said += (
-                f"; container "
+                "; container "
                 f"{words(container.get('name'), 80)}{exit_code}{': ' + reason if reason else ''}"
             )
     by_scheduler = said.startswith("Scaling activity")

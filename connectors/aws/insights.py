@@ -13,7 +13,7 @@ from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Window
 from connectors.aws.calls import AwsCalls, entries, objects
 from connectors.aws.evidence import words
-from connectors.aws.session import VENDOR, Place
+from connectors.aws.session import VENDOR, AwsPlace
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.3, 2.0
 GIVE_UP_S = 1.5
@@ -24,7 +24,7 @@ Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Answer:
+class InsightsResult:
     """Rows by field name. `matched` is how many lines the query found, before its limit."""
 
     rows: list[Row]
@@ -59,12 +59,12 @@ class ScanBudget:
 
 async def ask(
     calls: AwsCalls,
-    place: Place,
+    place: AwsPlace,
     groups: Sequence[str],
     query: str,
     window: Window,
     budget: ScanBudget,
-) -> Answer:
+) -> InsightsResult:
     """The answer. Raises ConnectorError, BudgetExceeded; a query that is given up is stopped."""
     budget.check()
     started = await calls.call(
@@ -89,7 +89,9 @@ async def ask(
     return answer
 
 
-async def _results(calls: AwsCalls, place: Place, query_id: str, budget: ScanBudget) -> Answer:
+async def _results(
+    calls: AwsCalls, place: AwsPlace, query_id: str, budget: ScanBudget
+) -> InsightsResult:
     wait = FIRST_WAIT_S
     while True:
         answer = await calls.call(place, "logs", "GetQueryResults", queryId=query_id)
@@ -99,7 +101,7 @@ async def _results(calls: AwsCalls, place: Place, query_id: str, budget: ScanBud
         budget.note(query_id, scanned)
         status = words(answer.get("status"), 40)
         if status == "Complete":
-            return Answer(
+            return InsightsResult(
                 _rows(answer.get("results")), scanned, _number(numbers.get("recordsMatched"))
             )
         if status not in UNDER_WAY:
@@ -113,7 +115,7 @@ async def _results(calls: AwsCalls, place: Place, query_id: str, budget: ScanBud
         wait = min(LONGEST_WAIT_S, wait * 1.6)
 
 
-async def _stop(calls: AwsCalls, place: Place, query_id: str) -> None:
+async def _stop(calls: AwsCalls, place: AwsPlace, query_id: str) -> None:
     """A query that nobody waits for is not left to run; that it cannot be stopped is no news."""
     with contextlib.suppress(FaultlineError):
         await calls.call(place, "logs", "StopQuery", queryId=query_id)

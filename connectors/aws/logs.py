@@ -16,9 +16,9 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, LogWords, Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import insights_link
-from connectors.aws.evidence import Found, merged, moment, words
-from connectors.aws.insights import GB, Answer, Row, ScanBudget, ask
-from connectors.aws.session import Place
+from connectors.aws.evidence import AwsEvidence, merged, moment, words
+from connectors.aws.insights import GB, InsightsResult, Row, ScanBudget, ask
+from connectors.aws.session import AwsPlace
 from connectors.base import Item
 
 MOST_LINES = 1_000
@@ -43,8 +43,8 @@ ERROR_WORDS = (
 )
 FILTER = f"filter @message like /(?i)({'|'.join(ERROR_WORDS)})/"
 LINES = (
-    f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| sort @timestamp desc\n| "
-    f"limit {MOST_LINES}"
+    f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| "
+    f"sort @timestamp desc\n| limit {MOST_LINES}"
 )
 COUNTS = (
     f"{FILTER}\n| stats count(*) as lines by bin(1m) as minute\n| sort minute asc\n| limit 10000"
@@ -60,13 +60,15 @@ class ServiceLogs:
     """The log groups of a service in one place."""
 
     service: str
-    place: Place
+    place: AwsPlace
     groups: tuple[str, ...]
 
 
-async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: ScanBudget) -> Found:
+async def logs_of(
+    calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: ScanBudget
+) -> AwsEvidence:
     """Lines and patterns of each window, counts over all of them."""
-    found = Found()
+    found = AwsEvidence()
     groups = await _existing(calls, logs, found)
     if not groups:
         return found
@@ -88,7 +90,7 @@ async def logs_of(calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: Scan
     return found
 
 
-async def _existing(calls: AwsCalls, logs: ServiceLogs, found: Found) -> tuple[str, ...]:
+async def _existing(calls: AwsCalls, logs: ServiceLogs, found: AwsEvidence) -> tuple[str, ...]:
     """The groups that are there: a query that names one that is not fails for all."""
 
     async def there(group: str) -> str | None:
@@ -119,7 +121,7 @@ async def _lines(
     logs: ServiceLogs,
     window: Window,
     budget: ScanBudget,
-    found: Found,
+    found: AwsEvidence,
     words: LogWords | None = None,
 ) -> None:
     """Error lines, or those that hold words that runbooks look for."""
@@ -143,7 +145,7 @@ def _with_words(words: LogWords) -> str:
 
 
 async def _counts(
-    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found
+    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: AwsEvidence
 ) -> None:
     answer = await _asked(calls, logs, COUNTS, window, budget, found)
     if answer is None:
@@ -162,7 +164,7 @@ async def _counts(
 
 
 async def _patterns(
-    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: Found
+    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: AwsEvidence
 ) -> None:
     answer = await _asked(calls, logs, PATTERNS, window, budget, found)
     if answer is None:
@@ -179,8 +181,13 @@ async def _patterns(
 
 
 async def _asked(
-    calls: AwsCalls, logs: ServiceLogs, query: str, window: Window, budget: ScanBudget, found: Found
-) -> Answer | None:
+    calls: AwsCalls,
+    logs: ServiceLogs,
+    query: str,
+    window: Window,
+    budget: ScanBudget,
+    found: AwsEvidence,
+) -> InsightsResult | None:
     try:
         return await ask(calls, logs.place, logs.groups, query, window, budget)
     except FaultlineError as error:
@@ -208,7 +215,7 @@ def _item(
     logs: ServiceLogs,
     query: str,
     window: Window,
-    answer: Answer,
+    answer: InsightsResult,
     rows: int,
     cut: str | None,
     kind: EvidenceKind = "logs",

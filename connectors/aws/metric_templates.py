@@ -15,7 +15,7 @@ from connectors.aws.resource import Resource, ResourceKind
 
 
 @dataclass(frozen=True)
-class Template:
+class AwsMetricTemplate:
     """A signal. With `over` it is the share of `metric` in that other metric, with `rate` it is per
     second."""
 
@@ -40,8 +40,8 @@ NAMESPACES: Mapping[ResourceKind, str] = {
 }
 INSIGHTS = "ECS/ContainerInsights"
 TEMPLATES = (
-    Template("target_group", "request_rate", "1/s", "RequestCount", "Sum", rate=True),
-    Template(
+    AwsMetricTemplate("target_group", "request_rate", "1/s", "RequestCount", "Sum", rate=True),
+    AwsMetricTemplate(
         "target_group",
         "error_ratio",
         "ratio",
@@ -49,34 +49,54 @@ TEMPLATES = (
         "Sum",
         over="RequestCount",
     ),
-    Template("target_group", "latency_p50", "ms", "TargetResponseTime", "p50", 1000),
-    Template("target_group", "latency_p99", "ms", "TargetResponseTime", "p99", 1000),
-    Template("target_group", "unhealthy_hosts", "count", "UnHealthyHostCount", "Maximum"),
-    Template("target_group", "connection_errors", "count", "TargetConnectionErrorCount", "Sum"),
-    Template("api", "request_rate", "1/s", "Count", "Sum", rate=True),
-    Template("api", "error_ratio", "ratio", "5XXError", "Sum", over="Count"),
-    Template("api", "latency_p50", "ms", "Latency", "p50"),
-    Template("api", "latency_p99", "ms", "Latency", "p99"),
-    Template("lambda", "request_rate", "1/s", "Invocations", "Sum", rate=True),
-    Template("lambda", "error_ratio", "ratio", "Errors", "Sum", over="Invocations"),
-    Template("lambda", "latency_p50", "ms", "Duration", "p50"),
-    Template("lambda", "latency_p99", "ms", "Duration", "p99"),
-    Template("lambda", "rejected_invocations", "count", "Throttles", "Sum"),
-    Template("lambda", "inflight_invocations", "count", "ConcurrentExecutions", "Maximum"),
-    Template("ecs", "cpu_utilization", "percent", "CPUUtilization", "Average"),
-    Template("ecs", "memory_utilization", "percent", "MemoryUtilization", "Maximum"),
-    Template("ecs", "ready_tasks", "count", "RunningTaskCount", "Minimum", namespace=INSIGHTS),
-    Template("database", "database_cpu_utilization", "percent", "CPUUtilization", "Average"),
-    Template("database", "database_memory_free_bytes", "bytes", "FreeableMemory", "Minimum"),
-    Template("database", "database_connections", "count", "DatabaseConnections", "Maximum"),
-    Template("database", "database_read_latency", "ms", "ReadLatency", "Average", 1000),
-    Template("database", "database_write_latency", "ms", "WriteLatency", "Average", 1000),
-    Template("database", "database_disk_queue_depth", "count", "DiskQueueDepth", "Average"),
-    Template("database", "database_disk_free_bytes", "bytes", "FreeStorageSpace", "Minimum"),
-    Template("database", "database_replica_lag", "s", "ReplicaLag", "Maximum"),
-    Template("queue", "queue_oldest_message_age", "s", "ApproximateAgeOfOldestMessage", "Maximum"),
-    Template("queue", "queue_depth", "count", "ApproximateNumberOfMessagesVisible", "Maximum"),
-    Template("queue", "messages_sent_per_second", "1/s", "NumberOfMessagesSent", "Sum", rate=True),
+    AwsMetricTemplate("target_group", "latency_p50", "ms", "TargetResponseTime", "p50", 1000),
+    AwsMetricTemplate("target_group", "latency_p99", "ms", "TargetResponseTime", "p99", 1000),
+    AwsMetricTemplate("target_group", "unhealthy_hosts", "count", "UnHealthyHostCount", "Maximum"),
+    AwsMetricTemplate(
+        "target_group", "connection_errors", "count", "TargetConnectionErrorCount", "Sum"
+    ),
+    AwsMetricTemplate("api", "request_rate", "1/s", "Count", "Sum", rate=True),
+    AwsMetricTemplate("api", "error_ratio", "ratio", "5XXError", "Sum", over="Count"),
+    AwsMetricTemplate("api", "latency_p50", "ms", "Latency", "p50"),
+    AwsMetricTemplate("api", "latency_p99", "ms", "Latency", "p99"),
+    AwsMetricTemplate("lambda", "request_rate", "1/s", "Invocations", "Sum", rate=True),
+    AwsMetricTemplate("lambda", "error_ratio", "ratio", "Errors", "Sum", over="Invocations"),
+    AwsMetricTemplate("lambda", "latency_p50", "ms", "Duration", "p50"),
+    AwsMetricTemplate("lambda", "latency_p99", "ms", "Duration", "p99"),
+    AwsMetricTemplate("lambda", "rejected_invocations", "count", "Throttles", "Sum"),
+    AwsMetricTemplate("lambda", "inflight_invocations", "count", "ConcurrentExecutions", "Maximum"),
+    AwsMetricTemplate("ecs", "cpu_utilization", "percent", "CPUUtilization", "Average"),
+    AwsMetricTemplate("ecs", "memory_utilization", "percent", "MemoryUtilization", "Maximum"),
+    AwsMetricTemplate(
+        "ecs", "ready_tasks", "count", "RunningTaskCount", "Minimum", namespace=INSIGHTS
+    ),
+    AwsMetricTemplate(
+        "database", "database_cpu_utilization", "percent", "CPUUtilization", "Average"
+    ),
+    AwsMetricTemplate(
+        "database", "database_memory_free_bytes", "bytes", "FreeableMemory", "Minimum"
+    ),
+    AwsMetricTemplate(
+        "database", "database_connections", "count", "DatabaseConnections", "Maximum"
+    ),
+    AwsMetricTemplate("database", "database_read_latency", "ms", "ReadLatency", "Average", 1000),
+    AwsMetricTemplate("database", "database_write_latency", "ms", "WriteLatency", "Average", 1000),
+    AwsMetricTemplate(
+        "database", "database_disk_queue_depth", "count", "DiskQueueDepth", "Average"
+    ),
+    AwsMetricTemplate(
+        "database", "database_disk_free_bytes", "bytes", "FreeStorageSpace", "Minimum"
+    ),
+    AwsMetricTemplate("database", "database_replica_lag", "s", "ReplicaLag", "Maximum"),
+    AwsMetricTemplate(
+        "queue", "queue_oldest_message_age", "s", "ApproximateAgeOfOldestMessage", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "queue", "queue_depth", "count", "ApproximateNumberOfMessagesVisible", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "queue", "messages_sent_per_second", "1/s", "NumberOfMessagesSent", "Sum", rate=True
+    ),
 )
 """In order of preference: of two kinds of resource that have a signal, a service's signal is that
 of the first."""

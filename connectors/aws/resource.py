@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from connectors.aws.session import Place
+    from connectors.aws.session import AwsPlace
 
 ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "api"]
 
@@ -19,7 +19,7 @@ class Resource:
     kind: ResourceKind
     name: str
     service: str
-    place: Place
+    place: AwsPlace
 
     @property
     def short_name(self) -> str:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from analysis.vocabulary import Alert
 from connectors.aws.alarms import AlarmName
 from connectors.aws.resource import Resource, ResourceKind
-from connectors.aws.session import AwsAccount, Place
+from connectors.aws.session import AwsAccount, AwsPlace
+from connectors.aws.settings import ServiceAwsSettings
 from connectors.base import Collected
 
 MOST_SERVICES = 6
@@ -30,45 +30,20 @@ _CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws
 _ACCOUNT = re.compile(r":iam::(\d{12}):role/")
 
 
-class ServiceAws(Protocol):
-    """What the catalogue says of a service."""
-
-    @property
-    def account(self) -> str | None: ...
-    @property
-    def region(self) -> str | None: ...
-    @property
-    def ecs(self) -> Sequence[str]: ...
-    @property
-    def target_groups(self) -> Sequence[str]: ...
-    @property
-    def lambdas(self) -> Sequence[str]: ...
-    @property
-    def databases(self) -> Sequence[str]: ...
-    @property
-    def queues(self) -> Sequence[str]: ...
-    @property
-    def apis(self) -> Sequence[str]: ...
-    @property
-    def codedeploy(self) -> Sequence[str]: ...
-    @property
-    def log_groups(self) -> Sequence[str]: ...
-    @property
-    def xray(self) -> Sequence[str]: ...
-
-
 def places_of(
     regions: Sequence[str], accounts: Sequence[tuple[AwsAccount, Sequence[str]]]
-) -> tuple[Place, ...]:
+) -> tuple[AwsPlace, ...]:
     """Every region of every account; the account of the bot's own credentials where none is
     named."""
     whose = accounts or [(AwsAccount("own"), regions)]
     return tuple(
-        Place(account, region) for account, own in whose for region in dict.fromkeys(own or regions)
+        AwsPlace(account, region)
+        for account, own in whose
+        for region in dict.fromkeys(own or regions)
     )
 
 
-def service_places(entry: ServiceAws | None, places: Sequence[Place]) -> list[Place]:
+def service_places(entry: ServiceAwsSettings | None, places: Sequence[AwsPlace]) -> list[AwsPlace]:
     """Where a service may be."""
     account, region = (entry.account, entry.region) if entry else (None, None)
     return [p for p in places if account in (None, p.account.name) and region in (None, p.region)][
@@ -76,7 +51,9 @@ def service_places(entry: ServiceAws | None, places: Sequence[Place]) -> list[Pl
     ]
 
 
-def resources_of(service: str, entry: ServiceAws | None, places: Sequence[Place]) -> list[Resource]:
+def resources_of(
+    service: str, entry: ServiceAwsSettings | None, places: Sequence[AwsPlace]
+) -> list[Resource]:
     """The resources that the catalogue names for a service, in each place where they may be."""
     if entry is None:
         return []
@@ -97,7 +74,7 @@ def resources_of(service: str, entry: ServiceAws | None, places: Sequence[Place]
     ]
 
 
-def named_alarms(alert: Alert, places: Sequence[Place]) -> list[AlarmName]:
+def named_alarms(alert: Alert, places: Sequence[AwsPlace]) -> list[AlarmName]:
     """The alarms that the alert's labels or links name, in the places where they may be."""
     found: dict[tuple[str, str | None, str | None], None] = {}
     if arn := _ALARM_ARN.fullmatch(_label(alert, "alarm_arn", "AlarmArn")):
@@ -115,7 +92,9 @@ def named_alarms(alert: Alert, places: Sequence[Place]) -> list[AlarmName]:
     return [AlarmName(name, place) for name, place in names][:MOST_PLACES]
 
 
-def their_names(service: str, aliases: Iterable[str], entry: ServiceAws | None) -> tuple[str, ...]:
+def their_names(
+    service: str, aliases: Iterable[str], entry: ServiceAwsSettings | None
+) -> tuple[str, ...]:
     """Names under which X-Ray may know a service."""
     functions = entry.lambdas if entry else ()
     tasks = (name.rpartition("/")[2] for name in entry.ecs) if entry else ()
@@ -123,7 +102,7 @@ def their_names(service: str, aliases: Iterable[str], entry: ServiceAws | None) 
     return tuple(dict.fromkeys((*named, service, *aliases, *functions, *tasks)))
 
 
-def without_found_elsewhere(found: Collected, places: Sequence[Place]) -> Collected:
+def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Collected:
     """Without the gaps of a place that does not have what another place has: a service may be in
     any of them."""
     if len(places) < 2:
@@ -149,7 +128,7 @@ def without_found_elsewhere(found: Collected, places: Sequence[Place]) -> Collec
     return replace(found, missing=missing)
 
 
-def _anywhere(query: str, places: Sequence[Place]) -> str:
+def _anywhere(query: str, places: Sequence[AwsPlace]) -> str:
     for place in places:
         query = query.replace(f" {place} ", f" {ANYWHERE} ", 1)
     return query
@@ -160,7 +139,7 @@ def _label(alert: Alert, *names: str) -> str:
     return next((alert.labels[name] for name in names if alert.labels.get(name)), "")
 
 
-def _where(places: Sequence[Place], region: str | None, account: str | None) -> list[Place]:
+def _where(places: Sequence[AwsPlace], region: str | None, account: str | None) -> list[AwsPlace]:
     """Places of that region, of that account where a role tells which account it is in."""
     in_region = [place for place in places if region in (None, "", place.region)]
     known = [place for place in in_region if account and _account_id(place) == account]
@@ -168,7 +147,7 @@ def _where(places: Sequence[Place], region: str | None, account: str | None) -> 
     return known or (unknown if account else in_region)
 
 
-def _account_id(place: Place) -> str | None:
+def _account_id(place: AwsPlace) -> str | None:
     found = _ACCOUNT.search(place.account.role_arn or "")
     return found[1] if found else None
 

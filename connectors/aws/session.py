@@ -23,9 +23,10 @@ import msgspec
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.aws.errors import no_answer, not_understood, refusal, retryable
 from connectors.aws.operations import allowed, session_policy
-from connectors.http import retry_after
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline, Pace, pace_of
+from connectors.rate_limiter import RateLimiter, rate_limiter_of
+from connectors.transport import retry_after
 
 VENDOR = "aws"
 CONNECT_S, READ_S = 3.0, 10.0
@@ -61,7 +62,7 @@ class AwsAccount:
 
 
 @dataclass(frozen=True)
-class Place:
+class AwsPlace:
     """One region of one account."""
 
     account: AwsAccount
@@ -80,7 +81,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class _Keys:
+class _RoleKeys:
     """Credentials in the form boto3 takes them; `until` is None for those that boto3 looks after
     itself."""
 
@@ -98,25 +99,30 @@ class AwsSession:
         self._endpoint_url = endpoint_url
         self._lock = threading.RLock()
         self._base: Any = None
-        self._keys: dict[AwsAccount, _Keys] = {}
-        self._clients: dict[tuple[str, Place], tuple[_Keys, Any]] = {}
+        self._keys: dict[AwsAccount, _RoleKeys] = {}
+        self._clients: dict[tuple[str, AwsPlace], tuple[_RoleKeys, Any]] = {}
 
     def call(
-        self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds
+        self,
+        place: AwsPlace,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        bounds: Bounds,
     ) -> Any:
         """The answer to one operation. Raises ConnectorError, BudgetExceeded."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                with self.pace(place, service).turn_in_thread(bounds.deadline):
+                with self.limiter(place, service).permit_in_thread(bounds.deadline):
                     return self.once(place, service, operation, params, bounds)
             except Later as later:
                 time.sleep(later.pause(attempt, bounds))
         raise AssertionError("ATTEMPTS is at least 1")
 
-    def pace(self, place: Place, service: str) -> Pace:
+    def limiter(self, place: AwsPlace, service: str) -> RateLimiter:
         """The pace of one service in one place."""
         limits = Limits(requests_per_s=RATES.get(service, OTHER_RATE), concurrency=CONCURRENCY)
-        return pace_of(VENDOR, f"{self._endpoint_url or 'aws'} {service} {place}", limits)
+        return rate_limiter_of(VENDOR, f"{self._endpoint_url or 'aws'} {service} {place}", limits)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -126,13 +132,18 @@ class AwsSession:
             self._clients.clear()
 
     def once(
-        self, place: Place, service: str, operation: str, params: Mapping[str, Any], bounds: Bounds
+        self,
+        place: AwsPlace,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        bounds: Bounds,
     ) -> Any:
         """One try by somebody who has the turn. Raises ConnectorError, BudgetExceeded, Later."""
         from botocore import xform_name
 
         client = self._client(place, service, bounds)
-        pace = self.pace(place, service)
+        limiter = self.limiter(place, service)
         with _within(bounds):
             failed = True
             try:
@@ -147,10 +158,10 @@ class AwsSession:
                 failed = error.retryable and (error.status is None or error.status >= 500)
                 raise
             finally:
-                pace.breaker.note(failed=failed)
+                limiter.breaker.record(failed=failed)
         return answer
 
-    def _client(self, place: Place, service: str, bounds: Bounds) -> Any:
+    def _client(self, place: AwsPlace, service: str, bounds: Bounds) -> Any:
         keys = self._credentials(place, service, bounds)
         with self._lock:
             known = self._clients.get((service, place))
@@ -167,7 +178,7 @@ class AwsSession:
             self._base = boto_session()
         return self._base
 
-    def _credentials(self, place: Place, service: str, bounds: Bounds) -> _Keys:
+    def _credentials(self, place: AwsPlace, service: str, bounds: Bounds) -> _RoleKeys:
         account = place.account
         if account.role_arn is None or service == "sts":
             return _OWN
@@ -177,7 +188,7 @@ class AwsSession:
                 held = self._keys[account] = self._assume(place, account.role_arn, bounds)
             return held
 
-    def _assume(self, place: Place, role_arn: str, bounds: Bounds) -> _Keys:
+    def _assume(self, place: AwsPlace, role_arn: str, bounds: Bounds) -> _RoleKeys:
         params = {
             "RoleArn": role_arn,
             "RoleSessionName": "faultline",
@@ -190,13 +201,13 @@ class AwsSession:
         until = given.get("Expiration")
         if not isinstance(until, datetime) or not all(given.get(name) for name in _KEY_NAMES):
             raise ConnectorError(VENDOR, "AssumeRole", "the answer holds no credentials")
-        return _Keys(
+        return _RoleKeys(
             {f"aws_{ours}": str(given[theirs]) for theirs, ours in _KEY_NAMES.items()},
             until.astimezone(UTC),
         )
 
 
-_OWN = _Keys({}, None)
+_OWN = _RoleKeys({}, None)
 _KEY_NAMES = {
     "AccessKeyId": "access_key_id",
     "SecretAccessKey": "secret_access_key",

@@ -14,7 +14,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import ChangeKind, Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import trail_event_link, trail_link
-from connectors.aws.evidence import Found, changes_window, cut_note, moment, within, words
+from connectors.aws.evidence import AwsEvidence, changes_window, cut_note, moment, within, words
 from connectors.aws.resource import Resource
 from connectors.base import Item
 
@@ -29,17 +29,21 @@ LATE = "CloudTrail lists events up to 15 minutes late"
 SAME_CHANGE = timedelta(minutes=3)
 """A deployment and the call that started it are one change."""
 NOISE = re.compile(
-    r"^(Start|Stop)Query$|^AssumeRole|^CreateLogStream$|^PutLogEvents$|^(Register"
-    r"|Deregister)Targets$|Tag"
+    r"^(Start|Stop)Query$|^AssumeRole|^CreateLogStream$|^PutLogEvents$|"
+    r"^(Register|Deregister)Targets$|Tag"
 )
 """Calls that change nothing a service would feel, or that AWS makes by itself with each task that
 comes and goes."""
 _KINDS: tuple[tuple[ChangeKind, re.Pattern[str]], ...] = (
     ("scale", re.compile(r"Capacity|Scal|Concurrency|UpdateShardCount")),
-    ("deploy",
-    re.compile(r"Deploy|FunctionCode|PublishVersion|TaskDefinition|UpdateService$|UpdateAlias|Stack")),
+    (
+        "deploy",
+        re.compile(
+            r"Deploy|FunctionCode|PublishVersion|TaskDefinition|UpdateService$|UpdateAlias|Stack"
+        ),
+    ),
     ("migration", re.compile(r"Migrat|UpgradeDB|ApplyPendingMaintenance")),
-)  # fmt: skip
+)
 """By the name of the call; what is left is configuration."""
 
 
@@ -50,7 +54,7 @@ class _Identity(msgspec.Struct):
     invokedBy: str = ""
 
 
-class _Event(msgspec.Struct):
+class _TrailEvent(msgspec.Struct):
     """The parts of a CloudTrail record that are kept (CloudTrail record contents)."""
 
     eventSource: str = ""
@@ -59,9 +63,9 @@ class _Event(msgspec.Struct):
     userIdentity: _Identity = msgspec.field(default_factory=_Identity)
 
 
-async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> Found:
+async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
     """Calls that wrote to these resources, all of one place."""
-    found = Found()
+    found = AwsEvidence()
     window = changes_window(scope)
     asked = list({one.short_name: one for one in resources if one.kind in NAMED}.values())
     for resource in asked[:MOST_RESOURCES]:
@@ -76,7 +80,9 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
     return found
 
 
-async def _of_resource(calls: AwsCalls, resource: Resource, window: Window, found: Found) -> None:
+async def _of_resource(
+    calls: AwsCalls, resource: Resource, window: Window, found: AwsEvidence
+) -> None:
     query = f"LookupEvents {resource.place} ResourceName={resource.short_name}"
     try:
         page = await calls.pages(
@@ -154,14 +160,14 @@ def _asked(parameters: Mapping[str, Any]) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
-def _record(text: Any) -> _Event:
+def _record(text: Any) -> _TrailEvent:
     try:
-        return msgspec.json.decode(text if isinstance(text, str) else "{}", type=_Event)
+        return msgspec.json.decode(text if isinstance(text, str) else "{}", type=_TrailEvent)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return _Event()
+        return _TrailEvent()
 
 
-def joined(deployments: Found, trail: Found) -> None:
+def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
     """Where CloudTrail tells of a deployment that is known already, its author is written there and
     it is left out."""
     known = deployments.rows.get("changes", [])

@@ -16,9 +16,9 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import service_map_link, traces_link
-from connectors.aws.evidence import Found, cut_note, words
+from connectors.aws.evidence import AwsEvidence, cut_note, words
 from connectors.aws.segments import spans_of
-from connectors.aws.session import Place
+from connectors.aws.session import AwsPlace
 from connectors.base import Item
 
 SLICES = 4
@@ -39,10 +39,10 @@ OurName = Callable[[str], str]
 
 
 async def traces_of(
-    calls: AwsCalls, place: Place, service: str, their_name: str, scope: Scope, ours: OurName
-) -> Found:
+    calls: AwsCalls, place: AwsPlace, service: str, their_name: str, scope: Scope, ours: OurName
+) -> AwsEvidence:
     """Spans of the traces through one service."""
-    found = Found()
+    found = AwsEvidence()
     baseline = scope.baseline_spans if scope.baseline_spans is not None else scope.baseline
     windows = (scope.incident, *baseline)
     await asyncio.gather(
@@ -55,9 +55,9 @@ async def traces_of(
     return found
 
 
-async def graph_of(calls: AwsCalls, place: Place, scope: Scope, ours: OurName) -> Found:
+async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName) -> AwsEvidence:
     """Who called whom during the incident."""
-    found = Found()
+    found = AwsEvidence()
     window = _latest(scope.incident)
     query = f"GetServiceGraph {place}"
     try:
@@ -104,7 +104,12 @@ def expression(name: str) -> str:
 
 
 async def _of_window(
-    calls: AwsCalls, place: Place, their_name: str, window: Window, ours: OurName, found: Found
+    calls: AwsCalls,
+    place: AwsPlace,
+    their_name: str,
+    window: Window,
+    ours: OurName,
+    found: AwsEvidence,
 ) -> None:
     asked = expression(their_name)
     query = f"GetTraceSummaries {place} {asked}"
@@ -137,7 +142,7 @@ async def _of_window(
 
 
 async def _summaries(
-    calls: AwsCalls, place: Place, asked: str, window: Window
+    calls: AwsCalls, place: AwsPlace, asked: str, window: Window
 ) -> tuple[list[Mapping[str, Any]], bool]:
     """Summaries from all parts of the window, in order of time as far as X-Ray gives it."""
     length = (window.end - window.start) / SLICES
@@ -174,6 +179,6 @@ def _latest(window: Window) -> Window:
 
 
 _NO_SEGMENTS = (
-    "X-Ray lists traces and has no segments of them: with Transaction Search they lie "
-    "in the log group aws/spans"
+    "X-Ray lists traces and has no segments of them: with Transaction "
+    "Search they lie in the log group aws/spans"
 )

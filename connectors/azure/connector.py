@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import polars as pl
-from pydantic import SecretStr
 
 from analysis.errors import FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Window
@@ -25,10 +24,12 @@ from connectors.azure import queries as kql
 from connectors.azure import rows as tables
 from connectors.azure.queries import LogTable, Schema
 from connectors.azure.session import VENDOR, Credential, QueryApi, QuerySession, Rows, Tokens
+from connectors.azure.settings import AzureMonitorSettings
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.http import short
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
 """Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor
@@ -38,55 +39,8 @@ LOOKBACK = timedelta(hours=24)
 MOST_SERVICES, MOST_NAME = 20, 200
 
 
-class AzureMonitorConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def workspace_id(self) -> str | None: ...
-    @property
-    def workspace_resource_id(self) -> str | None: ...
-    @property
-    def application_id(self) -> str | None: ...
-    @property
-    def application_resource_id(self) -> str | None: ...
-    @property
-    def log_tables(self) -> tuple[str, ...]: ...
-    @property
-    def tenant_id(self) -> str | None: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def client_secret(self) -> SecretStr | None: ...
-    @property
-    def api_url(self) -> str: ...
-    @property
-    def applications_url(self) -> str: ...
-    @property
-    def login_url(self) -> str: ...
-    @property
-    def identity_url(self) -> str: ...
-    @property
-    def portal_url(self) -> str: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def azure_role_name(self) -> str | None: ...
-
-
-class HasAzureMonitor(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def azure_monitor(self) -> AzureMonitorConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
 @dataclass(frozen=True)
-class Source:
+class AzureSource:
     """One thing that can be asked: an API, the path of its queries, and its page in the portal."""
 
     api: QueryApi
@@ -106,10 +60,9 @@ class Source:
         return f"{self.portal}/{blade}/resourceId/{resource}/{share}"
 
 
-def build(settings: HasAzureMonitor) -> AzureMonitorConnector | None:
+def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorConnector | None:
     """The configured connector, or None without a workspace or application. Raises
     SettingsError."""
-    own = settings.azure_monitor
     if own.workspace_id is None and own.application_id is None:
         return None
     secret = own.client_secret.get_secret_value() if own.client_secret else None
@@ -124,11 +77,11 @@ def build(settings: HasAzureMonitor) -> AzureMonitorConnector | None:
     if own.workspace_id is not None:
         api = QueryApi(own.api_url, tokens, LIMITS, "azure_monitor.api_url")
         path = f"/v1/workspaces/{quote(own.workspace_id, safe='')}/query"
-        workspace = Source(api, path, own.portal_url, own.workspace_resource_id)
+        workspace = AzureSource(api, path, own.portal_url, own.workspace_resource_id)
     if own.application_id is not None:
         api = QueryApi(own.applications_url, tokens, LIMITS, "azure_monitor.applications_url")
         path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
-        application = Source(api, path, own.portal_url, own.application_resource_id)
+        application = AzureSource(api, path, own.portal_url, own.application_resource_id)
     roles = {
         name: entry.azure_role_name
         for name, entry in settings.services.items()
@@ -148,8 +101,8 @@ class AzureMonitorConnector:
 
     def __init__(
         self,
-        workspace: Source | None,
-        application: Source | None = None,
+        workspace: AzureSource | None,
+        application: AzureSource | None = None,
         roles: Mapping[str, str] | None = None,
         log_tables: Sequence[LogTable] = (),
         *,
@@ -166,7 +119,7 @@ class AzureMonitorConnector:
         services = list(
             dict.fromkeys(filter(None, (request.alert.service, *request.scope.services)))
         )[:MOST_SERVICES]
-        asked = _Asked(self._roles, [s[:MOST_NAME] for s in services])
+        asked = _AzureQuestion(self._roles, [s[:MOST_NAME] for s in services])
         if not services:
             return Collected(
                 missing=(
@@ -187,14 +140,14 @@ class AzureMonitorConnector:
             f"size of {VENDOR}'s answers", self.limits.max_bytes
         )
 
-    def _sources(self) -> list[Source]:
+    def _sources(self) -> list[AzureSource]:
         return [s for s in (self._application, self._workspace) if s is not None]
 
     async def _from(
         self,
-        source: Source,
+        source: AzureSource,
         request: Request,
-        asked: _Asked,
+        asked: _AzureQuestion,
         deadline: Deadline,
         budget: ByteBudget,
     ) -> None:
@@ -210,25 +163,26 @@ class AzureMonitorConnector:
             asked.missing += [Missing(kind, source.path, str(error)) for kind in self.kinds]
 
     def _queries(
-        self, source: Source, asked: _Asked, span: Window, request: Request
-    ) -> list[Query]:
+        self, source: AzureSource, asked: _AzureQuestion, span: Window, request: Request
+    ) -> list[KustoQuery]:
         """What one source is asked. Each window's traces are chosen by themselves."""
-        found: list[Query] = []
+        found: list[KustoQuery] = []
         roles = asked.roles
         if source is (self._application or self._workspace):
             schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
             found += _telemetry(schema, roles, span)
             windows = [request.scope.incident, *request.scope.baseline[:1]]
             found += [
-                Query("spans", kql.spans(schema, roles), w, tables.spans_table) for w in windows
+                KustoQuery("spans", kql.spans(schema, roles), w, tables.spans_table)
+                for w in windows
             ]
         if source is self._workspace:
             found += [
-                Query("logs", kql.table_logs(t, roles), span, tables.logs_table)
+                KustoQuery("logs", kql.table_logs(t, roles), span, tables.logs_table)
                 for t in self._log_tables
             ]
             since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
-            found.append(Query("changes", kql.changes(), since, None))
+            found.append(KustoQuery("changes", kql.changes(), since, None))
         return found
 
     async def check(self) -> Check:
@@ -253,12 +207,12 @@ class AzureMonitorConnector:
         said = [f"{', '.join(readable)} can be read"] if readable else []
         hosts = " and ".join(s.api.base_url for s in self._sources())
         line = (
-            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only GET is sent, "
-            f"besides the token's request"
+            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only "
+            "GET is sent, besides the token's request"
         )
         return Check(self.name, bool(readable), line)
 
-    def _tables(self, source: Source) -> list[str]:
+    def _tables(self, source: AzureSource) -> list[str]:
         """What is read of a source."""
         if source is not self._workspace:
             return [kql.APPLICATION.requests, kql.APPLICATION.traces]
@@ -267,8 +221,9 @@ class AzureMonitorConnector:
 
 
 @dataclass(frozen=True)
-class Query:
-    """One query, its window, and what makes a table of its rows; changes are made by `_Asked`."""
+class KustoQuery:
+    """One query, its window, and what makes a table of its rows; changes are made by
+    `_AzureQuestion`."""
 
     kind: EvidenceKind
     text: str
@@ -282,7 +237,7 @@ class Query:
 
 
 @dataclass
-class _Asked:
+class _AzureQuestion:
     """One collection: whom it is about, and what came."""
 
     by_service: Mapping[str, str]
@@ -301,7 +256,7 @@ class _Asked:
         """The roles of the services asked for."""
         return [self.by_service.get(s, s)[:MOST_NAME] for s in self.services]
 
-    async def ask(self, session: QuerySession, source: Source, query: Query) -> None:
+    async def ask(self, session: QuerySession, source: AzureSource, query: KustoQuery) -> None:
         """Ask, and keep the rows or the gap."""
         said = f"GET {source.path} timespan={query.timespan} query={query.text}"
         try:
@@ -350,11 +305,11 @@ class _Asked:
         return Collected(whole, tuple(self.items), tuple(self.missing))
 
 
-def _telemetry(schema: Schema, roles: Sequence[str], span: Window) -> list[Query]:
+def _telemetry(schema: Schema, roles: Sequence[str], span: Window) -> list[KustoQuery]:
     return [
-        Query("metrics", kql.requests(schema, roles), span, tables.request_metrics),
-        Query("metrics", kql.dependencies(schema, roles), span, tables.dependency_metrics),
-        Query("logs", kql.logs(schema, roles), span, tables.logs_table),
+        KustoQuery("metrics", kql.requests(schema, roles), span, tables.request_metrics),
+        KustoQuery("metrics", kql.dependencies(schema, roles), span, tables.dependency_metrics),
+        KustoQuery("logs", kql.logs(schema, roles), span, tables.logs_table),
     ]
 
 

@@ -130,8 +130,8 @@ class LogTable:
             return KNOWN_LOGS[parts[0]]
         if len(parts) not in (3, 4):
             raise ValueError(
-                f"{text[:60]!r} is no table that is known: name its columns as "
-                f"Table:message:service:level"
+                f"{text[:60]!r} is no table that is known: name its "
+                "columns as Table:message:service:level"
             )
         return cls(*parts)
 
@@ -154,8 +154,8 @@ def requests(s: Schema, roles: Iterable[str]) -> str:
     return (
         f"{s.requests}\n"
         f"| where {s.role} in~ ({literals(roles)})\n"
-        f"| summarize requests = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == "
-        f"false),"
+        f"| summarize requests = sum({s.count}), failed = sumif({s.count}, "
+        f"tobool({s.success}) == false),"
         f" p50 = percentile({s.duration}, 50), p99 = percentile({s.duration}, 99)"
         f" by moment = bin({s.time}, 1m), role = {s.role}\n"
         f"| order by moment asc\n"
@@ -167,13 +167,13 @@ def dependencies(s: Schema, roles: Iterable[str]) -> str:
     """Calls by minute, role and target, of the ten targets that are called most."""
     return (
         f"let calls = {s.dependencies} | where {s.role} in~ ({literals(roles)});\n"
-        f"let targets = calls | summarize sum({s.count}) by {s.target} | top {MOST_TARGETS} by "
-        f"sum_{s.count}"
+        f"let targets = calls | summarize sum({s.count}) by {s.target} "
+        f"| top {MOST_TARGETS} by sum_{s.count}"
         f" | project {s.target};\n"
         f"calls\n"
         f"| where {s.target} in (targets)\n"
-        f"| summarize calls = sum({s.count}), failed = sumif({s.count}, tobool({s.success}) == "
-        f"false),"
+        f"| summarize calls = sum({s.count}), failed = sumif({s.count}, "
+        f"tobool({s.success}) == false),"
         f" p99 = percentile({s.duration}, 99)"
         f" by moment = bin({s.time}, 1m), role = {s.role}, target = {s.target}\n"
         f"| order by moment asc\n"
@@ -185,15 +185,15 @@ def spans(s: Schema, roles: Iterable[str]) -> str:
     """Whole traces of 150 requests: those that the hash of their operation's id puts first, so it
     is chance."""
     columns = (
-        f"moment = {s.time}, role = {s.role}, trace = {s.operation}, id = {s.id}, parent = "
-        f"{s.parent}, name = {s.name},"
+        f"moment = {s.time}, role = {s.role}, trace = {s.operation}, id = "
+        f"{s.id}, parent = {s.parent}, name = {s.name},"
         f" duration = {s.duration}, success = tobool({s.success}), code = tostring({s.code})"
     )
     return (
-        f"let chosen = {s.requests} | where {s.role} in~ ({literals(roles)}) and "
-        f"isnotempty({s.operation})"
-        f" | distinct {s.operation} | extend chance = hash({s.operation}) | top {MOST_TRACES} by "
-        f"chance asc"
+        f"let chosen = {s.requests} | where {s.role} in~ ({literals(roles)}) "
+        f"and isnotempty({s.operation})"
+        f" | distinct {s.operation} | extend chance = hash({s.operation}) "
+        f"| top {MOST_TRACES} by chance asc"
         f" | project {s.operation};\n"
         f"union isfuzzy=true\n"
         f"(\n{s.requests} | where {s.operation} in (chosen) | project {columns},"
@@ -213,8 +213,8 @@ def logs(s: Schema, roles: Iterable[str]) -> str:
     text = f'strcat({s.error}, ": ", coalesce({s.outer}, {s.innermost}), {where})'
     rows = (
         f"union isfuzzy=true\n"
-        f"(\n{s.traces} | {chosen} | project {columns}, message = {s.message}, severity = "
-        f"toint({s.severity})\n),\n"
+        f"(\n{s.traces} | {chosen} | project {columns}, message = {s.message}, "
+        f"severity = toint({s.severity})\n),\n"
         f"(\n{s.exceptions} | {chosen} | project {columns}, message = {text},"
         f" severity = coalesce(toint({s.severity}), 3)\n)"
     )
@@ -241,8 +241,8 @@ def sampled(rows: str) -> str:
         f"let lines = {rows};\n"
         f"let every = toscalar(lines | count);\n"
         f"lines\n"
-        f"| where every <= {MOST_ROWS} or hash(strcat(moment, message), 1000000) < 1000000.0 * "
-        f"{MOST_ROWS} / every\n"
+        f"| where every <= {MOST_ROWS} or hash(strcat(moment, message), "
+        f"1000000) < 1000000.0 * {MOST_ROWS} / every\n"
         f"| order by moment asc\n"
         f"| take {MOST_ROWS}\n"
         f"| extend total = every"
@@ -257,10 +257,10 @@ def changes() -> str:
         '| where CategoryValue =~ "Administrative"\n'
         '| where ActivityStatusValue in~ ("Success", "Succeeded", "Accept", "Accepted")\n'
         '| where OperationNameValue endswith "/write" or OperationNameValue endswith "/delete"\n'
-        '    or OperationNameValue has_any ("restart", "start", "stop", "poweroff", "deallocate", '
-        '"slotsswap")\n'
-        "| summarize moment = min(TimeGenerated), caller = take_any(Caller), level = "
-        "take_any(Level)"
+        '    or OperationNameValue has_any ("restart", "start", "stop", '
+        '"poweroff", "deallocate", "slotsswap")\n'
+        "| summarize moment = min(TimeGenerated), caller = "
+        "take_any(Caller), level = take_any(Level)"
         " by correlation = CorrelationId, operation = OperationNameValue, resource = _ResourceId\n"
         f"| top {MOST_CHANGES} by moment desc"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from analysis.case.tables import CHANGES, LOGS, METRICS, SPANS
-from connectors.http import short
+from connectors.vendor_text import short
 
 Row = Mapping[str, Any]
 Named = Callable[[str], str]
@@ -24,8 +24,8 @@ SEVERITIES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LONG, LINE = 2_000, 160
 _NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 _DEPLOYS = re.compile(
-    r"/(?:deployments|containerapps|revisions|slotsswap|sourcecontrols|publish|extensions/msdeploy"
-    r"|deploymentscripts)/"
+    r"/(?:deployments|containerapps|revisions|slotsswap|sourcecontrols|publish"
+    r"|extensions/msdeploy|deploymentscripts)/"
     r"|/(?:containerapps|deployments)$",
     re.I,
 )

@@ -20,9 +20,12 @@ import httpx
 import msgspec
 
 from analysis.errors import ConnectorError
-from connectors.http import ERROR_BODY, Answer, HttpSession, Retries, plain_url, problem_of, short
+from connectors.budgets import ByteBudget, Deadline
+from connectors.http import HttpSession
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline, pace_of
+from connectors.rate_limiter import rate_limiter_of
+from connectors.transport import ERROR_BODY, Timeouts, open_client
+from connectors.vendor_text import plain_url, problem_of, short
 
 VENDOR = "azure_monitor"
 IDENTITY_PATH, IDENTITY_VERSION = "/metadata/identity/oauth2/token", "2018-02-01"
@@ -55,7 +58,7 @@ class Credential:
         return f"{self.login_url}/{quote(self.tenant_id or '', safe='')}/oauth2/v2.0/token"
 
 
-class _Token(msgspec.Struct):
+class _EntraToken(msgspec.Struct):
     access_token: str
     expires_in: Any = 0
 
@@ -81,8 +84,8 @@ class Tokens:
         return held[0]
 
     async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
-        pace = pace_of(VENDOR, self._credential.token_url, self._limits)
-        async with pace.turn(deadline) as asked:
+        limiter = rate_limiter_of(VENDOR, self._credential.token_url, self._limits)
+        async with limiter.permit(deadline) as asked:
             try:
                 async with (
                     asyncio.timeout(deadline.remaining),
@@ -102,15 +105,15 @@ class Tokens:
                         if len(body) > ERROR_BODY:
                             break
             except TimeoutError:
-                pace.breaker.note(failed=True)
+                limiter.breaker.record(failed=True)
                 raise deadline.exceeded() from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                pace.breaker.note(failed=True)
+                limiter.breaker.record(failed=True)
                 raise ConnectorError(
                     VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True
                 ) from error
             asked.status = response.status_code
-            pace.breaker.note(failed=response.status_code >= 500)
+            limiter.breaker.record(failed=response.status_code >= 500)
         return self._read(response.status_code, body)
 
     def _request(self, audience: str) -> dict[str, Any]:
@@ -156,24 +159,22 @@ class Tokens:
                     f"no token was given: {why or 'no reason given'}",
                     status=status,
                 )
-            token = msgspec.json.decode(body, type=_Token)
+            token = msgspec.json.decode(body, type=_EntraToken)
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
             refused = status if status >= 400 else None
-            raise ConnectorError(
-                VENDOR, "token", "the answer is not understood", status=refused
-            ) from error
+            raise ConnectorError(VENDOR, "token", "unexpected response", status=refused) from error
         if not token.access_token.isascii() or not token.access_token.isprintable():
             raise ConnectorError(VENDOR, "token", "the answer holds no usable token")
         return token.access_token, time.monotonic() + lasts
 
 
-class _Column(msgspec.Struct):
+class _AzureColumn(msgspec.Struct):
     name: str
 
 
-class _Table(msgspec.Struct):
-    columns: list[_Column]
+class _AzureTable(msgspec.Struct):
+    columns: list[_AzureColumn]
     rows: list[list[Any]]
 
 
@@ -184,7 +185,7 @@ class _Reason(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
-    tables: list[_Table] = msgspec.field(default_factory=list)
+    tables: list[_AzureTable] = msgspec.field(default_factory=list)
     error: _Reason | None = None
 
 
@@ -201,17 +202,10 @@ class QuerySession(HttpSession):
 
     async def query(self, path: str, text: str, timespan: str) -> Rows:
         """The rows of a KQL query in a time span. Raises ConnectorError, BudgetExceeded."""
-        answer = await self._answer(path, [("query", text), ("timespan", timespan)])
-        if answer.status >= 400:
-            raise self._refused(path, answer)
-        if answer.status == 204 or not answer.body.strip():
+        response = await self._get(path, [("query", text), ("timespan", timespan)])
+        if response.status_code == 204 or not response.content.strip():
             return Rows([])
-        try:
-            result = msgspec.json.decode(answer.body, type=_Result)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ConnectorError(
-                VENDOR, path, f"the answer is not understood: {short(str(error))}"
-            ) from error
+        result = self._decoded(path, response, _Result)
         if not result.tables:
             why = said(result.error) if result.error else "the answer holds no table"
             raise ConnectorError(VENDOR, path, why)
@@ -224,18 +218,18 @@ class QuerySession(HttpSession):
             rows, f"only a part was answered: {said(result.error)}" if result.error else broken
         )
 
-    def _refused(self, path: str, answer: Answer) -> ConnectorError:
+    def _refused(self, call: str, response: httpx.Response) -> ConnectorError:
         """With Azure's words where the query was wrong: a table that is not there, a column of
         another name."""
-        error = super()._refused(path, answer)
-        if answer.status != 400:
+        error = super()._refused(call, response)
+        if response.status_code != 400:
             return error
         try:
-            reason = msgspec.json.decode(answer.body, type=_Result).error
+            reason = msgspec.json.decode(response.content, type=_Result).error
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return error
         problem = f"{problem_of(400)}: {said(reason)}" if reason else problem_of(400)
-        return ConnectorError(VENDOR, path, problem, status=400)
+        return ConnectorError(VENDOR, call, problem, status=400)
 
 
 def said(reason: _Reason | None) -> str:
@@ -278,17 +272,20 @@ class QueryApi:
             "Authorization": f"Bearer {token}",
             "Prefer": f"wait={WAIT_S}",
         }
-        async with httpx.AsyncClient(
+        async with open_client(
+            VENDOR,
+            self.base_url,
+            self.limits,
             headers=headers,
-            timeout=httpx.Timeout(WAIT_S + 2, connect=3.0),
-            follow_redirects=False,
-            event_hooks={"request": [self._refuse_writes]},
+            deadline=deadline,
+            budget=budget,
+            timeouts=Timeouts(read_s=WAIT_S + 2),
+            allow=self._queries_only,
         ) as client:
-            pace = pace_of(VENDOR, self.base_url, self.limits)
-            yield QuerySession(VENDOR, self.base_url, client, pace, deadline, budget, Retries())
+            yield QuerySession(VENDOR, self.base_url, client, deadline)
 
-    async def _refuse_writes(self, request: httpx.Request) -> None:
-        if request.method != "GET" or not str(request.url).startswith(f"{self.base_url}/v1/"):
-            raise ConnectorError(
-                VENDOR, request.method, "a connector buys tokens and sends GET only"
-            )
+    def _queries_only(self, request: httpx.Request) -> None:
+        is_below = str(request.url).startswith(f"{self.base_url}/v1/")
+        if request.method != "GET" or not is_below:
+            problem = "a connector buys tokens and sends GET only"
+            raise ConnectorError(VENDOR, request.method, problem)

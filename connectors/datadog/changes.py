@@ -11,7 +11,7 @@ from typing import Any
 from analysis.vocabulary import Window
 from connectors.base import Item
 from connectors.datadog.calls import DEPLOYMENTS, EVENTS, PIPELINES
-from connectors.datadog.inquiry import Found, Inquiry
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.logs import ListAnswer, iso
 from connectors.datadog.values import any_of, inner, moment, rows, table, tags, text
 from connectors.pagerduty.answers import change_kind, web_link
@@ -23,20 +23,20 @@ DEPLOYS = (
     "(@ci.pipeline.name:*deploy* OR @ci.pipeline.name:*release* OR @ci.pipeline.name:*rollout*)"
 )
 CHANGE_EVENTS = (
-    "(tags:(deploy OR deployment OR event_type\\:deployment OR change) OR deploy* OR released OR "
-    "rollback OR "
+    "(tags:(deploy OR deployment OR event_type\\:deployment OR change) "
+    "OR deploy* OR released OR rollback OR "
     "rollout OR migration OR feature_flag OR @evt.category:change)"
 )
 """Events are free text; those that a search for these words finds are read as what they say."""
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def window_of(inquiry: Inquiry) -> Window:
+def window_of(inquiry: DatadogInquiry) -> Window:
     """Incident and baseline, and the day before them."""
     return Window(start=inquiry.around.start - LOOKBACK, end=inquiry.around.end)
 
 
-async def deployments(inquiry: Inquiry) -> Found:
+async def deployments(inquiry: DatadogInquiry) -> DatadogEvidence:
     """Deployments of the services in scope, with their versions and commits."""
     window, query = window_of(inquiry), inquiry.search
     given = {
@@ -60,14 +60,14 @@ async def deployments(inquiry: Inquiry) -> Found:
 
 
 def _found(
-    inquiry: Inquiry,
+    inquiry: DatadogInquiry,
     query: str,
     window: Window,
     made: list[tuple[Any, ...]],
     answer: ListAnswer,
     link: str,
-) -> Found:
-    found = Found()
+) -> DatadogEvidence:
+    found = DatadogEvidence()
     full = answer.more or len(answer.data or []) >= MOST
     cut = f"only the latest {MOST} were asked" if full else answer.warning
     found.items.append(
@@ -76,7 +76,7 @@ def _found(
     return found
 
 
-def _deployment(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _deployment(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     own = table(one.get("attributes"))
     at = moment(own.get("started_at")) or moment(own.get("finished_at"))
     service = inquiry.names.ours(text(own.get("service")))
@@ -106,7 +106,7 @@ def _deployment(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | N
     )
 
 
-async def pipelines(inquiry: Inquiry) -> Found:
+async def pipelines(inquiry: DatadogInquiry) -> DatadogEvidence:
     """CI pipelines whose name says that they deploy; of a service where the pipeline or its
     repository names it."""
     window, query = window_of(inquiry), f"ci_level:pipeline {DEPLOYS}"
@@ -117,7 +117,7 @@ async def pipelines(inquiry: Inquiry) -> Found:
     return _found(inquiry, query, window, made, answer, inquiry.links.pipelines(query, window))
 
 
-def _pipeline(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _pipeline(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     own = table(table(one.get("attributes")).get("attributes"))
     at = moment(own.get("start")) or moment(own.get("timestamp"))
     name, repository = (
@@ -137,7 +137,7 @@ def _pipeline(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | Non
     return at, service, "deploy", identity, title, author, link, None, None
 
 
-def _named(inquiry: Inquiry, said: str) -> str | None:
+def _named(inquiry: DatadogInquiry, said: str) -> str | None:
     """The service in scope whose name stands in the text as whole words, the longest of them."""
     words = f" {' '.join(_WORD.findall(said.lower()))} "
     known = sorted(inquiry.services, key=len, reverse=True)
@@ -146,7 +146,7 @@ def _named(inquiry: Inquiry, said: str) -> str | None:
     )
 
 
-async def events(inquiry: Inquiry) -> Found:
+async def events(inquiry: DatadogInquiry) -> DatadogEvidence:
     """Events about a change of the services in scope, or of none."""
     window = window_of(inquiry)
     services = any_of("service", inquiry.their_services)
@@ -158,7 +158,7 @@ async def events(inquiry: Inquiry) -> Found:
     return _found(inquiry, query, window, made, answer, inquiry.links.events(query, window))
 
 
-def _event(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _event(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     outer = table(one.get("attributes"))
     own, at = table(outer.get("attributes")), moment(outer.get("timestamp"))
     title = text(own.get("title")) or text(outer.get("message"))

@@ -35,7 +35,7 @@ from connectors.datadog.calls import (
     Call,
 )
 from connectors.datadog.logs import epoch_ms, iso
-from connectors.datadog.session import Session
+from connectors.datadog.session import DatadogSession
 from connectors.datadog.values import inner, rows, table, text, texts
 
 _READS = re.compile(
@@ -91,7 +91,7 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
 InThread = Callable[[Callable[[], Any]], Any]
 
 
-async def readable(session: Session, in_thread: InThread) -> dict[str, str | None]:
+async def readable(session: DatadogSession, in_thread: InThread) -> dict[str, str | None]:
     """By what is read: None, or why it cannot be. Raises when Datadog does not answer at all."""
     wanted = probes(datetime.now(UTC))
 
@@ -109,7 +109,7 @@ async def readable(session: Session, in_thread: InThread) -> dict[str, str | Non
     return dict(zip(wanted, found, strict=True))
 
 
-async def writing(session: Session, in_thread: InThread, application_key: str) -> str:
+async def writing(session: DatadogSession, in_thread: InThread, application_key: str) -> str:
     """Whether the application key could write, in words for one line."""
 
     def ask() -> str:
@@ -147,6 +147,6 @@ def _said(permissions: list[str], where: str) -> str:
     more = f" and {len(writes) - MOST_NAMED} more" if len(writes) > MOST_NAMED else ""
     named = ", ".join(writes[:MOST_NAMED])
     return (
-        f"warning: the key can also write ({named}{more}, by {where}): give it scopes that "
-        f"only read"
+        f"warning: the key can also write ({named}{more}, by "
+        f"{where}): give it scopes that only read"
     )

@@ -14,18 +14,17 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-from pydantic import SecretStr
+from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
 from connectors.base import Check, Collected, Missing, Request
+from connectors.budgets import Deadline
 from connectors.datadog import changes, logs, metrics, monitors, spans
 from connectors.datadog import check as datadog_check
 from connectors.datadog import gpus as datadog_gpus
 from connectors.datadog.calls import VALIDATE
-from connectors.datadog.inquiry import Found, Inquiry, Names, Part
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogNames, DatadogPart
 from connectors.datadog.links import APP_HOSTS, AppLinks
 from connectors.datadog.monitor_queries import (
     CompositeMonitor,
@@ -33,11 +32,12 @@ from connectors.datadog.monitor_queries import (
     SearchMonitor,
     read_monitor,
 )
-from connectors.datadog.session import VENDOR, Access, Session, threads
+from connectors.datadog.session import VENDOR, DatadogAccess, DatadogSession, threads
+from connectors.datadog.settings import DatadogSettings
 from connectors.datadog.topology import called_by, topology
 from connectors.datadog.values import text
 from connectors.limits import Limits
-from connectors.pacing import Deadline
+from connectors.shared_settings import SharedSettings
 
 T = TypeVar("T")
 
@@ -59,42 +59,8 @@ _NO_FILES = Path()
 _Alerting = tuple[MetricMonitor | SearchMonitor | None, ...]
 
 
-class DatadogConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def api_key(self) -> SecretStr | None: ...
-    @property
-    def app_key(self) -> SecretStr | None: ...
-    @property
-    def site(self) -> str: ...
-    @property
-    def api_url(self) -> str | None: ...
-    @property
-    def app_host(self) -> str | None: ...
-    @property
-    def env(self) -> str | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def datadog_service(self) -> str | None: ...
-
-
-class HasDatadog(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def datadog(self) -> DatadogConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasDatadog) -> DatadogConnector | None:
+def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | None:
     """The configured connector, or None without both keys."""
-    own = settings.datadog
     if own.api_key is None or own.app_key is None:
         return None
     known = {
@@ -138,10 +104,10 @@ class DatadogConnector:
         services: Mapping[str, str] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._access = Access(api_url or f"https://api.{site}", api_key, app_key, limits)
+        self._access = DatadogAccess(api_url or f"https://api.{site}", api_key, app_key, limits)
         self._links = AppLinks(app_host or APP_HOSTS.get(site, f"app.{site}"))
         self._env = env
-        self._names = Names(dict(services or {}))
+        self._names = DatadogNames(dict(services or {}))
         self._threads = threads(limits)
         self.limits = limits
 
@@ -152,7 +118,9 @@ class DatadogConnector:
             inquiry = self._inquiry(session, request)
             if monitor_id is None and not inquiry.services and request.scope.job is None:
                 return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
-            edges = [Part("topology", "relations of the catalogue", partial(topology, inquiry))]
+            edges = [
+                DatadogPart("topology", "relations of the catalogue", partial(topology, inquiry))
+            ]
             (alerting, found), around = await asyncio.gather(
                 self._alerting(inquiry, monitor_id),
                 inquiry.gathered(edges if inquiry.services else ()),
@@ -160,7 +128,7 @@ class DatadogConnector:
             for service in inquiry.services[:1]:
                 inquiry = replace(inquiry, called=called_by(around, service))
             rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
-            found = Found.of([found, around, rest])
+            found = DatadogEvidence.of([found, around, rest])
         return Collected(found.tables(), tuple(found.items), tuple(found.missing))
 
     async def enrich(self, alert: Alert) -> Alert:
@@ -198,20 +166,26 @@ class DatadogConnector:
         ]
         said = [f"{', '.join(readable)} can be read"] if readable else []
         line = (
-            f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; only "
-            f"reading calls are sent"
+            f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; "
+            "only reading calls are sent"
         )
         return Check(self.name, "metrics" in readable, line)
 
-    def _inquiry(self, session: Session, request: Request) -> Inquiry:
+    def _inquiry(self, session: DatadogSession, request: Request) -> DatadogInquiry:
         env = request.alert.labels.get("env") or self._env
-        return Inquiry(request, session, self._links, self._names, env, self._threads)
+        return DatadogInquiry(request, session, self._links, self._names, env, self._threads)
 
-    async def _alerting(self, inquiry: Inquiry, monitor_id: int | None) -> tuple[_Alerting, Found]:
+    async def _alerting(
+        self, inquiry: DatadogInquiry, monitor_id: int | None
+    ) -> tuple[_Alerting, DatadogEvidence]:
         """What the monitor that fired measures; from the alert's own labels where the monitor
         cannot be read."""
         labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
-        query, kind, found = labels.get("query", ""), labels.get("monitor_type", ""), Found()
+        query, kind, found = (
+            labels.get("query", ""),
+            labels.get("monitor_type", ""),
+            DatadogEvidence(),
+        )
         if monitor_id is not None:
             try:
                 monitor = await monitors.read_monitor_of(inquiry, monitor_id)
@@ -228,8 +202,8 @@ class DatadogConnector:
         return (measures,), found
 
     async def _composed(
-        self, inquiry: Inquiry, composite: CompositeMonitor, found: Found
-    ) -> tuple[_Alerting, Found]:
+        self, inquiry: DatadogInquiry, composite: CompositeMonitor, found: DatadogEvidence
+    ) -> tuple[_Alerting, DatadogEvidence]:
         """What the monitors measure that a composite one is made of."""
         parts: list[MetricMonitor | SearchMonitor | None] = []
         for one in composite.monitors[:MOST_COMPOSED]:
@@ -238,12 +212,14 @@ class DatadogConnector:
             except FaultlineError as error:
                 found.missing.append(Missing("monitors", f"monitor {one}", str(error)))
                 continue
-            found = Found.of([found, monitors.of_monitor(inquiry, one, monitor)])
+            found = DatadogEvidence.of([found, monitors.of_monitor(inquiry, one, monitor)])
             measures = read_monitor(text(monitor.get("query"), 4000), text(monitor.get("type")))
             parts.append(None if isinstance(measures, CompositeMonitor) else measures)
         return tuple(parts), found
 
-    def _parts(self, inquiry: Inquiry, monitor_id: int | None, alerting: _Alerting) -> list[Part]:
+    def _parts(
+        self, inquiry: DatadogInquiry, monitor_id: int | None, alerting: _Alerting
+    ) -> list[DatadogPart]:
         """All questions, in the order in which they take their turns: the most telling first."""
         watched = [one for one in alerting if isinstance(one, MetricMonitor)]
         searched = [one for one in alerting if isinstance(one, SearchMonitor)]
@@ -252,36 +228,39 @@ class DatadogConnector:
             for source in ("logs", "spans")
         )
         parts = [
-            Part("metrics", one.expression, partial(metrics.monitored, inquiry, one))
+            DatadogPart("metrics", one.expression, partial(metrics.monitored, inquiry, one))
             for one in watched
         ]
         parts += [
-            Part("metrics", one.search, partial(metrics.searched, inquiry, one)) for one in searched
+            DatadogPart("metrics", one.search, partial(metrics.searched, inquiry, one))
+            for one in searched
         ]
         added = inquiry.request.scope.queries_of(self.name)
-        parts += [Part("metrics", one.query, partial(metrics.added, inquiry, one)) for one in added]
+        parts += [
+            DatadogPart("metrics", one.query, partial(metrics.added, inquiry, one)) for one in added
+        ]
         for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
             split = place < metrics.MOST_SPLIT_SERVICES
             parts.append(
-                Part(
+                DatadogPart(
                     "metrics",
                     f"golden signals of {service}",
                     partial(metrics.golden, inquiry, service, split=split),
                 )
             )
-        parts.append(Part("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)))
+        parts.append(DatadogPart("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)))
         parts.append(
-            Part("monitors", "state changes", partial(monitors.history, inquiry, monitor_id))
+            DatadogPart("monitors", "state changes", partial(monitors.history, inquiry, monitor_id))
         )
-        parts.append(Part("logs", "logs", partial(logs.logs, inquiry, in_logs)))
+        parts.append(DatadogPart("logs", "logs", partial(logs.logs, inquiry, in_logs)))
         if not inquiry.services:
             return parts
         parts += [
-            Part("changes", "DORA deployments", partial(changes.deployments, inquiry)),
-            Part("changes", "events", partial(changes.events, inquiry)),
-            Part("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
-            Part("logs", "counts of logs", partial(logs.counts, inquiry)),
-            Part(
+            DatadogPart("changes", "DORA deployments", partial(changes.deployments, inquiry)),
+            DatadogPart("changes", "events", partial(changes.events, inquiry)),
+            DatadogPart("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
+            DatadogPart("logs", "counts of logs", partial(logs.counts, inquiry)),
+            DatadogPart(
                 "monitors",
                 "monitors of the services",
                 partial(monitors.of_services, inquiry, monitor_id),
@@ -290,10 +269,12 @@ class DatadogConnector:
         for place, service in enumerate(inquiry.services[:MOST_TRACED]):
             own = in_spans if place == 0 else None
             parts.append(
-                Part("spans", f"spans of {service}", partial(spans.spans, inquiry, service, own))
+                DatadogPart(
+                    "spans", f"spans of {service}", partial(spans.spans, inquiry, service, own)
+                )
             )
         return parts + [
-            Part("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t))
+            DatadogPart("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t))
             for t in ("trace", "logs")
         ]
 
@@ -304,7 +285,7 @@ class DatadogConnector:
 
 
 @contextmanager
-def _opened(access: Access, deadline: Deadline) -> Iterator[Session]:
+def _opened(access: DatadogAccess, deadline: Deadline) -> Iterator[DatadogSession]:
     session = access.session(deadline)
     try:
         yield session
@@ -312,7 +293,7 @@ def _opened(access: Access, deadline: Deadline) -> Iterator[Session]:
         session.close()
 
 
-def _enriched(alert: Alert, tags: Mapping[str, str], names: Names, page: str) -> Alert:
+def _enriched(alert: Alert, tags: Mapping[str, str], names: DatadogNames, page: str) -> Alert:
     new = {k: v for k, v in tags.items() if k not in _IDENTITY}
     links = alert.links
     if not any("/monitors/" in link.url for link in links):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Window
 from connectors.base import Missing
-from connectors.datadog.inquiry import Found, Inquiry
-from connectors.datadog.metrics import Asked, timeseries
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
+from connectors.datadog.metrics import DatadogQuestion, timeseries
 from connectors.datadog.values import metric_tag
 from connectors.gpu_metrics import DATADOG, DATADOG_INCREASES, DATADOG_SCALE
 from connectors.prometheus.gpus import LEAST_POINTS, MOST_GPUS, ROWS_PER_WINDOW, about_gpus
@@ -18,12 +18,12 @@ POINTS = max(LEAST_POINTS, ROWS_PER_WINDOW // MOST_GPUS)
 """Points of each window."""
 
 
-async def gpus(inquiry: Inquiry) -> Found:
+async def gpus(inquiry: DatadogInquiry) -> DatadogEvidence:
     """The GPU signals of the job, of the alert's host, or nothing where the alert is about
     neither."""
     scope = inquiry.request.scope
     if scope.job is None and not about_gpus(inquiry.request.alert):
-        return Found()
+        return DatadogEvidence()
     windows: tuple[Window, ...] = (*inquiry.baselines, inquiry.incident)
     tried = _scopes(inquiry)
     for where in tried:
@@ -31,10 +31,12 @@ async def gpus(inquiry: Inquiry) -> Found:
         if found.items:
             return found
     said = " or ".join(f"{{{where}}}" for where in tried) or "no host, job or pod is known"
-    return Found(missing=[Missing("metrics", "dcgm.*", f"no GPU series: looked for {said}")])
+    return DatadogEvidence(
+        missing=[Missing("metrics", "dcgm.*", f"no GPU series: looked for {said}")]
+    )
 
 
-def _scopes(inquiry: Inquiry) -> list[str]:
+def _scopes(inquiry: DatadogInquiry) -> list[str]:
     """Where the series may be, most certain first: the job's hosts, its number, its pods, the
     alert's host."""
     scope, job = inquiry.request.scope, inquiry.request.scope.training
@@ -50,7 +52,7 @@ def _scopes(inquiry: Inquiry) -> list[str]:
     return [*tried, *([metric_tag("host", host)] if host else [])]
 
 
-def _asked(job: str | None, where: str) -> list[Asked]:
+def _asked(job: str | None, where: str) -> list[DatadogQuestion]:
     asked = []
     for signal, metrics in DATADOG.items():
         by = f"{{{where}}} by {{host,gpu,uuid}}"
@@ -59,6 +61,8 @@ def _asked(job: str | None, where: str) -> list[Asked]:
         formula = "cumsum(m)" if increase else "m"
         unit, scale = gs.SIGNALS[signal].unit or None, DATADOG_SCALE.get(signal, 1.0)
         asked.append(
-            Asked(signal, unit, formula, {"m": query}, job, scale, optional=True, most=MOST_GPUS)
+            DatadogQuestion(
+                signal, unit, formula, {"m": query}, job, scale, optional=True, most=MOST_GPUS
+            )
         )
     return asked

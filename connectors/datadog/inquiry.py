@@ -19,7 +19,7 @@ from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Item, Missing, Request
 from connectors.datadog.calls import Call
 from connectors.datadog.links import AppLinks
-from connectors.datadog.session import Session
+from connectors.datadog.session import DatadogSession
 from connectors.datadog.values import any_of, quoted
 from connectors.prometheus.connector import merged
 
@@ -32,7 +32,7 @@ SKEW = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class Names:
+class DatadogNames:
     """Services by our name, with what Datadog calls them."""
 
     theirs: Mapping[str, str]
@@ -52,7 +52,7 @@ class Names:
 
 
 @dataclass
-class Found:
+class DatadogEvidence:
     """What calls brought: tables in parts, items, and what is missing."""
 
     items: list[Item] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Found:
         }
 
     @classmethod
-    def of(cls, found: Iterable[Found]) -> Found:
+    def of(cls, found: Iterable[DatadogEvidence]) -> DatadogEvidence:
         """All in one."""
         whole = cls()
         for one in found:
@@ -99,23 +99,23 @@ def _as_ns(at: datetime) -> int:
 
 
 @dataclass(frozen=True)
-class Part:
+class DatadogPart:
     """One question of several: what becomes a gap when it fails, and how it is asked."""
 
     kind: EvidenceKind
     query: str
-    question: Callable[[], Awaitable[Found]]
+    question: Callable[[], Awaitable[DatadogEvidence]]
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class DatadogInquiry:
     """One collection: the request, the session, and the names and windows everything is asked
     with."""
 
     request: Request
-    session: Session
+    session: DatadogSession
     links: AppLinks
-    names: Names
+    names: DatadogNames
     env: str | None
     threads: ThreadPoolExecutor
     called: tuple[str, ...] = ()
@@ -186,18 +186,18 @@ class Inquiry:
             start=min(self.request.scope.events_from, self.incident.start), end=self.incident.end
         )
 
-    async def gathered(self, parts: Iterable[Part]) -> Found:
+    async def gathered(self, parts: Iterable[DatadogPart]) -> DatadogEvidence:
         """Several questions side by side; one that fails is a gap of its kind under its name.
 
         Raises ConnectorError when the keys themselves are not accepted.
         """
 
-        async def one(part: Part) -> Found:
+        async def one(part: DatadogPart) -> DatadogEvidence:
             try:
                 return await part.question()
             except FaultlineError as error:
                 if isinstance(error, ConnectorError) and error.status == 401:
                     raise
-                return Found(missing=[Missing(part.kind, part.query, str(error))])
+                return DatadogEvidence(missing=[Missing(part.kind, part.query, str(error))])
 
-        return Found.of(await asyncio.gather(*(one(part) for part in parts)))
+        return DatadogEvidence.of(await asyncio.gather(*(one(part) for part in parts)))

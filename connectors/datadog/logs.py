@@ -19,7 +19,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import ISSUES, LOG_COUNTS, LOGS
-from connectors.datadog.inquiry import Found, Inquiry, Part
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogPart
 from connectors.datadog.values import (
     attributes,
     inner,
@@ -88,7 +88,7 @@ class BucketsAnswer(msgspec.Struct):
     data: dict[str, Any] | None = None
 
 
-async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
+async def logs(inquiry: DatadogInquiry, alerting: str | None = None) -> DatadogEvidence:
     """Lines of both windows; `alerting` is the search of the monitor that fired, where it watches
     logs."""
     asked = [
@@ -106,17 +106,19 @@ async def logs(inquiry: Inquiry, alerting: str | None = None) -> Found:
         questions.append((f"{inquiry.search} ({said})", SAMPLE, words.by))
     windows = (*inquiry.request.scope.logs_before, inquiry.incident)
     return await inquiry.gathered(
-        Part("logs", query, partial(_lines, inquiry, query, limit, window, by))
+        DatadogPart("logs", query, partial(_lines, inquiry, query, limit, window, by))
         for query, limit, by in questions
         for window in windows
     )
 
 
-async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window, by: str | None) -> Found:
+async def _lines(
+    inquiry: DatadogInquiry, query: str, limit: int, window: Window, by: str | None
+) -> DatadogEvidence:
     """The first lines of a window and, where there are more, its last: an error storm must show
     when it began."""
     first = await _page(inquiry, query, limit, window, "timestamp")
-    pages, cut, brought = [first], first.warning, Found()
+    pages, cut, brought = [first], first.warning, DatadogEvidence()
     if first.more:
         cut = f"only the first and the last {limit} lines of the window" + (
             f"; {cut}" if cut else ""
@@ -135,7 +137,9 @@ async def _lines(inquiry: Inquiry, query: str, limit: int, window: Window, by: s
     return brought
 
 
-async def _page(inquiry: Inquiry, query: str, limit: int, window: Window, order: str) -> ListAnswer:
+async def _page(
+    inquiry: DatadogInquiry, query: str, limit: int, window: Window, order: str
+) -> ListAnswer:
     body = {
         "filter": {"query": query, "_from": iso(window.start), "to": iso(window.end)},
         "sort": order,
@@ -144,7 +148,7 @@ async def _page(inquiry: Inquiry, query: str, limit: int, window: Window, order:
     return await inquiry.ask(LOGS, ListAnswer, body=body)
 
 
-def _line(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _line(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     outer = table(one.get("attributes"))
     own, at = table(outer.get("attributes")), moment(outer.get("timestamp"))
     if at is None:
@@ -166,22 +170,22 @@ def _line(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     return at, service, said, text(outer.get("status"), 20).lower() or None, trace, attributes(kept)
 
 
-async def counts(inquiry: Inquiry) -> Found:
+async def counts(inquiry: DatadogInquiry) -> DatadogEvidence:
     """Lines per minute by service and status as metrics, and the kinds of error by window as
     details."""
     if not inquiry.services:
-        return Found()
+        return DatadogEvidence()
     search = inquiry.search
     parts = [
-        Part("metrics", f"count of {search}", partial(_by_status, inquiry, w))
+        DatadogPart("metrics", f"count of {search}", partial(_by_status, inquiry, w))
         for w in inquiry.spans_of_time
     ]
     return await inquiry.gathered(
-        [*parts, Part("logs", f"kinds of error of {search}", partial(_kinds, inquiry))]
+        [*parts, DatadogPart("logs", f"kinds of error of {search}", partial(_kinds, inquiry))]
     )
 
 
-async def _by_status(inquiry: Inquiry, span: Window) -> Found:
+async def _by_status(inquiry: DatadogInquiry, span: Window) -> DatadogEvidence:
     minutes = max(1, round(span.seconds / 60 / 400))
     body = {
         "filter": {"query": inquiry.search, "_from": iso(span.start), "to": iso(span.end)},
@@ -202,7 +206,7 @@ async def _by_status(inquiry: Inquiry, span: Window) -> Found:
             if at is not None and value is not None:
                 key = (service, signal, at)
                 lines[key] = lines.get(key, 0.0) + value / minutes
-    found = Found()
+    found = DatadogEvidence()
     moments = sorted({at for _, _, at in lines})
     series = dict.fromkeys((service, signal) for service, signal, _ in lines)
     made = [
@@ -214,7 +218,7 @@ async def _by_status(inquiry: Inquiry, span: Window) -> Found:
     return found
 
 
-async def _kinds(inquiry: Inquiry) -> Found:
+async def _kinds(inquiry: DatadogInquiry) -> DatadogEvidence:
     """How often each kind of error was logged in the incident and in the baseline."""
     query = f"{inquiry.search} status:(error OR critical OR alert OR emergency)"
     windows = dict(
@@ -231,7 +235,7 @@ async def _kinds(inquiry: Inquiry) -> Found:
             )
     said = f"count by service, @error.kind of {query}"
     link = inquiry.links.logs(query, inquiry.incident)
-    return Found(
+    return DatadogEvidence(
         [
             Item(
                 "logs",
@@ -244,7 +248,7 @@ async def _kinds(inquiry: Inquiry) -> Found:
     )
 
 
-async def _totals(inquiry: Inquiry, query: str, window: Window) -> dict[str, float]:
+async def _totals(inquiry: DatadogInquiry, query: str, window: Window) -> dict[str, float]:
     body = {
         "filter": {"query": query, "_from": iso(window.start), "to": iso(window.end)},
         "compute": [{"aggregation": "count", "type": "total"}],
@@ -270,7 +274,7 @@ class IssuesAnswer(msgspec.Struct):
     included: list[dict[str, Any]] | None = None
 
 
-async def issues(inquiry: Inquiry, track: str) -> Found:
+async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
     """Issues of the incident in one track ("trace" or "logs"); one first seen in it is also a line
     of the log then."""
     query = inquiry.search
@@ -309,7 +313,7 @@ async def issues(inquiry: Inquiry, track: str) -> Found:
             }
             service = inquiry.names.ours(text(issue.get("service")))
             lines.append((first, service, said, "error", None, attributes(kept)))
-    found = Found()
+    found = DatadogEvidence()
     cut = (
         f"{len(answer.data or []) - MOST_ISSUES} more left out"
         if len(answer.data or []) > MOST_ISSUES

@@ -22,7 +22,7 @@ from analysis.errors import ConnectorError
 from analysis.vocabulary import AddedQuery, Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import ACTIVE_METRICS, QUERY, TIMESERIES
-from connectors.datadog.inquiry import Found, Inquiry, Part
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogPart
 from connectors.datadog.monitor_queries import MetricMonitor, SearchMonitor, read_monitor
 from connectors.datadog.values import attributes, metric_tag, nanoseconds, tags, text
 
@@ -59,7 +59,7 @@ asked."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class DatadogQuestion:
     """One series of a timeseries request: a formula over named queries.
 
     A query's name is one letter. `service` names the rows where no tag does; an `optional` one is
@@ -82,13 +82,13 @@ class Asked:
         return re.sub(r"\b[a-z]\b", lambda name: self.queries.get(name[0], name[0]), self.formula)
 
 
-class _Series(msgspec.Struct):
+class _DatadogSeries(msgspec.Struct):
     group_tags: list[str] | None = None
     query_index: int = 0
 
 
 class _Lines(msgspec.Struct):
-    series: list[_Series] = []
+    series: list[_DatadogSeries] = []
     times: list[float] = []
     values: list[list[float | None]] = []
 
@@ -97,7 +97,7 @@ class _LinesData(msgspec.Struct):
     attributes: _Lines
 
 
-class LinesAnswer(msgspec.Struct):
+class DatadogLinesAnswer(msgspec.Struct):
     """The answer of the timeseries API."""
 
     data: _LinesData
@@ -119,26 +119,28 @@ class PointsAnswer(msgspec.Struct):
     error: str | None = None
 
 
-class NamesAnswer(msgspec.Struct):
+class DatadogNamesAnswer(msgspec.Struct):
     """The metrics that were active."""
 
     metrics: list[str]
 
 
-async def added(inquiry: Inquiry, query: AddedQuery) -> Found:
+async def added(inquiry: DatadogInquiry, query: AddedQuery) -> DatadogEvidence:
     """What a runbook wants to be asked, over all windows."""
     measures = read_monitor(query.query, "query alert")
     if not isinstance(measures, MetricMonitor):
-        return Found(
+        return DatadogEvidence(
             missing=[Missing("metrics", query.query, f"{query.by}: is not a query of metrics")]
         )
     return await monitored(inquiry, MetricMonitor(measures.expression, query.signal), by=query.by)
 
 
-async def monitored(inquiry: Inquiry, monitor: MetricMonitor, *, by: str | None = None) -> Found:
+async def monitored(
+    inquiry: DatadogInquiry, monitor: MetricMonitor, *, by: str | None = None
+) -> DatadogEvidence:
     """The monitor's own expression over all windows; `by` says who wants it, where that is not the
     monitor."""
-    found, rows, count = Found(), [], 0
+    found, rows, count = DatadogEvidence(), [], 0
     for span in inquiry.spans_of_time:
         given = {
             "_from": _seconds(span.start),
@@ -155,7 +157,9 @@ async def monitored(inquiry: Inquiry, monitor: MetricMonitor, *, by: str | None 
     window, said = inquiry.whole, monitor.expression
     if not rows:
         whose = f"the query of {by}" if by else "the monitor's query"
-        return Found(missing=[Missing("metrics", said, f"no series in these windows for {whose}")])
+        return DatadogEvidence(
+            missing=[Missing("metrics", said, f"no series in these windows for {whose}")]
+        )
     cut = f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None
     number, details = found.add("metrics", rows), {"asked_by": by} if by else {}
     link = inquiry.links.metrics(said, window)
@@ -163,7 +167,9 @@ async def monitored(inquiry: Inquiry, monitor: MetricMonitor, *, by: str | None 
     return found
 
 
-def _monitored_rows(inquiry: Inquiry, signal: str, series: _PointSeries) -> list[tuple[Any, ...]]:
+def _monitored_rows(
+    inquiry: DatadogInquiry, signal: str, series: _PointSeries
+) -> list[tuple[Any, ...]]:
     labels = tags(series.tag_set or series.scope)
     service = inquiry.names.ours(labels.pop("service", None)) or next(iter(inquiry.services), None)
     first = next(iter(series.unit or []), None)
@@ -180,7 +186,7 @@ def _monitored_rows(inquiry: Inquiry, signal: str, series: _PointSeries) -> list
     ]
 
 
-async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
+async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEvidence:
     """What a log or span monitor counts, over all windows."""
     query: dict[str, Any] = {
         "data_source": monitor.source,
@@ -193,38 +199,40 @@ async def searched(inquiry: Inquiry, monitor: SearchMonitor) -> Found:
         "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
         **({"indexes": list(monitor.indexes)} if monitor.indexes else {}),
     }
-    asked = Asked(monitor.signal, None, "q0", {}, next(iter(inquiry.services), None))
+    asked = DatadogQuestion(monitor.signal, None, "q0", {}, next(iter(inquiry.services), None))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
         answer = await inquiry.ask(
-            TIMESERIES, LinesAnswer, body=_body(span, [query], ["q0"], MOST_POINTS)
+            TIMESERIES, DatadogLinesAnswer, body=_body(span, [query], ["q0"], MOST_POINTS)
         )
         rows += _lines(inquiry, answer, [asked])
     said = (
-        f'{monitor.source}("{monitor.search}") {monitor.aggregation} by '
-        f"{', '.join(monitor.by) or 'nothing'}"
+        f'{monitor.source}("{monitor.search}") {monitor.aggregation} '
+        f"by {', '.join(monitor.by) or 'nothing'}"
     )
     if not rows:
-        return Found(
+        return DatadogEvidence(
             missing=[
                 Missing(
                     "metrics", said, "nothing was counted in these windows for the monitor's search"
                 )
             ]
         )
-    found = Found()
+    found = DatadogEvidence()
     page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
     link = page(monitor.search, inquiry.whole)
     found.items.append(Item("metrics", said, inquiry.whole, link, rows=found.add("metrics", rows)))
     return found
 
 
-async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
+async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> DatadogEvidence:
     """Rate, errors, latency and resources of one service; where `split`, errors and latency also by
     tags."""
     tag = metric_tag("service", inquiry.names.of(service))
     start = _seconds(inquiry.whole.start)
-    active = (await inquiry.ask(ACTIVE_METRICS, NamesAnswer, _from=start, tag_filter=tag)).metrics
+    active = (
+        await inquiry.ask(ACTIVE_METRICS, DatadogNamesAnswer, _from=start, tag_filter=tag)
+    ).metrics
     scope = ",".join(filter(None, (tag, metric_tag("env", inquiry.env) if inquiry.env else "")))
     operations = _operations(active)
     asked = [
@@ -235,7 +243,7 @@ async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
     ]
     asked += [("resources", some)] if (some := _resources(service, set(active), scope)) else []
     found = await inquiry.gathered(
-        Part("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series))
+        DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series))
         for what, series in asked
     )
     if not operations:
@@ -244,8 +252,8 @@ async def golden(inquiry: Inquiry, service: str, *, split: bool) -> Found:
 
 
 _NOT_TRACED = (
-    "no trace metric carries this service's tag: it is not traced, or "
-    "services.<name>.datadog_service is wrong"
+    "no trace metric carries this service's tag: it is not traced, "
+    "or services.<name>.datadog_service is wrong"
 )
 
 
@@ -255,7 +263,7 @@ def _operations(active: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (_SERVED.search(name) is None, name))[:MOST_OPERATIONS]
 
 
-def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[Asked]:
+def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[DatadogQuestion]:
     """Of a service that never failed there is no metric of errors; of older agents no distribution,
     but a sum."""
     base, labels = f"trace.{operation}", {"operation": operation}
@@ -268,9 +276,11 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
     )
     mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
     asked = [
-        Asked("request_rate", "1/s", "h", {"h": f"{hits}.as_rate()"}, **given),
-        Asked("error_ratio", "ratio", "default_zero(e) / h", ratio, optional=quiet, **given),
-        Asked(
+        DatadogQuestion("request_rate", "1/s", "h", {"h": f"{hits}.as_rate()"}, **given),
+        DatadogQuestion(
+            "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=quiet, **given
+        ),
+        DatadogQuestion(
             "latency_p50",
             "ms",
             "p",
@@ -279,7 +289,7 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
             optional=summed,
             **given,
         ),
-        Asked(
+        DatadogQuestion(
             "latency_p99",
             "ms",
             "p",
@@ -290,13 +300,13 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
         ),
     ]
     return (
-        [*asked, Asked("latency_mean", "ms", "d / h", mean, scale=1000, **given)]
+        [*asked, DatadogQuestion("latency_mean", "ms", "d / h", mean, scale=1000, **given)]
         if summed
         else asked
     )
 
 
-def _split_signals(service: str, operation: str, scope: str) -> list[Asked]:
+def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQuestion]:
     base, labels = f"trace.{operation}", {"operation": operation}
     given: dict[str, Any] = {"service": service, "labels": labels, "optional": True}
     asked = []
@@ -305,28 +315,34 @@ def _split_signals(service: str, operation: str, scope: str) -> list[Asked]:
         ratio = {"e": f"sum:{base}.errors{by}.as_count()", "h": f"sum:{base}.hits{by}.as_count()"}
         top = f"{MOST_VALUES}, 'mean', 'desc'"
         asked.append(
-            Asked("error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given)
+            DatadogQuestion(
+                "error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given
+            )
         )
         slow = {"p": f"p99:{base}{by}"}
-        asked.append(Asked("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given))
+        asked.append(
+            DatadogQuestion("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given)
+        )
     return asked
 
 
-def _resources(service: str, active: set[str], scope: str) -> list[Asked]:
-    asked: dict[str, Asked] = {}
+def _resources(service: str, active: set[str], scope: str) -> list[DatadogQuestion]:
+    asked: dict[str, DatadogQuestion] = {}
     for signal, unit, metric, how, scale in RESOURCES:
         if metric in active:
             query = {"m": f"{how}:{metric}{{{scope}}}"}
-            asked.setdefault(signal, Asked(signal, unit, "m", query, service=service, scale=scale))
+            asked.setdefault(
+                signal, DatadogQuestion(signal, unit, "m", query, service=service, scale=scale)
+            )
     return list(asked.values())
 
 
 async def timeseries(
-    inquiry: Inquiry,
-    asked: Sequence[Asked],
+    inquiry: DatadogInquiry,
+    asked: Sequence[DatadogQuestion],
     windows: Sequence[Window] = (),
     points: int = MOST_POINTS,
-) -> Found:
+) -> DatadogEvidence:
     """All series of one request over all windows. Where Datadog finds one wrong, they are asked one
     by one."""
     windows = windows or inquiry.spans_of_time
@@ -336,22 +352,25 @@ async def timeseries(
         if error.status not in (400, 422):
             raise
         if len(asked) == 1:
-            return Found(missing=[Missing("metrics", asked[0].query, str(error))])
-    return Found.of([await timeseries(inquiry, [one], windows, points) for one in asked])
+            return DatadogEvidence(missing=[Missing("metrics", asked[0].query, str(error))])
+    return DatadogEvidence.of([await timeseries(inquiry, [one], windows, points) for one in asked])
 
 
 async def _together(
-    inquiry: Inquiry, asked: Sequence[Asked], windows: Sequence[Window], points: int
-) -> Found:
+    inquiry: DatadogInquiry,
+    asked: Sequence[DatadogQuestion],
+    windows: Sequence[Window],
+    points: int,
+) -> DatadogEvidence:
     queries, formulas = _named(asked)
     rows: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     for span in windows:
         answer = await inquiry.ask(
-            TIMESERIES, LinesAnswer, body=_body(span, queries, formulas, points)
+            TIMESERIES, DatadogLinesAnswer, body=_body(span, queries, formulas, points)
         )
         for number, one in enumerate(asked):
             rows[number] += _lines(inquiry, answer, asked, only=one)
-    found, window = Found(), inquiry.whole
+    found, window = DatadogEvidence(), inquiry.whole
     for one, some in zip(asked, rows, strict=True):
         link = inquiry.links.metrics(one.query, window)
         if some:
@@ -363,7 +382,7 @@ async def _together(
     return found
 
 
-def _named(asked: Sequence[Asked]) -> tuple[list[dict[str, Any]], list[str]]:
+def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
     """The queries under names of their own, and the formulas that use these."""
     queries, formulas = [], []
     for number, one in enumerate(asked):
@@ -372,13 +391,11 @@ def _named(asked: Sequence[Asked]) -> tuple[list[dict[str, Any]], list[str]]:
             {"data_source": "metrics", "name": new[name], "query": text}
             for name, text in one.queries.items()
         ]
-        formulas.append(
-            re.sub(
-                r"\b[a-z]\b",
-                lambda name, new=new: new.get(name[0], name[0]),  # type: ignore[misc]
-                one.formula,
-            )
-        )
+        formula = one.formula
+        # A query's name is one letter, so a formula's other words are left as they are.
+        for name in sorted(set(re.findall(r"\b[a-z]\b", formula)) & set(new)):
+            formula = re.sub(rf"\b{name}\b", new[name], formula)
+        formulas.append(formula)
     return queries, formulas
 
 
@@ -402,7 +419,10 @@ def _body(
 
 
 def _lines(
-    inquiry: Inquiry, answer: LinesAnswer, asked: Sequence[Asked], only: Asked | None = None
+    inquiry: DatadogInquiry,
+    answer: DatadogLinesAnswer,
+    asked: Sequence[DatadogQuestion],
+    only: DatadogQuestion | None = None,
 ) -> list[tuple[Any, ...]]:
     """Rows of the answer's series; those of one formula where `only` is given."""
     if answer.errors:

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.vocabulary import Alert
 from connectors.base import Item
 from connectors.datadog.calls import EVENTS, MONITOR, MONITORS
-from connectors.datadog.inquiry import Found, Inquiry, Part
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogPart
 from connectors.datadog.logs import ListAnswer, iso
 from connectors.datadog.values import (
     any_of,
@@ -54,15 +54,15 @@ def monitor_of(alert: Alert) -> int | None:
     return next((int(m[1]) for one in said if (m := _LINK.search(one[:4000]))), None)
 
 
-async def read_monitor_of(inquiry: Inquiry, monitor_id: int) -> Monitor:
+async def read_monitor_of(inquiry: DatadogInquiry, monitor_id: int) -> Monitor:
     """The monitor with the states of its groups. Raises ConnectorError."""
     return await inquiry.ask(MONITOR, dict[str, Any], monitor_id=monitor_id, group_states="all")
 
 
-def of_monitor(inquiry: Inquiry, monitor_id: int, monitor: Monitor) -> Found:
+def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> DatadogEvidence:
     """The monitor's states by group, and its own words."""
     link = inquiry.links.monitor(monitor_id, inquiry.whole)
-    found = Found()
+    found = DatadogEvidence()
     made = _states(inquiry, monitor, link)
     details = {
         "name": text(monitor.get("name")),
@@ -88,7 +88,7 @@ def of_monitor(inquiry: Inquiry, monitor_id: int, monitor: Monitor) -> Found:
     return found
 
 
-def _states(inquiry: Inquiry, monitor: Monitor, link: str) -> list[tuple[Any, ...]]:
+def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[Any, ...]]:
     """One row per group; a group that is not calm first."""
     name = text(monitor.get("name")) or "monitor without a name"
     own = tags(monitor.get("tags")).get("service")
@@ -107,19 +107,19 @@ def _states(inquiry: Inquiry, monitor: Monitor, link: str) -> list[tuple[Any, ..
     return [row for _, row in sorted(made, key=lambda one: one[0])]
 
 
-async def of_services(inquiry: Inquiry, besides: int | None) -> Found:
+async def of_services(inquiry: DatadogInquiry, besides: int | None) -> DatadogEvidence:
     """The monitors of the services in scope that are not calm."""
     tags_of_them = [
         metric_tag("service", service) for service in inquiry.their_services[:MOST_WATCHED]
     ]
     return await inquiry.gathered(
-        Part("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides))
+        DatadogPart("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides))
         for tag in tags_of_them
     )
 
 
-async def _tagged(inquiry: Inquiry, tag: str, besides: int | None) -> Found:
-    found, asked = Found(), {"group_states": "alert,warn,no data", "monitor_tags": tag}
+async def _tagged(inquiry: DatadogInquiry, tag: str, besides: int | None) -> DatadogEvidence:
+    found, asked = DatadogEvidence(), {"group_states": "alert,warn,no data", "monitor_tags": tag}
     monitors = await inquiry.ask(
         MONITORS, list[dict[str, Any]], **asked, page=0, page_size=MOST_MONITORS
     )
@@ -143,13 +143,13 @@ async def _tagged(inquiry: Inquiry, tag: str, besides: int | None) -> Found:
     return found
 
 
-async def history(inquiry: Inquiry, monitor_id: int | None) -> Found:
+async def history(inquiry: DatadogInquiry, monitor_id: int | None) -> DatadogEvidence:
     """The changes of state of the alerting monitor and of the services' monitors, over all
     windows."""
     about = [f"@monitor.id:{monitor_id}"] if monitor_id is not None else []
     about += [any_of("service", inquiry.their_services)] if inquiry.services else []
     if not about:
-        return Found()
+        return DatadogEvidence()
     query = f"source:alert -@monitor.transition.transition_type:renotify ({' OR '.join(about)})"
     window = inquiry.whole
     answer = await search_events(inquiry, query, MOST_EVENTS)
@@ -158,7 +158,7 @@ async def history(inquiry: Inquiry, monitor_id: int | None) -> Found:
         for one in answer.data or []
         if (row := _transition(inquiry, table(one.get("attributes")))) is not None
     ]
-    found = Found()
+    found = DatadogEvidence()
     cut = f"only the latest {MOST_EVENTS} were asked" if answer.more else answer.warning
     link = inquiry.links.events(query, window)
     found.items.append(
@@ -167,7 +167,7 @@ async def history(inquiry: Inquiry, monitor_id: int | None) -> Found:
     return found
 
 
-async def search_events(inquiry: Inquiry, query: str, limit: int) -> ListAnswer:
+async def search_events(inquiry: DatadogInquiry, query: str, limit: int) -> ListAnswer:
     """The latest events of all windows."""
     window = inquiry.whole
     given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
@@ -176,7 +176,7 @@ async def search_events(inquiry: Inquiry, query: str, limit: int) -> ListAnswer:
     )
 
 
-def _transition(inquiry: Inquiry, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _transition(inquiry: DatadogInquiry, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
     own = table(event.get("attributes"))
     at = moment(event.get("timestamp")) or moment(own.get("timestamp"))
     monitor = table(own.get("monitor"))

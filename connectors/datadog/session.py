@@ -31,10 +31,12 @@ from datadog_api_client.exceptions import OpenApiException
 from datadog_api_client.rest import RESTClientObject
 
 from analysis.errors import ConnectorError
+from connectors.budgets import ByteBudget, Deadline
 from connectors.datadog.calls import Call, call_of
-from connectors.http import RETRYABLE, plain_url, problem_of, short
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline, Pace, pace_of
+from connectors.rate_limiter import RateLimiter, rate_limiter_of
+from connectors.transport import RETRYABLE
+from connectors.vendor_text import plain_url, problem_of, short
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ traces a minute (API reference, "Spans" and "APM Trace"); a part is left to its 
 
 
 @dataclass(frozen=True)
-class Answer:
+class DatadogResponse:
     """An answer read to its end, decoded from gzip."""
 
     status: int
@@ -79,8 +81,8 @@ class Allowances:
                 if len(used) >= most:
                     share = f"{most} in {seconds:g} s"
                     problem = (
-                        f"our share of Datadog's rate limit for {call.allowance} is used up "
-                        f"({share})"
+                        "our share of Datadog's rate limit for "
+                        f"{call.allowance} is used up ({share})"
                     )
                     raise ConnectorError(VENDOR, call.said, problem)
                 used.append(now)
@@ -113,7 +115,7 @@ def allowances_of(server: str) -> Allowances:
 
 
 @dataclass(frozen=True)
-class Access:
+class DatadogAccess:
     """How Datadog is reached: the API's address, both keys, and the limits."""
 
     url: str
@@ -121,15 +123,15 @@ class Access:
     application_key: str
     limits: Limits
 
-    def session(self, deadline: Deadline) -> Session:
+    def session(self, deadline: Deadline) -> DatadogSession:
         """A session for one collection."""
-        return Session(self, deadline)
+        return DatadogSession(self, deadline)
 
 
-class Session:
+class DatadogSession:
     """One collection's calls, from any thread; closed at its end."""
 
-    def __init__(self, access: Access, deadline: Deadline) -> None:
+    def __init__(self, access: DatadogAccess, deadline: Deadline) -> None:
         self.deadline = deadline
         configuration = Configuration(  # type: ignore[no-untyped-call]
             host=plain_url(access.url, VENDOR),
@@ -148,14 +150,14 @@ class Session:
         module, _, api = call.api.rpartition(".")
         try:
             apis = importlib.import_module(f"datadog_api_client.{module.replace('.', '.api.', 1)}")
-            answer: Answer = getattr(getattr(apis, api)(self._client), call.name)(**given)
+            answer: DatadogResponse = getattr(getattr(apis, api)(self._client), call.name)(**given)
         except OpenApiException as error:
             problem = f"the request cannot be made ({error.__class__.__name__})"
             raise ConnectorError(VENDOR, call.said, problem) from None
         try:
             return msgspec.json.decode(answer.body, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            problem = f"the answer is not understood: {short(str(error))}"
+            problem = f"unexpected response: {short(str(error))}"
             raise ConnectorError(VENDOR, call.said, problem) from error
 
     def close(self) -> None:
@@ -181,7 +183,7 @@ class _Sending(RESTClientObject):
     def __init__(self, configuration: Configuration, limits: Limits, deadline: Deadline) -> None:
         super().__init__(configuration, maxsize=limits.concurrency)  # type: ignore[no-untyped-call]
         self._url = configuration.host
-        self._pace: Pace = pace_of(VENDOR, self._url, limits)
+        self._limiter: RateLimiter = rate_limiter_of(VENDOR, self._url, limits)
         self._allowances = allowances_of(self._url)
         self._deadline = deadline
         self._budget = ByteBudget("size of datadog's answers", limits.max_bytes)
@@ -196,7 +198,7 @@ class _Sending(RESTClientObject):
         post_params: Any = None,
         preload_content: bool = True,
         request_timeout: Any = None,
-    ) -> Answer:
+    ) -> DatadogResponse:
         """Send one request, or refuse to; try again where Datadog says "later" and there is
         time."""
         path = urlsplit(url).path.removeprefix(urlsplit(self._url).path)
@@ -232,11 +234,13 @@ class _Sending(RESTClientObject):
             raise ConnectorError(VENDOR, call.said, problem, status=429, retryable=True)
         time.sleep(seconds)
 
-    def _once(self, call: Call, url: str, query: Any, headers: dict[str, str], body: Any) -> Answer:
+    def _once(
+        self, call: Call, url: str, query: Any, headers: dict[str, str], body: Any
+    ) -> DatadogResponse:
         given: dict[str, Any] = (
             {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
         )
-        with self._pace.turn_in_thread(self._deadline) as asked, self._judged(call):
+        with self._limiter.permit_in_thread(self._deadline) as asked, self._judged(call):
             self._deadline.check()
             left = self._deadline.remaining
             timeout = urllib3.Timeout(connect=min(CONNECT_S, left), read=min(READ_S, left))
@@ -251,10 +255,10 @@ class _Sending(RESTClientObject):
                 if 300 <= response.status < 400:
                     problem = "answered with a redirect, which is not followed"
                     raise ConnectorError(VENDOR, call.said, problem, status=response.status)
-                answer = Answer(response.status, found, self._read(call, response, found))
+                answer = DatadogResponse(response.status, found, self._read(call, response, found))
             finally:
                 response.close()
-        self._pace.breaker.note(failed=answer.status >= 500)
+        self._limiter.breaker.record(failed=answer.status >= 500)
         self._allowances.note(call, answer.headers)
         return answer
 
@@ -264,10 +268,10 @@ class _Sending(RESTClientObject):
         try:
             yield
         except (urllib3.exceptions.TimeoutError, TimeoutError):
-            self._pace.breaker.note(failed=True)
+            self._limiter.breaker.record(failed=True)
             raise ConnectorError(VENDOR, call.said, "no answer in time", retryable=True) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            self._pace.breaker.note(failed=True)
+            self._limiter.breaker.record(failed=True)
             problem = f"no answer ({type(error).__name__})"
             raise ConnectorError(VENDOR, call.said, problem, retryable=True) from None
 
@@ -305,7 +309,7 @@ class _Errors(msgspec.Struct):
     errors: list[Any] = []
 
 
-def refused(call: Call, answer: Answer) -> ConnectorError:
+def refused(call: Call, answer: DatadogResponse) -> ConnectorError:
     """The error for a status of 400 or above; Datadog's own words are given for a request that it
     found wrong."""
     problem = problem_of(answer.status)

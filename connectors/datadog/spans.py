@@ -19,7 +19,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
 from connectors.base import Item, Missing
 from connectors.datadog.calls import SPANS, TRACE
-from connectors.datadog.inquiry import Found, Inquiry, Part
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogPart
 from connectors.datadog.logs import ListAnswer, iso
 from connectors.datadog.values import (
     any_of,
@@ -52,42 +52,45 @@ KEPT = (
 )
 
 
-class _Trace(msgspec.Struct):
+class _DatadogTrace(msgspec.Struct):
     spans: list[dict[str, Any]] = []
     is_truncated: bool = False
 
 
 class _TraceData(msgspec.Struct):
-    attributes: _Trace
+    attributes: _DatadogTrace
 
 
-class TraceAnswer(msgspec.Struct):
+class DatadogTraceAnswer(msgspec.Struct):
     """One trace."""
 
     data: _TraceData
 
 
-async def spans(inquiry: Inquiry, service: str, alerting: str | None = None) -> Found:
+async def spans(
+    inquiry: DatadogInquiry, service: str, alerting: str | None = None
+) -> DatadogEvidence:
     """Spans of one service, of the baseline's latest part and of the incident; `alerting` is the
     monitor's search."""
     own = " ".join(filter(None, (any_of("service", [inquiry.names.of(service)]), inquiry.in_env)))
     windows = (*inquiry.baselines[:1], inquiry.incident)
     asked = [f"{own} {ENTRY}", f"{own} status:error"]
     parts = [
-        Part("spans", query, partial(_page, inquiry, query, window))
+        DatadogPart("spans", query, partial(_page, inquiry, query, window))
         for window in windows
         for query in asked
     ]
     if alerting:
         parts += [
-            Part("spans", alerting, partial(_page, inquiry, alerting, window)) for window in windows
+            DatadogPart("spans", alerting, partial(_page, inquiry, alerting, window))
+            for window in windows
         ]
     found = await inquiry.gathered(parts)
     ids = [one for window in windows for one in _worth_reading(found, window)]
-    return Found.of([found, await traces(inquiry, ids)]) if ids else found
+    return DatadogEvidence.of([found, await traces(inquiry, ids)]) if ids else found
 
 
-async def _page(inquiry: Inquiry, query: str, window: Window) -> Found:
+async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogEvidence:
     given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
     inside = {"filter": given, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
     body = {"data": {"type": "search_request", "attributes": inside}}
@@ -97,14 +100,14 @@ async def _page(inquiry: Inquiry, query: str, window: Window) -> Found:
         for one in answer.data or []
         if (row := _span(inquiry, table(one.get("attributes")))) is not None
     ]
-    found = Found()
+    found = DatadogEvidence()
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
     found.items.append(Item("spans", query, window, link, rows=found.add("spans", made), cut=cut))
     return found
 
 
-def _span(inquiry: Inquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _span(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """A span as the search gives it: its duration stands in `custom` (ns), or is what lies between
     start and end."""
     start, end = moment(one.get("start_timestamp")), moment(one.get("end_timestamp"))
@@ -154,7 +157,7 @@ def _parent(value: Any) -> str | None:
     return found if found.strip("0") else None
 
 
-def _worth_reading(found: Found, window: Window) -> list[str]:
+def _worth_reading(found: DatadogEvidence, window: Window) -> list[str]:
     """Traces of the window: of the spans that the search gave, the slowest, and the latest that
     failed."""
     known = {"trace_id", "start", "duration_us", "status"}
@@ -175,10 +178,10 @@ def _worth_reading(found: Found, window: Window) -> list[str]:
     return [one for one in chosen if one.isalnum()][:TRACES]
 
 
-async def traces(inquiry: Inquiry, ids: Iterable[str]) -> Found:
+async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence:
     """Whole traces; those that cannot be read are one gap."""
 
-    async def one(trace_id: str) -> Found | FaultlineError:
+    async def one(trace_id: str) -> DatadogEvidence | FaultlineError:
         try:
             return await _trace(inquiry, trace_id)
         except FaultlineError as error:
@@ -187,15 +190,15 @@ async def traces(inquiry: Inquiry, ids: Iterable[str]) -> Found:
     wanted = list(dict.fromkeys(ids))
     answers = await asyncio.gather(*(one(trace_id) for trace_id in wanted))
     errors = [a for a in answers if isinstance(a, FaultlineError)]
-    found = Found.of(a for a in answers if isinstance(a, Found))
+    found = DatadogEvidence.of(a for a in answers if isinstance(a, DatadogEvidence))
     if errors:
         said = f"{len(errors)} of {len(wanted)} traces could not be read whole: {errors[0]}"
         found.missing.append(Missing("spans", f"traces {', '.join(wanted)}", said))
     return found
 
 
-async def _trace(inquiry: Inquiry, trace_id: str) -> Found:
-    answer = (await inquiry.ask(TRACE, TraceAnswer, trace_id=trace_id)).data.attributes
+async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
+    answer = (await inquiry.ask(TRACE, DatadogTraceAnswer, trace_id=trace_id)).data.attributes
     made = [
         row for one in rows(answer.spans) if (row := _whole(inquiry, trace_id, one)) is not None
     ]
@@ -203,7 +206,7 @@ async def _trace(inquiry: Inquiry, trace_id: str) -> Found:
     cut = "Datadog gave a part of this trace" if answer.is_truncated else None
     if len(made) > MOST_SPANS_OF_A_TRACE:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(made)} spans"
-    found = Found()
+    found = DatadogEvidence()
     count, link = found.add("spans", made[:MOST_SPANS_OF_A_TRACE]), inquiry.links.trace(trace_id)
     found.items.append(
         Item("spans", f"trace {trace_id}", inquiry.around, link, rows=count, cut=cut)
@@ -211,7 +214,9 @@ async def _trace(inquiry: Inquiry, trace_id: str) -> Found:
     return found
 
 
-def _whole(inquiry: Inquiry, trace_id: str, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _whole(
+    inquiry: DatadogInquiry, trace_id: str, one: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
     """A span of a whole trace: times in ns, ids as numbers."""
     start, ns, span_id = (
         nanoseconds(one.get("start_time")),

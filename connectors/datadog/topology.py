@@ -11,7 +11,7 @@ import msgspec
 
 from connectors.base import Item
 from connectors.datadog.calls import RELATIONS
-from connectors.datadog.inquiry import Found, Inquiry
+from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.values import table, text
 
 PAGE = 100
@@ -29,15 +29,15 @@ class RelationsAnswer(msgspec.Struct):
     data: list[dict[str, Any]] | None = None
 
 
-async def topology(inquiry: Inquiry) -> Found:
+async def topology(inquiry: DatadogInquiry) -> DatadogEvidence:
     """The edges from and to the first services in scope."""
     asked = [(inquiry.names.of(s), side) for s in inquiry.services[:MOST_ASKED] for side in SIDES]
-    return Found.of(
+    return DatadogEvidence.of(
         await asyncio.gather(*(_relations(inquiry, theirs, side) for theirs, side in asked))
     )
 
 
-async def _relations(inquiry: Inquiry, theirs: str, side: str) -> Found:
+async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> DatadogEvidence:
     given: dict[str, Any] = {
         side: f"service:{theirs}",
         "page_limit": PAGE,
@@ -47,7 +47,7 @@ async def _relations(inquiry: Inquiry, theirs: str, side: str) -> Found:
     edges = [
         edge for one in data if (edge := _edge(inquiry, table(one.get("attributes")))) is not None
     ]
-    found = Found()
+    found = DatadogEvidence()
     cut = f"only the first {PAGE} relations were asked" if len(data) >= PAGE else None
     query = f"relations, {side.removeprefix('filter_')}=service:{theirs}"
     count, link = found.add("topology", edges), inquiry.links.service(theirs)
@@ -55,13 +55,13 @@ async def _relations(inquiry: Inquiry, theirs: str, side: str) -> Found:
     return found
 
 
-def called_by(found: Found, service: str) -> tuple[str, ...]:
+def called_by(found: DatadogEvidence, service: str) -> tuple[str, ...]:
     """The services that one calls, by the edges found; the first few by name."""
     edges = {edge for name, part in found.parts if name == "topology" for edge in part.iter_rows()}
     return tuple(sorted(callee for caller, callee in edges if caller == service))[:MOST_CALLED]
 
 
-def _edge(inquiry: Inquiry, relation: Mapping[str, Any]) -> tuple[str, str] | None:
+def _edge(inquiry: DatadogInquiry, relation: Mapping[str, Any]) -> tuple[str, str] | None:
     one, other = table(relation.get("from")), table(relation.get("to"))
     names = [inquiry.names.ours(text(end.get("name"), 200)) for end in (one, other)]
     if text(relation.get("type")) not in (DEPENDS, DEPENDED) or not names[0] or not names[1]:

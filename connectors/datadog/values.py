@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.http import short
+from connectors.vendor_text import short
 
 LONGEST_TEXT = 4000
 """Characters kept of a message or an attribute."""

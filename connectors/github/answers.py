@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from connectors.code_changes import CodeChange, Commit, FileChange, utc
-from connectors.http import short
+from connectors.code_changes import CodeChange, CodeCommit, FileChange, utc
+from connectors.vendor_text import short
 
 LONGEST_PATH = 1000
 
 
-class User(msgspec.Struct):
+class GitHubUser(msgspec.Struct):
     """Who did it; GitHub answers `{}` for a commit of nobody it knows."""
 
     login: str | None = None
@@ -27,7 +27,7 @@ class RepositoryAnswer(msgspec.Struct):
     permissions: dict[str, bool] | None = None
 
 
-class Deployment(msgspec.Struct):
+class GitHubDeployment(msgspec.Struct):
     """GET /repos/{owner}/{repo}/deployments."""
 
     id: int
@@ -36,7 +36,7 @@ class Deployment(msgspec.Struct):
     ref: str = ""
     environment: str = ""
     description: str | None = None
-    creator: User | None = None
+    creator: GitHubUser | None = None
     production_environment: bool | None = None
     transient_environment: bool | None = None
 
@@ -48,13 +48,13 @@ class DeploymentStatus(msgspec.Struct):
     created_at: datetime
 
 
-class Release(msgspec.Struct):
+class GitHubRelease(msgspec.Struct):
     """GET /repos/{owner}/{repo}/releases."""
 
     tag_name: str
     published_at: datetime | None = None
     name: str | None = None
-    author: User | None = None
+    author: GitHubUser | None = None
     draft: bool = False
     prerelease: bool = False
 
@@ -70,7 +70,7 @@ class WorkflowRun(msgspec.Struct):
     path: str = ""
     status: str | None = None
     conclusion: str | None = None
-    actor: User | None = None
+    actor: GitHubUser | None = None
 
 
 class WorkflowRuns(msgspec.Struct):
@@ -88,7 +88,7 @@ class PullRequest(msgspec.Struct):
     updated_at: datetime
     merged_at: datetime | None = None
     merge_commit_sha: str | None = None
-    user: User | None = None
+    user: GitHubUser | None = None
 
 
 class _Signed(msgspec.Struct):
@@ -104,7 +104,7 @@ class _Parent(msgspec.Struct):
     sha: str
 
 
-class ChangedFile(msgspec.Struct):
+class GitHubChangedFile(msgspec.Struct):
     """A file of a pull request, a commit or a comparison; `patch` is absent of binary and of large
     files."""
 
@@ -113,27 +113,27 @@ class ChangedFile(msgspec.Struct):
     previous_filename: str | None = None
 
 
-class CommitAnswer(msgspec.Struct):
+class GitHubCommit(msgspec.Struct):
     """One commit of a comparison, or GET /repos/{owner}/{repo}/commits/{ref}."""
 
     sha: str
     commit: _GitCommit
-    author: User | None = None
+    author: GitHubUser | None = None
     parents: list[_Parent] = []
-    files: list[ChangedFile] | None = None
+    files: list[GitHubChangedFile] | None = None
 
 
-class ComparisonAnswer(msgspec.Struct):
+class GitHubComparison(msgspec.Struct):
     """GET /repos/{owner}/{repo}/compare/{base}...{head}."""
 
     status: str
     behind_by: int
     total_commits: int
-    commits: list[CommitAnswer]
-    files: list[ChangedFile] | None = None
+    commits: list[GitHubCommit]
+    files: list[GitHubChangedFile] | None = None
 
 
-class ContentAnswer(msgspec.Struct):
+class GitHubContent(msgspec.Struct):
     """GET /repos/{owner}/{repo}/contents/{path} of a file; `content` is empty above 1 MB."""
 
     type: str
@@ -147,16 +147,16 @@ class Entry(msgspec.Struct):
     type: str
 
 
-CONTENT: Any = ContentAnswer | list[Entry]
+CONTENT: Any = GitHubContent | list[Entry]
 """GET /repos/{owner}/{repo}/contents/{path}, whatever lies there."""
 
 
-def login(user: User | None) -> str | None:
+def login(user: GitHubUser | None) -> str | None:
     """The user's name at GitHub."""
     return user.login if user else None
 
 
-def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
+def file_changes(files: list[GitHubChangedFile]) -> tuple[FileChange, ...]:
     """The files of a change."""
     return tuple(
         FileChange(
@@ -166,13 +166,13 @@ def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
     )
 
 
-def commit_of(answer: CommitAnswer, link: str) -> Commit | None:
+def commit_of(answer: GitHubCommit, link: str) -> CodeCommit | None:
     """A commit; None without a time."""
     at = answer.commit.committer.date if answer.commit.committer else None
     if at is None:
         return None
     title = short((answer.commit.message.splitlines() or [""])[0], 200)
-    return Commit(
+    return CodeCommit(
         answer.sha, title, utc(at), login(answer.author), link, tuple(p.sha for p in answer.parents)
     )
 

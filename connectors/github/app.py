@@ -23,9 +23,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, SettingsError
-from connectors.http import plain_url, problem_of
+from connectors.budgets import Deadline
 from connectors.limits import Limits
-from connectors.pacing import Deadline, pace_of
+from connectors.rate_limiter import rate_limiter_of
+from connectors.vendor_text import plain_url, problem_of
 
 VENDOR = "github"
 CLAIM_S, CLOCK_SLACK_S = 540, 60
@@ -44,7 +45,7 @@ PERMISSIONS = {
 MOST_BYTES = 1024 * 1024
 
 
-class _Token(msgspec.Struct):
+class _InstallationToken(msgspec.Struct):
     token: str
 
 
@@ -89,16 +90,16 @@ class GitHubApp:
         if time.monotonic() < self._until - RENEW_S:
             return self._token
         deadline = Deadline.after(min(10.0, limits.deadline_s / 3))
-        pace = pace_of(VENDOR, self.api_url, limits)
-        async with pace.turn(deadline):
+        limiter = rate_limiter_of(VENDOR, self.api_url, limits)
+        async with limiter.permit(deadline):
             try:
                 async with asyncio.timeout(deadline.remaining):
                     self._token = await self._exchange()
             except (TimeoutError, httpx.HTTPError) as error:
-                pace.breaker.note(failed=True)
+                limiter.breaker.record(failed=True)
                 said = f"no token was had ({type(error).__name__})"
                 raise ConnectorError(VENDOR, self.path, said, retryable=True) from None
-        pace.breaker.note(failed=False)
+        limiter.breaker.record(failed=False)
         self._until = time.monotonic() + TOKEN_S
         return self._token
 
@@ -129,7 +130,7 @@ class GitHubApp:
                 if len(answer) > MOST_BYTES:
                     raise ConnectorError(VENDOR, self.path, "the answer is too large for a token")
         try:
-            return msgspec.json.decode(bytes(answer), type=_Token).token
+            return msgspec.json.decode(bytes(answer), type=_InstallationToken).token
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise ConnectorError(VENDOR, self.path, "the answer holds no token") from None
 

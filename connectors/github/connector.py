@@ -11,10 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 from urllib.parse import quote, urlsplit
-
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from connectors.base import Check
@@ -22,9 +19,11 @@ from connectors.code_connector import CodeConnector
 from connectors.github import answers
 from connectors.github.app import GitHubApp
 from connectors.github.repository import VENDOR, GitHubRepository
-from connectors.http import plain_url
+from connectors.github.settings import GitHubSettings
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url
 
 API = "https://api.github.com"
 LIMITS = Limits(deadline_s=30, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=6)
@@ -50,46 +49,8 @@ _READ = {
 }
 
 
-class GitHubConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def api_url(self) -> str: ...
-    @property
-    def app_url(self) -> str | None: ...
-    @property
-    def environments(self) -> Sequence[str]: ...
-    @property
-    def app_id(self) -> str | None: ...
-    @property
-    def installation_id(self) -> str | None: ...
-    @property
-    def private_key(self) -> SecretStr | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def github_repository(self) -> Sequence[str]: ...
-    @property
-    def training_job(self) -> str | None: ...
-
-
-class HasGitHub(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def github(self) -> GitHubConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasGitHub) -> GitHubConnector | None:
+def build(own: GitHubSettings, settings: SharedSettings) -> GitHubConnector | None:
     """The configured connector, or None without a token or an app's key. Raises SettingsError."""
-    own = settings.github
     if own.token is None and own.private_key is None:
         return None
     services = {
@@ -216,8 +177,8 @@ def _warning(
         scopes = {s.strip() for s in headers["x-oauth-scopes"].split(",")}
         writing = sorted(scopes & WRITING_SCOPES)
         said = (
-            f"the token can also write (scopes {', '.join(writing)}): give it a fine-grained "
-            f"one that may only read"
+            f"the token can also write (scopes {', '.join(writing)}): give "
+            "it a fine-grained one that may only read"
         )
         return said if writing else ""
     if app or not any(permissions.get(p) for p in ("push", "maintain", "admin")):

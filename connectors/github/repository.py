@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
-from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout, utc
+from connectors.code_changes import CodeChange, CodeCommit, CodeComparison, FileChange, Rollout, utc
 from connectors.code_connector import DEPLOYS, ELSEWHERE
-from connectors.code_host import Found, Run
+from connectors.code_host import CodeHostList, PipelineRun
 from connectors.github import answers
-from connectors.http import short
 from connectors.linked_pages import LinkedSession
+from connectors.vendor_text import short
 
 VENDOR = "github"
 PER_PAGE = 100
@@ -74,11 +74,11 @@ class GitHubRepository:
             raise
         return self._branch
 
-    async def rollouts(self, window: Window) -> Found[Rollout]:
+    async def rollouts(self, window: Window) -> CodeHostList[Rollout]:
         """Deployments in the window and those just before it, with the state they reached and
         when."""
         path = f"{self._path}/deployments"
-        wanted: list[answers.Deployment] = []
+        wanted: list[answers.GitHubDeployment] = []
         cut = None
         for environment in self._environments or (None,):
             params = [
@@ -86,7 +86,7 @@ class GitHubRepository:
                 *([("environment", environment)] if environment else []),
             ]
             listing = await self._session.pages(
-                path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
+                path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
             )
             wanted += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
@@ -108,9 +108,9 @@ class GitHubRepository:
         begun = tuple(r for r in rollouts if r is not None)
         of = "".join(f"&environment={environment}" for environment in self._environments)
         query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
-        return Found(begun, query, f"{self._web}/deployments", cut)
+        return CodeHostList(begun, query, f"{self._web}/deployments", cut)
 
-    async def _rollout(self, deployment: answers.Deployment) -> Rollout | None:
+    async def _rollout(self, deployment: answers.GitHubDeployment) -> Rollout | None:
         path = f"{self._path}/deployments/{deployment.id}/statuses"
         statuses = await self._session.get(
             path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus]
@@ -134,7 +134,7 @@ class GitHubRepository:
             production=self._production(deployment.environment, deployment.production_environment),
         )
 
-    async def runs(self, window: Window) -> Found[Run]:
+    async def runs(self, window: Window) -> CodeHostList[PipelineRun]:
         """Workflow runs of the default branch in the window."""
         path = f"{self._path}/actions/runs"
         created = f"{_stamp(window.start)}..{_stamp(window.end)}"
@@ -151,9 +151,9 @@ class GitHubRepository:
             f"{self._web}/"
             f"actions?query={quote(f'branch:{self._branch} created:{created}', safe='')}"
         )
-        return Found(tuple(self._run(r) for r in answer.workflow_runs), query, link, cut)
+        return CodeHostList(tuple(self._run(r) for r in answer.workflow_runs), query, link, cut)
 
-    def _run(self, run: answers.WorkflowRun) -> Run:
+    def _run(self, run: answers.WorkflowRun) -> PipelineRun:
         name = short(run.name or run.path, 80) or "a workflow without a name"
         done, at = run.status == "completed", utc(run.updated_at)
         failed = done and run.conclusion in ("failure", "timed_out", "startup_failure")
@@ -170,12 +170,14 @@ class GitHubRepository:
                 run.head_sha, f"workflow {name}", at if done else began, f"Workflow {name}", state,
                 answers.login(run.actor), link, not ELSEWHERE.search(name),
             )  # fmt: skip
-        return Run(name, run.head_sha, at, failed, link, answers.login(run.actor), rollout)
+        return PipelineRun(name, run.head_sha, at, failed, link, answers.login(run.actor), rollout)
 
-    async def releases(self, window: Window) -> Found[Rollout]:
+    async def releases(self, window: Window) -> CodeHostList[Rollout]:
         """Published releases, the newest first; also those before the window, to compare with."""
         path = f"{self._path}/releases"
-        found = await self._session.get(path, [("per_page", "50")], type=list[answers.Release])
+        found = await self._session.get(
+            path, [("per_page", "50")], type=list[answers.GitHubRelease]
+        )
         rollouts = tuple(
             Rollout(
                 revision=r.tag_name,
@@ -189,9 +191,9 @@ class GitHubRepository:
             for r in found
             if r.published_at is not None and not r.draft and utc(r.published_at) <= window.end
         )
-        return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/releases")
+        return CodeHostList(rollouts, f"GET {path}?per_page=50", f"{self._web}/releases")
 
-    async def merged(self, window: Window, branch: str) -> Found[CodeChange]:
+    async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]:
         """Pull requests merged into the branch in the window."""
         path = f"{self._path}/pulls"
         params = [("state", "closed"), ("base", branch), ("sort", "updated"), ("direction", "desc")]
@@ -213,25 +215,25 @@ class GitHubRepository:
             safe="",
         )
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
-        return Found(inside, query, f"{self._web}/pulls?q={search}", cut)
+        return CodeHostList(inside, query, f"{self._web}/pulls?q={search}", cut)
 
-    async def compare(self, base: str, head: str) -> Found[Comparison]:
+    async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]:
         """What lies between two revisions."""
         between = f"{quote(base, safe='')}...{quote(head, safe='')}"
         path = f"{self._path}/compare/{between}"
-        answer = await self._session.get(path, type=answers.ComparisonAnswer)
+        answer = await self._session.get(path, type=answers.GitHubComparison)
         commits = (answers.commit_of(c, self._commit_link(c.sha)) for c in answer.commits)
         files = answer.files or []
-        comparison = Comparison(
+        comparison = CodeComparison(
             tuple(c for c in commits if c is not None),
             tuple(f.filename[: answers.LONGEST_PATH] for f in files),
             max(0, answer.total_commits - len(answer.commits)),
             len(files) >= MOST_FILES,
             answer.behind_by if answer.status == "behind" else None,
         )
-        return Found((comparison,), f"GET {path}", f"{self._web}/compare/{between}")
+        return CodeHostList((comparison,), f"GET {path}", f"{self._web}/compare/{between}")
 
-    async def change_of(self, commit: Commit) -> CodeChange:
+    async def change_of(self, commit: CodeCommit) -> CodeChange:
         """The pull request that brought a commit, or the commit itself."""
         path = f"{self._path}/commits/{quote(commit.sha, safe='')}/pulls"
         for pull in await self._session.get(path, type=list[answers.PullRequest]):
@@ -248,21 +250,25 @@ class GitHubRepository:
             frozenset({commit.sha}),
         )
 
-    async def files_of(self, change: CodeChange) -> Found[FileChange]:
+    async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]:
         """The files of a pull request or a commit, with their hunks."""
         if change.number is not None:
             path = f"{self._path}/pulls/{change.number}/files"
             params = [("per_page", str(PER_PAGE))]
             listing = await self._session.pages(
-                path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES
+                path, params, type=list[answers.GitHubChangedFile], most_pages=FILE_PAGES
             )
             cut = f"only the first {len(listing.values)} files" if listing.more else None
             link = f"{self._pull_link(change.number)}/files"
-            return Found(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
+            return CodeHostList(
+                answers.file_changes(list(listing.values)), f"GET {path}", link, cut
+            )
         path = f"{self._path}/commits/{quote(change.id, safe='')}"
-        files = (await self._session.get(path, type=answers.CommitAnswer)).files or []
+        files = (await self._session.get(path, type=answers.GitHubCommit)).files or []
         cut = f"only the first {len(files)} files" if len(files) >= MOST_FILES else None
-        return Found(answers.file_changes(files), f"GET {path}", self._commit_link(change.id), cut)
+        return CodeHostList(
+            answers.file_changes(files), f"GET {path}", self._commit_link(change.id), cut
+        )
 
     async def content(self, path: str, revision: str) -> bytes:
         """A file's content at a revision. Raises ConnectorError with status 404 where there is no
@@ -277,7 +283,7 @@ class GitHubRepository:
         try:
             return base64.b64decode(answer.content)
         except (binascii.Error, ValueError) as error:
-            raise ConnectorError(VENDOR, call, "the file's content is not understood") from error
+            raise ConnectorError(VENDOR, call, "the file's content cannot be decoded") from error
 
     def file_link(self, path: str, revision: str, line: int) -> str:
         """The page of a line."""

@@ -7,13 +7,13 @@ from datetime import datetime
 
 import msgspec
 
-from connectors.code_changes import CodeChange, Commit, FileChange, utc
-from connectors.http import short
+from connectors.code_changes import CodeChange, CodeCommit, FileChange, utc
+from connectors.vendor_text import short
 
 LONGEST_PATH = 1000
 
 
-class User(msgspec.Struct):
+class GitLabUser(msgspec.Struct):
     """Who did it."""
 
     username: str | None = None
@@ -53,7 +53,7 @@ class _Job(msgspec.Struct):
     started_at: datetime | None = None
 
 
-class Deployment(msgspec.Struct):
+class GitLabDeployment(msgspec.Struct):
     """GET /projects/:id/deployments."""
 
     id: int
@@ -63,7 +63,7 @@ class Deployment(msgspec.Struct):
     updated_at: datetime | None = None
     finished_at: datetime | None = None
     ref: str = ""
-    user: User | None = None
+    user: GitLabUser | None = None
     environment: _Environment | None = None
     deployable: _Job | None = None
 
@@ -72,13 +72,13 @@ class _ReleaseCommit(msgspec.Struct):
     id: str | None = None
 
 
-class Release(msgspec.Struct):
+class GitLabRelease(msgspec.Struct):
     """GET /projects/:id/releases."""
 
     tag_name: str
     released_at: datetime | None = None
     name: str | None = None
-    author: User | None = None
+    author: GitLabUser | None = None
     upcoming_release: bool = False
 
 
@@ -104,10 +104,10 @@ class MergeRequest(msgspec.Struct):
     merge_commit_sha: str | None = None
     squash_commit_sha: str | None = None
     sha: str | None = None
-    author: User | None = None
+    author: GitLabUser | None = None
 
 
-class CommitAnswer(msgspec.Struct):
+class GitLabCommit(msgspec.Struct):
     """One commit of a comparison. GitLab tells an author's name, not who that is at GitLab."""
 
     id: str
@@ -118,7 +118,7 @@ class CommitAnswer(msgspec.Struct):
     parent_ids: list[str] = []
 
 
-class ChangedFile(msgspec.Struct):
+class GitLabChangedFile(msgspec.Struct):
     """A file of a merge request, a commit or a comparison; `diff` is empty where it is too large or
     collapsed."""
 
@@ -127,15 +127,15 @@ class ChangedFile(msgspec.Struct):
     diff: str | None = None
 
 
-class ComparisonAnswer(msgspec.Struct):
+class GitLabComparison(msgspec.Struct):
     """GET /projects/:id/repository/compare."""
 
-    commits: list[CommitAnswer]
-    diffs: list[ChangedFile]
+    commits: list[GitLabCommit]
+    diffs: list[GitLabChangedFile]
     compare_timeout: bool = False
 
 
-class ContentAnswer(msgspec.Struct):
+class GitLabContent(msgspec.Struct):
     """GET /projects/:id/repository/files/:path."""
 
     content: str
@@ -143,12 +143,12 @@ class ContentAnswer(msgspec.Struct):
     size: int = 0
 
 
-def username(user: User | None) -> str | None:
+def username(user: GitLabUser | None) -> str | None:
     """The user's name at GitLab."""
     return user.username if user else None
 
 
-def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
+def file_changes(files: list[GitLabChangedFile]) -> tuple[FileChange, ...]:
     """The files of a change; some versions give a diff its `---` and `+++` lines, which are written
     anew."""
     return tuple(
@@ -161,11 +161,13 @@ def file_changes(files: list[ChangedFile]) -> tuple[FileChange, ...]:
     )
 
 
-def commit_of(answer: CommitAnswer, link: str) -> Commit:
+def commit_of(answer: GitLabCommit, link: str) -> CodeCommit:
     """A commit."""
     at = utc(answer.committed_date or answer.created_at)
     author = short(answer.author_name, 100) if answer.author_name else None
-    return Commit(answer.id, short(answer.title, 200), at, author, link, tuple(answer.parent_ids))
+    return CodeCommit(
+        answer.id, short(answer.title, 200), at, author, link, tuple(answer.parent_ids)
+    )
 
 
 def change_of_merge(merge: MergeRequest, link: str, commit: str | None = None) -> CodeChange | None:

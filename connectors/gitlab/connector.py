@@ -10,18 +10,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 from urllib.parse import quote
-
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from connectors.base import Check
 from connectors.code_connector import CodeConnector
 from connectors.gitlab import answers
 from connectors.gitlab.repository import VENDOR, GitLabProject
+from connectors.gitlab.settings import GitLabSettings
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
+from connectors.shared_settings import SharedSettings
 
 URL = "https://gitlab.com"
 API = "/api/v4"
@@ -45,38 +44,8 @@ _READ = {
 }
 
 
-class GitLabConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def url(self) -> str: ...
-    @property
-    def environments(self) -> Sequence[str]: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def gitlab_project(self) -> Sequence[str]: ...
-    @property
-    def training_job(self) -> str | None: ...
-
-
-class HasGitLab(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def gitlab(self) -> GitLabConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasGitLab) -> GitLabConnector | None:
+def build(own: GitLabSettings, settings: SharedSettings) -> GitLabConnector | None:
     """The configured connector, or None without a token. Raises SettingsError."""
-    own = settings.gitlab
     if own.token is None:
         return None
     services = {
@@ -131,8 +100,10 @@ class GitLabConnector(CodeConnector):
         writing = sorted(scopes & WRITING_SCOPES)
         if writing:
             warnings = [
-                f"the token can also write (scopes {', '.join(writing)}): give it one with "
-                f"read_api alone"
+                (
+                    f"the token can also write (scopes {', '.join(writing)}): "
+                    "give it one with read_api alone"
+                )
             ]
         line = f"GitLab at {self._web}: {'; '.join(lines)}; only GET is sent"
         return Check(

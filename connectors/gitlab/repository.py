@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
-from connectors.code_changes import CodeChange, Commit, Comparison, FileChange, Rollout, utc
+from connectors.code_changes import CodeChange, CodeCommit, CodeComparison, FileChange, Rollout, utc
 from connectors.code_connector import DEPLOYS, ELSEWHERE
-from connectors.code_host import Found, Run
+from connectors.code_host import CodeHostList, PipelineRun
 from connectors.gitlab import answers
-from connectors.http import short
 from connectors.linked_pages import LinkedSession
+from connectors.vendor_text import short
 
 VENDOR = "gitlab"
 PER_PAGE = 100
@@ -68,16 +68,16 @@ class GitLabProject:
         self._branch = project.default_branch or "main"
         return self._branch
 
-    async def rollouts(self, window: Window) -> Found[Rollout]:
+    async def rollouts(self, window: Window) -> CodeHostList[Rollout]:
         """Deployments, the newest first; also those just before the window, to compare with."""
         path = f"{self._path}/deployments"
-        found: list[answers.Deployment] = []
+        found: list[answers.GitLabDeployment] = []
         cut = None
         base = [("order_by", "created_at"), ("sort", "desc"), ("per_page", str(PER_PAGE))]
         for environment in self._environments or (None,):
             params = [*base, *([("environment", environment)] if environment else [])]
             listing = await self._session.pages(
-                path, params, type=list[answers.Deployment], most_pages=DEPLOYMENT_PAGES
+                path, params, type=list[answers.GitLabDeployment], most_pages=DEPLOYMENT_PAGES
             )
             found += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
@@ -85,17 +85,19 @@ class GitLabProject:
         rollouts = tuple(self._rollout(d) for d in found if d.status in _STATES)
         inside = tuple(r for r in rollouts if r.at <= window.end)
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in base)
-        return Found(inside, query, f"{self._web}/-/environments", cut)
+        return CodeHostList(inside, query, f"{self._web}/-/environments", cut)
 
-    def _rollout(self, deployment: answers.Deployment) -> Rollout:
+    def _rollout(self, deployment: answers.GitLabDeployment) -> Rollout:
         environment = deployment.environment.name if deployment.environment else ""
         job = deployment.deployable
         return Rollout(
             revision=deployment.sha,
             environment=environment,
             at=utc(_ended(deployment)),
-            title=f"Deployment of {short(deployment.ref, 60)} to "
-            f"{short(environment, 60) or 'an environment'}",
+            title=(
+                f"Deployment of {short(deployment.ref, 60)} to "
+                f"{short(environment, 60) or 'an environment'}"
+            ),
             state=_STATES[deployment.status],
             author=answers.username(deployment.user),
             link=f"{self._web}/-/jobs/{job.id}"
@@ -104,7 +106,7 @@ class GitLabProject:
             production=self._production(environment, None),
         )
 
-    async def runs(self, window: Window) -> Found[Run]:
+    async def runs(self, window: Window) -> CodeHostList[PipelineRun]:
         """Pipelines of the default branch that ended in the window."""
         path = f"{self._path}/pipelines"
         params = [
@@ -117,9 +119,9 @@ class GitLabProject:
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
         cut = f"only the latest {len(listing.values)} pipelines" if listing.more else None
         link = f"{self._web}/-/pipelines?ref={quote(self._branch, safe='')}"
-        return Found(tuple(self._run(p) for p in listing.values), query, link, cut)
+        return CodeHostList(tuple(self._run(p) for p in listing.values), query, link, cut)
 
-    def _run(self, pipeline: answers.Pipeline) -> Run:
+    def _run(self, pipeline: answers.Pipeline) -> PipelineRun:
         name, at = short(pipeline.name or "pipeline", 80), utc(pipeline.updated_at)
         link, failed = f"{self._web}/-/pipelines/{pipeline.id}", pipeline.status == "failed"
         running = pipeline.status in _RUNNING
@@ -142,12 +144,14 @@ class GitLabProject:
                 link,
                 not elsewhere,
             )
-        return Run(name, pipeline.sha, at, failed, link, None, rollout)
+        return PipelineRun(name, pipeline.sha, at, failed, link, None, rollout)
 
-    async def releases(self, window: Window) -> Found[Rollout]:
+    async def releases(self, window: Window) -> CodeHostList[Rollout]:
         """Releases, the newest first; also those before the window, to compare with."""
         path = f"{self._path}/releases"
-        found = await self._session.get(path, [("per_page", "50")], type=list[answers.Release])
+        found = await self._session.get(
+            path, [("per_page", "50")], type=list[answers.GitLabRelease]
+        )
         rollouts = tuple(
             Rollout(
                 revision=r.tag_name,
@@ -162,9 +166,9 @@ class GitLabProject:
             and not r.upcoming_release
             and utc(r.released_at) <= window.end
         )
-        return Found(rollouts, f"GET {path}?per_page=50", f"{self._web}/-/releases")
+        return CodeHostList(rollouts, f"GET {path}?per_page=50", f"{self._web}/-/releases")
 
-    async def merged(self, window: Window, branch: str) -> Found[CodeChange]:
+    async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]:
         """Merge requests merged into the branch in the window."""
         path = f"{self._path}/merge_requests"
         params = [
@@ -189,16 +193,16 @@ class GitLabProject:
         )
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
         link = f"{self._web}/-/merge_requests?state=merged&target_branch={quote(branch, safe='')}"
-        return Found(inside, query, link, cut)
+        return CodeHostList(inside, query, link, cut)
 
-    async def compare(self, base: str, head: str) -> Found[Comparison]:
+    async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]:
         """What lies between two revisions."""
         path = f"{self._path}/repository/compare"
         answer = await self._session.get(
-            path, [("from", base), ("to", head)], type=answers.ComparisonAnswer
+            path, [("from", base), ("to", head)], type=answers.GitLabComparison
         )
         commits = tuple(answers.commit_of(c, self._commit_link(c.id)) for c in answer.commits)
-        comparison = Comparison(
+        comparison = CodeComparison(
             commits[-MOST_COMMITS:],
             tuple(f.new_path[: answers.LONGEST_PATH] for f in answer.diffs),
             max(0, len(commits) - MOST_COMMITS),
@@ -206,9 +210,9 @@ class GitLabProject:
             0 if not commits and not answer.compare_timeout else None,
         )
         link = f"{self._web}/-/compare/{quote(base, safe='')}...{quote(head, safe='')}"
-        return Found((comparison,), f"GET {path}?from={base}&to={head}", link)
+        return CodeHostList((comparison,), f"GET {path}?from={base}&to={head}", link)
 
-    async def change_of(self, commit: Commit) -> CodeChange:
+    async def change_of(self, commit: CodeCommit) -> CodeChange:
         """The merge request that brought a commit, or the commit itself."""
         path = f"{self._path}/repository/commits/{quote(commit.sha, safe='')}/merge_requests"
         for merge in await self._session.get(path, type=list[answers.MergeRequest]):
@@ -220,7 +224,7 @@ class GitLabProject:
             commit.sha, commit.title, commit.at, commit.author, commit.link, None, own
         )
 
-    async def files_of(self, change: CodeChange) -> Found[FileChange]:
+    async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]:
         """The files of a merge request or a commit, with their hunks."""
         if change.number is not None:
             path, link = (
@@ -232,22 +236,22 @@ class GitLabProject:
             link = self._commit_link(change.id)
         params = [("per_page", str(PER_PAGE))]
         listing = await self._session.pages(
-            path, params, type=list[answers.ChangedFile], most_pages=FILE_PAGES
+            path, params, type=list[answers.GitLabChangedFile], most_pages=FILE_PAGES
         )
         cut = f"only the first {len(listing.values)} files" if listing.more else None
-        return Found(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
+        return CodeHostList(answers.file_changes(list(listing.values)), f"GET {path}", link, cut)
 
     async def content(self, path: str, revision: str) -> bytes:
         """A file's content at a revision. Raises ConnectorError with status 404 where there is no
         such file."""
         call = f"{self._path}/repository/files/{quote(path, safe='')}"
-        answer = await self._session.get(call, [("ref", revision)], type=answers.ContentAnswer)
+        answer = await self._session.get(call, [("ref", revision)], type=answers.GitLabContent)
         if answer.encoding != "base64":
-            raise ConnectorError(VENDOR, call, "the file's content is not understood")
+            raise ConnectorError(VENDOR, call, "the file's content cannot be decoded")
         try:
             return base64.b64decode(answer.content)
         except (binascii.Error, ValueError) as error:
-            raise ConnectorError(VENDOR, call, "the file's content is not understood") from error
+            raise ConnectorError(VENDOR, call, "the file's content cannot be decoded") from error
 
     def file_link(self, path: str, revision: str, line: int) -> str:
         """The page of a line."""
@@ -260,7 +264,7 @@ class GitLabProject:
         return f"{self._web}/-/commit/{quote(sha, safe='')}"
 
 
-def _ended(deployment: answers.Deployment) -> datetime:
+def _ended(deployment: answers.GitLabDeployment) -> datetime:
     """When a deployment was over, or began where it is not."""
     job = deployment.deployable
     if deployment.status not in ("success", "failed"):

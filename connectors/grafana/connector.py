@@ -13,20 +13,22 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Request
-from connectors.brought import Brought, epoch_ms, ns_of, time_of, whole
-from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.collection_builder import CollectionBuilder, epoch_ms, full_window, ns_of, time_of
+from connectors.grafana.settings import GrafanaSettings
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.self_hosted import headers
-from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+from connectors.service_names import ServiceNames, in_scope
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=4)
 LOOKBACK = timedelta(hours=24)
@@ -51,31 +53,8 @@ _WRITES = re.compile(r"[a-z.]+:(?:write|create|delete|add|remove)")
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
-class GrafanaConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def public_url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def change_tags(self) -> Sequence[str]: ...
-
-
-class HasGrafana(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def grafana(self) -> GrafanaConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasGrafana) -> GrafanaConnector | None:
+def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.grafana
     if own.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
@@ -110,7 +89,7 @@ class RuleAlert(msgspec.Struct):
     activeAt: str | None = None
 
 
-class Rule(msgspec.Struct):
+class GrafanaRule(msgspec.Struct):
     """An alert rule and its alerts."""
 
     name: str = ""
@@ -122,16 +101,16 @@ class Rule(msgspec.Struct):
     alerts: list[RuleAlert] | None = None
 
 
-class Group(msgspec.Struct):
-    rules: list[Rule] | None = None
+class GrafanaRuleGroup(msgspec.Struct):
+    rules: list[GrafanaRule] | None = None
 
 
-class Groups(msgspec.Struct):
-    groups: list[Group]
+class GrafanaRuleGroups(msgspec.Struct):
+    groups: list[GrafanaRuleGroup]
 
 
 class RulesAnswer(msgspec.Struct):
-    data: Groups
+    data: GrafanaRuleGroups
 
 
 class GrafanaConnector:
@@ -159,14 +138,14 @@ class GrafanaConnector:
 
     async def collect(self, request: Request) -> Collected:
         """Rules, their history, and changes. A call that fails becomes a gap, the others stand."""
-        brought = Brought()
+        collection = CollectionBuilder()
         async with self._http.open() as session:
             await asyncio.gather(
-                self._rules(session, brought, request),
-                self._history(session, brought, request),
-                self._changes(session, brought, request),
+                self._rules(session, collection, request),
+                self._history(session, collection, request),
+                self._changes(session, collection, request),
             )
-        return brought.collected()
+        return collection.collected()
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""
@@ -189,18 +168,20 @@ class GrafanaConnector:
             if r is not None
         ]
         line = (
-            f"Grafana {short(version, 40)} at {self._http.base_url}: {'; '.join(said)}; only "
-            f"GET is sent"
+            f"Grafana {short(version, 40)} at {self._http.base_url}: "
+            f"{'; '.join(said)}; only GET is sent"
         )
         if writing:
             line += (
-                f"; warning: the token can also write ({', '.join(writing[:4])}): give it the "
-                f"role Viewer"
+                f"; warning: the token can also write ({', '.join(writing[:4])}): "
+                "give it the role Viewer"
             )
         return Check(self.name, bool(readable), line)
 
-    async def _rules(self, session: HttpSession, brought: Brought, request: Request) -> None:
-        answer = await brought.asked("monitors", RULES, session.get(RULES, type=RulesAnswer))
+    async def _rules(
+        self, session: HttpSession, collection: CollectionBuilder, request: Request
+    ) -> None:
+        answer = await collection.fetch("monitors", RULES, session.get(RULES, type=RulesAnswer))
         if answer is None:
             return
         rules = [rule for group in answer.data.groups for rule in group.rules or ()]
@@ -217,15 +198,21 @@ class GrafanaConnector:
             if len(made) > MOST_ALERTS
             else None
         )
-        link, count = f"{self._page}/alerting/list", brought.add("monitors", made[:MOST_ALERTS])
+        link, count = f"{self._page}/alerting/list", collection.add("monitors", made[:MOST_ALERTS])
         details = dict(list(failing.items())[:20])
-        brought.items.append(
+        collection.items.append(
             Item(
-                "monitors", RULES, whole(request.scope), link, rows=count, cut=cut, details=details
+                "monitors",
+                RULES,
+                full_window(request.scope),
+                link,
+                rows=count,
+                cut=cut,
+                details=details,
             )
         )
 
-    def _rule_rows(self, rule: Rule) -> Iterable[tuple[Any, ...]]:
+    def _rule_rows(self, rule: GrafanaRule) -> Iterable[tuple[Any, ...]]:
         """One row per alert of a rule that is not calm."""
         uid = rule.uid or ""
         link = (
@@ -246,12 +233,14 @@ class GrafanaConnector:
                     link,
                 )
 
-    async def _history(self, session: HttpSession, brought: Brought, request: Request) -> None:
+    async def _history(
+        self, session: HttpSession, collection: CollectionBuilder, request: Request
+    ) -> None:
         """Changes of alerts' states, of all windows."""
-        window = whole(request.scope)
+        window = full_window(request.scope)
         params = [("type", "alert"), *_between(window), ("limit", str(MOST_ANNOTATIONS))]
         query = f"{ANNOTATIONS}?{urlencode(params)}"
-        answer = await brought.asked(
+        answer = await collection.fetch(
             "monitors", query, session.get(ANNOTATIONS, params, type=list[Annotation])
         )
         if answer is None:
@@ -272,17 +261,19 @@ class GrafanaConnector:
             if len(answer) >= MOST_ANNOTATIONS
             else None
         )
-        link, count = f"{self._page}/alerting/history", brought.add("monitors", rows)
-        brought.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
+        link, count = f"{self._page}/alerting/history", collection.add("monitors", rows)
+        collection.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
 
-    async def _changes(self, session: HttpSession, brought: Brought, request: Request) -> None:
-        around = whole(request.scope)
+    async def _changes(
+        self, session: HttpSession, collection: CollectionBuilder, request: Request
+    ) -> None:
+        around = full_window(request.scope)
         window = Window(start=around.start - LOOKBACK, end=around.end)
         tags = [("tags", tag) for tag in self._tags]
         params = [("type", "annotation"), *_between(window), *tags, ("matchAny", "true")]
         params.append(("limit", str(MOST_ANNOTATIONS)))
         query = f"{ANNOTATIONS}?{urlencode(params)}"
-        answer = await brought.asked(
+        answer = await collection.fetch(
             "changes", query, session.get(ANNOTATIONS, params, type=list[Annotation])
         )
         if answer is None:
@@ -294,8 +285,8 @@ class GrafanaConnector:
             if len(answer) >= MOST_ANNOTATIONS
             else None
         )
-        link, count = f"{self._page}{query}", brought.add("changes", rows)
-        brought.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+        link, count = f"{self._page}{query}", collection.add("changes", rows)
+        collection.items.append(Item("changes", query, window, link, rows=count, cut=cut))
 
     def _change(
         self, one: Annotation, services: Sequence[str], window: Window

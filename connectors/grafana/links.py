@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from analysis.vocabulary import Window
-from connectors.brought import epoch_ms
+from connectors.collection_builder import epoch_ms
 
 
 class Explore:

@@ -1,1 +1,12 @@
-"""Jaeger: `connector.py` is what the registry builds, the other files are its parts."""
+"""Jaeger: traces, and who calls whom."""
+
+from connectors.connector_type import ConnectorType
+from connectors.jaeger.settings import JaegerSettings
+
+CONNECTOR = ConnectorType(
+    name="jaeger",
+    settings=JaegerSettings,
+    build="connectors.jaeger.connector:build",
+    kinds=("spans", "topology"),
+    docs="jaeger.md",
+)

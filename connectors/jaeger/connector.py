@@ -12,30 +12,31 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.brought import (
-    Brought,
+from connectors.collection_builder import (
+    CollectionBuilder,
     epoch_ms,
+    full_window,
     nanoseconds,
-    parts,
     sampled_windows,
+    split,
     trace_of,
-    whole,
 )
-from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.jaeger.settings import JaegerSettings
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
 from connectors.otlp_spans import UNREADABLE, ResourceSpans, Row, TracesData, hex_id, span_rows
 from connectors.self_hosted import headers
-from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+from connectors.service_names import ServiceNames, in_scope
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 3
@@ -51,31 +52,8 @@ FAILED_TAGS = '{"error":"true"}'
 NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
-class JaegerConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def public_url(self) -> str | None: ...
-
-
-class HasJaeger(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def jaeger(self) -> JaegerConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasJaeger) -> JaegerConnector | None:
+def build(own: JaegerSettings, settings: SharedSettings) -> JaegerConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.jaeger
     if own.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
@@ -182,23 +160,25 @@ class JaegerConnector:
     async def collect(self, request: Request) -> Collected:
         """Traces of both windows and the calls between services. A call that fails becomes a gap,
         the others stand."""
-        brought = Brought()
+        collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             ask = await _Ask.of(session, self._names)
-            reads = [self._of_service(ask, brought, service, windows) for service in services]
-            await asyncio.gather(self._topology(ask, brought, whole(request.scope)), *reads)
-            await self._own(ask, brought, trace_of(request.alert.labels), windows[-1])
+            reads = [self._of_service(ask, collection, service, windows) for service in services]
+            await asyncio.gather(
+                self._topology(ask, collection, full_window(request.scope)), *reads
+            )
+            await self._own(ask, collection, trace_of(request.alert.labels), windows[-1])
         if more:
-            brought.missing.append(
+            collection.missing.append(
                 Missing("spans", "services in scope", f"{more} more services were not asked about")
             )
-        if not services and "spans" not in brought.rows:
-            brought.missing.append(
+        if not services and "spans" not in collection.rows:
+            collection.missing.append(
                 Missing("spans", "services", "the alert names no service to ask about")
             )
-        return brought.collected()
+        return collection.collected()
 
     async def check(self) -> Check:
         """Reachable and allowed? Jaeger's query service has no call that writes."""
@@ -210,21 +190,21 @@ class JaegerConnector:
         api = "" if not ask.v3 else " by the v3 API, which cannot be searched for failed traces"
         known = f"{len(ask.known)} services are known"
         line = (
-            f"Jaeger at {self._http.base_url}: traces can be searched{api}, {known}; only GET "
-            f"is sent"
+            f"Jaeger at {self._http.base_url}: traces can be "
+            f"searched{api}, {known}; only GET is sent"
         )
         return Check(self.name, True, line)
 
     async def _of_service(
-        self, ask: _Ask, brought: Brought, service: str, windows: Sequence[Window]
+        self, ask: _Ask, collection: CollectionBuilder, service: str, windows: Sequence[Window]
     ) -> None:
         theirs = self._names.found(service, ask.known)
         if not theirs:
-            brought.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND))
             return
         asked = [(name, window) for name in theirs[:2] for window in windows]
         typical = [
-            Search(name, part, TYPICAL) for name, window in asked for part in parts(window, PARTS)
+            Search(name, part, TYPICAL) for name, window in asked for part in split(window, PARTS)
         ]
         failed = (
             [Search(name, window, FAILED, failed=True) for name, window in asked]
@@ -232,7 +212,7 @@ class JaegerConnector:
             else []
         )
         found = await asyncio.gather(
-            *(self._search(ask, brought, one) for one in (*typical, *failed))
+            *(self._search(ask, collection, one) for one in (*typical, *failed))
         )
         sample = [row for rows in found[: len(typical)] for row in rows or ()]
         before = [row for row in sample if row[5] < nanoseconds(windows[0].end)]
@@ -240,7 +220,7 @@ class JaegerConnector:
         slow = (
             [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
         )
-        found += await asyncio.gather(*(self._search(ask, brought, one) for one in slow))
+        found += await asyncio.gather(*(self._search(ask, collection, one) for one in slow))
         start = nanoseconds(windows[-1].start)
         of_failed = found[len(typical) : len(typical) + len(failed)]
         many = (
@@ -248,46 +228,52 @@ class JaegerConnector:
         )
         for search, rows in zip((*typical, *failed, *slow), found, strict=True):
             if rows and (many or not search.failed):
-                self._keep(ask, brought, search, rows)
+                self._keep(ask, collection, search, rows)
         if all(rows is not None and not rows for rows in found):
-            brought.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND))
 
-    async def _search(self, ask: _Ask, brought: Brought, search: Search) -> list[Row] | None:
+    async def _search(
+        self, ask: _Ask, collection: CollectionBuilder, search: Search
+    ) -> list[Row] | None:
         """Spans of the traces found; None where the search failed."""
-        answer = await brought.asked("spans", ask.query(search), ask.search(search))
+        answer = await collection.fetch("spans", ask.query(search), ask.search(search))
         if answer is None:
             return None
         rows, dropped = answer
         if dropped:
-            brought.missing.append(
+            collection.missing.append(
                 Missing("spans", ask.query(search), f"{dropped} spans {UNREADABLE}")
             )
         return rows
 
-    def _keep(self, ask: _Ask, brought: Brought, search: Search, rows: list[Row]) -> None:
+    def _keep(
+        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[Row]
+    ) -> None:
         traces = len({row[0] for row in rows})
         cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
         link = f"{self._page}/search?{urlencode(search.params)}"
-        count = brought.add("spans", rows)
-        brought.items.append(
+        count = collection.add("spans", rows)
+        collection.items.append(
             Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
         )
 
-    async def _own(self, ask: _Ask, brought: Brought, given: str, window: Window) -> None:
+    async def _own(
+        self, ask: _Ask, collection: CollectionBuilder, given: str, window: Window
+    ) -> None:
         """The trace that the alert's labels name."""
         trace_id = hex_id(given[:64], 16)
         if not trace_id:
             return
         query = f"{ask.traces}/{trace_id}"
-        answer = await brought.asked("spans", query, ask.trace(trace_id))
+        answer = await collection.fetch("spans", query, ask.trace(trace_id))
         if answer is not None:
-            count = brought.add("spans", answer[0])
-            brought.items.append(
+            count = collection.add("spans", answer[0])
+            collection.items.append(
                 Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count)
             )
 
-    async def _topology(self, ask: _Ask, brought: Brought, window: Window) -> None:
-        edges = await brought.asked("topology", ask.edges_query(window), ask.edges(window))
+    async def _topology(self, ask: _Ask, collection: CollectionBuilder, window: Window) -> None:
+        edges = await collection.fetch("topology", ask.edges_query(window), ask.edges(window))
         if edges is None:
             return
         rows = [
@@ -299,9 +285,9 @@ class JaegerConnector:
         cut = (
             f"{len(kept) - MOST_EDGES} of {len(kept)} left out" if len(kept) > MOST_EDGES else None
         )
-        count = brought.add("topology", kept[:MOST_EDGES])
+        count = collection.add("topology", kept[:MOST_EDGES])
         link = f"{self._page}/dependencies"
-        brought.items.append(
+        collection.items.append(
             Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut)
         )
 

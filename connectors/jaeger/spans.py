@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from connectors.brought import attributes, ns_of
-from connectors.http import short
+from connectors.collection_builder import attributes, ns_of
 from connectors.otlp_spans import KEPT, OF_RESOURCE, Row, hex_id
 from connectors.service_names import ServiceNames
+from connectors.vendor_text import short
 
 
-class Tag(msgspec.Struct):
+class JaegerTag(msgspec.Struct):
     key: str = ""
     value: Any = None
 
 
-class Reference(msgspec.Struct):
+class JaegerReference(msgspec.Struct):
     refType: str = ""
     traceID: str = ""
     spanID: str = ""
@@ -27,11 +27,11 @@ class Reference(msgspec.Struct):
 
 class Process(msgspec.Struct):
     serviceName: str = ""
-    tags: list[Tag] | None = None
+    tags: list[JaegerTag] | None = None
 
 
 class Log(msgspec.Struct):
-    fields: list[Tag] | None = None
+    fields: list[JaegerTag] | None = None
 
 
 class JaegerSpan(msgspec.Struct):
@@ -40,10 +40,10 @@ class JaegerSpan(msgspec.Struct):
     traceID: str = ""
     spanID: str = ""
     operationName: str = ""
-    references: list[Reference] | None = None
+    references: list[JaegerReference] | None = None
     startTime: int | None = None
     duration: int | float | None = None
-    tags: list[Tag] | None = None
+    tags: list[JaegerTag] | None = None
     logs: list[Log] | None = None
     processID: str = ""
     process: Process | None = None
@@ -118,7 +118,7 @@ def _parent(span: JaegerSpan) -> str | None:
     return next((found for r in named if (found := hex_id(r.spanID, 8))), None)
 
 
-def _texts(tags: Iterable[Tag] | None) -> Mapping[str, str]:
+def _texts(tags: Iterable[JaegerTag] | None) -> Mapping[str, str]:
     """Tags with simple values, as text; booleans in JSON's words."""
     found = {}
     for tag in tags or ():

@@ -1,1 +1,12 @@
-"""Kubernetes: `connector.py` is what the registry builds, the other files are its parts."""
+"""Kubernetes: events, rollouts, pods and nodes."""
+
+from connectors.connector_type import ConnectorType
+from connectors.kubernetes.settings import KubernetesSettings
+
+CONNECTOR = ConnectorType(
+    name="kubernetes",
+    settings=KubernetesSettings,
+    build="connectors.kubernetes.connector:build",
+    kinds=("logs", "changes", "monitors"),
+    docs="kubernetes.md",
+)

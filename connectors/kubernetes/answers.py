@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from connectors.http import short
 from connectors.pagerduty.answers import moment
+from connectors.vendor_text import short
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class ListMeta(Struct):
     remaining_item_count: int | None = None
 
 
-class Listed(msgspec.Struct, Generic[T]):
+class KubernetesList(msgspec.Struct, Generic[T]):
     """One page. An answer without `items` is no list."""
 
     items: list[T] | None
@@ -100,7 +100,7 @@ class Selector(Struct):
         return ",".join(parts)
 
 
-class Condition(Struct):
+class KubernetesCondition(Struct):
     """A condition of a pod, node, deployment or autoscaler."""
 
     type: str = ""
@@ -121,7 +121,7 @@ class WorkloadSpec(Struct):
 class WorkloadStatus(Struct):
     """Of a Deployment."""
 
-    conditions: list[Condition] | None = None
+    conditions: list[KubernetesCondition] | None = None
 
 
 class Workload(Struct):
@@ -140,7 +140,7 @@ class ControllerRevision(Struct):
     data: Any = None
 
 
-class Waiting(Struct):
+class ContainerWaiting(Struct):
     """Why a container does not run yet."""
 
     reason: str | None = None
@@ -160,7 +160,7 @@ class Terminated(Struct):
 class ContainerState(Struct):
     """One of them is set."""
 
-    waiting: Waiting | None = None
+    waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
 
 
@@ -186,7 +186,7 @@ class PodStatus(Struct):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[KubernetesCondition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     start_time: str | None = None
@@ -208,7 +208,7 @@ class Pod(Struct):
 class NodeStatus(Struct):
     """How a node is."""
 
-    conditions: list[Condition] | None = None
+    conditions: list[KubernetesCondition] | None = None
 
 
 class Node(Struct):
@@ -218,7 +218,7 @@ class Node(Struct):
     status: NodeStatus | None = None
 
 
-class Reference(Struct):
+class KubernetesReference(Struct):
     """The object that an event or autoscaler is about."""
 
     kind: str | None = None
@@ -229,7 +229,7 @@ class Reference(Struct):
 class ScalerSpec(Struct):
     """What an autoscaler scales."""
 
-    scale_target_ref: Reference | None = None
+    scale_target_ref: KubernetesReference | None = None
     min_replicas: int | None = None
     max_replicas: int | None = None
 
@@ -240,7 +240,7 @@ class ScalerStatus(Struct):
     last_scale_time: str | None = None
     current_replicas: int | None = None
     desired_replicas: int | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[KubernetesCondition] | None = None
 
 
 class Scaler(Struct):
@@ -251,21 +251,21 @@ class Scaler(Struct):
     status: ScalerStatus | None = None
 
 
-class Series(Struct):
+class KubernetesEventSeries(Struct):
     """How often an event came."""
 
     count: int | None = None
     last_observed_time: str | None = None
 
 
-class Source(Struct):
+class KubernetesEventSource(Struct):
     """Who reported an event."""
 
     component: str | None = None
     host: str | None = None
 
 
-class Event(Struct):
+class KubernetesEvent(Struct):
     """An event in the words of events.k8s.io/v1 and of core/v1: the second's are those that come
     second."""
 
@@ -273,13 +273,13 @@ class Event(Struct):
     type: str | None = None
     reason: str | None = None
     event_time: str | None = None
-    series: Series | None = None
-    regarding: Reference | None = None
-    involved_object: Reference | None = None
+    series: KubernetesEventSeries | None = None
+    regarding: KubernetesReference | None = None
+    involved_object: KubernetesReference | None = None
     note: str | None = None
     message: str | None = None
-    deprecated_source: Source | None = None
-    source: Source | None = None
+    deprecated_source: KubernetesEventSource | None = None
+    source: KubernetesEventSource | None = None
     deprecated_first_timestamp: str | None = None
     first_timestamp: str | None = None
     deprecated_last_timestamp: str | None = None
@@ -288,9 +288,9 @@ class Event(Struct):
     count: int | None = None
 
     @property
-    def about(self) -> Reference:
+    def about(self) -> KubernetesReference:
         """The object."""
-        return self.regarding or self.involved_object or Reference()
+        return self.regarding or self.involved_object or KubernetesReference()
 
     @property
     def text(self) -> str:

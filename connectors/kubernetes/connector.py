@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
-
-from pydantic import SecretStr
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
-from connectors.http import plain_url
-from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, Inquiry, named_path
-from connectors.kubernetes.session import VENDOR, Access, Cluster
+from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, ClusterInquiry, named_path
+from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess
+from connectors.kubernetes.settings import KubernetesSettings
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
 from connectors.limits import Limits
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url
 
 LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
 """A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io,
@@ -32,54 +30,11 @@ _NOTHING = (
 )
 
 
-class KubernetesConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def token_file(self) -> Path: ...
-    @property
-    def ca_file(self) -> Path | None: ...
-    @property
-    def namespaces(self) -> Sequence[str]: ...
-    @property
-    def page(self) -> str | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def kubernetes(self) -> Sequence[str]: ...
-
-
-class TrainingJob(Protocol):
-    """A training job of the catalogue."""
-
-    @property
-    def pods(self) -> Sequence[str]: ...
-
-
-class HasKubernetes(Protocol):
-    """Settings with a section for this connector, and a catalogue."""
-
-    @property
-    def kubernetes(self) -> KubernetesConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-    @property
-    def jobs(self) -> Mapping[str, TrainingJob]: ...
-
-
-def build(settings: HasKubernetes) -> KubernetesConnector | None:
+def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnector | None:
     """The configured connector, or None without an address. Raises SettingsError."""
-    own = settings.kubernetes
     if own.url is None:
         return None
-    access = Access(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
+    access = ClusterAccess(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
     return KubernetesConnector(
         access,
         workloads={
@@ -101,7 +56,7 @@ class KubernetesConnector:
 
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         *,
         workloads: Mapping[str, Sequence[Ref]] | None = None,
         jobs: Mapping[str, Sequence[str]] | None = None,
@@ -123,7 +78,7 @@ class KubernetesConnector:
         if not refs:
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
         async with Cluster(self._access, self.limits).open() as reads:
-            inquiry = Inquiry(reads, request.scope, self._page)
+            inquiry = ClusterInquiry(reads, request.scope, self._page)
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
@@ -157,8 +112,8 @@ class KubernetesConnector:
             said.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
         line += (
-            "; whether the token could also write cannot be told by reading: bind it to "
-            "read-only-rbac.yaml alone"
+            "; whether the token could also write cannot be told by reading: "
+            "bind it to read-only-rbac.yaml alone"
         )
         return Check(self.name, any(what.startswith("pods") for what in readable), line)
 

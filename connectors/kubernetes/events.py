@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from analysis.vocabulary import Window
-from connectors.http import short
-from connectors.kubernetes.answers import Event, Scaler
+from connectors.kubernetes.answers import KubernetesEvent, Scaler
 from connectors.kubernetes.workloads import makers_of
 from connectors.pagerduty.answers import moment
+from connectors.vendor_text import short
 
 MICROSECOND = timedelta(microseconds=1)
 MOST_REPEATS = 200
@@ -29,7 +29,7 @@ Objects = Mapping[tuple[str, str, str], str]
 """Our name of the service by namespace, kind and name of an object."""
 
 
-def service_of(event: Event, objects: Objects) -> str | None:
+def service_of(event: KubernetesEvent, objects: Objects) -> str | None:
     """The service whose workload an event is about; a pod that is gone is told by its name."""
     about = event.about
     namespace, kind, name = (
@@ -48,7 +48,9 @@ def service_of(event: Event, objects: Objects) -> str | None:
     return next((objects[key] for key in makers if key in objects), None)
 
 
-def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tuple[Any, ...]]:
+def log_rows(
+    event: KubernetesEvent, services: Iterable[str], window: Window
+) -> list[tuple[Any, ...]]:
     """Rows of the logs table: one for each time it came, spread evenly between the first and the
     last."""
     about = event.about
@@ -71,7 +73,7 @@ def log_rows(event: Event, services: Iterable[str], window: Window) -> list[tupl
     ]
 
 
-def _times(event: Event, window: Window) -> list[datetime]:
+def _times(event: KubernetesEvent, window: Window) -> list[datetime]:
     first, last, repeats = event.first, event.last, event.times - 1
     if first is None or last is None:
         return []
@@ -86,7 +88,7 @@ def _times(event: Event, window: Window) -> list[datetime]:
 
 
 def scale_row(
-    event: Event, service: str, link: str | None, window: Window
+    event: KubernetesEvent, service: str, link: str | None, window: Window
 ) -> tuple[Any, ...] | None:
     """A row of the changes table where an autoscaler says that it scaled."""
     size, at = _NEW_SIZE.search(event.text), event.last
@@ -136,7 +138,7 @@ def scaler_row(
     )
 
 
-def scaled_up(events: Iterable[Event]) -> dict[str, datetime]:
+def scaled_up(events: Iterable[KubernetesEvent]) -> dict[str, datetime]:
     """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events
     are kept."""
     found: dict[str, datetime] = {}

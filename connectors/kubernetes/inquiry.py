@@ -18,7 +18,7 @@ from connectors.base import Collected, Item, Missing
 from connectors.kubernetes import events, pods, rollouts
 from connectors.kubernetes.answers import (
     ControllerRevision,
-    Event,
+    KubernetesEvent,
     Named,
     Node,
     Pod,
@@ -26,7 +26,7 @@ from connectors.kubernetes.answers import (
     Workload,
 )
 from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
-from connectors.kubernetes.workloads import PATHS, Found, Ref, of_job
+from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ MOST_PODS, MOST_NODES = 500, 20
 _SELECTED = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
-class Inquiry:
+class ClusterInquiry:
     """One collection. Rows come together in `tables`; a list that cannot be read is in
     `missing`."""
 
@@ -53,9 +53,9 @@ class Inquiry:
         self._tables: dict[str, list[tuple[Any, ...]]] = {"logs": [], "changes": [], "monitors": []}
         self._items: list[Item] = []
         self._missing: list[Missing] = []
-        self._found: list[Found] = []
-        self._revisions: list[tuple[Found, list[Any]]] = []
-        self._pods: dict[tuple[str, str], pods.Seen] = {}
+        self._found: list[FoundWorkload] = []
+        self._revisions: list[tuple[FoundWorkload, list[Any]]] = []
+        self._pods: dict[tuple[str, str], pods.ObservedPods] = {}
         self._objects: dict[tuple[str, str, str], str] = {}
 
     def collected(self) -> Collected:
@@ -92,12 +92,12 @@ class Inquiry:
 
     async def _workloads(
         self, ref: Ref, kind: str, selection: dict[str, str]
-    ) -> list[Found] | None:
+    ) -> list[FoundWorkload] | None:
         path = named_path(PATHS[kind][1], ref.namespace)
         listed = await self._list("changes", path, Workload, selection, silent=ref.guessed)
         if listed is None:
             return None
-        found = [Found(ref, kind, one) for one in listed[0]]
+        found = [FoundWorkload(ref, kind, one) for one in listed[0]]
         for one in found:
             self._objects[ref.namespace, kind, one.meta.name] = ref.service
             self._tables["changes"] += rollouts.scaled_by_hand(
@@ -106,7 +106,7 @@ class Inquiry:
         self._found += found
         return found
 
-    async def _pods_and_revisions(self, found: Found) -> None:
+    async def _pods_and_revisions(self, found: FoundWorkload) -> None:
         listing = self._list_pods(found.ref, {"labelSelector": found.selector}, found)
         if found.kind == "Job":
             await listing
@@ -117,7 +117,7 @@ class Inquiry:
                 listing, self._history(found, "controllerrevisions", ControllerRevision)
             )
 
-    async def _history(self, found: Found, resource: str, type: type[Any]) -> None:
+    async def _history(self, found: FoundWorkload, resource: str, type: type[Any]) -> None:
         path = named_path(resource, found.ref.namespace)
         listed = await self._list("changes", path, type, {"labelSelector": found.selector})
         if listed is None:
@@ -135,7 +135,7 @@ class Inquiry:
         )
 
     async def _list_pods(
-        self, ref: Ref, selection: dict[str, str], found: Found | None = None
+        self, ref: Ref, selection: dict[str, str], found: FoundWorkload | None = None
     ) -> None:
         path = named_path("pods", ref.namespace)
         listed = await self._list(
@@ -168,7 +168,7 @@ class Inquiry:
             else None
         )
         new = [
-            pods.Seen(ref.service, pod)
+            pods.ObservedPods(ref.service, pod)
             for pod in kept
             if (ref.namespace, pod.metadata.name) not in self._pods
         ]
@@ -222,7 +222,9 @@ class Inquiry:
                 Item("changes", replayed(path), self._window, None, rows=told, cut=scalers[1])
             )
 
-    def _scaled(self, space: str, scalers: Iterable[Scaler], found: Iterable[Event]) -> int:
+    def _scaled(
+        self, space: str, scalers: Iterable[Scaler], found: Iterable[KubernetesEvent]
+    ) -> int:
         rows = []
         silent = []
         for one in scalers:
@@ -343,13 +345,15 @@ class Inquiry:
         self._tables["monitors"] += [(*row[:4], link) for row in states]
         return len(states)
 
-    async def _events(self, space: str, kind: str = "") -> tuple[list[Event], str, str | None]:
+    async def _events(
+        self, space: str, kind: str = ""
+    ) -> tuple[list[KubernetesEvent], str, str | None]:
         """A namespace's events, by the older group where the server does not know the newer one."""
         for group, field in zip(EVENTS, ("regarding.kind", "involvedObject.kind"), strict=True):
             path = f"/{group}/namespaces/{space}/events"
             selection = {"fieldSelector": f"{field}={kind}"} if kind else {}
             try:
-                listed, cut = await self._reads.all(path, Event, selection=selection)
+                listed, cut = await self._reads.all(path, KubernetesEvent, selection=selection)
             except FaultlineError as error:
                 unknown = isinstance(error, ConnectorError) and error.status in (400, 404)
                 if unknown and group == EVENTS[0]:
@@ -380,7 +384,7 @@ class Inquiry:
             self._missing.append(Missing(kind, replayed(path, selection), str(error)))
         return None
 
-    def _link_of(self, found: Found) -> str | None:
+    def _link_of(self, found: FoundWorkload) -> str | None:
         return self._link(found.ref.namespace, found.kind, found.meta.name)
 
     def _scaler_link(self, space: str, name: str | None) -> str | None:
@@ -403,7 +407,7 @@ def named_path(resource: str, namespace: str) -> str:
     return f"/{groups.get(resource, 'apis/apps/v1')}/namespaces/{namespace}/{resource}"
 
 
-def _details(seen: list[pods.Seen]) -> dict[str, str]:
+def _details(seen: list[pods.ObservedPods]) -> dict[str, str]:
     """How many pods are in which phase."""
     counted: dict[str, int] = {}
     for one in seen:

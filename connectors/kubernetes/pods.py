@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from connectors.http import short
-from connectors.kubernetes.answers import Condition, ContainerStatus, Node, Pod, Terminated
+from connectors.kubernetes.answers import (
+    ContainerStatus,
+    KubernetesCondition,
+    Node,
+    Pod,
+    Terminated,
+)
 from connectors.pagerduty.answers import moment
+from connectors.vendor_text import short
 
 EVENT_OF = {
     "Ready": "NodeNotReady",
@@ -32,14 +38,14 @@ MOST_CONTAINERS = 30
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedPods:
     """A pod of a service."""
 
     service: str
     pod: Pod
 
 
-def pod_logs(seen: Seen) -> list[tuple[Any, ...]]:
+def pod_logs(seen: ObservedPods) -> list[tuple[Any, ...]]:
     """Rows of the logs table: how containers ended, what they wait for, and why a pod was thrown
     out."""
     pod, rows = seen.pod, []
@@ -88,7 +94,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a container that is being started as it should."""
 
 
-def pod_states(seen: Sequence[Seen]) -> list[tuple[Any, ...]]:
+def pod_states(seen: Sequence[ObservedPods]) -> list[tuple[Any, ...]]:
     """Rows of the monitors table: containers that wait or restarted, and pods that are not
     ready."""
     rows = []
@@ -169,8 +175,8 @@ def _end(one: ContainerStatus, ended: Terminated) -> str:
         f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
     )
     said = (
-        f"container {one.name} terminated: {ended.reason or 'no reason'}, {code}, restarts so "
-        f"far: {one.restart_count}"
+        f"container {one.name} terminated: {ended.reason or 'no reason'}, "
+        f"{code}, restarts so far: {one.restart_count}"
     )
     return f"{said}: {short(ended.message, 200)}" if ended.message else said
 
@@ -204,21 +210,21 @@ def _since(pod: Pod, one: ContainerStatus) -> datetime | None:
     return ended or next((at for at in changed if at), pod.metadata.created)
 
 
-def _is_unready(condition: Condition) -> bool:
+def _is_unready(condition: KubernetesCondition) -> bool:
     return condition.type in ("PodScheduled", "Ready") and condition.status == "False"
 
 
-def _is_bad(condition: Condition) -> bool:
+def _is_bad(condition: KubernetesCondition) -> bool:
     """`Ready` is bad when it is not True, pressure and the like when they are (kubernetes.io, "Node
     Status")."""
     return condition.status != "True" if condition.type == "Ready" else condition.status == "True"
 
 
-def _is_known(condition: Condition) -> bool:
+def _is_known(condition: KubernetesCondition) -> bool:
     return condition.type == "Ready" or BAD_WHEN_TRUE.fullmatch(condition.type) is not None
 
 
-def _words(head: str, condition: Condition) -> str:
+def _words(head: str, condition: KubernetesCondition) -> str:
     return short(": ".join(filter(None, (head, condition.reason, condition.message))), 200)
 
 
@@ -227,7 +233,7 @@ def _letters(text: str) -> str:
 
 
 def _log(
-    seen: Seen, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
+    seen: ObservedPods, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
 ) -> tuple[Any, ...]:
     meta = seen.pod.metadata
     said = {

@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 from analysis.vocabulary import Window
-from connectors.http import short
 from connectors.kubernetes.answers import ControllerRevision, Managed, Named, Workload
-from connectors.kubernetes.workloads import Found
+from connectors.kubernetes.workloads import FoundWorkload
 from connectors.pagerduty.answers import moment
+from connectors.vendor_text import short
 
 REVISION = "deployment.kubernetes.io/revision"
 REUSED = "deployment.kubernetes.io/revision-history"
@@ -42,7 +42,7 @@ class Revision:
 
 
 def deployment_revisions(
-    found: Found, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
+    found: FoundWorkload, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
 ) -> list[Revision]:
     """The revisions of a Deployment, oldest first. One that serves again counts from when it was
     scaled up again."""
@@ -65,7 +65,9 @@ def deployment_revisions(
     return sorted(out, key=lambda r: r.number)
 
 
-def controller_revisions(found: Found, revisions: Iterable[ControllerRevision]) -> list[Revision]:
+def controller_revisions(
+    found: FoundWorkload, revisions: Iterable[ControllerRevision]
+) -> list[Revision]:
     """The revisions of a StatefulSet or DaemonSet, oldest first."""
     out = []
     for one in revisions:
@@ -82,7 +84,7 @@ def controller_revisions(found: Found, revisions: Iterable[ControllerRevision]) 
 
 
 def rollout_rows(
-    found: Found, revisions: Sequence[Revision], link: str | None, window: Window
+    found: FoundWorkload, revisions: Sequence[Revision], link: str | None, window: Window
 ) -> list[tuple[Any, ...]]:
     """A row of the changes table for each revision that was rolled out in the window."""
     rows = []
@@ -99,8 +101,8 @@ def rollout_rows(
         what = "Rollback" if after.reused else "Rollout"
         title = f"{what} of {found.meta.name}: {_told(before, changed, old, new)}"
         title += (
-            f" ({found.kind.lower()} {found.ref.namespace}/{found.meta.name}, revision "
-            f"{after.number})"
+            f" ({found.kind.lower()} {found.ref.namespace}/{found.meta.name}, "
+            f"revision {after.number})"
         )
         title += f"; {short(after.cause, 120)}" if after.cause else ""
         diff = "\n".join(_diff(changed[:MOST_DIFF], old, new)) or None
@@ -111,7 +113,7 @@ def rollout_rows(
     return rows
 
 
-def scaled_by_hand(found: Found, link: str | None, window: Window) -> list[tuple[Any, ...]]:
+def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> list[tuple[Any, ...]]:
     """Rows for those who set the number of replicas through the subresource `scale`, but for
     autoscalers."""
     rows = []
@@ -125,8 +127,8 @@ def scaled_by_hand(found: Found, link: str | None, window: Window) -> list[tuple
         ):
             who = short(one.manager or "", 80)
             title = (
-                f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} "
-                f"set by {who}"
+                f"Replicas of {found.kind.lower()} "
+                f"{found.ref.namespace}/{found.meta.name} set by {who}"
             )
             name = f"{found.meta.name} scale {at:%H:%M:%S}"
             rows.append((at, found.ref.service, "scale", name, title, who, link, None, None))

@@ -10,16 +10,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from connectors.budgets import Deadline
 from connectors.http import HttpSession, ReadOnlyHttp
-from connectors.kubernetes.answers import Listed
+from connectors.kubernetes.answers import KubernetesList
 from connectors.limits import Limits
-from connectors.pacing import Deadline
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 @dataclass(frozen=True)
-class Access:
+class ClusterAccess:
     """Where the API server is, and as whom it is asked."""
 
     url: str
@@ -77,7 +77,7 @@ class Access:
 class Cluster:
     """A cluster's API server, with the credentials of this moment."""
 
-    def __init__(self, access: Access, limits: Limits) -> None:
+    def __init__(self, access: ClusterAccess, limits: Limits) -> None:
         self._access = access
         self._limits = limits
 
@@ -128,7 +128,8 @@ class Reads:
         for _ in range(MOST_PAGES):
             more = [("continue", page)] if page else []
             try:
-                answer = await session.get(path, asked + more, type=Listed[type])  # type: ignore[valid-type]
+                shape = KubernetesList[type]  # type: ignore[valid-type]
+                answer = await session.get(path, asked + more, type=shape)
             except (ConnectorError, BudgetExceeded) as error:
                 if not found:
                     raise
@@ -151,7 +152,8 @@ class Reads:
         all."""
         session = self._metadata if names_only else self._objects
         try:
-            await session.get(path, [("limit", "1")], type=Listed[dict])  # type: ignore[type-arg]
+            shape = KubernetesList[dict[str, Any]]
+            await session.get(path, [("limit", "1")], type=shape)
         except ConnectorError as error:
             if error.status is None or error.status == 401:
                 raise

@@ -69,7 +69,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundWorkload:
     """A workload that is there, and how its pods are told."""
 
     ref: Ref

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from analysis.vocabulary import Window
-from connectors.brought import attributes, nanoseconds, ns_of, trace_of
-from connectors.http import short
+from connectors.collection_builder import attributes, nanoseconds, ns_of, trace_of
 from connectors.otlp_spans import hex_id
+from connectors.vendor_text import short
 
 CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 """Asks for structured metadata apart from labels (grafana/loki,
@@ -37,7 +37,7 @@ MOST_STEPS = 360
 Row = tuple[Any, ...]
 
 
-class Stream(msgspec.Struct):
+class LokiStream(msgspec.Struct):
     """Lines of one set of labels: time in ns as text, the line and, perhaps, what goes with it."""
 
     stream: dict[str, str] = {}
@@ -45,10 +45,10 @@ class Stream(msgspec.Struct):
 
 
 class Streams(msgspec.Struct):
-    result: list[Stream]
+    result: list[LokiStream]
 
 
-class LinesAnswer(msgspec.Struct):
+class LokiLinesAnswer(msgspec.Struct):
     """The answer to a query for lines."""
 
     data: Streams
@@ -59,23 +59,23 @@ class Counted(msgspec.Struct):
     values: list[tuple[float, str]] = []
 
 
-class Matrix(msgspec.Struct):
+class LokiMatrix(msgspec.Struct):
     result: list[Counted]
 
 
 class CountsAnswer(msgspec.Struct):
     """The answer to a query that counts."""
 
-    data: Matrix
+    data: LokiMatrix
 
 
-class NamesAnswer(msgspec.Struct):
+class LokiNamesAnswer(msgspec.Struct):
     """Names of labels, or values of one; absent where there are none."""
 
     data: list[str] | None = None
 
 
-def line_rows(streams: Iterable[Stream], service: str) -> tuple[list[Row], int]:
+def line_rows(streams: Iterable[LokiStream], service: str) -> tuple[list[Row], int]:
     """Lines as rows, oldest first, and how many were left out because they have no readable
     time."""
     rows, dropped = [], 0
@@ -119,7 +119,7 @@ def tells_level(metric: Mapping[str, str]) -> bool:
 
 
 def count_rows(
-    counted: Iterable[Counted], service: str, grid: Grid, signals: tuple[str, str]
+    counted: Iterable[Counted], service: str, grid: LokiGrid, signals: tuple[str, str]
 ) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0."""
@@ -138,7 +138,7 @@ def count_rows(
 
 
 @dataclass(frozen=True)
-class Grid:
+class LokiGrid:
     """Whole steps inside a window, at multiples of the step: Loki aligns queries so
     (align_queries_with_step)."""
 
@@ -147,7 +147,7 @@ class Grid:
     steps: int
 
     @classmethod
-    def of(cls, window: Window) -> Grid:
+    def of(cls, window: Window) -> LokiGrid:
         """Steps of a minute, longer where they would be more than `MOST_STEPS`."""
         step = 60 * max(1, math.ceil(window.seconds / 60 / MOST_STEPS))
         start = math.ceil(nanoseconds(window.start) / 1e9 / step) * step

@@ -12,34 +12,36 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.brought import Brought, nanoseconds, parts, whole
+from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds, split
 from connectors.grafana.links import Explore
-from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.grafana.settings import GrafanaSettings
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.loki.answers import (
     CATEGORIZED,
     FAILING,
     CountsAnswer,
-    Grid,
-    LinesAnswer,
-    NamesAnswer,
+    LokiGrid,
+    LokiLinesAnswer,
+    LokiNamesAnswer,
     Row,
     count_rows,
     line_rows,
     tells_level,
 )
+from connectors.loki.settings import LokiSettings
 from connectors.prometheus.promql import one_of, quoted
 from connectors.self_hosted import headers
-from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+from connectors.service_names import ServiceNames, in_scope
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=15, concurrency=5)
 CALL = "/loki/api/v1/query_range"
@@ -59,56 +61,17 @@ BAD_WORDS = "(?i)(error|exception|traceback|fatal|panic|critical)"
 """What an error line says where Loki knows no levels."""
 
 
-class LokiConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def tenant(self) -> str | None: ...
-    @property
-    def service_labels(self) -> Sequence[str]: ...
-    @property
-    def grafana_source(self) -> str: ...
-
-
-class GrafanaConfig(Protocol):
-    """Where people reach Grafana."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def public_url(self) -> str | None: ...
-
-
-class HasLoki(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def loki(self) -> LokiConfig: ...
-    @property
-    def grafana(self) -> GrafanaConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasLoki) -> LokiConnector | None:
+def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.loki
     if own.url is None:
         return None
+    grafana = settings.section(GrafanaSettings)
     return LokiConnector(
         own.url,
         headers(own.token, own.username, own.tenant),
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(
-            settings.grafana.public_url or settings.grafana.url, "loki", own.grafana_source
-        ),
+        explore=Explore(grafana.public_url or grafana.url, "loki", own.grafana_source),
     )
 
 
@@ -153,19 +116,19 @@ class LokiConnector:
 
     async def collect(self, request: Request) -> Collected:
         """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
-        brought = Brought()
+        collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
         windows = _windows(request.scope)
         async with self._http.open() as session:
-            streams = await self._streams(session, services, whole(request.scope))
+            streams = await self._streams(session, services, full_window(request.scope))
             await asyncio.gather(
-                *(self._of_service(session, brought, one, windows) for one in streams)
+                *(self._of_service(session, collection, one, windows) for one in streams)
             )
             if (words := request.scope.log_words) is not None:
                 said = f'|~ "(?i)({one_of(words.words)})"'
                 asked = [(one, w, f"{one.selector} {said}") for one in streams for w in windows]
                 lines = (
-                    self._lines(session, brought, one, text, SAMPLE, w, words.by)
+                    self._lines(session, collection, one, text, SAMPLE, w, words.by)
                     for one, w, text in asked
                 )
                 await asyncio.gather(*lines)
@@ -174,32 +137,32 @@ class LokiConnector:
         unknown = (
             f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
         )
-        brought.missing += [
+        collection.missing += [
             Missing("logs", service, unknown) for service in services if service not in known
         ]
         if more:
-            brought.missing.append(
+            collection.missing.append(
                 Missing("logs", "services in scope", f"{more} more services were not asked about")
             )
         if not services:
-            brought.missing.append(
+            collection.missing.append(
                 Missing("logs", "services", "the alert names no service to ask about")
             )
-        return brought.collected()
+        return collection.collected()
 
     async def check(self) -> Check:
         """Reachable and allowed? Loki itself has no permissions, so what others may do is the
         gateway's matter."""
         try:
             async with self._http.open() as session:
-                labels = (await session.get("/loki/api/v1/labels", type=NamesAnswer)).data or []
+                labels = (await session.get("/loki/api/v1/labels", type=LokiNamesAnswer)).data or []
                 version = await _version(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         named = [label for label in self._labels if label in labels]
         line = (
-            f"Loki{version} at {self._http.base_url}: {len(labels)} labels can be read; only "
-            f"GET is sent"
+            f"Loki{version} at {self._http.base_url}: {len(labels)} "
+            "labels can be read; only GET is sent"
         )
         if not named:
             line += f"; none of {', '.join(self._labels)} is among them: set loki.service_labels"
@@ -214,13 +177,13 @@ class LokiConnector:
     ) -> list[_Stream]:
         """The services that some label names. Raises where nothing can be asked."""
         between = _between(window)
-        there = (await session.get("/loki/api/v1/labels", between, type=NamesAnswer)).data or []
+        there = (await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)).data or []
         found: dict[str, _Stream] = {}
         for label in (one for one in self._labels if one in there):
             if len(found) == len(services):
                 break
             answer = await session.get(
-                f"/loki/api/v1/label/{label}/values", between, type=NamesAnswer
+                f"/loki/api/v1/label/{label}/values", between, type=LokiNamesAnswer
             )
             for service in services:
                 named = self._values(service, answer.data or [])
@@ -237,29 +200,33 @@ class LokiConnector:
         return list(exact or (tails[name] for name in self._names.found(service, tails)))[:10]
 
     async def _of_service(
-        self, session: HttpSession, brought: Brought, stream: _Stream, windows: Sequence[Window]
+        self,
+        session: HttpSession,
+        collection: CollectionBuilder,
+        stream: _Stream,
+        windows: Sequence[Window],
     ) -> None:
         levels = await asyncio.gather(
-            *(self._counts(session, brought, stream, window) for window in windows)
+            *(self._counts(session, collection, stream, window) for window in windows)
         )
         errors = _by_level() if any(levels) else f'|~ "{BAD_WORDS}"'
         for query, limit in ((f"{stream.selector} {errors}", ERRORS), (stream.selector, SAMPLE)):
             await asyncio.gather(
-                *(self._lines(session, brought, stream, query, limit, w) for w in windows)
+                *(self._lines(session, collection, stream, query, limit, w) for w in windows)
             )
 
     async def _counts(
-        self, session: HttpSession, brought: Brought, stream: _Stream, window: Window
+        self, session: HttpSession, collection: CollectionBuilder, stream: _Stream, window: Window
     ) -> bool:
         """Lines per minute as metrics. Says whether Loki knows the lines' levels."""
-        grid = Grid.of(window)
+        grid = LokiGrid.of(window)
         if not grid.steps:
             return False
         query = (
             f"sum by (detected_level, level) (count_over_time({stream.selector}[{grid.step_s}s]))"
         )
         call = session.get(CALL, [("query", query), *grid.params], type=CountsAnswer)
-        answer = await brought.asked("metrics", query, call)
+        answer = await collection.fetch("metrics", query, call)
         if answer is None:
             return False
         levels = any(tells_level(one.metric) for one in answer.data.result)
@@ -267,15 +234,15 @@ class LokiConnector:
         if not levels:  # without levels nothing is said of errors
             rows = [row for row in rows if row[2] == LINES]
         link = self._link(query, window)
-        brought.items.append(
-            Item("metrics", query, window, link, rows=brought.add("metrics", rows))
+        collection.items.append(
+            Item("metrics", query, window, link, rows=collection.add("metrics", rows))
         )
         return levels
 
     async def _lines(
         self,
         session: HttpSession,
-        brought: Brought,
+        collection: CollectionBuilder,
         stream: _Stream,
         query: str,
         limit: int,
@@ -283,7 +250,7 @@ class LokiConnector:
         by: str | None = None,
     ) -> None:
         """The first lines of a window and, where there are more, some of each part of the rest."""
-        first = await brought.asked("logs", query, _page(session, query, limit, window))
+        first = await collection.fetch("logs", query, _page(session, query, limit, window))
         if first is None:
             return
         pages, cut = [first], None
@@ -291,24 +258,24 @@ class LokiConnector:
         if rest is not None:
             share = limit // PARTS
             asked = (
-                brought.asked("logs", query, _page(session, query, share, part))
-                for part in parts(rest, PARTS)
+                collection.fetch("logs", query, _page(session, query, share, part))
+                for part in split(rest, PARTS)
             )
             more = [page for page in await asyncio.gather(*asked) if page is not None]
             if any(len(rows) >= share for rows, _ in more):
                 cut = (
-                    f"the first {limit} lines of the window, and the first {share} of each "
-                    f"third of the rest"
+                    f"the first {limit} lines of the window, and the first "
+                    f"{share} of each third of the rest"
                 )
             pages += more
         dropped = sum(d for _, d in pages)
         note = f"{dropped} lines without a readable time left out" if dropped else None
         rows = [(at, stream.service, *others) for page, _ in pages for at, _, *others in page]
         said = "; ".join(filter(None, (cut, note))) or None
-        count = brought.add("logs", rows)
+        count = collection.add("logs", rows)
         details = {"asked_by": by} if by else {}
         link = self._link(query, window)
-        brought.items.append(
+        collection.items.append(
             Item("logs", query, window, link, rows=count, cut=said, details=details)
         )
 
@@ -324,7 +291,7 @@ async def _page(
 ) -> tuple[list[Row], int]:
     """The first lines of a window, oldest first."""
     params = [("query", query), ("limit", str(limit)), ("direction", "forward"), *_between(window)]
-    answer = await session.get(CALL, params, type=LinesAnswer)
+    answer = await session.get(CALL, params, type=LokiLinesAnswer)
     return await asyncio.to_thread(line_rows, answer.data.result, "")
 
 
@@ -351,13 +318,13 @@ def _between(window: Window) -> list[tuple[str, str]]:
     return [("start", str(nanoseconds(window.start))), ("end", str(nanoseconds(window.end)))]
 
 
-class _BuildInfo(msgspec.Struct):
+class _LokiBuildInfo(msgspec.Struct):
     version: str = ""
 
 
 async def _version(session: HttpSession) -> str:
     try:
-        found = (await session.get("/loki/api/v1/status/buildinfo", type=_BuildInfo)).version
+        found = (await session.get("/loki/api/v1/status/buildinfo", type=_LokiBuildInfo)).version
     except ConnectorError:
         return ""
     return f" {short(found, 40)}" if found else ""

@@ -1,1 +1,12 @@
-"""PagerDuty: `connector.py` is what the registry builds, the other files are its parts."""
+"""PagerDuty: the incident, earlier ones and change events."""
+
+from connectors.connector_type import ConnectorType
+from connectors.pagerduty.settings import PagerDutySettings
+
+CONNECTOR = ConnectorType(
+    name="pagerduty",
+    settings=PagerDutySettings,
+    build="connectors.pagerduty.connector:build",
+    kinds=("changes", "monitors", "alert"),
+    docs="pagerduty.md",
+)

@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.case.tables import CHANGES, MONITORS
 from analysis.vocabulary import ChangeKind
-from connectors.http import short
+from connectors.vendor_text import short
 
 MOST_DETAILS = 40
 LONGEST_DETAIL = 500
@@ -36,8 +36,10 @@ _KINDS: tuple[tuple[ChangeKind, re.Pattern[str]], ...] = (
     (
         "deploy",
         re.compile(
-            r"\b(deploy(s|ed|ment|ing)?|releas(e|ed|es|ing)|roll(ed)?[ "
-            r"-]?(out|back)|rollout|build)\b",
+            (
+                r"\b(deploy(s|ed|ment|ing)?|releas(e|ed|es|ing)|roll(ed)?[ "
+                r"-]?(out|back)|rollout|build)\b"
+            ),
             re.I,
         ),
     ),
@@ -45,8 +47,10 @@ _KINDS: tuple[tuple[ChangeKind, re.Pattern[str]], ...] = (
     (
         "config",
         re.compile(
-            r"\bconfig(uration|s|map)?\b|\bsettings?\b|terraform|\bhelm values\b|\benv(ironment)? "
-            r"var",
+            (
+                r"\bconfig(uration|s|map)?\b|\bsettings?\b|terraform|\bhelm "
+                r"values\b|\benv(ironment)? var"
+            ),
             re.I,
         ),
     ),

@@ -11,19 +11,20 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Protocol, TypeVar
-
-from pydantic import SecretStr
+from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link
 from connectors.base import Check, Collected, Missing, Request
-from connectors.http import plain_url
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline, pace_of
 from connectors.pagerduty import answers
 from connectors.pagerduty.inquiry import ID, MOST_SERVICES, Ask
 from connectors.pagerduty.session import VENDOR, ReadOnlySession
+from connectors.pagerduty.settings import PagerDutySettings
+from connectors.rate_limiter import rate_limiter_of
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url
 
 T = TypeVar("T")
 
@@ -38,36 +39,8 @@ _IDENTITY = frozenset({"fingerprint", "incident_key"})
 change that."""
 
 
-class PagerDutyConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def api_token(self) -> SecretStr | None: ...
-    @property
-    def api_url(self) -> str: ...
-    @property
-    def from_email(self) -> str | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def pagerduty_service(self) -> str | None: ...
-
-
-class HasPagerDuty(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def pagerduty(self) -> PagerDutyConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasPagerDuty) -> PagerDutyConnector | None:
+def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnector | None:
     """The configured connector, or None without a token."""
-    own = settings.pagerduty
     if own.api_token is None:
         return None
     known = {
@@ -184,8 +157,8 @@ class PagerDutyConnector:
 
     def session(self, deadline: Deadline, budget: ByteBudget) -> ReadOnlySession:
         """A session for one call; use it as a context manager, in one thread."""
-        pace = pace_of(VENDOR, self._url, self.limits)
-        return ReadOnlySession(self._token, self._url, self._from_email, pace, deadline, budget)
+        limiter = rate_limiter_of(VENDOR, self._url, self.limits)
+        return ReadOnlySession(self._token, self._url, self._from_email, limiter, deadline, budget)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking call; it ends by its deadline even when nobody waits for it any more."""

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.base import Item, Missing, Request
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline
 from connectors.pagerduty import answers
 from connectors.pagerduty.session import VENDOR, ReadOnlySession, fetch, fetch_all
 
@@ -41,7 +41,7 @@ class Caller(Protocol):
 
 
 @dataclass
-class Found:
+class PagerDutyEvidence:
     """What one call brought."""
 
     items: list[Item] = field(default_factory=list)
@@ -118,20 +118,20 @@ class Ask:
         ]
         return next((i for i in same if isinstance(i, str) and ID.fullmatch(i)), None)
 
-    async def alerts(self, incident_id: str) -> Found:
+    async def alerts(self, incident_id: str) -> PagerDutyEvidence:
         """The incident's alerts, their bodies as details."""
         path = f"/incidents/{incident_id}/alerts"
         try:
             alerts = await self.many(path, "alerts", MOST_ALERTS)
         except FaultlineError as error:
-            return Found(missing=[Missing("monitors", f"GET {path}", str(error))])
+            return PagerDutyEvidence(missing=[Missing("monitors", f"GET {path}", str(error))])
         link = next((u for a in alerts if (u := answers.web_link(a.get("html_url")))), None)
         details = answers.alert_details(alerts)
         items = [Item("monitors", f"GET {path}", link=link, rows=len(alerts))]
         items += [Item("alert", f"body of {path}", link=link, details=details)] if details else []
-        return Found(items=items, alerts=alerts)
+        return PagerDutyEvidence(items=items, alerts=alerts)
 
-    async def log(self, incident_id: str) -> Found:
+    async def log(self, incident_id: str) -> PagerDutyEvidence:
         """Who did what, and the triggering event."""
         path = f"/incidents/{incident_id}/log_entries"
         try:
@@ -139,20 +139,22 @@ class Ask:
                 path, "log_entries", MOST_LOG_ENTRIES, **{"include[]": "channels"}
             )
         except FaultlineError as error:
-            return Found(missing=[Missing("alert", f"GET {path}", str(error))])
+            return PagerDutyEvidence(missing=[Missing("alert", f"GET {path}", str(error))])
         item = Item("alert", f"GET {path}", rows=len(entries), details=answers.log_details(entries))
-        return Found(items=[item])
+        return PagerDutyEvidence(items=[item])
 
-    async def related(self, incident_id: str) -> Found:
+    async def related(self, incident_id: str) -> PagerDutyEvidence:
         """Changes that PagerDuty itself relates to the incident."""
         path = f"/incidents/{incident_id}/related_change_events"
         try:
             events = await self.many(path, "change_events", MOST_CHANGES)
         except FaultlineError as error:
-            return Found(missing=[Missing("changes", f"GET {path}", str(error))])
-        return Found(items=[Item("changes", f"GET {path}", rows=len(events))], changes=events)
+            return PagerDutyEvidence(missing=[Missing("changes", f"GET {path}", str(error))])
+        return PagerDutyEvidence(
+            items=[Item("changes", f"GET {path}", rows=len(events))], changes=events
+        )
 
-    async def changes_of(self, service_id: str, scope: Scope) -> Found:
+    async def changes_of(self, service_id: str, scope: Scope) -> PagerDutyEvidence:
         """Changes of one service around the incident."""
         path = f"/services/{service_id}/change_events"
         window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end)
@@ -165,14 +167,14 @@ class Ask:
                 until=_utc(window.end),
             )
         except FaultlineError as error:
-            return Found(missing=[Missing("changes", f"GET {path}", str(error))])
+            return PagerDutyEvidence(missing=[Missing("changes", f"GET {path}", str(error))])
         cut = f"only the latest {MOST_CHANGES} were asked" if len(events) >= MOST_CHANGES else None
-        return Found(
+        return PagerDutyEvidence(
             items=[Item("changes", f"GET {path}", window=window, rows=len(events), cut=cut)],
             changes=events,
         )
 
-    async def past(self, incident_id: str) -> Found:
+    async def past(self, incident_id: str) -> PagerDutyEvidence:
         """Similar incidents of the last six months; only some plans have them."""
         path = f"/incidents/{incident_id}/past_incidents"
         try:
@@ -180,25 +182,25 @@ class Ask:
                 (await self.one(path, {"limit": MOST_PAST})).get("past_incidents")
             )
         except FaultlineError as error:
-            return Found(
+            return PagerDutyEvidence(
                 missing=[
                     Missing("alert", f"GET {path}", _without_plan(error, "similar past incidents"))
                 ]
             )
-        return Found(
+        return PagerDutyEvidence(
             items=[Item("alert", f"GET {path}", rows=len(past), details=answers.past_details(past))]
         )
 
-    async def related_incidents(self, incident_id: str) -> Found:
+    async def related_incidents(self, incident_id: str) -> PagerDutyEvidence:
         """Open incidents that PagerDuty takes for the same trouble; only some plans have them."""
         path = f"/incidents/{incident_id}/related_incidents"
         try:
             related = answers.objects((await self.one(path)).get("related_incidents"))
         except FaultlineError as error:
-            return Found(
+            return PagerDutyEvidence(
                 missing=[Missing("alert", f"GET {path}", _without_plan(error, "related incidents"))]
             )
-        return Found(
+        return PagerDutyEvidence(
             items=[
                 Item(
                     "alert",
@@ -209,20 +211,20 @@ class Ask:
             ]
         )
 
-    async def on_call(self, incident: Mapping[str, Any]) -> Found:
+    async def on_call(self, incident: Mapping[str, Any]) -> PagerDutyEvidence:
         """Who is on call for the incident's escalation policy: names, and no addresses."""
         policy = incident.get("escalation_policy")
         policy_id = answers.text_of(policy.get("id")) if isinstance(policy, Mapping) else ""
         if not ID.fullmatch(policy_id):
-            return Found()
+            return PagerDutyEvidence()
         query = f"GET /oncalls?escalation_policy_ids[]={policy_id}&earliest=true"
         asked = {"escalation_policy_ids[]": policy_id, "earliest": "true"}
         try:
             people = await self.many("/oncalls", "oncalls", MOST_ON_CALL, **asked)
         except FaultlineError as error:
-            return Found(missing=[Missing("alert", query, str(error))])
+            return PagerDutyEvidence(missing=[Missing("alert", query, str(error))])
         link = answers.web_link(policy.get("html_url")) if isinstance(policy, Mapping) else None
-        return Found(
+        return PagerDutyEvidence(
             items=[
                 Item(
                     "alert",

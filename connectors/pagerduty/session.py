@@ -16,8 +16,10 @@ from typing import Any
 import requests
 
 from analysis.errors import ConnectorError
-from connectors.http import plain_url, problem_of, retry_after
-from connectors.pacing import ByteBudget, Deadline, Pace
+from connectors.budgets import ByteBudget, Deadline
+from connectors.rate_limiter import RateLimiter
+from connectors.transport import retry_after
+from connectors.vendor_text import plain_url, problem_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # says at import that it gets no more updates
@@ -42,7 +44,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         token: str,
         url: str,
         from_email: str | None,
-        pace: Pace,
+        limiter: RateLimiter,
         deadline: Deadline,
         budget: ByteBudget,
     ):
@@ -55,7 +57,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         self.auth = (
             _as_given  # or requests would replace the token by what ~/.netrc holds for the host
         )
-        self._pace = pace
+        self._limiter = limiter
         self._deadline = deadline
         self._budget = budget
 
@@ -67,7 +69,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             raise ConnectorError(VENDOR, f"{request.method} {path}", "a connector sends GET only")
         if not (request.url or "").startswith(f"{self.url}/"):
             raise ConnectorError(VENDOR, path, "the request leaves the API's address")
-        with self._pace.turn_in_thread(self._deadline) as asked:
+        with self._limiter.permit_in_thread(self._deadline) as asked:
             self._deadline.check()
             left = self._deadline.remaining
             options.update(
@@ -83,7 +85,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
                     self._read(path, response)
                 failed = response.status_code >= 500
             finally:
-                self._pace.breaker.note(failed=failed)
+                self._limiter.breaker.record(failed=failed)
         if response.is_redirect:
             raise ConnectorError(
                 VENDOR,

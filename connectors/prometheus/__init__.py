@@ -1,1 +1,12 @@
-"""Prometheus: `connector.py` is what the registry builds, the other files are its parts."""
+"""Prometheus: metrics, alerts and GPUs."""
+
+from connectors.connector_type import ConnectorType
+from connectors.prometheus.settings import PrometheusSettings
+
+CONNECTOR = ConnectorType(
+    name="prometheus",
+    settings=PrometheusSettings,
+    build="connectors.prometheus.connector:build",
+    kinds=("metrics", "monitors"),
+    docs="prometheus.md",
+)

@@ -10,12 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
 import polars as pl
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
@@ -24,15 +22,17 @@ from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
-from connectors.prometheus.promql import Query, Template
+from connectors.prometheus.promql import PromQuery, PromTemplate
 from connectors.prometheus.series import (
     CALL,
-    Asked,
+    PrometheusSelection,
+    PrometheusSeries,
     RangeAnswer,
-    Series,
     metrics_table,
     monitors_table,
 )
+from connectors.prometheus.settings import PrometheusSettings
+from connectors.shared_settings import SharedSettings
 
 MAX_POINTS = 11_000
 """Points per series above which Prometheus refuses a range query (web/api/v1/api.go,
@@ -47,31 +47,8 @@ those in scope."""
 LIMITS = Limits(requests_per_s=20, concurrency=6)
 
 
-class PrometheusConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def step_s(self) -> float: ...
-    @property
-    def queries(self) -> Mapping[str, str]: ...
-    @property
-    def service_label(self) -> str: ...
-
-
-class HasPrometheus(Protocol):
-    """Settings with a section for this connector."""
-
-    @property
-    def prometheus(self) -> PrometheusConfig: ...
-
-
-def build(settings: HasPrometheus) -> PrometheusConnector | None:
+def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.prometheus
     if own.url is None:
         return None
     token = own.token.get_secret_value() if own.token else None
@@ -146,8 +123,10 @@ class PrometheusConnector:
             missing += gpus.missing
             if not (queries or gpus.queries):
                 missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
-            asked = [Asked(query, cut=query.cut) for query in (*queries, *gpus.queries)]
-            alerts = Asked(Query("alerts", None, ALERTS))
+            asked = [
+                PrometheusSelection(query, cut=query.cut) for query in (*queries, *gpus.queries)
+            ]
+            alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
             every = [*asked, *([alerts] if "ALERTS" in names else [])]
             windows = {False: spans, True: (*request.scope.baseline, request.scope.incident)}
             await asyncio.gather(
@@ -188,16 +167,16 @@ class PrometheusConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         line = (
-            f"Prometheus {version} at {self._http.base_url}: metrics and alerts can be read; "
-            f"only GET is sent"
+            f"Prometheus {version} at {self._http.base_url}: metrics "
+            "and alerts can be read; only GET is sent"
         )
         opened = [
             f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"
         ]
         if opened:
             line += (
-                f"; warning: the server runs with --{' and --'.join(opened)}, so others can "
-                f"write to it"
+                f"; warning: the server runs with --{' and --'.join(opened)}, "
+                "so others can write to it"
             )
         return Check(self.name, True, line)
 
@@ -216,7 +195,7 @@ class PrometheusConnector:
 
     async def _chosen(
         self, session: HttpSession, names: frozenset[str], scope: Scope, spans: Sequence[Window]
-    ) -> list[Query]:
+    ) -> list[PromQuery]:
         """The configured queries and those default ones whose metric exists, in order of
         preference."""
         templates = [
@@ -254,7 +233,7 @@ class PrometheusConnector:
     ) -> GpuQueries:
         """The queries about GPUs, fewer where the configuration has its own of the same signal."""
 
-        async def ask(text: str, window: Window, points: int) -> Sequence[Series]:
+        async def ask(text: str, window: Window, points: int) -> Sequence[PrometheusSeries]:
             every = max(1.0, window.seconds / points)
             params = [("query", text), *_between([window]), ("step", f"{every:g}")]
             return (await session.get(CALL, params, type=RangeAnswer)).data.result
@@ -278,7 +257,7 @@ class PrometheusConnector:
             return False
         return len(values.data) <= self._all_services
 
-    def _custom(self, signal: str, text: str, scope: Scope) -> list[Query]:
+    def _custom(self, signal: str, text: str, scope: Scope) -> list[PromQuery]:
         return (
             promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
             if text
@@ -286,8 +265,8 @@ class PrometheusConnector:
         )
 
     def _default(
-        self, template: Template, labels: Iterable[str], scope: Scope, services: Sequence[str]
-    ) -> Query | None:
+        self, template: PromTemplate, labels: Iterable[str], scope: Scope, services: Sequence[str]
+    ) -> PromQuery | None:
         range_s = max(MIN_RANGE_S, 4 * self._step_s)
         return promql.build(template, labels, self._service_label, services, scope.job, range_s)
 
@@ -302,7 +281,9 @@ class PrometheusConnector:
             return [self._service_label]
         return answer.data
 
-    async def _ask(self, session: HttpSession, asked: Asked, spans: Sequence[Window]) -> None:
+    async def _ask(
+        self, session: HttpSession, asked: PrometheusSelection, spans: Sequence[Window]
+    ) -> None:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
             points = asked.query.points
@@ -325,7 +306,7 @@ class PrometheusConnector:
                 asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
 
     def _items(
-        self, asked: Sequence[Asked], rows: Mapping[int, int], spans: Sequence[Window]
+        self, asked: Sequence[PrometheusSelection], rows: Mapping[int, int], spans: Sequence[Window]
     ) -> tuple[list[Item], list[Missing]]:
         brought = {one.query.signal for order, one in enumerate(asked) if rows.get(order)}
         items, gaps = [], []
@@ -344,7 +325,9 @@ class PrometheusConnector:
                 )
         return items, gaps
 
-    def _item(self, kind: EvidenceKind, asked: Asked, rows: int, spans: Sequence[Window]) -> Item:
+    def _item(
+        self, kind: EvidenceKind, asked: PrometheusSelection, rows: int, spans: Sequence[Window]
+    ) -> Item:
         window = Window(start=spans[0].start, end=spans[-1].end)
         link = self._link(asked.query.promql, spans)
         details = {"asked_by": asked.query.asked_by} if asked.query.asked_by else {}
@@ -381,8 +364,8 @@ def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
 
 
 _UNKNOWN_SERVICE = (
-    "no series names this service; see prometheus.service_label, and aliases in "
-    "the service catalogue"
+    "no series names this service; see prometheus.service_label, "
+    "and aliases in the service catalogue"
 )
 _NOTHING_KNOWN = (
     "none of the metrics asked by default exists there; name yours under prometheus.queries"

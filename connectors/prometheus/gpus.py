@@ -18,16 +18,16 @@ from analysis.errors import FaultlineError
 from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, Window
 from connectors.base import Missing, Request
-from connectors.gpu_metrics import LABELS, PROMETHEUS, Names, named
+from connectors.gpu_metrics import LABELS, PROMETHEUS, GpuMetricNames, named
 from connectors.prometheus.promql import (
     JOB_LABELS,
     LONGEST_MATCHER,
-    Query,
+    PromQuery,
     duration,
     one_of,
     quoted,
 )
-from connectors.prometheus.series import Series
+from connectors.prometheus.series import PrometheusSeries
 
 MOST_GPUS = 128
 """Up to so many GPUs all are asked: 16 machines of 8."""
@@ -44,7 +44,7 @@ ABOUT_GPUS = re.compile(r"(?i)(?:\b|_)(?:gpus?|dcgm|xid|nvlink|ecc|cuda|nccl|inf
 COUNTED = 8
 """Points at which GPUs are counted over the windows."""
 
-Ask = Callable[[str, Window, int], Awaitable[Sequence[Series]]]
+Ask = Callable[[str, Window, int], Awaitable[Sequence[PrometheusSeries]]]
 """Asks an expression over a window at so many points."""
 LabelsOf = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 """The labels that any of these metrics carry."""
@@ -54,7 +54,7 @@ LabelsOf = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 class GpuQueries:
     """What to ask, and what could not be found."""
 
-    queries: tuple[Query, ...] = ()
+    queries: tuple[PromQuery, ...] = ()
     missing: tuple[Missing, ...] = ()
 
 
@@ -130,8 +130,8 @@ def _gap(reason: str) -> Missing:
 
 
 _NOT_FOUND = (
-    "no GPU series belongs to {}: looked for its hosts, for the labels hpc_job, training_job and "
-    "job_name, and for "
+    "no GPU series belongs to {}: looked for its hosts, for the labels "
+    "hpc_job, training_job and job_name, and for "
     "pods that begin with its name"
 )
 
@@ -141,7 +141,7 @@ def _whose(request: Request) -> str:
 
 
 async def _find(
-    request: Request, anchor: Names, names: frozenset[str], known: Sequence[str], ask: Ask
+    request: Request, anchor: GpuMetricNames, names: frozenset[str], known: Sequence[str], ask: Ask
 ) -> _Found | None:
     """The first place that has GPUs."""
     hosts = [label for label in LABELS["host"] if label in known]
@@ -225,7 +225,7 @@ def _common_start(names: Sequence[str]) -> str:
     return first[: next(alike, min(len(first), len(last)))]
 
 
-def _selector(one: Names, names: frozenset[str], where: Sequence[str]) -> str:
+def _selector(one: GpuMetricNames, names: frozenset[str], where: Sequence[str]) -> str:
     """The metrics of one signal that exist, in one of these places."""
     there = [m for m in one.metrics if m in names]
     return " or ".join(
@@ -240,23 +240,23 @@ def _braced(metrics: Sequence[str], matchers: Sequence[str]) -> str:
 
 
 def _query(
-    one: Names,
+    one: GpuMetricNames,
     names: frozenset[str],
     known: Sequence[str],
     where: Sequence[str],
     found: _Found,
     cut: str | None,
-) -> Query:
+) -> PromQuery:
     kept = [k for k in LABELS if k != "port" and (k != "xid" or one.signal == gs.XID_EVENTS)]
     by = [label for k in kept for label in LABELS[k] if label in known]
     text = f"{one.how} by ({', '.join(by)}) ({_selector(one, names, where)})"
     return _made(one, text, found, cut, "gpu")
 
 
-def _made(one: Names, text: str, found: _Found, cut: str | None, of: str) -> Query:
+def _made(one: GpuMetricNames, text: str, found: _Found, cut: str | None, of: str) -> PromQuery:
     text += f" * {one.scale:.12g}" if one.scale != 1 else ""
     points = max(LEAST_POINTS, ROWS_PER_WINDOW // max(1, len(found.gpus)))
-    return Query(
+    return PromQuery(
         one.signal,
         gs.SIGNALS[one.signal].unit or None,
         text,
@@ -268,12 +268,12 @@ def _made(one: Names, text: str, found: _Found, cut: str | None, of: str) -> Que
 
 
 async def _host_queries(
-    there: Sequence[Names],
+    there: Sequence[GpuMetricNames],
     names: frozenset[str],
     found: _Found,
     cut: str | None,
     labels_of: LabelsOf,
-) -> list[Query]:
+) -> list[PromQuery]:
     """Network counters of the machines that the GPUs are in."""
     hosts = list(dict.fromkeys(host for gpu in found.gpus if (host := named(gpu).get("host"))))
     pattern = host_pattern(hosts) if hosts else None
@@ -291,7 +291,11 @@ async def _host_queries(
 
 
 async def _fewer(
-    found: _Found, there: Sequence[Names], names: frozenset[str], incident: Window, ask: Ask
+    found: _Found,
+    there: Sequence[GpuMetricNames],
+    names: frozenset[str],
+    incident: Window,
+    ask: Ask,
 ) -> tuple[_Found, str, tuple[str, ...]]:
     """The GPUs of the machines that stand out, and of enough others; what that leaves out; the
     matchers."""
@@ -331,8 +335,8 @@ async def _fewer(
         if _agree(place, host)
     )
     cut = (
-        f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of {len(kept)} hosts "
-        f"were read, the ones that "
+        f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of "
+        f"{len(kept)} hosts were read, the ones that "
         f"stand out most and some to compare with"
     )
     return _Found(found.place, gpus, found.host_label), cut, where
@@ -349,7 +353,7 @@ def _agree(place: str, host: str) -> bool:
 
 
 def _rankings(
-    found: _Found, there: Sequence[Names], names: frozenset[str], incident: Window
+    found: _Found, there: Sequence[GpuMetricNames], names: frozenset[str], incident: Window
 ) -> list[str]:
     """Queries for the GPUs that stand out most, by signal."""
     where, label, most = found.place.where, found.host_label, STANDING_OUT

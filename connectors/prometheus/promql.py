@@ -30,7 +30,7 @@ after the answer."""
 
 
 @dataclass(frozen=True)
-class Template:
+class PromTemplate:
     """A default query. `subject` says whose labels name the row's service: service, container or
     job."""
 
@@ -42,7 +42,7 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Query:
+class PromQuery:
     """A query ready to be asked.
 
     `by` are the labels that make up the row's service, `only` its value where a series lacks them.
@@ -91,39 +91,43 @@ _ERRORS = {
 _FAILED = '{status}=~"5.."'
 
 
-def _golden() -> Iterator[Template]:
+def _golden() -> Iterator[PromTemplate]:
     for m in _REQUESTS:
-        yield Template("request_rate", "1/s", m, f"sum by ({{by}}) (rate({m}{{where}}[{{range}}]))")
+        yield PromTemplate(
+            "request_rate", "1/s", m, f"sum by ({{by}}) (rate({m}{{where}}[{{range}}]))"
+        )
     for m in _REQUESTS:
         failed = f"sum by ({{by}}) (rate({m}{{where:{_ERRORS.get(m, _FAILED)}}}[{{range}}]))"
         every = f"sum by ({{by}}) (rate({m}{{where}}[{{range}}]))"
-        yield Template("error_ratio", "ratio", m, f"({failed} or {every} * 0) / {every}")
+        yield PromTemplate("error_ratio", "ratio", m, f"({failed} or {every} * 0) / {every}")
     for name, quantile in (("latency_p50", "0.5"), ("latency_p99", "0.99")):
         for m, to_ms in _LATENCIES:
             buckets = f"sum by (le, {{by}}) (rate({m}{{where}}[{{range}}]))"
             scale = f" * {to_ms}" if to_ms != 1 else ""
-            yield Template(name, "ms", m, f"histogram_quantile({quantile}, {buckets}){scale}")
+            yield PromTemplate(name, "ms", m, f"histogram_quantile({quantile}, {buckets}){scale}")
 
 
-def _resources() -> Iterator[Template]:
+def _resources() -> Iterator[PromTemplate]:
     running = '{where:container!="",container!="POD"}'
     cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-    yield Template(
+    yield PromTemplate(
         "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{running}[{{range}}]))", "container"
     )
-    yield Template(
+    yield PromTemplate(
         "memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{running})", "container"
     )
     cpu, memory = "process_cpu_seconds_total", "process_resident_memory_bytes"
-    yield Template("cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{{where}}[{{range}}]))")
-    yield Template("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{{where}})")
+    yield PromTemplate(
+        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{{where}}[{{range}}]))"
+    )
+    yield PromTemplate("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{{where}})")
     m = "kube_pod_container_status_restarts_total"
-    yield Template(
+    yield PromTemplate(
         "restarts", "1", m, f"sum by ({{by}}) (increase({m}{{where}}[{{range}}]))", "container"
     )
     m = "process_start_time_seconds"
-    yield Template("restarts", "1", m, f"sum by ({{by}}) (changes({m}{{where}}[{{range}}]))")
-    yield Template("availability", "ratio", "up", "avg by ({by}) (up{where})")
+    yield PromTemplate("restarts", "1", m, f"sum by ({{by}}) (changes({m}{{where}}[{{range}}]))")
+    yield PromTemplate("availability", "ratio", "up", "avg by ({by}) (up{where})")
 
 
 _TRAINING = (
@@ -138,24 +142,24 @@ _TRAINING = (
 )
 
 
-def _training() -> Iterator[Template]:
+def _training() -> Iterator[PromTemplate]:
     for signal, unit, how, m in _TRAINING:
-        yield Template(signal, unit, m, f"{how} by ({{by}}) ({m}{{where}})", "job")
+        yield PromTemplate(signal, unit, m, f"{how} by ({{by}}) ({m}{{where}})", "job")
 
 
-DEFAULTS: tuple[Template, ...] = (*_golden(), *_resources(), *_training())
+DEFAULTS: tuple[PromTemplate, ...] = (*_golden(), *_resources(), *_training())
 """In order of preference: of two queries for one signal, a service's rows come from the first that
 has any."""
 
 
 def build(
-    template: Template,
+    template: PromTemplate,
     labels: Iterable[str],
     service_label: str,
     services: Sequence[str],
     job: str | None,
     range_s: float,
-) -> Query | None:
+) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status."""
     known = frozenset(labels)
@@ -171,7 +175,7 @@ def build(
         text,
     )
     narrow = bool(services) and template.subject in ("service", "container")
-    return Query(
+    return PromQuery(
         template.signal, template.unit, text.replace("{status}", status or ""), by, narrow=narrow
     )
 
@@ -246,7 +250,7 @@ def check_custom(queries: Mapping[str, str]) -> None:
 
 def build_custom(
     signal: str, text: str, service_label: str, services: Sequence[str], job: str | None
-) -> list[Query]:
+) -> list[PromQuery]:
     """A configured query, or one per service where it says `="{service}"`; none where it needs what
     is not in scope."""
     wanted = {name for _, name in _PLACE.findall(text)}
@@ -257,7 +261,8 @@ def build_custom(
         operator in ("=", "!=") and name == "service" for operator, name in _PLACE.findall(text)
     ):
         return [
-            Query(signal, None, _fill(text, [service], job), by, service) for service in services
+            PromQuery(signal, None, _fill(text, [service], job), by, service)
+            for service in services
         ]
     only = (
         job
@@ -267,7 +272,7 @@ def build_custom(
         else None
     )
     return [
-        Query(
+        PromQuery(
             signal,
             None,
             _fill(text, services, job),

@@ -14,7 +14,7 @@ from analysis.case.tables import METRICS, MONITORS, empty
 from analysis.errors import ConnectorError
 from connectors.base import require
 from connectors.gpu_metrics import named
-from connectors.prometheus.promql import SERVICE_LABELS, Query
+from connectors.prometheus.promql import SERVICE_LABELS, PromQuery
 
 CALL = "/api/v1/query_range"
 LEAST_ROWS = 1000
@@ -23,33 +23,33 @@ RESOLVED_AFTER_STEPS = 2
 """An alert without samples for so many steps at the end of the window is over."""
 
 
-class Series(msgspec.Struct):
+class PrometheusSeries(msgspec.Struct):
     metric: dict[str, str]
     values: list[tuple[float, str]] = []
 
 
-class Matrix(msgspec.Struct):
-    result: list[Series]
+class PrometheusMatrix(msgspec.Struct):
+    result: list[PrometheusSeries]
 
 
 class RangeAnswer(msgspec.Struct):
-    data: Matrix
+    data: PrometheusMatrix
     warnings: list[str] = []
 
 
 @dataclass
-class Asked:
+class PrometheusSelection:
     """One query and what came of it."""
 
-    query: Query
-    series: list[Series] = field(default_factory=list)
+    query: PromQuery
+    series: list[PrometheusSeries] = field(default_factory=list)
     step_s: float = 0.0
     cut: str | None = None
     failed: str | None = None
 
 
 def metrics_table(
-    asked: Sequence[Asked], services: Sequence[str], max_rows: int
+    asked: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
 ) -> tuple[pl.DataFrame, dict[int, int]]:
     """The metrics table, and how many rows of it each query brought, by the query's place in
     `asked`.
@@ -74,7 +74,7 @@ def metrics_table(
 
 
 def monitors_table(
-    alerts: Asked, until: float, service_label: str, links: Mapping[str, str]
+    alerts: PrometheusSelection, until: float, service_label: str, links: Mapping[str, str]
 ) -> pl.DataFrame:
     """One row per alert, in its latest state; `since` is where that state began. `links` by alert
     name."""
@@ -94,10 +94,10 @@ def monitors_table(
     )
 
 
-def _latest_states(series: Sequence[Series]) -> list[Series]:
+def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]:
     """Of one alert's series (one per state and window asked) the one seen last; firing where two
     end together."""
-    latest: dict[frozenset[tuple[str, str]], Series] = {}
+    latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
     for one in series:
         if one.values:
             alert = frozenset((k, v) for k, v in one.metric.items() if k != "alertstate")
@@ -105,11 +105,11 @@ def _latest_states(series: Sequence[Series]) -> list[Series]:
     return list(latest.values())
 
 
-def _last_seen(series: Series) -> tuple[float, bool]:
+def _last_seen(series: PrometheusSeries) -> tuple[float, bool]:
     return series.values[-1][0], series.metric.get("alertstate") == "firing"
 
 
-def _rows(asked: Asked, room: int) -> pl.DataFrame:
+def _rows(asked: PrometheusSelection, room: int) -> pl.DataFrame:
     """The query's samples as rows; a sample that is not finite becomes a missing value."""
     total = sum(len(s.values) for s in asked.series)
     every = max(1, math.ceil(total / room))
@@ -146,7 +146,7 @@ def _rows(asked: Asked, room: int) -> pl.DataFrame:
 _SAMPLE = {"time": pl.Int64(), "value": pl.Float64()}
 
 
-def _finite(text: str, query: Query) -> float | None:
+def _finite(text: str, query: PromQuery) -> float | None:
     try:
         value = float(text)
     except ValueError:
@@ -160,7 +160,7 @@ def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
     return "/".join(metric[label] for label in by)
 
 
-def _labels(metric: Mapping[str, str], query: Query) -> dict[str, str]:
+def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:
     """The labels beside those that name the service."""
     if query.of:
         return named(metric, network=query.of == "host")

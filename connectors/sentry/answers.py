@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.http import short
+from connectors.vendor_text import short
 
 VENDOR = "sentry"
 FOLDED_FRAMES = 5
@@ -23,13 +23,13 @@ MOST_FRAMES, MOST_BREADCRUMBS, MOST_TAGS = 20, 15, 20
 LONG, LINE = 300, 160
 
 
-class Project(msgspec.Struct):
+class SentryProject(msgspec.Struct):
     """The project of an issue."""
 
     slug: str = ""
 
 
-class Issue(msgspec.Struct):
+class SentryIssue(msgspec.Struct):
     """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window
     that was asked (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`),
     of the issue itself its whole."""
@@ -45,7 +45,7 @@ class Issue(msgspec.Struct):
     count: Any = 0
     firstSeen: str | None = None
     lastSeen: str | None = None
-    project: Project | None = None
+    project: SentryProject | None = None
     firstRelease: Any = None
 
     @property
@@ -60,7 +60,7 @@ class Issue(msgspec.Struct):
         return short(self.shortId or self.id, 60)
 
 
-class Tag(msgspec.Struct):
+class SentryTag(msgspec.Struct):
     """One tag of an event."""
 
     key: str | None = None
@@ -73,14 +73,14 @@ class ListedEvent(msgspec.Struct):
     dateCreated: str | None = None
     eventID: str = ""
     title: str = ""
-    tags: list[Tag] = msgspec.field(default_factory=list)
+    tags: list[SentryTag] = msgspec.field(default_factory=list)
 
     def tag(self, key: str) -> str:
         """The value of a tag, "" without it."""
         return next((short(t.value or "", 120) for t in self.tags if t.key == key), "")
 
 
-class Event(msgspec.Struct):
+class SentryEvent(msgspec.Struct):
     """An issue's latest event. `entries` hold the exception, breadcrumbs and message."""
 
     eventID: str = ""
@@ -89,7 +89,7 @@ class Event(msgspec.Struct):
     location: str | None = None
     dateCreated: str | None = None
     entries: list[Any] = msgspec.field(default_factory=list)
-    tags: list[Tag] = msgspec.field(default_factory=list)
+    tags: list[SentryTag] = msgspec.field(default_factory=list)
     release: Any = None
 
     @property
@@ -107,7 +107,7 @@ class Point(msgspec.Struct):
     incomplete: bool = False
 
 
-class Series(msgspec.Struct):
+class SentrySeries(msgspec.Struct):
     """One series."""
 
     values: list[Point] = msgspec.field(default_factory=list)
@@ -116,10 +116,10 @@ class Series(msgspec.Struct):
 class SeriesAnswer(msgspec.Struct):
     """`events-timeseries`."""
 
-    timeSeries: list[Series]
+    timeSeries: list[SentrySeries]
 
 
-class Release(msgspec.Struct):
+class SentryRelease(msgspec.Struct):
     """One release of a project."""
 
     version: str
@@ -139,7 +139,7 @@ class Deploy(msgspec.Struct):
     name: str | None = None
 
 
-class Commit(msgspec.Struct):
+class SentryCommit(msgspec.Struct):
     """One commit of a release."""
 
     id: str = ""
@@ -166,7 +166,7 @@ class Committer(msgspec.Struct):
     """An author with the commits that Sentry suspects of an event."""
 
     author: Any = None
-    commits: list[Commit] = msgspec.field(default_factory=list)
+    commits: list[SentryCommit] = msgspec.field(default_factory=list)
 
 
 class CommittersAnswer(msgspec.Struct):
@@ -189,7 +189,7 @@ def time_of(text: Any) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def frames_of(event: Event) -> list[str]:
+def frames_of(event: SentryEvent) -> list[str]:
     """`function (file:line)` of the exception's frames: in-app frames first, the innermost of each
     first."""
     exception = _entry(event, "exception")
@@ -224,7 +224,7 @@ def _frame(frame: Mapping[str, Any]) -> str:
     return f"{function} ({where})"
 
 
-def breadcrumbs_of(event: Event) -> list[str]:
+def breadcrumbs_of(event: SentryEvent) -> list[str]:
     """The last steps before the event, oldest first: time, category, level and message."""
     crumbs = [c for c in _list(_entry(event, "breadcrumbs").get("values")) if isinstance(c, dict)]
     return [_breadcrumb(c) for c in crumbs[-MOST_BREADCRUMBS:]]
@@ -241,7 +241,7 @@ def _breadcrumb(crumb: Mapping[str, Any]) -> str:
     return short(" ".join(filter(None, (*parts, _text(crumb.get("message")), of_http))), LONG)
 
 
-def details_of(issue: Issue, event: Event | None) -> dict[str, str]:
+def details_of(issue: SentryIssue, event: SentryEvent | None) -> dict[str, str]:
     """What an engineer would look at first: the stack trace, the breadcrumbs, the tags."""
     said = {
         "issue": issue.name,
@@ -260,14 +260,14 @@ def details_of(issue: Issue, event: Event | None) -> dict[str, str]:
     return {name: short(value, LONG) for name, value in said.items() if value}
 
 
-def folded(title: str, event: Event | None) -> str:
+def folded(title: str, event: SentryEvent | None) -> str:
     """One line: the title, then its frames, the innermost of one's own code first."""
     frames = frames_of(event)[:FOLDED_FRAMES] if event is not None else []
     head = short(title, LINE)
     return f"{head} at {', '.join(frames)}" if frames else head
 
 
-def _entry(event: Event, kind: str) -> dict[str, Any]:
+def _entry(event: SentryEvent, kind: str) -> dict[str, Any]:
     for entry in event.entries:
         if isinstance(entry, dict) and entry.get("type") == kind:
             return dict_of(entry.get("data"))

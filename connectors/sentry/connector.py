@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import polars as pl
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
-from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.sentry import rows as sentry_rows
-from connectors.sentry.answers import VENDOR, Issue
-from connectors.sentry.issues import Chosen, Issues, Place, issue_of
+from connectors.sentry.answers import VENDOR, SentryIssue
+from connectors.sentry.issues import ChosenIssue, Issues, SentryOrganization, issue_of
 from connectors.sentry.releases import Releases
+from connectors.sentry.settings import SentrySettings
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import short
 
 LIMITS = Limits(deadline_s=25, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=5)
 """Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this
@@ -35,38 +37,8 @@ _WRITES = re.compile(r"[a-z]+:(?:write|admin|releases|ingest)|org:ci")
 """Scopes of a token that can change something (docs.sentry.io, "Permissions & Scopes")."""
 
 
-class SentryConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def organization(self) -> str | None: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def environments(self) -> tuple[str, ...]: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def sentry_project(self) -> str | None: ...
-
-
-class HasSentry(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def sentry(self) -> SentryConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasSentry) -> SentryConnector | None:
+def build(own: SentrySettings, settings: SharedSettings) -> SentryConnector | None:
     """The configured connector, or None without an organization or token."""
-    own = settings.sentry
     if own.organization is None or own.token is None:
         return None
     projects = {
@@ -100,7 +72,7 @@ class SentryConnector:
             VENDOR, base_url, headers={"Authorization": f"Bearer {token}"}, limits=limits
         )
         slug = quote(organization, safe="")
-        self._place = Place(
+        self._place = SentryOrganization(
             f"/api/0/organizations/{slug}",
             f"/api/0/projects/{slug}",
             f"{page_address(self._http.base_url)}/organizations/{slug}",
@@ -120,7 +92,7 @@ class SentryConnector:
             projects = self._in_scope(request, own)
             if own is not None:
                 project = own.project.slug if own.project else ""
-                issues.chosen[own.id] = Chosen(
+                issues.chosen[own.id] = ChosenIssue(
                     own, self._service_of(project, request.alert.service), own=True
                 )
             calls = [issues.of_project(project, service) for project, service in projects.items()]
@@ -172,8 +144,8 @@ class SentryConnector:
         writing = [s for s in scopes if _WRITES.fullmatch(s)]
         if writing:
             line += (
-                f"; warning: the token can also write ({', '.join(writing[:6])}): give it "
-                f"read scopes only"
+                f"; warning: the token can also write ({', '.join(writing[:6])}): "
+                "give it read scopes only"
             )
         return Check(self.name, "issues" in readable, line)
 
@@ -197,7 +169,7 @@ class SentryConnector:
             )
         return calls
 
-    def _in_scope(self, request: Request, own: Issue | None) -> dict[str, str]:
+    def _in_scope(self, request: Request, own: SentryIssue | None) -> dict[str, str]:
         """Project to our name of its service: the alert's own first."""
         found: dict[str, str] = {}
         alert = request.alert

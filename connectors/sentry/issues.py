@@ -20,7 +20,7 @@ from connectors.base import Item, Missing
 from connectors.http import HttpSession
 from connectors.sentry import answers
 from connectors.sentry import rows as sentry_rows
-from connectors.sentry.answers import Event, Issue, ListedEvent
+from connectors.sentry.answers import ListedEvent, SentryEvent, SentryIssue
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _ISSUE_LINK = re.compile(
 
 
 @dataclass(frozen=True)
-class Place:
+class SentryOrganization:
     """Where the organization is found: paths of the API, base of its pages, the environments that
     count."""
 
@@ -52,14 +52,14 @@ class Place:
 
 
 @dataclass
-class Chosen:
+class ChosenIssue:
     """An issue with its events in the incident and before."""
 
-    issue: Issue
+    issue: SentryIssue
     service: str
     now: int = 0
     before: int = 0
-    event: Event | None = None
+    event: SentryEvent | None = None
     own: bool = False
 
     def stands_out(self, share: float) -> bool:
@@ -71,14 +71,14 @@ class Chosen:
 class Issues:
     """What was asked about issues, and what came of it. `services`: our names by project."""
 
-    place: Place
+    place: SentryOrganization
     session: HttpSession
     scope: Scope
     items: list[Item] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     logs: list[tuple[Any, ...]] = field(default_factory=list)
     metrics: list[pl.DataFrame] = field(default_factory=list)
-    chosen: dict[str, Chosen] = field(default_factory=dict)
+    chosen: dict[str, ChosenIssue] = field(default_factory=dict)
 
     @property
     def before(self) -> Window:
@@ -93,12 +93,12 @@ class Issues:
             start=min(self.before.start, self.scope.incident.start), end=self.scope.incident.end
         )
 
-    async def own(self, issue_id: str) -> Issue | None:
+    async def own(self, issue_id: str) -> SentryIssue | None:
         """The issue that the alert is about. Raises ConnectorError where the token is refused
         altogether."""
         path = f"{self.place.organization}/issues/{issue_id}/"
         try:
-            return await self.session.get(path, type=Issue)
+            return await self.session.get(path, type=SentryIssue)
         except FaultlineError as error:
             if isinstance(error, ConnectorError) and error.status == 401:
                 raise
@@ -116,7 +116,7 @@ class Issues:
         counts = {issue.id: issue.events for issue in before}
         for issue in now:
             if issue.issueCategory in (None, "error") and _ISSUE_ID.fullmatch(issue.id):
-                one = self.chosen.setdefault(issue.id, Chosen(issue, service))
+                one = self.chosen.setdefault(issue.id, ChosenIssue(issue, service))
                 one.now, one.before = issue.events, counts.get(issue.id, 0)
 
     async def read(self) -> None:
@@ -130,18 +130,18 @@ class Issues:
         left = [c for c in order[MOST_ISSUES:] if c.stands_out(share)]
         if left:
             said = (
-                f"{len(left)} more issues that are new or surging were left out, "
-                f"{left[0].issue.name} is the largest"
+                f"{len(left)} more issues that are new or surging were left "
+                f"out, {left[0].issue.name} is the largest"
             )
             self.missing.append(Missing("logs", "issues", said))
         self.chosen = {c.issue.id: c for c in order[:MOST_ISSUES]}
         await asyncio.gather(*(self._issue(c) for c in self.chosen.values()))
 
-    async def _listed(self, project: str, window: Window) -> list[Issue]:
+    async def _listed(self, project: str, window: Window) -> list[SentryIssue]:
         path = f"{self.place.organization}/issues/"
         params = [("project", project), *self.place.environments, *between(window), ("query", "")]
         params += [("sort", "freq"), ("limit", str(PAGE))]
-        found = await self._asked("logs", path, params, list[Issue])
+        found = await self._asked("logs", path, params, list[SentryIssue])
         if found is None:
             return []
         cut = f"the {PAGE} most frequent issues; there may be more" if len(found) >= PAGE else None
@@ -174,10 +174,10 @@ class Issues:
                 Item("metrics", asked(path, params), self.span, link, rows=table.height)
             )
 
-    async def _issue(self, one: Chosen) -> None:
+    async def _issue(self, one: ChosenIssue) -> None:
         path = f"{self.place.organization}/issues/{one.issue.id}/events/"
         one.event, now, before = await asyncio.gather(
-            self._asked("logs", f"{path}latest/", list(self.place.environments), Event),
+            self._asked("logs", f"{path}latest/", list(self.place.environments), SentryEvent),
             self._events(path, self.scope.incident),
             self._events(path, self.before),
         )

@@ -13,18 +13,19 @@ from urllib.parse import quote
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.base import Item, Missing
-from connectors.http import HttpSession, short
+from connectors.http import HttpSession
 from connectors.sentry import rows as sentry_rows
 from connectors.sentry.answers import (
-    Commit,
     CommitFile,
     CommittersAnswer,
     Deploy,
-    Event,
-    Issue,
-    Release,
+    SentryCommit,
+    SentryEvent,
+    SentryIssue,
+    SentryRelease,
 )
-from connectors.sentry.issues import Place, asked
+from connectors.sentry.issues import SentryOrganization, asked
+from connectors.vendor_text import short
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ LISTED, MOST_RELEASES, MOST_SUSPECTS = 25, 4, 5
 class Releases:
     """What was asked about the releases of one project, and what came of it."""
 
-    place: Place
+    place: SentryOrganization
     session: HttpSession
     scope: Scope
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -58,12 +59,14 @@ class Releases:
     def _holds(self, at: datetime) -> bool:
         return self.window.start <= at <= self.window.end
 
-    async def read(self, project: str, service: str, events: Sequence[tuple[Issue, Event]]) -> None:
+    async def read(
+        self, project: str, service: str, events: Sequence[tuple[SentryIssue, SentryEvent]]
+    ) -> None:
         """The project's releases in the window, then the suspects of its issues."""
         path = f"{self.place.projects}/{quote(project, safe='')}/releases/"
         params = [*self.place.environments, ("per_page", str(LISTED))]
         try:
-            listed = await self.session.get(path, params, type=list[Release])
+            listed = await self.session.get(path, params, type=list[SentryRelease])
         except FaultlineError as error:
             self.missing.append(Missing("changes", asked(path, params), str(error)))
             return
@@ -86,11 +89,11 @@ class Releases:
             *(self._suspects(project, service, i, e) for i, e in events[:MOST_SUSPECTS])
         )
 
-    async def _release(self, release: Release, service: str) -> None:
+    async def _release(self, release: SentryRelease, service: str) -> None:
         path = f"{self.place.organization}/releases/{quote(release.version, safe='')}"
         deploys, commits, files = await asyncio.gather(
             self._list(f"{path}/deploys/", list[Deploy]),
-            self._list(f"{path}/commits/", list[Commit]),
+            self._list(f"{path}/commits/", list[SentryCommit]),
             self._list(f"{path}/commitfiles/", list[CommitFile]),
         )
         self._files[release.version] = files
@@ -112,7 +115,9 @@ class Releases:
             self.missing.append(Missing("changes", f"GET {path}", str(error)))
             return []
 
-    async def _suspects(self, project: str, service: str, issue: Issue, event: Event) -> None:
+    async def _suspects(
+        self, project: str, service: str, issue: SentryIssue, event: SentryEvent
+    ) -> None:
         """Sentry's own pages ask this; it answers 404 where it suspects nobody."""
         path = (
             f"{self.place.projects}/{quote(project, safe='')}/events/"

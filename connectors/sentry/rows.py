@@ -14,22 +14,22 @@ from typing import Any
 import polars as pl
 
 from analysis.case.tables import CHANGES, LOGS, METRICS
-from connectors.http import short
 from connectors.sentry import ERROR_RATE
 from connectors.sentry.answers import (
     LINE,
-    Commit,
     CommitFile,
     Deploy,
-    Event,
-    Issue,
     ListedEvent,
-    Release,
+    SentryCommit,
+    SentryEvent,
+    SentryIssue,
+    SentryRelease,
     SeriesAnswer,
     dict_of,
     folded,
     time_of,
 )
+from connectors.vendor_text import short
 
 PER_MINUTE = "1/min"
 MOST_FILES, MOST_MESSAGES = 100, 5
@@ -39,7 +39,11 @@ _HEX_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def log_rows(
-    issue: Issue, event: Event | None, listed: Iterable[ListedEvent], service: str, url: str
+    issue: SentryIssue,
+    event: SentryEvent | None,
+    listed: Iterable[ListedEvent],
+    service: str,
+    url: str,
 ) -> list[tuple[Any, ...]]:
     """One row of the logs table for each event; the frames are those of the issue's latest
     event."""
@@ -107,7 +111,7 @@ def metrics_table(
     return pl.DataFrame(rows, schema=METRICS.columns, orient="row")
 
 
-def released_at(release: Release) -> datetime | None:
+def released_at(release: SentryRelease) -> datetime | None:
     """When it was last deployed, else released, else made."""
     deployed = dict_of(release.lastDeploy)
     return next(
@@ -121,9 +125,9 @@ def released_at(release: Release) -> datetime | None:
 
 
 def release_rows(
-    release: Release,
+    release: SentryRelease,
     deploys: Sequence[Deploy],
-    commits: Sequence[Commit],
+    commits: Sequence[SentryCommit],
     files: Sequence[CommitFile],
     service: str,
     link: str,
@@ -151,12 +155,17 @@ def release_rows(
 
 
 def commit_row(
-    commit: Commit, author: Any, files: Sequence[CommitFile], at: datetime, service: str, link: str
+    commit: SentryCommit,
+    author: Any,
+    files: Sequence[CommitFile],
+    at: datetime,
+    service: str,
+    link: str,
 ) -> tuple[Any, ...]:
     """A commit that Sentry suspects, at the time when its release was deployed, with the files that
     it changed."""
     own = [f for f in files if f.commitMessage and f.commitMessage == commit.message]
-    by = commit.by or Commit(author=author).by
+    by = commit.by or SentryCommit(author=author).by
     return (
         at,
         service,

@@ -1,4 +1,15 @@
-"""Slack: `connector.py` is what the registry builds, the other files are its parts."""
+"""Slack: the alert's thread and announced deploys."""
+
+from connectors.connector_type import ConnectorType
+from connectors.slack.settings import SlackSettings
+
+CONNECTOR = ConnectorType(
+    name="slack",
+    settings=SlackSettings,
+    build="connectors.slack.connector:build",
+    kinds=("alert", "changes"),
+    docs="slack.md",
+)
 
 CHANNEL_LABEL, THREAD_LABEL = "slack_channel", "slack_thread"
 """Labels of an alert that came as a message: where it was posted."""

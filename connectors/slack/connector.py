@@ -10,21 +10,29 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 import polars as pl
-from pydantic import SecretStr
 
 from analysis.case.tables import CHANGES
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.shared_settings import SharedSettings
 from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
-from connectors.slack.messages import Message, ServiceWords, announced, moment_of, thread_details
+from connectors.slack.messages import (
+    ServiceWords,
+    SlackHistoryMessage,
+    announced,
+    moment_of,
+    thread_details,
+)
+from connectors.slack.settings import SlackSettings
+from connectors.vendor_text import short
 
 T = TypeVar("T")
 
@@ -42,8 +50,8 @@ _WORDS = {
     "channel_not_found": "the channel is not there, or the bot is not in it",
     "thread_not_found": "the thread is gone",
     "ratelimited": "the rate limit is used up",
-    "invalid_auth": "the credentials were not accepted",
-    "not_authed": "the credentials were not accepted",
+    "invalid_auth": "authentication failed",
+    "not_authed": "authentication failed",
     "token_revoked": "the token was revoked",
     "token_expired": "the token has expired",
     "account_inactive": "the bot's account is not active",
@@ -54,36 +62,8 @@ _NO_TOKEN = frozenset(
 )
 
 
-class SlackConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def bot_token(self) -> SecretStr | None: ...
-    @property
-    def api_url(self) -> str: ...
-    @property
-    def deploy_channels(self) -> Sequence[str]: ...
-
-
-class CatalogueEntry(Protocol):
-    """A service of the catalogue."""
-
-    @property
-    def aliases(self) -> Sequence[str]: ...
-
-
-class HasSlack(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def slack(self) -> SlackConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasSlack) -> SlackConnector | None:
+def build(own: SlackSettings, settings: SharedSettings) -> SlackConnector | None:
     """The configured connector, or None without a token."""
-    own = settings.slack
     if own.bot_token is None:
         return None
     services = {name: entry.aliases for name, entry in settings.services.items()}
@@ -102,7 +82,7 @@ class Who(msgspec.Struct):
     user_id: str | None = None
     bot_id: str | None = None
 
-    def wrote(self, message: Message) -> bool:
+    def wrote(self, message: SlackHistoryMessage) -> bool:
         """Whether a message is our own: by its author, or by the metadata that all our messages
         carry."""
         event = message.metadata.get("event_type") if isinstance(message.metadata, dict) else None
@@ -193,8 +173,8 @@ class SlackConnector:
         if not self._channels:
             said.append("no slack.deploy_channels: only threads of alerts are read")
         line = (
-            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is sent; the token "
-            f"can also post, for replies"
+            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is "
+            "sent; the token can also post, for replies"
         )
         return Check(self.name, bool(readable) or not self._channels, line)
 
@@ -250,7 +230,9 @@ class SlackConnector:
             {"changes": table}, (Item("changes", query, window, link, rows=table.height, cut=cut),)
         )
 
-    def _rows(self, who: Who, channel: str, messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, who: Who, channel: str, messages: Sequence[SlackHistoryMessage]
+    ) -> list[tuple[Any, ...]]:
         return [
             (
                 one.time,
@@ -281,16 +263,16 @@ class _Meta(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    messages: list[Message]
+    messages: list[SlackHistoryMessage]
     has_more: bool = False
     response_metadata: _Meta | None = None
 
 
 async def _messages(
     session: HttpSession, method: str, params: list[tuple[str, str]]
-) -> tuple[list[Message], str | None]:
+) -> tuple[list[SlackHistoryMessage], str | None]:
     """The messages, and what of them was left out."""
-    found: list[Message] = []
+    found: list[SlackHistoryMessage] = []
     cursor = ""
     for _ in range(MOST_PAGES):
         more = [("cursor", cursor)] if cursor else []
@@ -322,9 +304,7 @@ async def _ask(
     try:
         return msgspec.convert(answer, type)
     except msgspec.ValidationError as error:
-        raise ConnectorError(
-            VENDOR, method, f"the answer is not understood: {short(str(error))}"
-        ) from error
+        raise ConnectorError(VENDOR, method, f"unexpected response: {short(str(error))}") from error
 
 
 async def _refusal(session: HttpSession, channel: str) -> str | None:

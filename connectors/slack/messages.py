@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.http import short
+from connectors.vendor_text import short
 
 LONGEST = 2_000
 """Characters of a message that are looked at; an announcement stands at its beginning."""
@@ -21,28 +21,28 @@ MOST_LINES, MOST_WORDS, MOST_NAMED = 40, 5_000, 5
 _MARKUP = re.compile(r"<([^<>\n]{1,2000})>")
 _TS = re.compile(r"\d{10}\.\d{6}")
 _DONE = re.compile(
-    r"\b(?:re-?deployed|deployed|released|rolled[ -]?(?:out|back)|reverted|shipped|promoted|went "
-    r"live|hotfixed)\b"
+    r"\b(?:re-?deployed|deployed|released|rolled[ "
+    r"-]?(?:out|back)|reverted|shipped|promoted|went live|hotfixed)\b"
     r"|\b(?:deploy(?:ment)?s?|releases?|roll[ -]?(?:out|back))\b.{0,80}?"
     r"\b(?:succeeded|successful(?:ly)?|finished|completed?|done|is live|to prod(?:uction)?)\b"
     r"|\b(?:deploying|releasing|rolling[ -]?(?:out|back)|shipping)\b",
     re.I | re.S,
 )
 _NOT = re.compile(
-    r"\b(?:not|never|n't|will be|to be|going to|should we|can we|could we|who|when|was "
-    r"it|fail(?:ed|s|ure)|"
+    r"\b(?:not|never|n't|will be|to be|going to|should we|can we|could "
+    r"we|who|when|was it|fail(?:ed|s|ure)|"
     r"cancell?ed|aborted|blocked|scheduled|planned|please)\b|n['\u2019]t\b|\?\s*$",
     re.I,
 )
 """A question, a plan or a deploy that did not come about."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w-])")
 _VERSION = re.compile(
-    r"(?<![\w.])v?\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+][0-9A-Za-z.-]{1,40})?(?![\w])|(?<![\w.])v\d{1,8}"
-    r"(?![\w.])"
+    r"(?<![\w.])v?\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+][0-9A-Za-z.-]{1,40})?(?![\w])|"
+    r"(?<![\w.])v\d{1,8}(?![\w.])"
 )
 
 
-class Message(msgspec.Struct):
+class SlackHistoryMessage(msgspec.Struct):
     """A message of conversations.history and conversations.replies, as far as it is read."""
 
     ts: str
@@ -80,7 +80,7 @@ class Announced:
     author: str
 
 
-def plain(message: Message) -> str:
+def plain(message: SlackHistoryMessage) -> str:
     """What a message says, without markup; mentions of people are ids, nothing that would call
     them."""
     texts = [message.text or "", *_strings(message.attachments), *_strings(message.blocks)]
@@ -122,7 +122,7 @@ class ServiceWords:
         return list(dict.fromkeys(self._ours[word] for word in found))[:MOST_NAMED]
 
 
-def announced(message: Message, words: ServiceWords) -> list[Announced]:
+def announced(message: SlackHistoryMessage, words: ServiceWords) -> list[Announced]:
     """The deploys that a message announces: a service of the catalogue, and that it was deployed or
     rolled back."""
     text, at = plain(message), message.time
@@ -167,7 +167,7 @@ def _label(match: re.Match[str]) -> str:
     return label if bar else target
 
 
-def thread_details(messages: Iterable[Message]) -> dict[str, str]:
+def thread_details(messages: Iterable[SlackHistoryMessage]) -> dict[str, str]:
     """What was said, by when and by whom."""
     found: dict[str, str] = {}
     for message in messages:

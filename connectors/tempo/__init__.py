@@ -1,1 +1,12 @@
-"""Tempo: `connector.py` is what the registry builds, the other files are its parts."""
+"""Tempo: traces."""
+
+from connectors.connector_type import ConnectorType
+from connectors.tempo.settings import TempoSettings
+
+CONNECTOR = ConnectorType(
+    name="tempo",
+    settings=TempoSettings,
+    build="connectors.tempo.connector:build",
+    kinds=("spans",),
+    docs="tempo.md",
+)

@@ -11,24 +11,34 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.brought import Brought, ns_of, parts, sampled_windows, trace_of, whole
+from connectors.collection_builder import (
+    CollectionBuilder,
+    full_window,
+    ns_of,
+    sampled_windows,
+    split,
+    trace_of,
+)
 from connectors.grafana.links import Explore
-from connectors.http import HttpSession, ReadOnlyHttp, short
+from connectors.grafana.settings import GrafanaSettings
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.otlp_spans import hex_id
 from connectors.prometheus.promql import quoted
 from connectors.self_hosted import headers
-from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+from connectors.service_names import ServiceNames, in_scope
+from connectors.shared_settings import SharedSettings
+from connectors.tempo.settings import TempoSettings
 from connectors.tempo.traces import WholeTraces, between
+from connectors.vendor_text import short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
 MOST_SERVICES = 3
@@ -51,53 +61,16 @@ SEARCH = "/api/search"
 NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
-class TempoConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def tenant(self) -> str | None: ...
-    @property
-    def grafana_source(self) -> str: ...
-
-
-class GrafanaConfig(Protocol):
-    """Where people reach Grafana."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def public_url(self) -> str | None: ...
-
-
-class HasTempo(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def tempo(self) -> TempoConfig: ...
-    @property
-    def grafana(self) -> GrafanaConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasTempo) -> TempoConnector | None:
+def build(own: TempoSettings, settings: SharedSettings) -> TempoConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.tempo
     if own.url is None:
         return None
+    grafana = settings.section(GrafanaSettings)
     return TempoConnector(
         own.url,
         headers(own.token, own.username, own.tenant),
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(
-            settings.grafana.public_url or settings.grafana.url, "tempo", own.grafana_source
-        ),
+        explore=Explore(grafana.public_url or grafana.url, "tempo", own.grafana_source),
     )
 
 
@@ -131,7 +104,7 @@ class TagValues(msgspec.Struct):
 
 
 @dataclass
-class _Search:
+class _TempoSearch:
     """One search: what it asked, and what its traces brought."""
 
     query: str
@@ -170,33 +143,33 @@ class TempoConnector:
 
     async def collect(self, request: Request) -> Collected:
         """Traces of both windows. A call that fails becomes a gap, the others stand."""
-        brought = Brought()
+        collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
-            known = await self._known(session, whole(request.scope))
+            known = await self._known(session, full_window(request.scope))
             of_each = await asyncio.gather(
-                *(self._searches(session, brought, s, known, windows) for s in services)
+                *(self._searches(session, collection, s, known, windows) for s in services)
             )
             read = WholeTraces(session, self._names)
             for window in windows:
                 searches = [
                     s for own in of_each for s in own if window.start <= s.window.start < window.end
                 ]
-                await self._read(read, brought, searches, window)
-            await self._own(read, brought, request.alert, windows[-1])
+                await self._read(read, collection, searches, window)
+            await self._own(read, collection, request.alert, windows[-1])
         for service, searches in zip(services, of_each, strict=True):
             if not any(s.found or s.failed for s in searches):
-                brought.missing.append(Missing("spans", service, NONE_FOUND))
+                collection.missing.append(Missing("spans", service, NONE_FOUND))
         if more:
-            brought.missing.append(
+            collection.missing.append(
                 Missing("spans", "services in scope", f"{more} more services were not asked about")
             )
-        if not services and "spans" not in brought.rows:
-            brought.missing.append(
+        if not services and "spans" not in collection.rows:
+            collection.missing.append(
                 Missing("spans", "services", "the alert names no service to ask about")
             )
-        return brought.collected()
+        return collection.collected()
 
     async def check(self) -> Check:
         """Reachable and allowed? Tempo itself has no permissions, so what others may do is the
@@ -228,69 +201,79 @@ class TempoConnector:
     async def _searches(
         self,
         session: HttpSession,
-        brought: Brought,
+        collection: CollectionBuilder,
         service: str,
         known: Sequence[str],
         windows: Sequence[Window],
-    ) -> list[_Search]:
+    ) -> list[_TempoSearch]:
         """Any and failed traces of the service in each window, then slow ones by the baseline's
         bound."""
         theirs = self._names.found(service, known) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         own = f"({named})" if len(theirs) > 1 else named
-        failed = [_Search(f"{{ {own} && status = error }}", window, FAILED) for window in windows]
-        typical = [
-            _Search(f"{{ {own} }}", part, TYPICAL)
-            for window in windows
-            for part in parts(window, PARTS)
+        failed = [
+            _TempoSearch(f"{{ {own} && status = error }}", window, FAILED) for window in windows
         ]
-        await asyncio.gather(*(self._search(session, brought, one) for one in (*failed, *typical)))
+        typical = [
+            _TempoSearch(f"{{ {own} }}", part, TYPICAL)
+            for window in windows
+            for part in split(window, PARTS)
+        ]
+        await asyncio.gather(
+            *(self._search(session, collection, one) for one in (*failed, *typical))
+        )
         if len(failed[-1].found) < FEW:
             for one in failed:
                 one.most = 0
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
         slow = (
             [
-                _Search(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW)
+                _TempoSearch(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW)
                 for w in windows
             ]
             if bound
             else []
         )
-        await asyncio.gather(*(self._search(session, brought, one) for one in slow))
+        await asyncio.gather(*(self._search(session, collection, one) for one in slow))
         return [*failed, *slow, *typical]
 
-    async def _search(self, session: HttpSession, brought: Brought, search: _Search) -> None:
+    async def _search(
+        self, session: HttpSession, collection: CollectionBuilder, search: _TempoSearch
+    ) -> None:
         params = [
             ("q", search.query),
             ("limit", str(FOUND)),
             ("spss", "1"),
             *between(search.window),
         ]
-        answer = await brought.asked(
+        answer = await collection.fetch(
             "spans", search.query, session.get(SEARCH, params, type=SearchAnswer)
         )
         search.failed = answer is None
         search.found = (answer.traces or []) if answer else []
 
     async def _read(
-        self, read: WholeTraces, brought: Brought, searches: Sequence[_Search], window: Window
+        self,
+        read: WholeTraces,
+        collection: CollectionBuilder,
+        searches: Sequence[_TempoSearch],
+        window: Window,
     ) -> None:
         """Whole traces of one window; a trace counts for the first search that chose it."""
-        chosen: dict[str, _Search] = {}
+        chosen: dict[str, _TempoSearch] = {}
         for search in searches:
             for trace_id in search.ids:
                 chosen.setdefault(trace_id, search)
         taken = dict(list(chosen.items())[:MOST_TRACES])
         results = await asyncio.gather(*(read.trace(trace_id, window) for trace_id in taken))
         for search, result in zip(taken.values(), results, strict=True):
-            search.rows += brought.add("spans", result or [])
+            search.rows += collection.add("spans", result or [])
         for search in searches:
             if search.found:
-                brought.items.append(self._item(search, read, len(search.found)))
-        brought.missing += read.take_missing(len(taken))
+                collection.items.append(self._item(search, read, len(search.found)))
+        collection.missing += read.take_missing(len(taken))
 
-    def _item(self, search: _Search, read: WholeTraces, found: int) -> Item:
+    def _item(self, search: _TempoSearch, read: WholeTraces, found: int) -> Item:
         kept = min(found, search.most)
         cut = f"{kept} of at least {found} traces read whole" if found > kept else None
         if found < FOUND and found > kept:
@@ -300,17 +283,19 @@ class TempoConnector:
             "spans", search.query, search.window, link, rows=search.rows, cut=read.note(cut)
         )
 
-    async def _own(self, read: WholeTraces, brought: Brought, alert: Alert, window: Window) -> None:
+    async def _own(
+        self, read: WholeTraces, collection: CollectionBuilder, alert: Alert, window: Window
+    ) -> None:
         """The trace that the alert's labels name."""
         trace_id = hex_id(trace_of(alert.labels)[:64], 16)
         if not trace_id or trace_id in read.seen:
             return
         rows = await read.trace(trace_id, window)
-        brought.missing += read.take_missing(1)
+        collection.missing += read.take_missing(1)
         if rows:
             link = self._link(trace_id, window)
-            brought.items.append(
-                Item("spans", trace_id, window, link, rows=brought.add("spans", rows))
+            collection.items.append(
+                Item("spans", trace_id, window, link, rows=collection.add("spans", rows))
             )
 
     def _link(self, query: str, window: Window) -> str:
@@ -319,7 +304,7 @@ class TempoConnector:
         return self._explore.link({"queryType": "traceql", "query": query}, window, otherwise)
 
 
-def _slow_ms(sample: Sequence[_Search]) -> int | None:
+def _slow_ms(sample: Sequence[_TempoSearch]) -> int | None:
     """The bound of slow spans in ms; None where the sample tells no durations."""
     spans = [
         ns
@@ -334,13 +319,13 @@ def _slow_ms(sample: Sequence[_Search]) -> int | None:
     return max(1, math.ceil(sorted(spans)[min(len(spans) - 1, int(SLOW_SHARE * len(spans)))] / 1e6))
 
 
-class _BuildInfo(msgspec.Struct):
+class _TempoBuildInfo(msgspec.Struct):
     version: str = ""
 
 
 async def _version(session: HttpSession) -> str:
     try:
-        found = (await session.get("/api/status/buildinfo", type=_BuildInfo)).version
+        found = (await session.get("/api/status/buildinfo", type=_TempoBuildInfo)).version
     except ConnectorError:
         return ""
     return f" {short(found, 40)}" if found else ""

@@ -23,7 +23,7 @@ PARTIAL = (1, "PARTIAL")
 PartialStatus)."""
 
 
-class TraceAnswer(msgspec.Struct):
+class TempoTraceAnswer(msgspec.Struct):
     """The v2 API's answer."""
 
     trace: TracesData
@@ -63,7 +63,7 @@ class WholeTraces:
         if not self._v1:
             try:
                 answer = await self._session.get(
-                    f"/api/v2/traces/{trace_id}", inside, type=TraceAnswer
+                    f"/api/v2/traces/{trace_id}", inside, type=TempoTraceAnswer
                 )
                 self._partial += answer.status in PARTIAL
                 return answer.trace

@@ -7,24 +7,26 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.guarded_fetch import Guard
-from connectors.http import plain_url, short
+from connectors.budgets import ByteBudget, Deadline
+from connectors.guarded_fetch import FetchGuard
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline
-from connectors.traces.files import Capture, Choice, PlaceOf, choose
+from connectors.shared_settings import SharedSettings
+from connectors.traces.files import Choice, PlaceOf, TraceCapture, choose
 from connectors.traces.linked import LinkedFile, guard_of, trace_links
 from connectors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
+from connectors.traces.settings import TracesSettings
+from connectors.vendor_text import plain_url, short
 
 T = TypeVar("T")
 
@@ -39,47 +41,8 @@ _S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _PART = re.compile(r"[^A-Za-z0-9._=+@-]")
 
 
-class TracesConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def locations(self) -> tuple[str, ...]: ...
-    @property
-    def endpoint_url(self) -> str | None: ...
-    @property
-    def max_file_bytes(self) -> int: ...
-    @property
-    def max_files(self) -> int: ...
-    @property
-    def hosts(self) -> tuple[str, ...]: ...
-    @property
-    def private_networks(self) -> tuple[str, ...]: ...
-
-
-class JobConfig(Protocol):
-    """What the settings say of one job's files; the scope holds them with their placeholders
-    filled."""
-
-    @property
-    def traces(self) -> tuple[str, ...]: ...
-    @property
-    def dumps(self) -> tuple[str, ...]: ...
-    @property
-    def logs(self) -> tuple[str, ...]: ...
-
-
-class HasTraces(Protocol):
-    """Settings with a section for this connector."""
-
-    @property
-    def traces(self) -> TracesConfig: ...
-    @property
-    def jobs(self) -> Mapping[str, JobConfig]: ...
-
-
-def build(settings: HasTraces) -> TrainingTracesConnector | None:
+def build(own: TracesSettings, settings: SharedSettings) -> TrainingTracesConnector | None:
     """The configured connector, or None without any location or host."""
-    own = settings.traces
     guard = guard_of(own.hosts, own.private_networks)
     of_jobs = any(job.traces or job.dumps or job.logs for job in settings.jobs.values())
     if guard is None and not own.locations and not of_jobs:
@@ -113,7 +76,7 @@ class TrainingTracesConnector:
         *,
         max_file_bytes: int = 2_000_000_000,
         max_files: int = 4096,
-        guard: Guard | None = None,
+        guard: FetchGuard | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._locations = tuple(locations)
@@ -192,8 +155,8 @@ class TrainingTracesConnector:
         ]
         if self._guard is not None:
             said.append(
-                f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} are "
-                f"followed"
+                f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} "
+                "are followed"
             )
         ok = not any(outcomes)
         return Check(
@@ -268,7 +231,7 @@ class _Copying:
         self.deadline = deadline
 
     def copy(
-        self, place: TracePlace, capture: Capture, prefix: str, choice: Choice
+        self, place: TracePlace, capture: TraceCapture, prefix: str, choice: Choice
     ) -> Item | Missing:
         """Copy one file; a part that could not be finished is removed, and the file becomes a
         gap."""

@@ -81,7 +81,7 @@ class TraceFile:
 
 
 @dataclass(frozen=True)
-class Capture:
+class TraceCapture:
     """A file known as a trace: `who` is a rank, a process or a worker, `taken` when its capture
     ended."""
 
@@ -91,7 +91,7 @@ class Capture:
     taken: datetime
 
 
-def read_name(file: TraceFile, place: PlaceOf = "traces") -> Capture | None:
+def read_name(file: TraceFile, place: PlaceOf = "traces") -> TraceCapture | None:
     """What the name tells, in a place of such files; None for files that are no traces."""
     kind = next((kind for kind, pattern in _KINDS if pattern.search(file.name)), None)
     if _OTHER_JSON.search(file.name):
@@ -104,7 +104,7 @@ def read_name(file: TraceFile, place: PlaceOf = "traces") -> Capture | None:
         kind = "flight_recorder"
     elif place == "logs":
         kind = kind or "log"
-    return Capture(file, kind, _who(file.name, kind), _taken(file)) if kind else None
+    return TraceCapture(file, kind, _who(file.name, kind), _taken(file)) if kind else None
 
 
 def _who(name: str, kind: TraceKind) -> str:
@@ -147,7 +147,7 @@ class Choice:
     """The captures to take, lowest rank first. In words: what is missing by a limit, and what was
     not needed."""
 
-    captures: tuple[Capture, ...]
+    captures: tuple[TraceCapture, ...]
     left_out: tuple[str, ...]
     not_needed: tuple[str, ...]
     outside: str | None
@@ -167,7 +167,7 @@ def choose(
     every = list(files)
     known = [capture for file in every if (capture := read_name(file, place)) is not None]
     small = [c for c in known if _fits(c, max_file_bytes)]
-    best: dict[tuple[TraceKind, str], Capture] = {}
+    best: dict[tuple[TraceKind, str], TraceCapture] = {}
     for capture in small:
         key = (capture.kind, capture.who)
         if key not in best or _preference(capture, incident) > _preference(best[key], incident):
@@ -202,7 +202,7 @@ def choose(
     return Choice(chosen, left_out, not_needed, _outside(chosen, incident))
 
 
-def _fits(capture: Capture, max_file_bytes: int) -> bool:
+def _fits(capture: TraceCapture, max_file_bytes: int) -> bool:
     """A log may be long: its end is taken. An empty dump tells that a rank could not write its
     own."""
     size = capture.file.size
@@ -211,7 +211,9 @@ def _fits(capture: Capture, max_file_bytes: int) -> bool:
     )
 
 
-def _of_another_time(capture: Capture, incident: Window, beside: Iterable[Capture]) -> bool:
+def _of_another_time(
+    capture: TraceCapture, incident: Window, beside: Iterable[TraceCapture]
+) -> bool:
     """A dump from before, beside dumps of the incident: its rank did not write one this time, and
     that tells."""
     if capture.kind not in ("flight_recorder", "stacks") or _distance(
@@ -221,13 +223,13 @@ def _of_another_time(capture: Capture, incident: Window, beside: Iterable[Captur
     return any(c.kind == capture.kind and _distance(c, incident) == timedelta(0) for c in beside)
 
 
-def _preference(capture: Capture, incident: Window) -> tuple[int, bool, datetime, str]:
+def _preference(capture: TraceCapture, incident: Window) -> tuple[int, bool, datetime, str]:
     # a flight recorder's pickle holds the stack frames, its JSON does not
     with_frames = not (capture.kind == "flight_recorder" and capture.file.name.endswith(".json"))
     return -(_distance(capture, incident) // GRACE), with_frames, capture.taken, capture.file.name
 
 
-def _distance(capture: Capture, incident: Window) -> timedelta:
+def _distance(capture: TraceCapture, incident: Window) -> timedelta:
     """How far outside the window a capture was taken; zero inside."""
     if capture.taken < incident.start - _SKEW:
         return incident.start - capture.taken
@@ -236,15 +238,15 @@ def _distance(capture: Capture, incident: Window) -> timedelta:
     return timedelta(0)
 
 
-def _outside(chosen: tuple[Capture, ...], incident: Window) -> str | None:
+def _outside(chosen: tuple[TraceCapture, ...], incident: Window) -> str | None:
     distances = [_distance(c, incident) for c in chosen]
     if not distances or min(distances) == timedelta(0):
         return None
     nearest = min(chosen, key=lambda c: _distance(c, incident))
     when = "before" if nearest.taken < incident.start else "after"
     return (
-        f"no capture lies in the incident window; the nearest was taken "
-        f"{_words(min(distances))} {when} it"
+        "no capture lies in the incident window; the nearest was "
+        f"taken {_words(min(distances))} {when} it"
     )
 
 

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from analysis.errors import BudgetExceeded
 from analysis.vocabulary import Alert
-from connectors.guarded_fetch import AllowedHost, Guard, without_query
-from connectors.pacing import Deadline
-from connectors.traces.files import Capture, TraceFile, read_name
+from connectors.budgets import Deadline
+from connectors.guarded_fetch import AllowedHost, FetchGuard, without_query
+from connectors.traces.files import TraceCapture, TraceFile, read_name
 from connectors.traces.places import VENDOR
 
 NAMES = re.compile(r"(?:.*[._-])?(?:traces?|profiles?)(?:[._-](?:urls?|links?))?", re.IGNORECASE)
@@ -64,7 +64,7 @@ def file_name(url: str) -> str:
 class LinkedFile:
     """One linked file: what its name tells, and its content in blocks."""
 
-    guard: Guard
+    guard: FetchGuard
     url: str
     most_bytes: int
 
@@ -74,12 +74,12 @@ class LinkedFile:
         return without_query(self.url)
 
     @property
-    def capture(self) -> Capture:
+    def capture(self) -> TraceCapture:
         """What its name tells; a link that was called a trace and has another name is read as a
         profile."""
         file = TraceFile(file_name(self.url), 0, datetime.now(UTC))
         other = TraceFile(f"{file.name}.trace.json", 0, file.modified)
-        return read_name(file) or Capture(other, "profile", "a linked file", file.modified)
+        return read_name(file) or TraceCapture(other, "profile", "a linked file", file.modified)
 
     async def blocks(self, deadline: Deadline) -> AsyncIterator[bytes]:
         """Its content as it comes. Raises ConnectorError, BudgetExceeded."""
@@ -95,10 +95,10 @@ class LinkedFile:
                 yield block
 
 
-def guard_of(hosts: Sequence[str], networks: Sequence[str]) -> Guard | None:
+def guard_of(hosts: Sequence[str], networks: Sequence[str]) -> FetchGuard | None:
     """The guard that the settings describe, or None where they name no host. Raises
     SettingsError."""
     if not hosts:
         return None
     allowed = tuple(AllowedHost.read(host, "traces.hosts") for host in hosts)
-    return Guard(VENDOR, allowed, tuple(ipaddress.ip_network(network) for network in networks))
+    return FetchGuard(VENDOR, allowed, tuple(ipaddress.ip_network(network) for network in networks))

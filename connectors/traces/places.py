@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.errors import ConnectorError
 from connectors.aws.session import boto_session, refuse_writes
-from connectors.http import problem_of
+from connectors.budgets import Deadline
 from connectors.limits import Limits
-from connectors.pacing import Deadline, pace_of
+from connectors.rate_limiter import rate_limiter_of
 from connectors.traces.files import MOST_LISTED, TraceFile
+from connectors.vendor_text import problem_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -142,7 +143,7 @@ class S3Place:
     def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
         """Stream one object."""
         with _said(file.name):
-            with pace_of(VENDOR, self._where, self._limits).turn_in_thread(deadline):
+            with rate_limiter_of(VENDOR, self._where, self._limits).permit_in_thread(deadline):
                 key, client = self._prefix + file.name, self._connected()
                 if start:  # an empty object has no range at all
                     answer = client.get_object(
@@ -175,9 +176,9 @@ class S3Place:
         return self._endpoint_url or "s3"
 
     def _paced(self, pages: Iterator[Any], deadline: Deadline) -> Iterator[Any]:
-        pace = pace_of(VENDOR, self._where, self._limits)
+        limiter = rate_limiter_of(VENDOR, self._where, self._limits)
         while True:
-            with pace.turn_in_thread(deadline):
+            with limiter.permit_in_thread(deadline):
                 page = next(pages, None)
             if page is None:
                 return

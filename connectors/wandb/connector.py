@@ -12,18 +12,18 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import polars as pl
-from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.graphql import GraphQLReads, GraphQLSession
-from connectors.http import short
 from connectors.limits import Limits
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import short
 from connectors.wandb import runs as wandb_runs
 from connectors.wandb.queries import (
     HISTORY,
@@ -31,14 +31,15 @@ from connectors.wandb.queries import (
     RUN,
     RUNS,
     SYSTEM,
-    Place,
     RowsAnswer,
     RunAnswer,
     RunData,
+    WandbProject,
     page_address,
     place_of,
 )
-from connectors.wandb.runs import STEP_KEY, TIME_KEY, Run
+from connectors.wandb.runs import STEP_KEY, TIME_KEY, WandbRun
+from connectors.wandb.settings import WandbSettings
 
 VENDOR = "wandb"
 API = "https://api.wandb.ai"
@@ -55,33 +56,8 @@ EVENTS = 2000
 MOST_NAME = 256
 
 
-class WandbConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def entity(self) -> str | None: ...
-    @property
-    def project(self) -> str | None: ...
-    @property
-    def projects(self) -> Mapping[str, str]: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def app_url(self) -> str | None: ...
-    @property
-    def api_key(self) -> SecretStr | None: ...
-
-
-class HasWandb(Protocol):
-    """Settings with a section for this connector."""
-
-    @property
-    def wandb(self) -> WandbConfig: ...
-
-
-def build(settings: HasWandb) -> WandbConnector | None:
+def build(own: WandbSettings, settings: SharedSettings) -> WandbConnector | None:
     """The configured connector, or None without a project."""
-    own = settings.wandb
     if own.project is None and not own.projects:
         return None
     key = own.api_key.get_secret_value() if own.api_key else None
@@ -137,7 +113,7 @@ class WandbConnector:
                 )
             )
         async with self._graphql.open() as session:
-            found = _Asked(session, place, request, self._app_url)
+            found = _WandbQuestion(session, place, request, self._app_url)
             await found.find(named, job)
             if found.run is None:
                 sought = " or ".join(short(name, 60) for name in (*named, *([job] if job else [])))
@@ -177,27 +153,27 @@ class WandbConnector:
         )
 
 
-class _Asked:
+class _WandbQuestion:
     """One collection: the run, and what came of it."""
 
     def __init__(
-        self, session: GraphQLSession, place: Place, request: Request, app_url: str
+        self, session: GraphQLSession, place: WandbProject, request: Request, app_url: str
     ) -> None:
         self._session = session
         self._place = place
         self._request = request
         self._app_url = app_url
-        self._alike: list[Run] = []
+        self._alike: list[WandbRun] = []
         self._tables: dict[str, list[pl.DataFrame]] = {"metrics": [], "changes": []}
         self._items: list[Item] = []
         self._missing: list[Missing] = []
-        self.run: Run | None = None
+        self.run: WandbRun | None = None
         scope = request.scope
         self._windows = (*scope.baseline, scope.incident)
         self._span = Window(start=min(w.start for w in self._windows), end=scope.incident.end)
 
     @property
-    def launch(self) -> list[Run]:
+    def launch(self) -> list[WandbRun]:
         """The run, and those that were launched with it."""
         run = self._run
         of_group = [
@@ -207,7 +183,7 @@ class _Asked:
         return [run, *peers[: MOST_RUNS - 1]]
 
     @property
-    def seen(self) -> list[Run]:
+    def seen(self) -> list[WandbRun]:
         """The launch, and earlier runs that were last heard of in the windows: a job that crashed
         and was restarted."""
         launch = self.launch
@@ -222,7 +198,7 @@ class _Asked:
         ]
 
     @property
-    def _run(self) -> Run:
+    def _run(self) -> WandbRun:
         assert self.run is not None
         return self.run
 
@@ -241,8 +217,8 @@ class _Asked:
             self.run = await self._newest(job)
             if self.run is not None and named:
                 said = (
-                    f"no run is called {short(named[0], 60)}; the newest of {short(job, 60)} "
-                    f"is shown instead"
+                    f"no run is called {short(named[0], 60)}; the newest "
+                    f"of {short(job, 60)} is shown instead"
                 )
                 self._missing.append(Missing("metrics", str(self._place), said))
         if self.run is not None and not self._alike:
@@ -250,13 +226,13 @@ class _Asked:
                 self.run.group or self.run.displayName or self.run.name
             )
 
-    async def _by_id(self, name: str) -> Run | None:
+    async def _by_id(self, name: str) -> WandbRun | None:
         answer = await self._session.ask(
             RUN, self._place.variables | {"name": name}, type=RunAnswer
         )
         return self._seen(answer).run
 
-    async def _newest(self, name: str) -> Run | None:
+    async def _newest(self, name: str) -> WandbRun | None:
         self._alike = await self._listed(name)
         begun = [
             r
@@ -265,7 +241,7 @@ class _Asked:
         ]
         return await self._by_id(begun[0].name) if begun else None
 
-    async def _listed(self, name: str) -> list[Run]:
+    async def _listed(self, name: str) -> list[WandbRun]:
         """Runs of this display name or group, the newest first."""
         filters = json.dumps({"$or": [{"display_name": name}, {"group": name}]})
         variables = self._place.variables | {
@@ -367,7 +343,7 @@ class _Asked:
             answer.project.run.sampledHistory if answer.project and answer.project.run else None
         ) or []
 
-    async def system(self, run: Run) -> None:
+    async def system(self, run: WandbRun) -> None:
         """GPU, CPU and memory of the hosts of one run."""
         query = f"system metrics of {self._place}/{run.name}"
         try:
@@ -432,7 +408,7 @@ class _Asked:
                 details=details,
             )
 
-    def _link(self, run: Run) -> str:
+    def _link(self, run: WandbRun) -> str:
         parts = "/".join(
             quote(p, safe="") for p in (self._place.entity, self._place.project, "runs", run.name)
         )

@@ -13,43 +13,43 @@ from urllib.parse import urlsplit
 import msgspec
 
 from analysis.errors import SettingsError
-from connectors.graphql import Query
-from connectors.wandb.runs import Run
+from connectors.graphql import GraphQLQuery
+from connectors.wandb.runs import WandbRun
 
 _FIELDS = "name displayName state group commit createdAt heartbeatAt"
-RUN = Query(
+RUN = GraphQLQuery(
     "Run",
-    "query Run($entity: String!, $project: String!, $name: String!) { project(name: $project, "
-    "entityName: $entity) "
+    "query Run($entity: String!, $project: String!, $name: String!) { "
+    "project(name: $project, entityName: $entity) "
     f"{{ run(name: $name) {{ {_FIELDS} config historyKeys }} }} }}",
 )
-RUNS = Query(
+RUNS = GraphQLQuery(
     "Runs",
-    "query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, "
-    "$count: Int) "
-    "{ project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, "
-    "first: $count) "
+    "query Runs($entity: String!, $project: String!, $filters: "
+    "JSONString, $order: String, $count: Int) "
+    "{ project(name: $project, entityName: $entity) { runs(filters: "
+    "$filters, order: $order, first: $count) "
     f"{{ edges {{ node {{ {_FIELDS} }} }} }} }} }}",
 )
-HISTORY = Query(
+HISTORY = GraphQLQuery(
     "RunSampledHistory",
-    "query RunSampledHistory($entity: String!, $project: String!, $name: String!, $specs: "
-    "[JSONString!]!) "
-    "{ project(name: $project, entityName: $entity) { run(name: $name) { sampledHistory(specs: "
-    "$specs) } } }",
+    "query RunSampledHistory($entity: String!, $project: String!, "
+    "$name: String!, $specs: [JSONString!]!) "
+    "{ project(name: $project, entityName: $entity) { run(name: "
+    "$name) { sampledHistory(specs: $specs) } } }",
 )
-SYSTEM = Query(
+SYSTEM = GraphQLQuery(
     "RunFullHistory",
     "query RunFullHistory($entity: String!, $project: String!, $name: String!, $samples: Int) "
-    "{ project(name: $project, entityName: $entity) { run(name: $name) { events(samples: "
-    "$samples) } } }",
+    "{ project(name: $project, entityName: $entity) { run(name: "
+    "$name) { events(samples: $samples) } } }",
 )
 QUERIES = (RUN, RUNS, HISTORY, SYSTEM)
 """All that can be sent."""
 
 
 @dataclass(frozen=True)
-class Place:
+class WandbProject:
     """Where a job's runs are."""
 
     entity: str
@@ -64,16 +64,16 @@ class Place:
         return f"{self.entity}/{self.project}"
 
 
-class _Node(msgspec.Struct):
-    node: Run
+class _WandbNode(msgspec.Struct):
+    node: WandbRun
 
 
 class _Edges(msgspec.Struct):
-    edges: list[_Node]
+    edges: list[_WandbNode]
 
 
 class RunData(msgspec.Struct):
-    run: Run | None = None
+    run: WandbRun | None = None
     runs: _Edges | None = None
 
 
@@ -94,7 +94,7 @@ class RowsAnswer(msgspec.Struct):
     project: _RowsData | None = None
 
 
-def place_of(entity: str | None, text: str) -> Place:
+def place_of(entity: str | None, text: str) -> WandbProject:
     """`project`, or `entity/project` as wandb's pages show it."""
     owner, slash, project = text.partition("/")
     owner, project = (owner, project) if slash else (entity or "", text)
@@ -102,7 +102,7 @@ def place_of(entity: str | None, text: str) -> Place:
         raise SettingsError(
             "wandb.project", f"{text!r} must be a project of wandb.entity, or entity/project"
         )
-    return Place(owner, project)
+    return WandbProject(owner, project)
 
 
 def page_address(base_url: str) -> str:

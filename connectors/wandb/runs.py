@@ -23,7 +23,7 @@ from analysis.secrets.redaction import masked
 from analysis.traces.job_logs.metrics import KEYS
 from analysis.training.run_states import RUN_MONITOR
 from analysis.vocabulary import Window
-from connectors.http import short
+from connectors.vendor_text import short
 
 TIME_KEY, STEP_KEY = "_timestamp", "_step"
 SIGNAL_OF = {
@@ -65,8 +65,8 @@ MOST_VALUE, MOST_SEARCHED = 120, 4096
 INTERNAL = frozenset({"_wandb", "wandb_version"})
 """What wandb itself keeps beside the configuration (runs.py, WANDB_INTERNAL_KEYS)."""
 _SECRET_KEY = re.compile(
-    r"(pass(word|wd|phrase)?|secret|credentials?|auth|(api|access|secret|private|signing|ssh"
-    r"|wandb)_?key|(^|[_.-])token)"
+    r"(pass(word|wd|phrase)?|secret|credentials?|auth"
+    r"|(api|access|secret|private|signing|ssh|wandb)_?key|(^|[_.-])token)"
     r"($|[_.-])",
     re.I,
 )
@@ -81,7 +81,7 @@ ONE_LAUNCH = timedelta(minutes=5)
 """Runs of a group that began within so much time of each other are one launch of the job (own)."""
 
 
-class Run(msgspec.Struct):
+class WandbRun(msgspec.Struct):
     """A run as the queries ask for it. `name` is its id, `displayName` what people call it."""
 
     name: str
@@ -114,12 +114,12 @@ class Run(msgspec.Struct):
         quiet = self.heartbeat is not None and until - self.heartbeat > SILENT
         return "silent" if self.state == "running" and quiet else short(self.state, 20) or "unknown"
 
-    def launched_with(self, other: Run) -> bool:
+    def launched_with(self, other: WandbRun) -> bool:
         """Whether both began at about the same time."""
         a, b = self.created, other.created
         return a is not None and b is not None and abs(a - b) <= ONE_LAUNCH
 
-    def ran_before(self, other: Run) -> bool:
+    def ran_before(self, other: WandbRun) -> bool:
         """Whether it began before, and was not launched with it as one of its group."""
         a, b = self.created, other.created
         return (
@@ -142,7 +142,7 @@ def moment(text: str | None) -> datetime | None:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def history_keys(run: Run) -> list[str]:
+def history_keys(run: WandbRun) -> list[str]:
     """The keys that are brought, those that are known to mean something; the plainest name of each
     measure first."""
     keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
@@ -151,7 +151,7 @@ def history_keys(run: Run) -> list[str]:
     return known + [k for k in named if k not in known and LEARNING_RATE.search(k)]
 
 
-def last_step(run: Run) -> int:
+def last_step(run: WandbRun) -> int:
     """The last step of the history; -1 where there is none."""
     found = run.historyKeys.get("lastStep") if isinstance(run.historyKeys, dict) else None
     return found if isinstance(found, int) and 0 <= found < 2**53 else -1
@@ -305,7 +305,7 @@ class ChangedConfig:
         return "\n".join([*lines, *([f" and {more} more keys"] if more > 0 else [])])
 
 
-def changed_config(before: Run, after: Run) -> ChangedConfig:
+def changed_config(before: WandbRun, after: WandbRun) -> ChangedConfig:
     """The configurations side by side, nested keys joined by dots, secrets hidden."""
     old, new = _flat(before.config), _flat(after.config)
     keys = [k for k in sorted(old.keys() | new.keys()) if old.get(k) != new.get(k)]
@@ -347,7 +347,7 @@ def _shown(key: str, value: str | None) -> str | None:
     )
 
 
-def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
+def changes_table(before: WandbRun, after: WandbRun, job: str, link: str) -> pl.DataFrame:
     """What this run does otherwise than the one before it, as changes at its beginning:
     configuration, and code."""
     at = after.created
@@ -368,7 +368,7 @@ def changes_table(before: Run, after: Run, job: str, link: str) -> pl.DataFrame:
 
 
 def states_table(
-    runs: Iterable[Run], job: str, until: datetime, links: Mapping[str, str]
+    runs: Iterable[WandbRun], job: str, until: datetime, links: Mapping[str, str]
 ) -> pl.DataFrame:
     """The monitors table of the runs' states, each since the run was last heard of; `links` by the
     run's id."""

@@ -71,8 +71,8 @@ def urls(*names: str) -> dict[str, str]:
 def user(login: str) -> dict[str, Any]:
     """A simple user."""
     lists = (
-        "events followers following gists organizations received_events repos starred "
-        "subscriptions avatar html"
+        "events followers following gists organizations received_events "
+        "repos starred subscriptions avatar html"
     )
     return {
         "login": login, "id": 7, "node_id": "U7", "gravatar_id": "", "type": "User",
@@ -90,8 +90,8 @@ def repository(*, push: bool = False) -> dict[str, Any]:
         True,
     )
     counts = (
-        "forks forks_count open_issues open_issues_count size stargazers_count watchers "
-        "watchers_count"
+        "forks forks_count open_issues open_issues_count size "
+        "stargazers_count watchers watchers_count"
     )
     return {
         **urls("url", *(f"{name}_url" for name in _URLS)), **flags, **has,
@@ -99,7 +99,7 @@ def repository(*, push: bool = False) -> dict[str, Any]:
         "id": 1, "node_id": "R1", "name": "checkout", "full_name": NAME, "owner": user("shop"),
         "description": None,
         "html_url": f"{WEB}/{NAME}", "clone_url": f"{WEB}/{NAME}.git",
-        "git_url": f"git://github.com/{NAME}.git",
+        "git_url": ("git://github.com/" f"{NAME}.git"),
         "ssh_url": f"git@github.com:{NAME}.git", "svn_url": f"{WEB}/{NAME}", "homepage": None,
         "language": "Python",
         "mirror_url": None, "license": None, "default_branch": "main", "pushed_at": at,

@@ -13,7 +13,8 @@ from analysis.case.tables import conform
 from analysis.errors import SettingsError
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.alertmanager import MOST_ALERTS, AlertmanagerConnector, build
+from connectors.alertmanager import CONNECTOR
+from connectors.alertmanager.connector import MOST_ALERTS, AlertmanagerConnector
 from connectors.limits import Limits
 from tests.connectors.collected_cases import collected
 from tests.connectors.conftest import ALERT_AT, ONSET
@@ -24,7 +25,7 @@ from tests.connectors.stand_ins import alertmanager as stand_in
 def connector(server: LocalServer, **more: Any) -> AlertmanagerConnector:
     """As the settings build it, before the stand-in."""
     stand_in.serve(server)
-    built = build(Settings.model_validate(stand_in.settings(server.url) | more))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url) | more))
     assert built is not None
     return built
 
@@ -128,10 +129,10 @@ def test_hostile_labels_are_short_lines(server: LocalServer, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("path", "reply", "reason"),
     [
-        ("/api/v2/alerts", Reply(b"", 401), "credentials were not accepted"),
-        ("/api/v2/alerts", Reply(b"[{}]"), "is not understood"),
+        ("/api/v2/alerts", Reply(b"", 401), "authentication failed"),
+        ("/api/v2/alerts", Reply(b"[{}]"), "unexpected response"),
         ("/api/v2/silences", Reply(b"", 500), "refused (HTTP 500)"),
-        ("/api/v2/silences", Reply(b'[{"id": "a", '), "is not understood"),
+        ("/api/v2/silences", Reply(b'[{"id": "a", '), "unexpected response"),
     ],
 )
 def test_one_call_that_fails_is_a_gap_and_the_other_stands(
@@ -165,4 +166,7 @@ def test_a_label_that_is_none_stops_the_start() -> None:
 
 
 def test_the_webhook_alone_asks_nothing() -> None:
-    assert build(Settings.model_validate({"alertmanager": {"webhook_tokens": "t"}})) is None
+    assert (
+        CONNECTOR.configured(Settings.model_validate({"alertmanager": {"webhook_tokens": "t"}}))
+        is None
+    )

@@ -17,6 +17,7 @@ import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from bot.settings import Settings, load_settings
+from connectors.aws import CONNECTOR
 from connectors.aws import connector as aws
 from connectors.aws import logs as aws_logs
 from connectors.aws import operations as aws_operations
@@ -29,21 +30,21 @@ from connectors.aws.session import (
     ATTEMPTS,
     RATES,
     AwsAccount,
+    AwsPlace,
     AwsSession,
     Bounds,
-    Place,
     aws_client,
     boto_session,
     refuse_writes,
 )
-from connectors.pacing import ByteBudget, Deadline
+from connectors.budgets import ByteBudget, Deadline
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in
 from tests.connectors.stand_ins.aws import AwsStandIn
 
-OWN = Place(AwsAccount("own"), "eu-west-1")
-ROLE = Place(AwsAccount("shop", "arn:aws:iam::123456789012:role/read", "ext-1"), "eu-west-1")
+OWN = AwsPlace(AwsAccount("own"), "eu-west-1")
+ROLE = AwsPlace(AwsAccount("shop", "arn:aws:iam::123456789012:role/read", "ext-1"), "eu-west-1")
 DOCS = Path(__file__).resolve().parents[2] / "docs/connectors/aws.md"
 
 
@@ -58,7 +59,7 @@ def bounds(seconds: float = 20, size: int = 1_000_000) -> Bounds:
     return Bounds(Deadline.after(seconds), ByteBudget("size of aws's answers", size))
 
 
-def describe(server: LocalServer, place: Place = OWN, limits: Bounds | None = None) -> Any:
+def describe(server: LocalServer, place: AwsPlace = OWN, limits: Bounds | None = None) -> Any:
     """One call to CloudWatch."""
     return AwsSession(server.url).call(
         place, "cloudwatch", "DescribeAlarms", {}, limits or bounds()
@@ -146,11 +147,11 @@ def test_calls_by_the_real_client_are_refused(
         (said("ThrottlingException", 400), r"too many requests \(ThrottlingException\)"),
         (Reply(b"<html>gateway</html>", status=502), "refused"),
         (Reply(b"", status=503), "not available now"),
-        (Reply(b'{"MetricAlarms": [', status=200), "not understood: it is not JSON"),
+        (Reply(b'{"MetricAlarms": [', status=200), "unexpected response: it is not JSON"),
         (Reply(b'{"MetricAlarms": []}', claims=99), "ends in the middle"),
-        (Reply(b"[]"), "not understood"),
-        (Reply({"MetricAlarms": 3}), "not understood"),
-        (Reply(b'"x"'), "not understood"),
+        (Reply(b"[]"), "unexpected response"),
+        (Reply({"MetricAlarms": 3}), "unexpected response"),
+        (Reply(b'"x"'), "unexpected response"),
     ],
 )
 def test_a_refusal_is_said_in_words(server: LocalServer, reply: Reply, reason: str) -> None:
@@ -255,7 +256,10 @@ def test_a_role_is_assumed_anew_before_it_expires(server: LocalServer) -> None:
 
 
 def test_a_role_that_may_not_be_assumed_is_said_of_every_call(server: LocalServer) -> None:
-    denied = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"  # noqa: E501
+    denied = (
+        b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</"
+        b"Message></Error></ErrorResponse>"
+    )
     server.on("/", Reply(denied, status=403))
     with pytest.raises(
         ConnectorError, match=r"AssumeRole: not permitted: the credentials need sts:AssumeRole"
@@ -284,15 +288,15 @@ def test_the_page_names_the_limits_as_they_are() -> None:
     assert f"{limits.deadline_s:g} seconds and {limits.max_bytes // 1024**2} MiB" in page
     assert f"{aws_scope.MOST_SERVICES} services, {aws_scope.MOST_RESOURCES} resources" in page
     assert (
-        f"{aws_logs.MOST_GROUPS} log groups of a service and {aws_trail.MOST_RESOURCES} resources "
-        f"in CloudTrail" in page
-    )
+        f"{aws_logs.MOST_GROUPS} log groups of a service and "
+        f"{aws_trail.MOST_RESOURCES} resources in CloudTrail"
+    ) in page
     assert f"at most {aws_logs.MOST_LINES:,} of each window" in page
     assert f"even sample of {aws_xray.MOST_TRACES} traces" in page
     assert (
-        f"{RATES['cloudtrail']:g} requests a second are sent to CloudTrail, {RATES['logs']:g} to "
-        f"Logs" in page
-    )
+        f"{RATES['cloudtrail']:g} requests a second are sent to "
+        f"CloudTrail, {RATES['logs']:g} to Logs"
+    ) in page
 
 
 def test_the_page_names_every_signal() -> None:
@@ -307,7 +311,7 @@ def test_the_page_names_every_signal() -> None:
 def check(server: LocalServer, **more: Any) -> Any:
     tables = stand_in.settings(server.url)
     tables["aws"] |= more
-    built = aws.build(Settings.model_validate(tables))
+    built = CONNECTOR.configured(Settings.model_validate(tables))
     assert built is not None
     return asyncio.run(built.check())
 
@@ -364,7 +368,7 @@ def test_accounts_name_their_own_regions(tmp_path: Path) -> None:
         {"name": "a", "role_arn": arn},
         {"name": "b", "role_arn": arn, "regions": ["us-east-1", "us-west-2"]},
     ]
-    built = aws.build(
+    built = CONNECTOR.configured(
         Settings.model_validate({"aws": {"regions": ["eu-west-1"], "accounts": accounts}})
     )
     assert built is not None

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Alert, Scope, Window
 from bot.settings import Settings
-from connectors.aws import connector as aws
+from connectors.aws import CONNECTOR
 from connectors.aws import console as aws_console
 from connectors.aws.evidence import moment
 from connectors.aws.operations import ACTIONS
 from connectors.aws.resource import Resource
 from connectors.aws.segments import spans_of
-from connectors.aws.session import AwsAccount, Place, aws_client, boto_session
+from connectors.aws.session import AwsAccount, AwsPlace, aws_client, boto_session
 from connectors.aws.task_definitions import difference
 from connectors.aws.trail import _row
 from connectors.aws.xray import edges, expression
@@ -49,7 +49,7 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-CHECKOUT = Resource("ecs", "shop/checkout", "checkout", Place(AwsAccount("own"), "eu-west-1"))
+CHECKOUT = Resource("ecs", "shop/checkout", "checkout", AwsPlace(AwsAccount("own"), "eu-west-1"))
 
 
 def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
@@ -59,7 +59,7 @@ def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
         monkeypatch.setenv(f"AWS_{key}", "test")
     cloud = AwsStandIn(NOW)
     cloud.serve(server)
-    built = aws.build(Settings.model_validate(stand_in.settings(server.url)))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url)))
     assert built is not None
     incident = Window(start=NOW - timedelta(minutes=30), end=NOW)
     alert = Alert(source="cloudwatch", title=ALARM, started_at=NOW, labels={"alarm_name": ALARM})

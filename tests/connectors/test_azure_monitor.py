@@ -23,14 +23,15 @@ from analysis.diagnosis import diagnose
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from bot.settings import Settings
+from connectors.azure import CONNECTOR
 from connectors.azure import queries as kql
 from connectors.azure import rows as azure_rows
-from connectors.azure.connector import LIMITS, AzureMonitorConnector, build
+from connectors.azure.connector import LIMITS, AzureMonitorConnector
 from connectors.azure.queries import LogTable, literal
 from connectors.azure.session import WAIT_S, Credential, QueryApi, Tokens
 from connectors.base import Collected, collect_one
+from connectors.budgets import Deadline
 from connectors.limits import Limits
-from connectors.pacing import Deadline
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import azure_monitor as stand_in
@@ -57,7 +58,7 @@ def connector(server: LocalServer, **own: Any) -> AzureMonitorConnector:
     tables["azure_monitor"] = {
         k: v for k, v in (tables["azure_monitor"] | own).items() if v is not None
     }
-    built = build(Settings.model_validate(tables))
+    built = CONNECTOR.configured(Settings.model_validate(tables))
     assert built is not None
     return built
 
@@ -235,7 +236,7 @@ async def other_requests(server: LocalServer) -> None:
         ("GET", "http://elsewhere.example/v1/x"),
     ):
         with pytest.raises(ConnectorError):
-            await api._refuse_writes(httpx.Request(method, url))
+            api._queries_only(httpx.Request(method, url))
 
 
 def test_anything_but_buying_a_token_and_get_is_refused_before_it_is_sent(
@@ -249,7 +250,7 @@ ERRORS: tuple[tuple[int, Any, str], ...] = (
     (
         401,
         {"error": {"code": "AuthenticationFailed", "message": "x"}},
-        "the credentials were not accepted (HTTP 401)",
+        "authentication failed (HTTP 401)",
     ),
     (
         403,
@@ -273,12 +274,14 @@ ERRORS: tuple[tuple[int, Any, str], ...] = (
                 },
             }
         },
-        "the request was not accepted: SEM0100: Failed to resolve table named 'AppRequests' (HTTP "
-        "400)",
+        (
+            "the request was not accepted: SEM0100: Failed to resolve "
+            "table named 'AppRequests' (HTTP 400)"
+        ),
     ),
     (500, b"oops", "refused (HTTP 500)"),
-    (200, b'{"tables": [{"name"', "the answer is not understood"),
-    (200, {"tables": 5}, "the answer is not understood"),
+    (200, b'{"tables": [{"name"', "unexpected response"),
+    (200, {"tables": 5}, "unexpected response"),
     (200, {"tables": []}, "the answer holds no table"),
     (
         200,
@@ -300,7 +303,7 @@ def test_a_refused_query_is_a_gap_and_the_rest_stands(
     azure.on(QUERY_PATH, answer)
     found = collect(azure, tmp_path)
     assert said in reasons(found)
-    assert "unexpected" not in reasons(found)
+    assert "internal error" not in reasons(found)
     assert {m.kind for m in found.missing} == {"metrics"}
     assert found.tables["logs"].height
 
@@ -357,10 +360,10 @@ def test_a_limit_is_waited_for(azure: LocalServer, tmp_path: Path) -> None:
             "no token was given: invalid_client, AADSTS7000215 (HTTP 401)",
         ),
         (400, {"error": "unauthorized_client"}, "no token was given: unauthorized_client"),
-        (500, b"<html>", "the answer is not understood (HTTP 500)"),
-        (200, {"token_type": "Bearer"}, "the answer is not understood"),
+        (500, b"<html>", "unexpected response (HTTP 500)"),
+        (200, {"token_type": "Bearer"}, "unexpected response"),
         (200, {"access_token": "a\nb", "expires_in": 1}, "the answer holds no usable token"),
-        (200, {"access_token": "a", "expires_in": "soon"}, "the answer is not understood"),
+        (200, {"access_token": "a", "expires_in": "soon"}, "unexpected response"),
     ],
 )
 def test_without_a_token_everything_is_a_gap(
@@ -384,7 +387,7 @@ def test_a_login_that_drips_is_left_at_the_deadline(azure: LocalServer) -> None:
 def test_a_login_that_answers_without_end_is_cut(azure: LocalServer) -> None:
     azure.on(TOKEN_PATH, Reply(b'{"access_token": "' + b"x" * 1_000_000))
     tokens = Tokens(Credential(azure.url, azure.url, "tenant-1", "client-1", SECRET), Limits())
-    with pytest.raises(ConnectorError, match="not understood"):
+    with pytest.raises(ConnectorError, match="unexpected response"):
         asyncio.run(tokens.token("https://x", Deadline.after(30)))
 
 
@@ -440,7 +443,7 @@ def test_a_table_with_its_columns_is_asked(azure: LocalServer, tmp_path: Path) -
 
 def test_a_secret_without_its_application_is_a_mistake() -> None:
     with pytest.raises(SettingsError, match="tenant_id"):
-        build(
+        CONNECTOR.configured(
             Settings.model_validate({"azure_monitor": {"workspace_id": "w", "client_secret": "s"}})
         )
 

@@ -17,7 +17,7 @@ from connectors.code_changes import (
     PATCH_LENGTH,
     ChangeRows,
     CodeChange,
-    Comparison,
+    CodeComparison,
     DiffBudget,
     FileChange,
     Rollout,
@@ -126,11 +126,11 @@ def test_a_rollout_has_its_own_row_unless_a_deployed_change_is_its_revision() ->
     rollout = Rollout("a" * 40, "production", AT, "Deployment of main to production", author="bot")
     rows = ChangeRows(("cart",))
     rows.add_change(CodeChange("a" * 40, "Pool", AT), rollout)
-    rows.add_rollout(rollout, Comparison(paths=("a.py",)))
+    rows.add_rollout(rollout, CodeComparison(paths=("a.py",)))
     assert rows.table()["title"].to_list() == ["Pool"]
     rows = ChangeRows(("cart",))
     rows.add_change(CodeChange("a" * 40, "Pool", AT, files=(FileChange("config/a.yaml"),)), rollout)
-    rows.add_rollout(rollout, Comparison(paths=("a.py",), goes_back=3))
+    rows.add_rollout(rollout, CodeComparison(paths=("a.py",), goes_back=3))
     assert rows.table().select("kind", "title").rows() == [
         ("config", "Pool"),
         (

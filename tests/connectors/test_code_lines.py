@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.vocabulary import Alert
 from connectors.code_lines import (
     MOST_FRAMES,
-    Frame,
+    SourceFrame,
     candidates,
     excerpt,
     frames_of,
@@ -22,7 +22,7 @@ from connectors.code_lines import (
 )
 
 
-def frames(summary: str, **labels: str) -> list[Frame]:
+def frames(summary: str, **labels: str) -> list[SourceFrame]:
     """The frames of an alert that says so."""
     at = datetime(2026, 3, 2, tzinfo=UTC)
     return frames_of(Alert(source="t", title="t", started_at=at, summary=summary, labels=labels))
@@ -48,14 +48,14 @@ def frames(summary: str, **labels: str) -> list[Frame]:
 def test_the_innermost_frame_of_each_language_comes_first(
     text: str, found: tuple[str, int]
 ) -> None:
-    assert frames(text)[0] == Frame(*found)
-    assert frames("nothing", culprit=text)[0] == Frame(*found)
+    assert frames(text)[0] == SourceFrame(*found)
+    assert frames("nothing", culprit=text)[0] == SourceFrame(*found)
 
 
 def test_lines_of_libraries_and_times_of_day_are_no_frames() -> None:
     text = (
-        'File "/usr/lib/python3.11/queue.py", line 3\n File "/x/site-packages/a.py", line 1 at '
-        "11:49:12 host:8080"
+        'File "/usr/lib/python3.11/queue.py", line 3\n File '
+        '"/x/site-packages/a.py", line 1 at 11:49:12 host:8080'
     )
     assert frames(text) == []
 
@@ -119,7 +119,9 @@ def test_a_file_is_looked_for_among_known_paths_and_then_by_the_paths_own_ends()
 
 def test_changes_that_touch_the_file_of_a_frame_are_named() -> None:
     files = {"one": ["src/cart/pool.py"], "two": ["src/cart/other.py"]}
-    assert touched([Frame("app/src/cart/pool.py", 3)], files) == {"app/src/cart/pool.py:3": ["one"]}
+    assert touched([SourceFrame("app/src/cart/pool.py", 3)], files) == {
+        "app/src/cart/pool.py:3": ["one"]
+    }
 
 
 def test_an_excerpt_marks_its_line_and_survives_any_content() -> None:

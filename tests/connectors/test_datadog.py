@@ -21,7 +21,8 @@ from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Evidence, JobIdentity, Link
 from bot.settings import Settings
 from connectors.base import Collected, Request, collect_one
-from connectors.datadog.connector import LIMITS, DatadogConnector, build
+from connectors.datadog import CONNECTOR
+from connectors.datadog.connector import LIMITS, DatadogConnector
 from connectors.datadog.monitors import monitor_of
 from connectors.limits import Limits
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
@@ -582,8 +583,8 @@ def test_an_alert_is_completed_with_its_monitors_tags(datadog: LocalServer) -> N
 
 
 def test_nothing_is_built_without_both_keys() -> None:
-    assert build(Settings.model_validate({"datadog": {"api_key": "a"}})) is None
-    assert build(Settings.model_validate({"datadog": {"app_key": "a"}})) is None
+    assert CONNECTOR.configured(Settings.model_validate({"datadog": {"api_key": "a"}})) is None
+    assert CONNECTOR.configured(Settings.model_validate({"datadog": {"app_key": "a"}})) is None
 
 
 ERROR = {"errors": ["Unauthorized bbbb"]}
@@ -596,8 +597,8 @@ BROKEN = {
     ),
     "server error": (Reply(b"<html>oops", status=500), "HTTP 500"),
     "cut short": (Reply(b'{"data": [', claims=500), "the answer ends in the middle"),
-    "not JSON": (Reply(b'{"data": ['), "not understood"),
-    "another shape": (Reply({"data": "none"}), "not understood"),
+    "not JSON": (Reply(b'{"data": ['), "unexpected response"),
+    "another shape": (Reply({"data": "none"}), "unexpected response"),
     "elsewhere": (Reply(b"", status=302, headers={"Location": "https://example.com/"}), "redirect"),
     "packed badly": (
         Reply(b"\x1f\x8b\x08nonsense", headers={"Content-Encoding": "gzip"}),
@@ -677,7 +678,7 @@ def test_whatever_an_answer_holds_there_are_gaps_and_no_failure(
     for path, known in list(datadog._replies.items()):
         datadog.on(path, spoiling(known))
     collected = collect(datadog, tmp_path, "checkout", "cart")
-    assert not any("unexpected" in m.reason for m in collected.missing), collected.missing
+    assert not any("internal error" in m.reason for m in collected.missing), collected.missing
     for name, table in collected.tables.items():
         assert conform(table, name, name).height == table.height
 
@@ -689,7 +690,7 @@ def test_keys_that_are_not_accepted_are_a_gap_for_everything(
         datadog.on(path, Reply(ERROR, status=401))
     collected = collect(datadog, tmp_path)
     assert {m.kind for m in collected.missing} == set(DatadogConnector.kinds)
-    assert all("credentials were not accepted (HTTP 401)" in m.reason for m in collected.missing)
+    assert all("authentication failed (HTTP 401)" in m.reason for m in collected.missing)
 
 
 def test_answers_beyond_the_size_limit_are_gaps(datadog: LocalServer, tmp_path: Path) -> None:

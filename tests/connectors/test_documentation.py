@@ -19,12 +19,11 @@ from connectors.wandb import connector as wandb
 from connectors.wandb import runs as wandb_runs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
-PAGES = {"traces": "training-traces.md"}
 
 
 def page(name: str) -> str:
     """A connector's page."""
-    return (DOCS / PAGES.get(name, f"{name}.md")).read_text()
+    return (DOCS / CONNECTORS[name].docs).read_text()
 
 
 @pytest.mark.parametrize("name", CONNECTORS)
@@ -84,9 +83,11 @@ def test_the_table_of_connectors_says_what_each_brings(
     settings = importlib.import_module(f"tests.connectors.stand_ins.{name}").settings(
         "http://127.0.0.1:1"
     )
-    connector = CONNECTORS[name](Settings.model_validate(settings))
+    connector = CONNECTORS[name].configured(Settings.model_validate(settings))
     assert connector is not None
-    link = f"({PAGES.get(name, f'{name}.md')})"
+    assert connector.kinds == CONNECTORS[name].kinds
+    assert connector.name == name
+    link = f"({CONNECTORS[name].docs})"
     (row,) = [
         line
         for line in (DOCS / "README.md").read_text().splitlines()

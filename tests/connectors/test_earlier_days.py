@@ -46,7 +46,7 @@ def test_events_are_looked_for_where_they_are_without_earlier_days(
         folder.mkdir()
         request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=alert)
         asked = request if folder.name == "without" else with_earlier_days(request)
-        connector = CONNECTORS[name](settings_for(server, case, name))
+        connector = CONNECTORS[name].configured(settings_for(server, case, name))
         assert connector is not None
         found = asyncio.run(collect_one(connector, asked))
         windows.append({(i.kind, i.window) for i in found.items if i.kind in OF_EVENTS})

@@ -21,7 +21,8 @@ from connectors.base import Collected, Request, collect_one
 from connectors.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
 from connectors.code_host import MOST_CHANGES, MOST_COMPARED, MOST_LINES, MOST_REPOSITORIES
 from connectors.code_lines import AROUND
-from connectors.github.connector import LIMITS, GitHubConnector, build, web_of
+from connectors.github import CONNECTOR
+from connectors.github.connector import LIMITS, GitHubConnector, web_of
 from connectors.github.repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
 from connectors.limits import Limits
 from tests.connectors import github_shapes as shapes
@@ -31,8 +32,8 @@ from tests.connectors.stand_ins import github as stand_in
 
 BASE = f"/repos/{stand_in.REPOSITORY}"
 TRACE = (
-    'Traceback (most recent call last):\n  File "/app/src/checkout/pool.py", line 12, in '
-    "get\nqueue.Empty"
+    'Traceback (most recent call last):\n  File "/app/src/checkout/pool.py", '
+    "line 12, in get\nqueue.Empty"
 )
 
 
@@ -370,9 +371,9 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     )
     assert f"{PULL_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
     assert (
-        f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} of a change, "
-        f"{DIFFS_LENGTH:,} in all" in page
-    )
+        f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} "
+        f"of a change, {DIFFS_LENGTH:,} in all"
+    ) in page
     assert f"{MOST_REPOSITORIES} repositories" in page
     assert f"{AROUND} lines before and after each of the first {MOST_LINES} places" in page
     assert all(
@@ -419,7 +420,7 @@ def test_no_repository_of_the_services_in_scope_is_a_gap(
 BROKEN = {
     "401": (
         Reply({"message": "Bad credentials"}, status=401),
-        "credentials were not accepted (HTTP 401)",
+        "authentication failed (HTTP 401)",
     ),
     "403": (
         Reply({"message": "no"}, status=403),
@@ -432,7 +433,7 @@ BROKEN = {
     "429": (Reply({}, status=429, headers={"Retry-After": "3600"}), "rate limit is used up"),
     "500": (Reply({}, status=500), "HTTP 500"),
     "cut": (Reply(b'{"default_bra', claims=500), "no answer"),
-    "shape": (Reply(["a"]), "not understood"),
+    "shape": (Reply(["a"]), "unexpected response"),
     "moved": (
         Reply(b"", status=301, headers={"Location": "https://example.com/"}),
         "another name now",
@@ -469,7 +470,7 @@ def test_a_call_that_fails_is_a_gap_and_the_others_stand(
     server.on(BASE + path, reply)
     found = collected(server, tmp_path)
     assert found.missing
-    assert all("unexpected" not in m.reason for m in found.missing)
+    assert all("internal error" not in m.reason for m in found.missing)
     assert changes(found)
 
 
@@ -557,7 +558,7 @@ def test_a_folder_or_a_broken_content_is_no_code(server: LocalServer, tmp_path: 
         server.on(path, Reply(body))
         found = collected(server, tmp_path)
         assert any(m.query.startswith("code at") or "code at" in m.query for m in found.missing)
-        assert all("unexpected" not in m.reason for m in found.missing)
+        assert all("internal error" not in m.reason for m in found.missing)
 
 
 def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(
@@ -580,7 +581,7 @@ def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(
     server.on(BASE, Reply({}, status=404))
     assert "shop/checkout cannot be read (HTTP 404)" in asyncio.run(connector(server).check()).line
     server.on(BASE, Reply({}, status=401))
-    assert "credentials were not accepted" in asyncio.run(connector(server).check()).line
+    assert "authentication failed" in asyncio.run(connector(server).check()).line
 
 
 def test_the_token_is_sent_and_nothing_but_get(server: LocalServer, tmp_path: Path) -> None:
@@ -592,8 +593,8 @@ def test_the_token_is_sent_and_nothing_but_get(server: LocalServer, tmp_path: Pa
 
 
 def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
-    assert build(Settings()) is None
-    made = build(Settings.model_validate(stand_in.settings("http://127.0.0.1:1")))
+    assert CONNECTOR.configured(Settings()) is None
+    made = CONNECTOR.configured(Settings.model_validate(stand_in.settings("http://127.0.0.1:1")))
     assert made is not None
     assert made.repositories == (stand_in.REPOSITORY,)
     for name in (
@@ -605,9 +606,9 @@ def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
     ):
         wrong = {"github": {"token": "t"}, "services": {"checkout": {"github_repository": name}}}
         with pytest.raises(SettingsError, match=r"services\.checkout\.github_repository"):
-            build(Settings.model_validate(wrong))
+            CONNECTOR.configured(Settings.model_validate(wrong))
     with pytest.raises(SettingsError, match=r"github\.app_id"):
-        build(Settings.model_validate({"github": {"private_key": "x"}}))
+        CONNECTOR.configured(Settings.model_validate({"github": {"private_key": "x"}}))
 
 
 def test_links_lead_where_people_see_what_the_api_serves() -> None:
@@ -635,7 +636,7 @@ def test_an_alert_about_a_training_job_gets_the_changes_of_the_service_that_runs
     settings = stand_in.settings(server.url)
     settings["services"]["checkout"]["training_job"] = "llm-7b"
     settings["services"]["cart"]["github_repository"] = ["shop/cart"]
-    made = build(Settings.model_validate(settings))
+    made = CONNECTOR.configured(Settings.model_validate(settings))
     assert made is not None
     found = asyncio.run(collect_one(made, request_for(tmp_path, job="llm-7b", alert=alert())))
     assert {r["service"] for r in changes(found)} == {"llm-7b"}

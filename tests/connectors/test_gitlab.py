@@ -16,7 +16,8 @@ from analysis.errors import SettingsError
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.gitlab.connector import LIMITS, GitLabConnector, build
+from connectors.gitlab import CONNECTOR
+from connectors.gitlab.connector import LIMITS, GitLabConnector
 from connectors.limits import Limits
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
@@ -165,7 +166,7 @@ def test_without_deployments_the_pipelines_that_deploy_count(
 BROKEN = {
     "401": (
         Reply({"message": "401 Unauthorized"}, status=401),
-        "credentials were not accepted (HTTP 401)",
+        "authentication failed (HTTP 401)",
     ),
     "403": (
         Reply({"message": "403 Forbidden"}, status=403),
@@ -181,7 +182,7 @@ BROKEN = {
     ),
     "500": (Reply({}, status=500), "HTTP 500"),
     "cut": (Reply(b'{"path_wi', claims=500), "no answer"),
-    "shape": (Reply(["a"]), "not understood"),
+    "shape": (Reply(["a"]), "unexpected response"),
 }
 
 
@@ -217,7 +218,7 @@ def test_a_call_that_fails_is_a_gap_and_the_others_stand(
     server.on(f"{API}/{path}", reply)
     found = collected(server, tmp_path)
     assert found.missing
-    assert all("unexpected" not in m.reason for m in found.missing)
+    assert all("internal error" not in m.reason for m in found.missing)
     assert changes(found)
 
 
@@ -239,18 +240,18 @@ def test_the_check_says_what_can_be_read_and_warns_when_the_token_can_write(
     server.on(API, Reply({"path_with_namespace": stand_in.PROJECT, "permissions": access}))
     assert "may push to shop/web/checkout" in asyncio.run(connector(server).check()).line
     server.on("/api/v4/personal_access_tokens/self", Reply({}, status=401))
-    assert "credentials were not accepted" in asyncio.run(connector(server).check()).line
+    assert "authentication failed" in asyncio.run(connector(server).check()).line
 
 
 def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
-    assert build(Settings()) is None
-    made = build(Settings.model_validate(stand_in.settings("http://127.0.0.1:1")))
+    assert CONNECTOR.configured(Settings()) is None
+    made = CONNECTOR.configured(Settings.model_validate(stand_in.settings("http://127.0.0.1:1")))
     assert made is not None
     assert made.repositories == (stand_in.PROJECT,)
     for name in ("checkout", "shop/../x", "/shop/x", "https://gitlab.com/shop/x", "shop/x?y"):
         wrong = {"gitlab": {"token": "t"}, "services": {"checkout": {"gitlab_project": name}}}
         with pytest.raises(SettingsError, match=r"services\.checkout\.gitlab_project"):
-            build(Settings.model_validate(wrong))
+            CONNECTOR.configured(Settings.model_validate(wrong))
 
 
 def test_the_page_tells_the_limits_as_they_are() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from analysis.case.tables import conform
 from bot.settings import Settings
-from connectors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector, build
+from connectors.grafana import CONNECTOR
+from connectors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector
 from connectors.loki.connector import LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
@@ -23,7 +24,7 @@ from tests.connectors.stand_ins import loki
 def connector(server: LocalServer, **more: Any) -> GrafanaConnector:
     """As the settings build it, before the stand-in."""
     stand_in.serve(server)
-    built = build(Settings.model_validate(stand_in.settings(server.url) | more))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url) | more))
     assert built is not None
     return built
 
@@ -125,7 +126,7 @@ def test_a_call_that_fails_is_a_gap_and_the_others_stand(
     server.on(path, reply)
     found = collected(tmp_path, built)
     assert {gap.kind for gap in found.missing} == kinds
-    assert not any("unexpected" in gap.reason for gap in found.missing)
+    assert not any("internal error" in gap.reason for gap in found.missing)
     assert found.tables["monitors"].height
 
 

@@ -11,14 +11,14 @@ import httpx
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.graphql import GraphQLReads, GraphQLSession, Query
+from connectors.budgets import Deadline
+from connectors.graphql import GraphQLQuery, GraphQLReads, GraphQLSession
 from connectors.limits import Limits
-from connectors.pacing import Deadline
 from connectors.wandb.queries import QUERIES
 from tests.connectors.local_http import LocalServer, Reply
 
-NAMES = Query("Names", "query Names($of: String!) { project(name: $of) { name } }")
-OTHER = Query("Other", "query Other($of: String!) { project(name: $of) { id } }")
+NAMES = GraphQLQuery("Names", "query Names($of: String!) { project(name: $of) { name } }")
+OTHER = GraphQLQuery("Other", "query Other($of: String!) { project(name: $of) { id } }")
 LIMITS = Limits(deadline_s=20, requests_per_s=1000)
 
 
@@ -27,7 +27,7 @@ def reads(server: LocalServer, limits: Limits = LIMITS) -> GraphQLReads:
 
 
 async def ask(
-    server: LocalServer, query: Query = NAMES, variables: dict[str, Any] | None = None
+    server: LocalServer, query: GraphQLQuery = NAMES, variables: dict[str, Any] | None = None
 ) -> Any:
     async with reads(server).open() as session:
         return await session.ask(query, variables or {"of": "a"}, type=dict[str, Any])
@@ -55,7 +55,7 @@ async def ask(
 )
 def test_a_document_that_is_more_than_one_plain_query_cannot_be_made(text: str) -> None:
     with pytest.raises(ValueError, match="Names"):
-        Query("Names", text)
+        GraphQLQuery("Names", text)
 
 
 def test_the_body_is_the_document_and_the_values_are_variables(server: LocalServer) -> None:
@@ -107,7 +107,7 @@ def test_whatever_else_is_built_with_the_client_is_refused_before_it_is_sent(
 
 def test_every_query_that_wandb_is_asked_is_one_plain_query() -> None:
     assert len({q.name for q in QUERIES}) == len(QUERIES)
-    assert all(Query(q.name, q.text) == q for q in QUERIES)
+    assert all(GraphQLQuery(q.name, q.text) == q for q in QUERIES)
     assert not any("mutation" in q.text.lower() for q in QUERIES)
 
 

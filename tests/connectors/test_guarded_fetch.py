@@ -23,8 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
-from connectors.guarded_fetch import AllowedHost, Guard, read_target, why_not
-from connectors.pacing import Deadline
+from connectors.budgets import Deadline
+from connectors.guarded_fetch import AllowedHost, FetchGuard, read_target, why_not
 from tests.connectors.local_http import LocalServer, Reply
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -56,21 +56,21 @@ def guard(
     *hosts: str,
     names: Names | None = None,
     networks: Sequence[str] = ("127.0.0.0/8",),
-) -> Guard:
+) -> FetchGuard:
     port = server.url.rsplit(":", 1)[1]
     allowed = tuple(
         AllowedHost.read(f"http://{host}:{port}", "traces.hosts")
         for host in hosts or ("traces.example",)
     )
     opened = tuple(ipaddress.ip_network(network) for network in networks)
-    return Guard("traces", allowed, opened, names or Names(traces_example=[["127.0.0.1"]]))
+    return FetchGuard("traces", allowed, opened, names or Names(traces_example=[["127.0.0.1"]]))
 
 
 def address(server: LocalServer, path: str = "/t.json", host: str = "traces.example") -> str:
     return f"http://{host}:{server.url.rsplit(':', 1)[1]}{path}"
 
 
-def fetched(guard: Guard, url: str, within_s: float = 20) -> bytes:
+def fetched(guard: FetchGuard, url: str, within_s: float = 20) -> bytes:
     async def run() -> bytes:
         deadline = Deadline.after(within_s)
         async with guard.open(url, deadline) as opened:
@@ -79,7 +79,7 @@ def fetched(guard: Guard, url: str, within_s: float = 20) -> bytes:
     return asyncio.run(run())
 
 
-def refusal(guard: Guard, url: str) -> str:
+def refusal(guard: FetchGuard, url: str) -> str:
     with pytest.raises(ConnectorError) as raised:
         fetched(guard, url)
     return str(raised.value)
@@ -376,13 +376,13 @@ def test_the_certificate_must_be_the_hosts_though_an_address_is_connected_to(
         for h in ("traces.example", "other.example")
     )
     trusted = ssl.create_default_context(cafile=str(authority))
-    guard = Guard("traces", hosts, LOOPBACK, names, trusted)
+    guard = FetchGuard("traces", hosts, LOOPBACK, names, trusted)
     assert fetched(guard, f"https://traces.example:{tls_port}/t.json") == b"trace"
     assert "no answer" in refusal(guard, f"https://other.example:{tls_port}/t.json")
 
 
 def test_every_failure_is_one_of_ours(server: LocalServer) -> None:
-    nowhere = Guard(
+    nowhere = FetchGuard(
         "traces",
         (AllowedHost.read("http://traces.example:1", "k"),),
         LOOPBACK,

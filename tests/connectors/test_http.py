@@ -8,14 +8,20 @@ import gzip
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+import connectors
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from connectors.http import ReadOnlyHttp, Retries, Timeouts, _refuse_writes, retry_after, short
+from connectors.budgets import ByteBudget, Deadline
+from connectors.http import ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.rate_limiter import RateLimiter
+from connectors.transport import Retries, Timeouts, VendorTransport, get_only, retry_after
+from connectors.vendor_text import short
 from tests.connectors.local_http import LocalServer, Reply
 
 FAST = Retries(attempts=3, pause_s=0.02)
@@ -47,7 +53,7 @@ def test_an_answer_is_decoded_and_parameters_arrive_as_given(server: LocalServer
     ("status", "words", "retryable"),
     [
         (400, "not accepted: bad query", False),
-        (401, "credentials were not accepted", False),
+        (401, "authentication failed", False),
         (403, "not permitted", False),
         (404, "not found", False),
         (429, "rate limit", True),
@@ -130,7 +136,7 @@ def test_an_answer_of_another_shape_is_refused_in_one_line(
     server: LocalServer, body: bytes
 ) -> None:
     server.on("/x", Reply(body))
-    with pytest.raises(ConnectorError, match="not understood") as caught:
+    with pytest.raises(ConnectorError, match="unexpected response") as caught:
         get(server)
     assert "\n" not in str(caught.value)
 
@@ -188,12 +194,12 @@ def test_a_client_refuses_to_send_anything_but_get(server: LocalServer) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get"])
-def test_only_get_passes_the_hook(method: str) -> None:
+def test_only_get_is_allowed(method: str) -> None:
     request = httpx.Request(method, "http://127.0.0.1/")
     if request.method == "GET":
         return
     with pytest.raises(ConnectorError, match="GET only"):
-        asyncio.run(_refuse_writes(request))
+        get_only(request)
 
 
 @pytest.mark.parametrize(
@@ -216,3 +222,64 @@ def test_an_address_that_carries_more_than_an_address_stops_the_start(url: str) 
 def test_vendor_text_is_made_fit_for_one_line() -> None:
     assert short("a\nb\x1b[31m\u202ec\u200b") == "a b [31m c"
     assert len(short("x" * 1000)) == 160
+
+
+def test_proxies_of_the_environment_are_used(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("/x", Reply({"a": 1}))
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    monkeypatch.setenv("NO_PROXY", "")
+    http = ReadOnlyHttp("vendor", "http://vendor.invalid", limits=Limits(), retries=FAST)
+
+    async def ask() -> Any:
+        async with http.open() as session:
+            return await session.get("/x", type=dict[str, int])
+
+    assert asyncio.run(ask()) == {"a": 1}
+    assert server.asked[0].headers["Host"] == "vendor.invalid"
+
+
+def test_the_transport_wraps_any_other() -> None:
+    """Retries, rate and read-only are the transport's, whatever sends in the end."""
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.method)
+        body = httpx.ByteStream(f'{{"a": {len(sent)}}}'.encode())
+        return httpx.Response(503 if len(sent) == 1 else 200, stream=body)
+
+    limits = Limits(requests_per_s=1000)
+    transport = VendorTransport(
+        httpx.MockTransport(answer),
+        RateLimiter(limits, "vendor", "http://vendor"),
+        Deadline.after(5),
+        ByteBudget("size", 1000),
+        retries=FAST,
+    )
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=transport) as client:
+            assert (await client.get("http://vendor/x")).json() == {"a": 2}
+            with pytest.raises(ConnectorError, match="GET only"):
+                await client.delete("http://vendor/x")
+
+    asyncio.run(ask())
+    assert sent == ["GET", "GET"]
+
+
+def test_one_function_opens_every_client_of_vendors_over_httpx() -> None:
+    folder = Path(connectors.__file__).parent
+    opening = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if "httpx.AsyncClient(" in path.read_text()
+    }
+    # Besides the transport: an app's key and a client secret buy tokens with one POST each, and
+    # guarded_fetch reads addresses that alerts name, from hosts that the settings list.
+    assert opening == {
+        "transport.py",
+        "azure/session.py",
+        "github/app.py",
+        "guarded_fetch.py",
+    }

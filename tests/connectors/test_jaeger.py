@@ -13,7 +13,8 @@ import pytest
 from analysis.case.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.jaeger.connector import JaegerConnector, build
+from connectors.jaeger import CONNECTOR
+from connectors.jaeger.connector import JaegerConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply
@@ -23,7 +24,7 @@ from tests.connectors.stand_ins.requests_with_traces import CALLS, between, jaeg
 
 def connector(server: LocalServer, **more: Any) -> JaegerConnector:
     """As the settings build it."""
-    built = build(Settings.model_validate(stand_in.settings(server.url) | more))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url) | more))
     assert built is not None
     return built
 
@@ -150,9 +151,9 @@ def test_spans_that_cannot_be_read_are_counted(server: LocalServer, tmp_path: Pa
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (Reply(b"", 401), "credentials were not accepted"),
-        (Reply(b"", 503), "requests in a row got no answer or a server error"),
-        (Reply({"data": [{"spans": [{"traceID": 7}]}]}), "is not understood"),
+        (Reply(b"", 401), "authentication failed"),
+        (Reply(b"", 503), "consecutive failures"),
+        (Reply({"data": [{"spans": [{"traceID": 7}]}]}), "unexpected response"),
         (Reply({"data": None, "errors": [{"code": 404}]}, 404), "not found"),
     ],
 )
@@ -165,10 +166,7 @@ def test_searches_that_are_refused_are_gaps(
     assert found.tables["topology"].height == 1
     reasons = [gap.reason for gap in found.missing]
     assert any(reason in said for said in reasons)
-    assert all(
-        reason in said or "requests in a row got no answer or a server error" in said
-        for said in reasons
-    )
+    assert all(reason in said or "consecutive failures" in said for said in reasons)
 
 
 def test_check_says_which_api_answers(server: LocalServer) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import httpx
 import pytest
 
 from analysis.errors import ConnectorError
-from connectors.http import Answer
 from connectors.limits import Limits
-from connectors.linked_pages import LinkedHttp, LinkedSession, RateLimit, next_params
+from connectors.linked_pages import LinkedHttp, LinkedSession, VendorQuota, next_params
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
 
@@ -46,7 +47,7 @@ def pages(asked: Asked) -> Reply:
     page = int(asked.query.get("page", ["1"])[0])
     link = (
         f"<https://elsewhere.example.com/repositories/1/things?per_page=2&page={page + 1}>; "
-        f'rel="next"'
+        'rel="next"'
     )
     return Reply([page], headers={"Link": link})
 
@@ -100,8 +101,8 @@ def test_the_end_of_a_limit_is_counted_from_the_vendors_own_clock(
 ) -> None:
     theirs = datetime.now(UTC) + skew
     headers = {f"{prefix}-remaining": "0", f"{prefix}-reset": str(int(theirs.timestamp()) + 1800)}
-    wait = RateLimit().note(
-        Answer(403, headers | {"date": format_datetime(theirs, usegmt=True)}, b"")
+    wait = VendorQuota("github").note(
+        httpx.Response(403, headers=headers | {"date": format_datetime(theirs, usegmt=True)})
     )
     assert wait is not None
     assert 1790 < wait < 1810
@@ -110,7 +111,7 @@ def test_the_end_of_a_limit_is_counted_from_the_vendors_own_clock(
 @pytest.mark.parametrize("date", ["", "yesterday", "Mon, 99 Foo 2026", "0"])
 def test_a_date_that_cannot_be_read_is_ours(date: str) -> None:
     headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9", "date": date}
-    assert RateLimit().note(Answer(200, headers, b"")) == 1
+    assert VendorQuota("github").note(httpx.Response(200, headers=headers)) == 1
 
 
 def test_a_limit_that_ends_after_the_deadline_stops_all_requests(server: LocalServer) -> None:
@@ -149,3 +150,23 @@ def test_nothing_but_get_can_be_sent(server: LocalServer) -> None:
     with pytest.raises(ConnectorError, match="GET only"):
         asked_of(server, lambda session: session._client.post(server.url + "/things"))
     assert server.asked == []
+
+
+def test_certificates_are_checked_as_the_caller_says() -> None:
+    trusting_nobody = ssl.create_default_context()
+    http = LinkedHttp("github", "https://127.0.0.1:9", limits=Limits(), verify=trusting_nobody)
+    seen: list[object] = []
+    plain = httpx.AsyncClient.__init__
+
+    def noted(self: httpx.AsyncClient, **given: Any) -> None:
+        seen.append(given.get("verify"))
+        plain(self, **given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(httpx.AsyncClient, "__init__", noted)
+        asyncio.run(in_session(http, nothing))
+    assert trusting_nobody in seen
+
+
+async def nothing(_: LinkedSession) -> None:
+    """Ask nothing."""

@@ -14,8 +14,9 @@ import pytest
 from analysis.vocabulary import Link
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.guarded_fetch import AllowedHost, Guard
-from connectors.traces.connector import TrainingTracesConnector, build
+from connectors.guarded_fetch import AllowedHost, FetchGuard
+from connectors.traces import CONNECTOR
+from connectors.traces.connector import TrainingTracesConnector
 from connectors.traces.linked import trace_links
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
@@ -47,7 +48,7 @@ def collected(
 ) -> Collected:
     port = server.url.rsplit(":", 1)[1]
     names = Names(traces_example=[["127.0.0.1"]])
-    guard = Guard(
+    guard = FetchGuard(
         "traces",
         (AllowedHost.read(f"http://traces.example:{port}", "traces.hosts"),),
         LOOPBACK,
@@ -149,8 +150,10 @@ def test_a_thousand_links_are_bounded(server: LocalServer, files: Path) -> None:
 
 
 def test_without_hosts_no_link_is_followed_and_nothing_is_said(files: Path) -> None:
-    assert build(Settings()) is None
-    connector = build(Settings.model_validate({"traces": {"locations": [str(files)]}}))
+    assert CONNECTOR.configured(Settings()) is None
+    connector = CONNECTOR.configured(
+        Settings.model_validate({"traces": {"locations": [str(files)]}})
+    )
     assert connector is not None
     request = request_for(files)
     alert = request.alert.model_copy(update={"labels": {"trace_url": "https://a.example/1"}})
@@ -158,7 +161,7 @@ def test_without_hosts_no_link_is_followed_and_nothing_is_said(files: Path) -> N
 
 
 def test_the_settings_make_the_guard_and_check_says_so() -> None:
-    connector = build(
+    connector = CONNECTOR.configured(
         Settings.model_validate(
             {"traces": {"hosts": ["*.traces.example"], "private_networks": ["10.0.0.0/8"]}}
         )

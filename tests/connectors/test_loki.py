@@ -20,9 +20,10 @@ from analysis.case.tables import conform
 from analysis.errors import SettingsError
 from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
-from connectors.brought import Brought
-from connectors.loki.answers import Counted, Grid, Stream, count_rows, line_rows
-from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector, build
+from connectors.collection_builder import CollectionBuilder
+from connectors.loki import CONNECTOR
+from connectors.loki.answers import Counted, LokiGrid, LokiStream, count_rows, line_rows
+from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -34,7 +35,7 @@ RANGE = "/loki/api/v1/query_range"
 def connector(server: LocalServer, **more: Any) -> LokiConnector:
     """As the settings build it, before the stand-in."""
     stand_in.serve(server)
-    built = build(Settings.model_validate(stand_in.settings(server.url) | more))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url) | more))
     assert built is not None
     return built
 
@@ -118,8 +119,10 @@ def test_where_a_window_holds_more_lines_the_rest_is_asked_in_thirds(
         if i.kind == "logs" and i.window and i.window.start.timestamp() == start
     ]
     assert [i.cut for i in items if i.rows and i.rows > 1000] == [
-        f"the first {ERRORS} lines of the window, and the first {ERRORS // 3} of each third of "
-        f"the rest"
+        (
+            f"the first {ERRORS} lines of the window, and the first "
+            f"{ERRORS // 3} of each third of the rest"
+        )
     ]
     limits = [int(a.query["limit"][0]) for a in server.asked if "limit" in a.query]
     assert limits.count(ERRORS // 3) == 6
@@ -196,13 +199,13 @@ def test_a_service_that_no_label_names_is_a_gap_that_says_what_to_do(
 def refusals() -> list[tuple[Reply, str]]:
     """What vendors answer when they do not answer."""
     return [
-        (Reply(b"no org id", 401), "credentials were not accepted (HTTP 401)"),
+        (Reply(b"no org id", 401), "authentication failed (HTTP 401)"),
         (Reply(b"", 403), "not permitted with these credentials (HTTP 403)"),
         (Reply(b"", 404), "not found (HTTP 404)"),
         (Reply(b"", 429, {"Retry-After": "3600"}), "the rate limit is used up (HTTP 429)"),
         (Reply(b"", 500), "refused (HTTP 500)"),
-        (Reply(b'{"data": {"resu'), "is not understood"),
-        (Reply({"data": {"result": [{"stream": 3}]}}), "is not understood"),
+        (Reply(b'{"data": {"resu'), "unexpected response"),
+        (Reply({"data": {"result": [{"stream": 3}]}}), "unexpected response"),
     ]
 
 
@@ -215,7 +218,7 @@ def test_what_loki_refuses_becomes_a_gap_for_each_query(
     found = collected(tmp_path, built)
     reasons = [gap.reason for gap in found.missing]
     assert any(reason in said for said in reasons)
-    assert all(reason in said or "requests in a row got no answer" in said for said in reasons)
+    assert all(reason in said or "consecutive failures" in said for said in reasons)
 
 
 def test_one_query_that_is_refused_leaves_the_others(server: LocalServer, tmp_path: Path) -> None:
@@ -284,10 +287,10 @@ VALUES = st.lists(
 def test_any_values_of_a_line_are_left_out_or_rows(
     values: list[list[Any]], labels: dict[str, str]
 ) -> None:
-    rows, dropped = line_rows([Stream(labels, values)], "checkout")
-    brought = Brought()
-    brought.add("logs", rows)
-    conform(brought.collected().tables["logs"], "logs", "logs")
+    rows, dropped = line_rows([LokiStream(labels, values)], "checkout")
+    collection = CollectionBuilder()
+    collection.add("logs", rows)
+    conform(collection.collected().tables["logs"], "logs", "logs")
     assert len(rows) + dropped == len(values)
 
 
@@ -298,7 +301,7 @@ def test_any_values_of_a_line_are_left_out_or_rows(
     )
 )
 def test_any_counts_are_taken_or_left_out(values: list[tuple[float, str]]) -> None:
-    grid = Grid.of(Window(start=ONSET, end=ALERT_AT))
+    grid = LokiGrid.of(Window(start=ONSET, end=ALERT_AT))
     rows = count_rows([Counted({"level": "error"}, values)], "checkout", grid, (LINES, ERROR_LINES))
     assert len(rows) == 20
     assert all(row[3] >= 0 for row in rows)

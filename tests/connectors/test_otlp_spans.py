@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.case.tables import conform
-from connectors.brought import Brought
+from connectors.collection_builder import CollectionBuilder
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.otlp_spans import Row, TracesData, hex_id, span_rows
 from connectors.service_names import ServiceNames
@@ -183,7 +183,7 @@ def test_any_values_in_a_span_are_refused_left_out_or_rows(spans: list[dict[str,
     except msgspec.ValidationError:
         return
     found, dropped = span_rows(data, ServiceNames())
-    brought = Brought()
-    brought.add("spans", found)
-    conform(brought.collected().tables["spans"], "spans", "spans")
+    collection = CollectionBuilder()
+    collection.add("spans", found)
+    conform(collection.collected().tables["spans"], "spans", "spans")
     assert len(found) + dropped == len(spans)

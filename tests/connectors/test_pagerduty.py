@@ -14,8 +14,8 @@ from analysis.case.tables import conform
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert, Link
 from connectors.base import Request, collect_one
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pacing import ByteBudget, Deadline
 from connectors.pagerduty.answers import change_kind
 from connectors.pagerduty.connector import LIMITS, PagerDutyConnector, incident_of
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -158,7 +158,7 @@ def test_a_key_that_is_not_accepted_is_a_gap_for_everything_and_is_not_quoted(
     server.on(f"/incidents/{INCIDENT}", error(401, "Unauthorized token-123"))
     collected = asyncio.run(collect_one(connector(server), pagerduty_request(tmp_path)))
     assert {m.kind for m in collected.missing} == {"changes", "monitors", "alert"}
-    assert all("credentials were not accepted (HTTP 401)" in m.reason for m in collected.missing)
+    assert all("authentication failed (HTTP 401)" in m.reason for m in collected.missing)
     assert "token-123" not in repr(collected)
 
 
@@ -341,8 +341,8 @@ def test_the_local_server_and_our_requests_follow_the_published_specification(
             "/log_entries"
         ):  # the specification's own example fails its oneOf there
             pointer = (
-                f"#/paths/{path.replace('/', '~1')}/get/responses/200/content/"
-                f"application~1json/schema"
+                f"#/paths/{path.replace('/', '~1')}/get/responses/200/"
+                "content/application~1json/schema"
             )
             answer = json.loads(server._reply(asked).bytes)
             validators.OAS30Validator({**spec, "$ref": pointer}).validate(answer)

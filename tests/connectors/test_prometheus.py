@@ -113,8 +113,9 @@ def test_a_configured_query_replaces_the_default_of_its_signal(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
     queries = {
-        "request_rate": 'sum by (service) (rate(http_requests_total{service=~"{service}"}[2m])) * '
-        "60",
+        "request_rate": (
+            'sum by (service) (rate(http_requests_total{service=~"{service}"}[2m])) * 60'
+        ),
         "steps": 'training_step_time_seconds{training_job="{job}"}',
         "error_ratio": "",
     }
@@ -210,7 +211,7 @@ def test_the_step_keeps_a_span_within_what_prometheus_answers() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (Reply(status=401), "credentials were not accepted (HTTP 401)"),
+        (Reply(status=401), "authentication failed (HTTP 401)"),
         (Reply(status=403), "not permitted with these credentials (HTTP 403)"),
         (Reply(status=404), "not found (HTTP 404)"),
         (

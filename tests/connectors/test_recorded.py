@@ -13,7 +13,7 @@ import pytest
 from analysis.case.folder import read_case
 from analysis.case.tables import SCHEMAS
 from connectors.base import Request, collect_one
-from connectors.recorded import RecordedConnector
+from connectors.recorded.connector import RecordedConnector
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ import pytest
 
 from analysis.vocabulary import AddedQuery, Alert, LogWords, Scope, Window
 from bot.settings import Settings
-from connectors.aws import connector as aws
 from connectors.base import Collected, Connector, Request
 from connectors.datadog.connector import DatadogConnector
-from connectors.loki import connector as loki
 from connectors.prometheus.connector import PrometheusConnector
+from connectors.registry import CONNECTORS
 from tests.connectors.conftest import RunningPrometheus, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import datadog as datadog_stand_in
@@ -98,7 +97,9 @@ def test_datadog(server: LocalServer, tmp_path: Path) -> None:
 
 def test_loki(server: LocalServer, tmp_path: Path) -> None:
     loki_stand_in.serve(server)
-    connector = loki.build(Settings.model_validate(loki_stand_in.settings(server.url)))
+    connector = CONNECTORS["loki"].configured(
+        Settings.model_validate(loki_stand_in.settings(server.url))
+    )
     assert connector is not None
     collected = with_added(connector, request_for(tmp_path, services=("checkout",)), words=WORDS)
     sent = {a.query["query"][0] for a in server.asked if a.path == "/loki/api/v1/query_range"}
@@ -114,7 +115,7 @@ def test_cloudwatch_logs(
         monkeypatch.setenv(f"AWS_{key}", "test")
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     AwsStandIn(now).serve(server)
-    connector = aws.build(Settings.model_validate(aws_settings(server.url)))
+    connector = CONNECTORS["aws"].configured(Settings.model_validate(aws_settings(server.url)))
     assert connector is not None
     incident = Window(start=now - timedelta(minutes=30), end=now)
     baseline = Window(start=incident.start - timedelta(hours=2), end=incident.start)

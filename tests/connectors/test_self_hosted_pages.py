@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
-from connectors import alertmanager
+from connectors.alertmanager import connector as alertmanager
 from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
@@ -56,9 +56,9 @@ def test_documented_numbers_are_the_real_ones() -> None:
     assert f"up to {loki.ERRORS:,} at once" in said
     assert f"up to {loki.SAMPLE} at once" in said
     assert (
-        f"at most {loki.MOST_SERVICES} services and the latest {loki.MOST_BASELINES} baseline "
-        f"windows" in said
-    )
+        f"at most {loki.MOST_SERVICES} services and the latest "
+        f"{loki.MOST_BASELINES} baseline windows"
+    ) in said
     assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
     assert all(level in said for level in loki_answers.FAILING)
     said = page("tempo")

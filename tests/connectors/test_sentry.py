@@ -17,13 +17,14 @@ from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.http import retry_after
+from connectors.sentry import CONNECTOR
 from connectors.sentry import connector as sentry
 from connectors.sentry import issues as sentry_issues
 from connectors.sentry import releases as sentry_releases
-from connectors.sentry.answers import Event, ListedEvent, breadcrumbs_of, folded, frames_of
-from connectors.sentry.connector import SentryConnector, build, page_address
+from connectors.sentry.answers import ListedEvent, SentryEvent, breadcrumbs_of, folded, frames_of
+from connectors.sentry.connector import SentryConnector, page_address
 from connectors.sentry.issues import alike_sampled, issue_of
+from connectors.transport import retry_after
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import sentry as stand_in
@@ -40,7 +41,7 @@ from tests.connectors.stand_ins.sentry import (
 
 def connector(server: LocalServer) -> SentryConnector:
     """From settings, as the bot builds it."""
-    built = build(Settings.model_validate(stand_in.settings(server.url)))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url)))
     assert built is not None
     return built
 
@@ -216,7 +217,7 @@ def test_only_get_is_sent(sentry_server: LocalServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (401, {"detail": "Invalid token"}, "the credentials were not accepted (HTTP 401)"),
+        (401, {"detail": "Invalid token"}, "authentication failed (HTTP 401)"),
         (
             403,
             {"detail": "You do not have permission to perform this action."},
@@ -224,8 +225,8 @@ def test_only_get_is_sent(sentry_server: LocalServer, tmp_path: Path) -> None:
         ),
         (404, {"detail": "The requested resource does not exist"}, "not found (HTTP 404)"),
         (500, {"detail": "Internal Error", "errorId": None}, "refused (HTTP 500)"),
-        (200, b'[{"id": "1", "tit', "the answer is not understood"),
-        (200, {"id": 5}, "the answer is not understood"),
+        (200, b'[{"id": "1", "tit', "unexpected response"),
+        (200, {"id": 5}, "unexpected response"),
     ],
 )
 def test_a_refusal_is_a_gap_and_the_rest_stands(
@@ -234,7 +235,7 @@ def test_a_refusal_is_a_gap_and_the_rest_stands(
     sentry_server.on(f"{ORGANIZATION}/issues/", Reply(body, status=status))
     found = collect(sentry_server, tmp_path)
     assert said in reasons(found)
-    assert "unexpected" not in reasons(found)
+    assert "internal error" not in reasons(found)
     assert found.tables["metrics"].height
     assert found.tables["changes"].height
 
@@ -244,7 +245,7 @@ def test_a_refused_token_says_so_for_everything(sentry_server: LocalServer, tmp_
         sentry_server.on(path, Reply({"detail": "Invalid token sntrys_1"}, status=401))
     found = collect(sentry_server, tmp_path, alert(source="sentry", labels={"issue_id": NEW}))
     assert {m.kind for m in found.missing} == {"logs", "metrics", "changes"}
-    assert "the credentials were not accepted" in reasons(found)
+    assert "authentication failed" in reasons(found)
     assert "sntrys_1" not in reasons(found)
 
 
@@ -307,7 +308,7 @@ HOSTILE: tuple[list[Any], ...] = (
 
 @pytest.mark.parametrize("entries", HOSTILE)
 def test_hostile_entries_give_short_lines(entries: list[Any]) -> None:
-    event = Event(entries=entries)
+    event = SentryEvent(entries=entries)
     for text in (*frames_of(event), *breadcrumbs_of(event), folded("t\x1b[31m\n" * 500, event)):
         assert text.isprintable() or not text
         assert len(text) < 1_200

@@ -14,7 +14,8 @@ import pytest
 from analysis.case.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.tempo.connector import MOST_TRACES, TempoConnector, build
+from connectors.tempo import CONNECTOR
+from connectors.tempo.connector import MOST_TRACES, TempoConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply
@@ -25,7 +26,7 @@ from tests.connectors.stand_ins.requests_with_traces import CALLS, between, otlp
 def connector(server: LocalServer, **more: Any) -> TempoConnector:
     """As the settings build it, before the stand-in."""
     stand_in.serve(server)
-    built = build(Settings.model_validate(stand_in.settings(server.url) | more))
+    built = CONNECTOR.configured(Settings.model_validate(stand_in.settings(server.url) | more))
     assert built is not None
     return built
 
@@ -123,13 +124,14 @@ def test_traces_that_cannot_be_read_are_one_gap(server: LocalServer, tmp_path: P
     reasons = [gap.reason for gap in found.missing]
     assert len(reasons) == 2
     assert all(
-        "traces could not be read whole" in reason and "not understood" in reason
+        "traces could not be read whole" in reason and "unexpected response" in reason
         for reason in reasons
     )
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"), [(401, "credentials"), (403, "not permitted"), (500, "HTTP 500")]
+    ("status", "reason"),
+    [(401, "authentication failed"), (403, "not permitted"), (500, "HTTP 500")],
 )
 def test_searches_that_are_refused_are_gaps(
     server: LocalServer, tmp_path: Path, status: int, reason: str
@@ -139,7 +141,7 @@ def test_searches_that_are_refused_are_gaps(
     found = collected(tmp_path, built)
     reasons = [gap.reason for gap in found.missing]
     assert any(reason in said for said in reasons)
-    assert all(reason in said or "requests in a row got no answer" in said for said in reasons)
+    assert all(reason in said or "consecutive failures" in said for said in reasons)
 
 
 def test_a_service_without_traces_is_a_gap(server: LocalServer, tmp_path: Path) -> None:

@@ -14,17 +14,20 @@ import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors import watching
-from connectors.http import ReadOnlyHttp, Retries
+from connectors.budgets import Deadline
+from connectors.circuit_breaker import FAILURES_TO_OPEN
+from connectors.http import ReadOnlyHttp
 from connectors.limits import Limits
-from connectors.pacing import FAILURES_TO_OPEN, Deadline, Pace, open_circuits, pace_of
+from connectors.rate_limiter import RateLimiter, open_circuits, rate_limiter_of
+from connectors.transport import Retries
 
 PATIENT_S = 60.0
 
 
 @pytest.fixture
-def told() -> Iterator[list[watching.Asked]]:
+def told() -> Iterator[list[watching.VendorRequest]]:
     """What was told during the test."""
-    found: list[watching.Asked] = []
+    found: list[watching.VendorRequest] = []
     watching.watch(found.append)
     yield found
     watching.unwatch(found.append)
@@ -68,7 +71,7 @@ async def _ask(url: str, status: int) -> None:
     ("status", "said"), [(200, "2xx"), (302, "3xx"), (404, "4xx"), (429, "429"), (503, "5xx")]
 )
 def test_each_request_is_told_with_what_the_server_answered(
-    server: str, told: list[watching.Asked], status: int, said: str
+    server: str, told: list[watching.VendorRequest], status: int, said: str
 ) -> None:
     asyncio.run(_ask(server, status))
     (asked,) = told
@@ -81,57 +84,66 @@ def test_each_request_is_told_with_what_the_server_answered(
     assert asked.took_s > 0
 
 
-def test_a_server_that_is_not_there_is_told_as_none(told: list[watching.Asked]) -> None:
+def test_a_server_that_is_not_there_is_told_as_none(told: list[watching.VendorRequest]) -> None:
     asyncio.run(_ask("http://127.0.0.1:9", 200))
     assert [asked.status_class for asked in told] == ["none"]
 
 
-def test_an_error_within_a_turn_brings_its_status(told: list[watching.Asked]) -> None:
+def test_an_error_within_a_turn_brings_its_status(told: list[watching.VendorRequest]) -> None:
     class Later(Exception):
         error = ConnectorError("v", "call", "busy", status=503)
 
-    with pytest.raises(Later), Pace(Limits(), "v").turn_in_thread(Deadline.after(PATIENT_S)):
+    with (
+        pytest.raises(Later),
+        RateLimiter(Limits(), "v").permit_in_thread(Deadline.after(PATIENT_S)),
+    ):
         raise Later
     with (
         pytest.raises(BudgetExceeded),
-        Pace(Limits(), "v").turn_in_thread(Deadline.after(PATIENT_S)),
+        RateLimiter(Limits(), "v").permit_in_thread(Deadline.after(PATIENT_S)),
     ):
         raise BudgetExceeded("size", "1 byte")
     assert [asked.status_class for asked in told] == ["5xx", "2xx"]
 
 
-def test_a_request_that_is_not_made_is_told_with_the_reason(told: list[watching.Asked]) -> None:
-    pace = pace_of("sick", "server-of-this-test", Limits(requests_per_s=0.001))
+def test_a_request_that_is_not_made_is_told_with_the_reason(
+    told: list[watching.VendorRequest],
+) -> None:
+    limiter = rate_limiter_of("sick", "server-of-this-test", Limits(requests_per_s=0.001))
     for _ in range(FAILURES_TO_OPEN):
-        pace.breaker.note(failed=True)
-    with pytest.raises(ConnectorError), pace.turn_in_thread(Deadline.after(PATIENT_S)):
+        limiter.breaker.record(failed=True)
+    with pytest.raises(ConnectorError), limiter.permit_in_thread(Deadline.after(PATIENT_S)):
         raise AssertionError("not reached")
     assert open_circuits()["sick"] == 1
-    pace.breaker.note(failed=False)
+    limiter.breaker.record(failed=False)
     assert open_circuits()["sick"] == 0
-    with pace.turn_in_thread(Deadline.after(PATIENT_S)):
+    with limiter.permit_in_thread(Deadline.after(PATIENT_S)):
         pass
-    with pytest.raises(BudgetExceeded), pace.turn_in_thread(Deadline.after(PATIENT_S)):
+    with pytest.raises(BudgetExceeded), limiter.permit_in_thread(Deadline.after(PATIENT_S)):
         raise AssertionError("not reached")
     assert [asked.not_asked for asked in told] == ["circuit", None, "deadline"]
 
 
-def test_the_wait_for_a_turn_is_told_apart_from_the_request(told: list[watching.Asked]) -> None:
-    pace = Pace(Limits(requests_per_s=1.0, concurrency=1), "v")
+def test_the_wait_for_a_turn_is_told_apart_from_the_request(
+    told: list[watching.VendorRequest],
+) -> None:
+    limiter = RateLimiter(Limits(requests_per_s=1.0, concurrency=1), "v")
     for _ in range(2):
-        with pace.turn_in_thread(Deadline.after(PATIENT_S)):
+        with limiter.permit_in_thread(Deadline.after(PATIENT_S)):
             pass
     assert told[0].waited_s < told[1].waited_s
 
 
-def test_what_is_told_from_a_thread_has_the_asker_s_context(told: list[watching.Asked]) -> None:
+def test_what_is_told_from_a_thread_has_the_asker_s_context(
+    told: list[watching.VendorRequest],
+) -> None:
     of = contextvars.ContextVar("of", default="nobody")
     seen: list[str] = []
     watching.watch(lambda _: seen.append(of.get()))
-    pace = Pace(Limits(), "v")
+    limiter = RateLimiter(Limits(), "v")
 
     def call() -> None:
-        with pace.turn_in_thread(Deadline.after(PATIENT_S)):
+        with limiter.permit_in_thread(Deadline.after(PATIENT_S)):
             pass
 
     of.set("the asker")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings
-from connectors.alertmanager import AlertmanagerConnector, build
+from connectors.alertmanager import CONNECTOR
+from connectors.alertmanager.connector import AlertmanagerConnector
 from connectors.base import Collected
 from tests.alertmanagers import post_alerts, post_silence, running_alertmanager
 from tests.connectors.collected_cases import collected
@@ -102,7 +103,7 @@ def test_calls_and_answers_fit_the_specification(shared: Path, tmp_path: Path) -
         stand_in.serve(server)
         specification = with_full_paths(shared / "specs/alertmanager-v2.yaml", "/api/v2", tmp_path)
         with prism_before(specification, server.url, tmp_path) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             found = collected(tmp_path, connector, services=("checkout", "cart"))
             said = asyncio.run(connector.check())

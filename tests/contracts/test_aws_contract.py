@@ -28,12 +28,12 @@ from bot.intake.signatures import BadSignature
 from bot.intake.sns_webhook import SnsWebhook
 from bot.settings import Settings
 from bot.store.store import Arrival
-from connectors.aws import connector as aws
+from connectors.aws import CONNECTOR
 from connectors.aws.calls import AwsCalls
 from connectors.aws.segments import spans_of
-from connectors.aws.session import AwsAccount, AwsSession, Bounds, Place
+from connectors.aws.session import AwsAccount, AwsPlace, AwsSession, Bounds
 from connectors.base import Collected, Request, collect_one
-from connectors.pacing import ByteBudget, Deadline
+from connectors.budgets import ByteBudget, Deadline
 from tests.bot.intake.sns_sender import PEM, SnsSender, signed
 from tests.connectors.local_http import LocalServer, Reply
 from tests.contracts.emulators import ministack
@@ -123,7 +123,7 @@ def collect(
         "aws": {"regions": [REGION], "endpoint_url": url, **own},
         "services": {"checkout": {"aws": made_of}},
     }
-    built = aws.build(Settings.model_validate(tables))
+    built = CONNECTOR.configured(Settings.model_validate(tables))
     assert built is not None
     labels = {"alarm_name": alarm} if alarm else {}
     end = datetime.now(UTC)
@@ -172,7 +172,7 @@ def test_a_role_of_another_account_is_assumed(cloud: str, tmp_path: Path) -> Non
 
 
 def test_check_reads_in_the_emulator(cloud: str) -> None:
-    built = aws.build(
+    built = CONNECTOR.configured(
         Settings.model_validate({"aws": {"regions": [REGION], "endpoint_url": cloud}})
     )
     assert built is not None
@@ -322,7 +322,7 @@ def test_traces_of_x_ray(moto: str) -> None:
                 Bounds(Deadline.after(60), ByteBudget("size", 10_000_000)),
             )
             return await calls.call(
-                Place(AwsAccount("own"), REGION), "xray", "BatchGetTraces", TraceIds=ids
+                AwsPlace(AwsAccount("own"), REGION), "xray", "BatchGetTraces", TraceIds=ids
             )
 
     rows = [

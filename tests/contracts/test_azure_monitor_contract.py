@@ -17,7 +17,8 @@ import pytest
 
 from analysis.vocabulary import Alert
 from bot.settings import Settings
-from connectors.azure.connector import AzureMonitorConnector, build
+from connectors.azure import CONNECTOR
+from connectors.azure.connector import AzureMonitorConnector
 from connectors.base import collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
@@ -32,18 +33,33 @@ paths:
     get:
       parameters:
         - {name: workspaceId, in: path, required: true, schema: {type: string}}
-        - {name: query, in: query, required: true, schema: {type: string, minLength: 1, maxLength: 6000}}
-        - {name: timespan, in: query, schema: {type: string, pattern: '^(P[0-9A-Z]+|[0-9TZ:.-]+/[0-9TZ:.-]+)$'}}
-        - {name: Prefer, in: header, required: true, schema: {type: string, pattern: '^wait=[0-9]+$'}}
+        - name: query
+          in: query
+          required: true
+          schema: {type: string, minLength: 1, maxLength: 6000}
+        - name: timespan
+          in: query
+          schema: {type: string, pattern: '^(P[0-9A-Z]+|[0-9TZ:.-]+/[0-9TZ:.-]+)$'}
+        - name: Prefer
+          in: header
+          required: true
+          schema: {type: string, pattern: '^wait=[0-9]+$'}
       security: [{token: []}]
       responses: &responses
-        "200": {description: ok, content: {application/json: {schema: {$ref: '#/components/schemas/results'}}}}
-        "400": {description: no, content: {application/json: {schema: {$ref: '#/components/schemas/refusal'}}}}
+        "200":
+          description: ok
+          content: {application/json: {schema: {$ref: '#/components/schemas/results'}}}
+        "400":
+          description: no
+          content: {application/json: {schema: {$ref: '#/components/schemas/refusal'}}}
   /v1/apps/{appId}/query:
     get:
       parameters:
         - {name: appId, in: path, required: true, schema: {type: string}}
-        - {name: query, in: query, required: true, schema: {type: string, minLength: 1, maxLength: 6000}}
+        - name: query
+          in: query
+          required: true
+          schema: {type: string, minLength: 1, maxLength: 6000}
         - {name: timespan, in: query, schema: {type: string}}
       responses: *responses
   /{tenant}/oauth2/v2.0/token:
@@ -70,7 +86,9 @@ paths:
                 type: object
                 required: [token_type, expires_in, access_token]
                 properties:
-                  {token_type: {type: string}, expires_in: {type: integer}, access_token: {type: string}}
+                  token_type: {type: string}
+                  expires_in: {type: integer}
+                  access_token: {type: string}
 components:
   securitySchemes: {token: {type: http, scheme: bearer}}
   schemas:
@@ -78,7 +96,10 @@ components:
       type: object
       required: [code, message]
       properties: {code: {type: string}, message: {type: string}, innererror: {type: object}}
-    refusal: {type: object, required: [error], properties: {error: {$ref: '#/components/schemas/error'}}}
+    refusal:
+      type: object
+      required: [error]
+      properties: {error: {$ref: '#/components/schemas/error'}}
     results:
       type: object
       required: [tables]
@@ -94,9 +115,11 @@ components:
               columns:
                 type: array
                 items:
-                  {type: object, required: [name, type], properties: {name: {type: string}, type: {type: string}}}
+                  type: object
+                  required: [name, type]
+                  properties: {name: {type: string}, type: {type: string}}
               rows: {type: array, items: {type: array, items: {}}}
-"""  # noqa: E501
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +137,7 @@ def connector(url: str, **own: str) -> AzureMonitorConnector:
     """The connector that speaks to prism."""
     tables = stand_in.settings(url)
     tables["azure_monitor"] |= own
-    built = build(Settings.model_validate(tables))
+    built = CONNECTOR.configured(Settings.model_validate(tables))
     assert built is not None
     return built
 

@@ -14,8 +14,9 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
+from connectors.datadog import CONNECTOR
 from connectors.datadog.calls import CALLS
-from connectors.datadog.connector import DatadogConnector, build
+from connectors.datadog.connector import DatadogConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import datadog as stand_in
@@ -72,7 +73,7 @@ def datadog(
     with LocalServer() as server:
         stand_in.serve(server)
         with prism_before(folder / "datadog.json", server.url, folder) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             yield connector, server
 

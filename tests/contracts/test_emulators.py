@@ -23,8 +23,11 @@ paths:
           description: ok
           content:
             application/json:
-              schema: {type: object, required: [things], properties: {things: {type: array, items: {type: string}}}}
-"""  # noqa: E501
+              schema:
+                type: object
+                required: [things]
+                properties: {things: {type: array, items: {type: string}}}
+"""
 
 
 def test_prism_refuses_requests_and_answers_that_do_not_fit(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from bot.settings import Settings
-from connectors.jaeger.connector import build
+from connectors.jaeger import CONNECTOR
 from tests.connectors.collected_cases import collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import jaeger as stand_in
@@ -18,7 +18,7 @@ def test_calls_and_answers_fit_the_specification(shared: Path, tmp_path: Path) -
     with LocalServer() as server:
         stand_in.serve_v3(server, wrapped=False)
         with prism_before(shared / "specs/jaeger-v3.json", server.url, tmp_path) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             found = collected(tmp_path, connector, services=("checkout", "cart"))
             said = asyncio.run(connector.check())

@@ -13,7 +13,8 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.pagerduty.connector import PagerDutyConnector, build
+from connectors.pagerduty import CONNECTOR
+from connectors.pagerduty.connector import PagerDutyConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.pagerduty_server import INCIDENT, SERVICE
@@ -45,7 +46,7 @@ def pagerduty(
     with LocalServer() as server:
         stand_in.serve(server)
         with prism_before(folder / "pagerduty.json", server.url, folder) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             yield connector, server
 

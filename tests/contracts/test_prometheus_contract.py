@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bot.settings import Settings
-from connectors.prometheus.connector import build
+from connectors.prometheus import CONNECTOR
 from tests.connectors.collected_cases import collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import prometheus as stand_in
@@ -19,7 +19,7 @@ def test_calls_and_answers_fit_the_specification(shared: Path, tmp_path: Path) -
         stand_in.serve(server)
         specification = with_full_paths(shared / "specs/prometheus-3.1.yaml", "/api/v1", tmp_path)
         with prism_before(specification, server.url, tmp_path) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             found = collected(tmp_path, connector, services=("checkout",))
             said = asyncio.run(connector.check())

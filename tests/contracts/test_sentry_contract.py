@@ -12,7 +12,8 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.sentry.connector import SentryConnector, build
+from connectors.sentry import CONNECTOR
+from connectors.sentry.connector import SentryConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import sentry as stand_in
@@ -33,7 +34,7 @@ def sentry(
         with prism_before(
             shared / "specs/sentry.trim.json", server.url, tmp_path_factory.mktemp("prism")
         ) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             yield connector, server
 

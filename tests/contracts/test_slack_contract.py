@@ -12,7 +12,8 @@ import pytest
 
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.slack.connector import SlackConnector, build
+from connectors.slack import CONNECTOR
+from connectors.slack.connector import SlackConnector
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import slack as stand_in
@@ -41,7 +42,7 @@ def slack(
     with LocalServer() as server:
         stand_in.serve(server)
         with prism_before(folder / "slack.json", server.url, folder) as url:
-            connector = build(Settings.model_validate(stand_in.settings(url)))
+            connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(url)))
             assert connector is not None
             yield connector, server
 

@@ -17,9 +17,10 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from bot.intake.accepting import store_accept
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.store.store import Store
-from bot.vendor_settings.alertmanager import AlertmanagerSettings
+from connectors.alertmanager.settings import AlertmanagerSettings
+from connectors.shared_settings import ServiceSettings
 from tests.alertmanagers import running_alertmanager
 from tests.bot.intake.conftest import serving
 from tests.connectors.conftest import free_port

@@ -17,7 +17,7 @@ from analysis.errors import ConnectorError
 from bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
 from bot.answer.targets.slack_message import SlackMessage
-from bot.settings import SlackSettings
+from connectors.slack.settings import SlackSettings
 
 T = TypeVar("T")
 IsIt = Callable[[Mapping[str, Any]], bool]

@@ -37,8 +37,9 @@ from bot.answer.targets.slack_posts import (
 )
 from bot.answer.targets.standing import standing_of
 from bot.policy.service_catalogue import catalogue_name
-from bot.settings import Settings, SlackSettings
+from bot.settings import Settings
 from bot.store.store import NO_POST, Investigation, Store
+from connectors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome

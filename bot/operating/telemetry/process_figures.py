@@ -12,11 +12,11 @@ from sqlalchemy import Engine, QueuePool
 
 from bot.runtime import measures
 from bot.runtime.measures import word
-from connectors.pacing import open_circuits
-from connectors.watching import Asked
+from connectors.rate_limiter import open_circuits
+from connectors.watching import VendorRequest
 
 
-def vendor_asked(asked: Asked) -> None:
+def vendor_asked(asked: VendorRequest) -> None:
     """Count one request to a vendor, or that there was none."""
     vendor = word("vendor", asked.vendor)
     if asked.not_asked is not None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,29 +144,10 @@ def test_the_same_prediction_for_both_is_said_once(tmp_path: Path) -> None:
 def test_the_connectors_of_each_kind_are_what_the_connectors_say() -> None:
     said: dict[str, set[str]] = {}
     for name in registry.CONNECTORS:
-        for kind in kinds_of(name):
+        for kind in registry.CONNECTORS[name].kinds:
             said.setdefault(kind, set()).add(name)
     for kind, names in CONNECTORS.items():
         assert names == said[kind], kind
-
-
-def kinds_of(name: str) -> tuple[str, ...]:
-    """The kinds that the connector's class, or the one it inherits from, declares."""
-    import importlib
-    import inspect
-
-    paths: Mapping[str, str] = {"azure_monitor": "azure"}
-    folder = paths.get(name, name)
-    try:
-        module = importlib.import_module(f"connectors.{folder}.connector")
-    except ModuleNotFoundError:
-        module = importlib.import_module(f"connectors.{folder}")
-    classes = [
-        c
-        for _, c in inspect.getmembers(module, inspect.isclass)
-        if getattr(c, "name", None) == name
-    ]
-    return next(c.kinds for c in classes if hasattr(c, "kinds"))
 
 
 def test_every_fault_of_a_service_predicts_what_its_spans_show() -> None:

@@ -14,9 +14,10 @@ import pytest
 from analysis.vocabulary import Alert
 from bot.answer.announcing import Announce
 from bot.answer.targets.slack_replies import SlackReplies
-from bot.settings import Settings, SlackSettings
+from bot.settings import Settings
 from bot.store.announcing import Announcing
 from bot.store.store import ReplyTo, Store
+from connectors.slack.settings import SlackSettings
 from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack
 

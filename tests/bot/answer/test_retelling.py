@@ -14,10 +14,12 @@ from bot.answer.retelling import Retell
 from bot.answer.targets.slack_digest import MAX_LINES, digest_message
 from bot.answer.targets.slack_replies import SlackReplies
 from bot.policy.admission import Policy
-from bot.settings import ServiceSettings, Settings, SlackSettings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings, ChannelSettings
 from bot.store.retelling import DueDigest
 from bot.store.store import Investigation, ReplyTo, Store
+from connectors.shared_settings import ServiceSettings
+from connectors.slack.settings import SlackSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SERVICES = {"checkout": ServiceSettings(depends_on=("payments",)), "payments": ServiceSettings()}

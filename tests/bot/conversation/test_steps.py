@@ -20,11 +20,13 @@ from bot.intake.questions.asked import Asked
 from bot.intake.questions.door import Door
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk
-from bot.settings import Settings, SlackSettings, TracesSettings
+from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
 from bot.store.further import Furthers
 from bot.store.store import ReplyTo, Store
+from connectors.slack.settings import SlackSettings
+from connectors.traces.settings import TracesSettings
 from demo.run import recorded_cases
 from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack, SlackedMessage

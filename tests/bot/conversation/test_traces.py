@@ -11,7 +11,7 @@ from analysis.errors import BudgetExceeded, EvidenceError
 from bot.conversation import trace_request
 from bot.conversation.allowed_traces import allowed_place
 from bot.conversation.trace_request import refusal, run_trace_doctor
-from bot.settings import TracesSettings
+from connectors.traces.settings import TracesSettings
 from demo.run import recorded_cases
 
 LOCATIONS = ("s3://runs/traces/{job}", "s3://open")

@@ -25,15 +25,13 @@ from bot.intake.accepting import Accept, IntakeLimits, store_accept
 from bot.intake.questions.door import Door
 from bot.intake.routes import intake_routes
 from bot.intake.sns_signature import Fetch, fetch_https
-from bot.settings import (
-    PagerDutySettings,
-    ServiceSettings,
-    Settings,
-    SlackSettings,
-)
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Store
-from bot.vendor_settings.alertmanager import AlertmanagerSettings
+from connectors.alertmanager.settings import AlertmanagerSettings
+from connectors.pagerduty.settings import PagerDutySettings
+from connectors.shared_settings import ServiceSettings
+from connectors.slack.settings import SlackSettings
 from tests.databases import store_engine
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")

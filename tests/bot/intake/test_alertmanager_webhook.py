@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored
 from bot.intake.alertmanager_webhook import read_alertmanager
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.store.store import Arrival
+from connectors.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -18,11 +18,12 @@ from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored, store_accept
 from bot.intake.datadog_webhook import TEMPLATE, read_datadog, template, verify_datadog
 from bot.intake.signatures import BadSignature
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival, Store
 from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
 from connectors.datadog.monitors import monitor_of
+from connectors.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import only, serving
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored
 from bot.intake.pagerduty_webhook import read_pagerduty
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival
+from connectors.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import pagerduty_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

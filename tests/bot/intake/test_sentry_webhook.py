@@ -22,12 +22,13 @@ from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
 from bot.intake.sentry_webhook import read_sentry
 from bot.intake.signatures import BadSignature, verify_sentry
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.settings.retention import RetentionSettings
 from bot.store.store import Accepted, Arrival, Store
-from bot.vendor_settings.sentry import SentrySettings
 from connectors.sentry.issues import issue_of
+from connectors.sentry.settings import SentrySettings
+from connectors.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders, only, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

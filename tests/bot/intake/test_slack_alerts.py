@@ -18,8 +18,11 @@ from bot.intake.slack_alerts import alert_in, known_link
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain, slack_urls
-from bot.settings import PagerDutySettings, ServiceSettings, Settings, SlackSettings
+from bot.settings import Settings
 from bot.store.store import Arrival
+from connectors.pagerduty.settings import PagerDutySettings
+from connectors.shared_settings import ServiceSettings
+from connectors.slack.settings import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, secrets, slack_event
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -10,8 +10,9 @@ import pytest
 from bot.intake.service_names import catalogued, mentioned
 from bot.intake.slack_mentions import asked, question_in
 from bot.intake.slack_payload import Envelope, Message
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.store.store import Arrival
+from connectors.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

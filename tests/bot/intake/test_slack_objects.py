@@ -14,13 +14,14 @@ from bot.intake.accepting import Ignored
 from bot.intake.slack_mentions import asked
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.settings import Settings, SlackSettings
+from bot.settings import Settings
 from bot.store.store import Arrival
 from connectors.aws.scope import named_alarms, places_of
 from connectors.datadog.monitors import monitor_of
 from connectors.pagerduty.connector import incident_of
 from connectors.sentry.issues import issue_of
 from connectors.slack.connector import thread_of
+from connectors.slack.settings import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

@@ -29,7 +29,7 @@ from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.store import Investigation, Store
-from connectors.recorded import RecordedConnector
+from connectors.recorded.connector import RecordedConnector
 from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
 

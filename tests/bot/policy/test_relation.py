@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from analysis.vocabulary import Alert
 from bot.policy.admission import Policy
 from bot.policy.relation import Relation, keys_of, relate, sought_keys
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
+from connectors.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 CATALOGUE = Settings(

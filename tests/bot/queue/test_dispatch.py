@@ -27,11 +27,12 @@ from bot.queue.engine import (
     FileLocks,
     system_engine,
 )
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.settings.teams import TeamSettings
 from bot.store.models import InvestigationRow
 from bot.store.store import ReplyTo, Store
+from connectors.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 TEAMS = {"shop": TeamSettings(services=("checkout",)), "find": TeamSettings(services=("search",))}

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.policy.admission import Policy
-from bot.settings import ServiceSettings, Settings
+from bot.settings import Settings
 from bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
 from bot.settings.teams import TeamSettings
 from bot.store.connect import connect
@@ -28,6 +28,7 @@ from bot.store.mutes import Mutes
 from bot.store.retelling import EDIT_EVERY, Retelling
 from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from connectors.shared_settings import ServiceSettings
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

@@ -416,12 +416,11 @@ class AwsStandIn:
     def _on_DescribeEvents(self, _: Mapping[str, Any]) -> str:
         at = (self.alert_at - timedelta(minutes=70)).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = (
-            "<Event><SourceIdentifier>checkout-db</SourceIdentifier><SourceType>db-instance</"
-            "SourceType>"
-            "<Message>Finished applying modification to DB instance "
-            "class</Message><EventCategories>"
-            f"<EventCategory>configuration "
-            f"change</EventCategory></EventCategories><Date>{at}</Date></Event>"
+            "<Event><SourceIdentifier>checkout-db</SourceIdentifier>"
+            "<SourceType>db-instance</SourceType>"
+            "<Message>Finished applying modification to DB instance class</Message>"
+            "<EventCategories><EventCategory>configuration change</EventCategory></EventCategories>"
+            f"<Date>{at}</Date></Event>"
         )
         return _xml("DescribeEvents", f"<Events>{event}</Events>")
 

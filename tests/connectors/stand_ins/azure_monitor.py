@@ -177,8 +177,8 @@ def _lines(at: datetime) -> list[list[Any]]:
     ]
     if at >= ONSET:
         text = (
-            "Microsoft.Data.SqlClient.SqlException: Execution Timeout Expired at "
-            "Payments.Pool.Acquire"
+            "Microsoft.Data.SqlClient.SqlException: Execution Timeout "
+            "Expired at Payments.Pool.Acquire"
         )
         said += [
             [_utc(at + timedelta(seconds=n)), "payments-prod", "", text, 3, 300] for n in range(6)

@@ -22,8 +22,8 @@ OLD, README, BRANCH, POOL, SETTING, LATER = (letter * 40 for letter in "abcdef")
 later."""
 POOL_FILE = "src/checkout/pool.py"
 POOL_PATCH = (
-    "@@ -1,4 +1,4 @@\n import queue\n-connections = queue.Queue(maxsize=64)\n-acquire_timeout_s = "
-    "30\n"
+    "@@ -1,4 +1,4 @@\n import queue\n-connections = "
+    "queue.Queue(maxsize=64)\n-acquire_timeout_s = 30\n"
     "+connections = queue.Queue(maxsize=4)\n+acquire_timeout_s = 2\n"
 )
 POOL_TEXT = "\n".join(
@@ -137,10 +137,8 @@ def _pulls(asked: Asked) -> Reply:
         return Reply(
             [shapes.pull(41, "Reword the readme", README, ALERT_AT - timedelta(minutes=90))]
         )
-    following = (
-        "<https://api.github.com/repositories/1/"
-        'pulls?state=closed&base=main&per_page=100&page=2>; rel="next"'
-    )
+    page = "https://api.github.com/repositories/1/pulls?state=closed&base=main&per_page=100&page=2"
+    following = f'<{page}>; rel="next"'
     return Reply(
         pulls, headers={"Link": f'{following}, <https://api.github.com/x?page=2>; rel="last"'}
     )

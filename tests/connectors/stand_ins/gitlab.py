@@ -168,7 +168,7 @@ def _merges(asked: Asked) -> Reply:
         merge(42, "Lower the number of pooled connections", pool, merge_sha=POOL, squash_sha=None),
     ]
     following = (
-        "<https://gitlab.example.com/api/v4/projects/5/"
-        'merge_requests?state=merged&page=2>; rel="next"'
+        "<https://gitlab.example.com/api/v4/projects/5/merge_requests?state=merged&page=2>; "
+        'rel="next"'
     )
     return Reply(merges, headers={"Link": following})

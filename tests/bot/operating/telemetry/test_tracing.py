@@ -18,8 +18,9 @@ from analysis.errors import ConnectorError, SettingsError
 from bot.runtime import tracing
 from bot.runtime.step_watch import post_outcome, watched
 from bot.settings.telemetry import TelemetrySettings
+from connectors.budgets import Deadline
 from connectors.limits import Limits
-from connectors.pacing import Deadline, Pace
+from connectors.rate_limiter import RateLimiter
 from tests.bot.operating.telemetry.collector import Collector, SeenSpan, collecting
 
 ID = "20261120-120000-abcdef"
@@ -38,7 +39,7 @@ def _traced(url: str, headers: str = "") -> Iterator[None]:
 
 
 async def _collect(_: str) -> str:
-    async with Pace(Limits(), "datadog").turn(Deadline.after(60)) as asked:
+    async with RateLimiter(Limits(), "datadog").permit(Deadline.after(60)) as asked:
         asked.status = 503
     with tracing.child_span("model round"):
         pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import SecretStr, field_validator
 
-from bot.settings.section import Names, Section, Url
 from connectors.azure.queries import LogTable
+from connectors.settings_types import Names, Section, Url
 
 
 class AzureMonitorSettings(Section):

@@ -10,7 +10,6 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import polars as pl
 
@@ -20,28 +19,16 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.limits import Limits
+from connectors.recorded.settings import RecordedSettings
+from connectors.shared_settings import SharedSettings
 
 LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
 """Wide: a recorded case is replayed whole."""
 
 
-class RecordedConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def case(self) -> Path | None: ...
-
-
-class HasRecorded(Protocol):
-    """Settings with a section for this connector."""
-
-    @property
-    def recorded(self) -> RecordedConfig: ...
-
-
-def build(settings: HasRecorded) -> RecordedConnector | None:
+def build(own: RecordedSettings, settings: SharedSettings) -> RecordedConnector | None:
     """The configured connector, or None without a case."""
-    case = settings.recorded.case
+    case = own.case
     return RecordedConnector(case) if case is not None else None
 
 
@@ -97,24 +84,26 @@ class RecordedConnector:
             if table.height:
                 tables[name] = table
         copied = dict(_copied(case, files))
-        unreadable = {m.kind for m in missing}
-        items = [
-            i
-            for e in case.evidence
-            for i in _items(e, tables, copied)
-            if i.kind not in unreadable - set(tables)
-        ]
+        # A kind with a gap and no table has no evidence that could be cited.
+        without_table = {gap.kind for gap in missing} - set(tables)
+        items: list[Item] = []
+        for evidence in case.evidence:
+            for item in _items(evidence, tables, copied):
+                if item.kind not in without_table:
+                    items.append(item)
         return Collected(tables, tuple(items), tuple(missing))
 
     def _summary(self) -> str:
         case = read_case(self._case)
-        rows = {name: read_table(self._case, name).height for name in SCHEMAS}
-        held = [f"{count:,} rows of {name}" for name, count in rows.items() if count]
-        held += [f"{len(case.trace_files)} trace files"] if case.trace_files else []
-        return (
-            f"recorded case {self._case.name}: {', '.join(held) or 'an alert alone'}; nothing "
-            f"is sent anywhere"
-        )
+        parts: list[str] = []
+        for name in SCHEMAS:
+            rows = read_table(self._case, name).height
+            if rows:
+                parts.append(f"{rows:,} rows of {name}")
+        if case.trace_files:
+            parts.append(f"{len(case.trace_files)} trace files")
+        contents = ", ".join(parts) or "an alert alone"
+        return f"recorded case {self._case.name}: {contents}; nothing is sent anywhere"
 
 
 def _copied(case: Case, files: Path) -> Iterator[tuple[str, int]]:

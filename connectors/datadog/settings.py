@@ -6,8 +6,8 @@ import re
 
 from pydantic import SecretStr, field_validator
 
-from bot.settings.section import Secrets, Section, Url
 from connectors.datadog.links import APP_HOSTS
+from connectors.settings_types import Secrets, Section, Url
 
 
 class DatadogSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from bot.settings.section import Section, Url
+from connectors.settings_types import Section, Url
 
 
 class JaegerSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from bot.settings.section import Names, Section, Url
+from connectors.settings_types import Names, Section, Url
 
 
 class GitHubSettings(Section):

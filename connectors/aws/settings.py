@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from bot.settings.section import Names, Section, Url
+from connectors.settings_types import Names, Section, Url
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,10}){1,2}-\d{1,2}")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]{1,512}")

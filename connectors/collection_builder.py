@@ -15,7 +15,7 @@ from analysis.case.tables import SCHEMAS
 from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
-from connectors.http import short
+from connectors.vendor_text import short
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _TIMES = ("time", "start", "since")
 
 
 @dataclass
-class Brought:
+class CollectionBuilder:
     """Tables in rows, items and gaps."""
 
     items: list[Item] = field(default_factory=list)
@@ -37,14 +37,16 @@ class Brought:
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """Rows of a table in its canonical order of columns, times in ns since 1970. Says how
-        many."""
+        """Add rows of a table in its canonical order of columns; gives how many they are.
+
+        Times are in ns since 1970.
+        """
         own = self.rows.setdefault(table, [])
         before = len(own)
         own.extend(rows)
         return len(own) - before
 
-    async def asked(self, kind: EvidenceKind, query: str, call: Awaitable[T]) -> T | None:
+    async def fetch(self, kind: EvidenceKind, query: str, call: Awaitable[T]) -> T | None:
         """The call's answer; a call that fails becomes a gap and gives None."""
         try:
             return await call
@@ -54,20 +56,20 @@ class Brought:
 
     def collected(self) -> Collected:
         """All of it, each row once."""
-        return Collected(
-            {n: _table(n, rows) for n, rows in self.rows.items()},
-            tuple(self.items),
-            tuple(self.missing),
-        )
+        tables = {name: _table(name, rows) for name, rows in self.rows.items()}
+        return Collected(tables, tuple(self.items), tuple(self.missing))
 
 
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     columns = SCHEMAS[name].columns
-    raw: dict[str, pl.DataType] = {
-        c: pl.Int64() if c in _TIMES else dtype for c, dtype in columns.items()
-    }
-    table = pl.DataFrame(list(dict.fromkeys(rows)), schema=raw, orient="row")
-    return table.with_columns(pl.col(c).cast(columns[c]) for c in _TIMES if c in columns)
+    # Times come as whole numbers, which polars takes as such and casts without rounding.
+    raw: dict[str, pl.DataType] = {}
+    for column, dtype in columns.items():
+        raw[column] = pl.Int64() if column in _TIMES else dtype
+    each_once = list(dict.fromkeys(rows))
+    table = pl.DataFrame(each_once, schema=raw, orient="row")
+    times = [column for column in _TIMES if column in columns]
+    return table.with_columns(pl.col(column).cast(columns[column]) for column in times)
 
 
 def nanoseconds(at: datetime) -> int:
@@ -76,8 +78,10 @@ def nanoseconds(at: datetime) -> int:
 
 
 def ns_of(value: Any, unit: int = 1) -> int | None:
-    """A whole number, or its digits as text, of units of so many ns, as ns since 1970; None where
-    it is no time."""
+    """A time in units of that many ns, as ns since 1970; None where it is no time.
+
+    `value` is a whole number, or its digits as text.
+    """
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -86,15 +90,20 @@ def ns_of(value: Any, unit: int = 1) -> int | None:
 
 
 def time_of(text: Any) -> int | None:
-    """A time as RFC 3339 has it, in ns since 1970; None where it is none. Digits beyond
-    microseconds are dropped."""
+    """A time as RFC 3339 has it, in ns since 1970; None where it is none.
+
+    Digits beyond microseconds are dropped.
+    """
     if not isinstance(text, str) or len(text) > 40:
         return None
     try:
         at = datetime.fromisoformat(text)
-        return ns if at.tzinfo is not None and 0 < (ns := nanoseconds(at)) <= LATEST_NS else None
+        if at.tzinfo is None:
+            return None
+        ns = nanoseconds(at)
     except (ValueError, OverflowError):
         return None
+    return ns if 0 < ns <= LATEST_NS else None
 
 
 def attributes(values: Mapping[str, Any]) -> str | None:
@@ -103,12 +112,17 @@ def attributes(values: Mapping[str, Any]) -> str | None:
     for name, value in values.items():
         if len(kept) >= MOST_ATTRIBUTES:
             break
-        if value not in (None, ""):
-            kept[short(str(name)[:1000], LONGEST_NAME)] = short(str(value)[:10_000], LONGEST_VALUE)
-    return msgspec.json.encode(kept, order="sorted").decode() if kept else None
+        if value in (None, ""):
+            continue
+        # Cut before `short` looks at each character: a value may hold megabytes.
+        shown_name = short(str(name)[:1000], LONGEST_NAME)
+        kept[shown_name] = short(str(value)[:10_000], LONGEST_VALUE)
+    if not kept:
+        return None
+    return msgspec.json.encode(kept, order="sorted").decode()
 
 
-def whole(scope: Scope) -> Window:
+def full_window(scope: Scope) -> Window:
     """From where events begin to matter to the end of the incident."""
     return Window(start=scope.events_from, end=scope.incident.end)
 
@@ -125,14 +139,21 @@ def sampled_windows(scope: Scope) -> tuple[Window, ...]:
     return tuple(dict.fromkeys((*nearest, scope.incident)))
 
 
-def parts(window: Window, count: int) -> list[Window]:
-    """The window in equal parts: what is asked of each shows all of it, though servers give the
-    latest first."""
+def split(window: Window, count: int) -> list[Window]:
+    """The window in equal parts.
+
+    Servers give the latest entries first: asking for each part shows all of the window.
+    """
     length = (window.end - window.start) / count
-    starts = [window.start + n * length for n in range(count)]
-    return [Window(start=a, end=b) for a, b in zip(starts, (*starts[1:], window.end), strict=True)]
+    starts = [window.start + number * length for number in range(count)]
+    ends = [*starts[1:], window.end]
+    return [Window(start=start, end=end) for start, end in zip(starts, ends, strict=True)]
 
 
 def trace_of(named: Mapping[str, Any]) -> str:
     """The id of a trace that labels or fields hold; empty where they hold none."""
-    return next((v for name in TRACE_NAMES if isinstance(v := named.get(name), str) and v), "")
+    for name in TRACE_NAMES:
+        value = named.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""

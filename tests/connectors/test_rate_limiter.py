@@ -1,4 +1,4 @@
-"""Pace, deadline and budget hold from coroutines and threads alike."""
+"""Rate, circuit breaker, deadline and budget hold from coroutines and threads alike."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError
+from connectors.budgets import ByteBudget, Deadline
+from connectors.circuit_breaker import CircuitBreaker
 from connectors.limits import Limits
-from connectors.pacing import Breaker, ByteBudget, Deadline, Pace, TokenBucket, collecting, pace_of
+from connectors.rate_limiter import RateLimiter, TokenBucket, collecting, rate_limiter_of
 
 
 class Meter:
@@ -33,10 +35,10 @@ class Meter:
 
 
 def test_no_more_than_the_slots_run_at_once_over_two_event_loops_and_threads() -> None:
-    pace, meter = Pace(Limits(concurrency=3, requests_per_s=10_000)), Meter()
+    limiter, meter = RateLimiter(Limits(concurrency=3, requests_per_s=10_000)), Meter()
 
     async def one() -> None:
-        async with pace.turn(Deadline.after(10)):
+        async with limiter.permit(Deadline.after(10)):
             with meter:
                 await asyncio.sleep(0.005)
 
@@ -44,7 +46,7 @@ def test_no_more_than_the_slots_run_at_once_over_two_event_loops_and_threads() -
         await asyncio.gather(*(one() for _ in range(20)))
 
     def in_thread() -> None:
-        with pace.turn_in_thread(Deadline.after(10)), meter:
+        with limiter.permit_in_thread(Deadline.after(10)), meter:
             time.sleep(0.005)
 
     with ThreadPoolExecutor(6) as pool:
@@ -75,22 +77,22 @@ def test_time_in_which_the_process_stood_still_earns_no_tokens_and_counts_once()
     bucket = TokenBucket(rate=0.01, burst=1)
     assert bucket.take() == 0
     began = bucket._updated
-    bucket._updated = bucket._stood_until = began - 90
+    bucket._updated = bucket._suspended_until = began - 90
     for _ in range(2):  # two who waited woke up late
-        bucket.stood_still(began - 80, began)
+        bucket.process_suspended(began - 80, began)
     assert bucket.take() == pytest.approx(90, abs=2)
-    bucket.stood_still(began, began + 0.1)  # a moment is no standstill
-    assert bucket._stood_until == began
+    bucket.process_suspended(began, began + 0.1)  # a moment is no standstill
+    assert bucket._suspended_until == began
 
 
-def test_who_waits_for_the_rate_gets_a_turn() -> None:
-    pace = Pace(Limits(requests_per_s=50, concurrency=5))
+def test_who_waits_for_the_rate_gets_a_permit() -> None:
+    limiter = RateLimiter(Limits(requests_per_s=50, concurrency=5))
 
     async def many() -> None:
-        await asyncio.gather(*(_enter(pace) for _ in range(60)))
+        await asyncio.gather(*(_enter(limiter) for _ in range(60)))
 
     asyncio.run(many())
-    assert pace.turns == 60
+    assert limiter.permits == 60
 
 
 def test_few_investigations_are_collected_for_at_once_and_all_in_the_end() -> None:
@@ -110,31 +112,31 @@ def test_few_investigations_are_collected_for_at_once_and_all_in_the_end() -> No
 
 def test_one_who_gave_up_waiting_does_not_hold_a_slot() -> None:
     async def story() -> None:
-        pace = Pace(Limits(concurrency=1, requests_per_s=10_000))
-        async with pace.turn(Deadline.after(5)):
+        limiter = RateLimiter(Limits(concurrency=1, requests_per_s=10_000))
+        async with limiter.permit(Deadline.after(5)):
             with pytest.raises(BudgetExceeded, match=r"time limit of 0\.05 s"):
-                async with pace.turn(Deadline.after(0.05)):
+                async with limiter.permit(Deadline.after(0.05)):
                     pytest.fail("two in one slot")
-            cancelled = asyncio.create_task(_enter(pace))
+            cancelled = asyncio.create_task(_enter(limiter))
             await asyncio.sleep(0.01)
             cancelled.cancel()
             await asyncio.gather(cancelled, return_exceptions=True)
-        async with asyncio.timeout(1), pace.turn(Deadline.after(1)):
+        async with asyncio.timeout(1), limiter.permit(Deadline.after(1)):
             pass
 
     asyncio.run(story())
 
 
-async def _enter(pace: Pace) -> None:
-    async with pace.turn(Deadline.after(5)):
+async def _enter(limiter: RateLimiter) -> None:
+    async with limiter.permit(Deadline.after(5)):
         pass
 
 
-def test_a_turn_that_would_come_too_late_is_refused_at_once() -> None:
-    pace = Pace(Limits(requests_per_s=0.1))
+def test_a_permit_that_would_come_too_late_is_refused_at_once() -> None:
+    limiter = RateLimiter(Limits(requests_per_s=0.1))
 
     async def twice() -> None:
-        await asyncio.gather(*(_soon(pace) for _ in range(2)))
+        await asyncio.gather(*(_soon(limiter) for _ in range(2)))
 
     started = time.monotonic()
     with pytest.raises(BudgetExceeded):
@@ -142,14 +144,16 @@ def test_a_turn_that_would_come_too_late_is_refused_at_once() -> None:
     assert time.monotonic() - started < 8
 
 
-async def _soon(pace: Pace) -> None:
-    async with pace.turn(Deadline.after(1)):
+async def _soon(limiter: RateLimiter) -> None:
+    async with limiter.permit(Deadline.after(1)):
         pass
 
 
-def test_a_pace_is_shared_by_server() -> None:
-    assert pace_of("v", "http://a", Limits()) is pace_of("v", "http://a", Limits())
-    assert pace_of("v", "http://a", Limits()) is not pace_of("v", "http://b", Limits())
+def test_a_rate_limiter_is_shared_by_server() -> None:
+    assert rate_limiter_of("v", "http://a", Limits()) is rate_limiter_of("v", "http://a", Limits())
+    assert rate_limiter_of("v", "http://a", Limits()) is not rate_limiter_of(
+        "v", "http://b", Limits()
+    )
 
 
 def test_a_byte_budget_is_for_all_answers_together() -> None:
@@ -161,24 +165,22 @@ def test_a_byte_budget_is_for_all_answers_together() -> None:
 
 
 def test_a_server_that_does_not_answer_is_left_alone_and_then_asked_once() -> None:
-    breaker = Breaker("prometheus", "http://127.0.0.1:9", failures=3, open_s=60)
+    breaker = CircuitBreaker("prometheus", "http://127.0.0.1:9", failures=3, open_s=60)
     for _ in range(3):
         breaker.check()
-        breaker.note(failed=True)
-    with pytest.raises(
-        ConnectorError, match=r"3 requests in a row got no answer or a server error; .* in 60 s"
-    ):
+        breaker.record(failed=True)
+    with pytest.raises(ConnectorError, match=r"3 consecutive failures; .* in 60 s"):
         breaker.check()
-    breaker._closed_at = 0.0  # the time is over
+    breaker._open_until = 0.0  # the time is over
     breaker.check()
     with pytest.raises(ConnectorError):
         breaker.check()  # a second one waits for what the first one learns
-    breaker.note(failed=False)
+    breaker.record(failed=False)
     breaker.check()
 
 
 def test_an_answer_between_failures_starts_the_count_again() -> None:
-    breaker = Breaker("prometheus", "", failures=2)
+    breaker = CircuitBreaker("prometheus", "", failures=2)
     for failed in (True, False, True):
-        breaker.note(failed=failed)
+        breaker.record(failed=failed)
     breaker.check()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from bot.settings.section import Names, Section, Url
+from connectors.settings_types import Names, Section, Url
 
 
 class KubernetesSettings(Section):

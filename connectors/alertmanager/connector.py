@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, FaultlineError, SettingsError
 from analysis.vocabulary import Alert, EvidenceKind
+from connectors.alertmanager.settings import AlertmanagerSettings
 from connectors.base import Check, Collected, Item, Request
-from connectors.brought import Brought, time_of, whole
-from connectors.http import HttpSession, ReadOnlyHttp, plain_url, short
+from connectors.collection_builder import CollectionBuilder, full_window, time_of
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.prometheus.promql import one_of, quoted
 from connectors.self_hosted import headers
-from connectors.service_names import CatalogueEntry, ServiceNames, in_scope
+from connectors.service_names import ServiceNames, in_scope
+from connectors.shared_settings import SharedSettings
+from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 30
@@ -33,33 +35,8 @@ MOST_SILENCES = 50
 ALERTS, SILENCES = "/api/v2/alerts", "/api/v2/silences"
 
 
-class AlertmanagerConfig(Protocol):
-    """The settings section this connector is built from."""
-
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def public_url(self) -> str | None: ...
-    @property
-    def token(self) -> SecretStr | None: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def service_labels(self) -> Sequence[str]: ...
-
-
-class HasAlertmanager(Protocol):
-    """Settings with a section for this connector, and a service catalogue."""
-
-    @property
-    def alertmanager(self) -> AlertmanagerConfig: ...
-    @property
-    def services(self) -> Mapping[str, CatalogueEntry]: ...
-
-
-def build(settings: HasAlertmanager) -> AlertmanagerConnector | None:
+def build(own: AlertmanagerSettings, settings: SharedSettings) -> AlertmanagerConnector | None:
     """The configured connector, or None without a URL."""
-    own = settings.alertmanager
     if own.url is None:
         return None
     return AlertmanagerConnector(
@@ -71,7 +48,7 @@ def build(settings: HasAlertmanager) -> AlertmanagerConnector | None:
     )
 
 
-class State(msgspec.Struct):
+class AlertmanagerState(msgspec.Struct):
     state: str = ""
     silencedBy: list[str] | None = None
     inhibitedBy: list[str] | None = None
@@ -83,7 +60,7 @@ class ActiveAlert(msgspec.Struct):
 
     labels: dict[str, str]
     startsAt: str
-    status: State
+    status: AlertmanagerState
     annotations: dict[str, str] = {}
     generatorURL: str = ""
     fingerprint: str = ""
@@ -124,7 +101,7 @@ class Silence(msgspec.Struct):
     matchers: list[Matcher]
     startsAt: str
     endsAt: str
-    status: State
+    status: AlertmanagerState
     createdBy: str = ""
     comment: str = ""
 
@@ -160,12 +137,13 @@ class AlertmanagerConnector:
     async def collect(self, request: Request) -> Collected:
         """Alerts and silences as they are now. A call that fails becomes a gap, the other
         stands."""
-        brought = Brought()
+        collection = CollectionBuilder()
         async with self._http.open() as session:
             await asyncio.gather(
-                self._alerts(session, brought, request), self._silences(session, brought, request)
+                self._alerts(session, collection, request),
+                self._silences(session, collection, request),
             )
-        return brought.collected()
+        return collection.collected()
 
     async def check(self) -> Check:
         """Reachable and allowed? Alertmanager itself has no permissions: who reaches it can also
@@ -183,9 +161,11 @@ class AlertmanagerConnector:
             self.name, True, f"{line}; warning: Alertmanager has no read-only access of its own"
         )
 
-    async def _alerts(self, session: HttpSession, brought: Brought, request: Request) -> None:
+    async def _alerts(
+        self, session: HttpSession, collection: CollectionBuilder, request: Request
+    ) -> None:
         every = f"{ALERTS}?active=true&silenced=true&inhibited=true"
-        found = await brought.asked("monitors", every, self._found(session, request))
+        found = await collection.fetch("monitors", every, self._found(session, request))
         if found is None:
             return
         ranked = sorted(found, key=lambda one: one.startsAt, reverse=True)
@@ -202,10 +182,16 @@ class AlertmanagerConnector:
             for one in reversed(kept[:20])
         }
         link = f"{self._page}/#/alerts"
-        count = brought.add("monitors", rows)
-        brought.items.append(
+        count = collection.add("monitors", rows)
+        collection.items.append(
             Item(
-                "monitors", every, whole(request.scope), link, rows=count, cut=cut, details=details
+                "monitors",
+                every,
+                full_window(request.scope),
+                link,
+                rows=count,
+                cut=cut,
+                details=details,
             )
         )
 
@@ -253,8 +239,12 @@ class AlertmanagerConnector:
         named = next((v for label in self._labels if (v := labels.get(label))), None)
         return short(self._names.ours(named), 200) if named else None
 
-    async def _silences(self, session: HttpSession, brought: Brought, request: Request) -> None:
-        found = await brought.asked("monitors", SILENCES, session.get(SILENCES, type=list[Silence]))
+    async def _silences(
+        self, session: HttpSession, collection: CollectionBuilder, request: Request
+    ) -> None:
+        found = await collection.fetch(
+            "monitors", SILENCES, session.get(SILENCES, type=list[Silence])
+        )
         active = [one for one in found or () if one.status.state == "active"]
         if not active:
             return
@@ -278,12 +268,12 @@ class AlertmanagerConnector:
         cut = (
             f"{len(active) - MOST_SILENCES} more left out" if len(active) > MOST_SILENCES else None
         )
-        count, link = brought.add("monitors", rows), f"{self._page}/#/silences"
-        brought.items.append(
+        count, link = collection.add("monitors", rows), f"{self._page}/#/silences"
+        collection.items.append(
             Item(
                 "monitors",
                 SILENCES,
-                whole(request.scope),
+                full_window(request.scope),
                 link,
                 rows=count,
                 cut=cut,

@@ -1,1 +1,0 @@
-"""The settings of each vendor, a file each; `bot.settings.settings` puts them together."""

@@ -1,0 +1,60 @@
+"""What declares a connector, once, for settings, registry, `faultline check` and the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from analysis.vocabulary import EvidenceKind
+from connectors.plugins import load_object
+from connectors.settings_types import Section
+
+if TYPE_CHECKING:
+    from connectors.base import Connector
+    from connectors.shared_settings import SharedSettings
+
+S = TypeVar("S", bound=Section)
+Build = Callable[[S, "SharedSettings"], "Connector | None"]
+
+
+@dataclass(frozen=True)
+class ConnectorType(Generic[S]):
+    """One connector: a vendor of evidence.
+
+    `build` takes the connector's own section and the settings that all connectors share. It gives
+    the connector, or None where the section does not configure one, and raises SettingsError naming
+    the key. `module:function` is imported when the section is set: importing every connector takes
+    longer than starting the bot with two.
+    """
+
+    name: str
+    """As in evidence, in `faultline check`, and the name of its section."""
+    settings: type[S]
+    """The model of its section in the settings file."""
+    build: str | Build[S]
+    kinds: tuple[EvidenceKind, ...]
+    """What it can bring, as its `kinds`."""
+    docs: str
+    """Its page: a file of docs/connectors, or a URL."""
+    reads_jobs: bool = False
+    """Whether entries of [jobs] configure it too, even when its own section is empty."""
+
+    def configured(self, settings: SharedSettings) -> Connector | None:
+        """The connector as these settings have it; None where they leave it alone.
+
+        Raises SettingsError naming the key.
+        """
+        own = getattr(settings, self.name, None)
+        if not isinstance(own, self.settings):
+            return None
+        has_jobs = self.reads_jobs and bool(settings.jobs)
+        if own == self.settings.model_construct() and not has_jobs:
+            return None
+        return self._build()(own, settings)
+
+    def _build(self) -> Build[S]:
+        if not isinstance(self.build, str):
+            return self.build
+        build: Any = load_object(self.build)
+        return build  # type: ignore[no-any-return]

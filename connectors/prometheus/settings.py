@@ -1,0 +1,25 @@
+"""Settings of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field, SecretStr
+
+from connectors.settings_types import Section, Url
+
+
+class PrometheusSettings(Section):
+    """Prometheus HTTP API as a source of metrics."""
+
+    url: Url | None = None
+    """Base of the HTTP API. Unset: Prometheus is not asked."""
+    token: SecretStr | None = None
+    """Secret. Bearer token."""
+    step_s: float = Field(default=15, gt=0)
+    """Resolution of range queries, in seconds."""
+    queries: Mapping[str, str] = Field(default_factory=dict)
+    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults:
+    docs/connectors/prometheus.md."""
+    service_label: str = "service"
+    """The label that names the service."""

@@ -1,0 +1,27 @@
+"""Settings of the training jobs' traces."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from connectors.settings_types import Names, Networks, Section, Url
+
+
+class TracesSettings(Section):
+    """Where training jobs leave their traces."""
+
+    locations: Names = ()
+    """Directories or `s3://bucket/prefix`; `{job}` is replaced by the training job's name."""
+    endpoint_url: Url | None = None
+    """S3-compatible endpoint, for stores other than AWS."""
+    max_file_bytes: int = Field(default=2_000_000_000, ge=1024)
+    """A larger trace file is left out, and the report says so."""
+    max_files: int = Field(default=4096, ge=1)
+    """Trace files taken for one investigation at most."""
+    hosts: Names = ()
+    """Hosts from which traces that an alert links to are fetched: `traces.example`,
+    `*.traces.example`, on another port `traces.example:8443`, without TLS `http://minio:9000`.
+    Unset: no link is followed."""
+    private_networks: Networks = ()
+    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public
+    addresses alone."""

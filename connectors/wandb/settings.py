@@ -1,0 +1,27 @@
+"""Settings of Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field, SecretStr
+
+from connectors.settings_types import Section, Url
+
+
+class WandbSettings(Section):
+    """Weights & Biases as a source of training metrics: docs/connectors/wandb.md."""
+
+    entity: str | None = None
+    """The team or user that owns the projects."""
+    project: str | None = None
+    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects`
+    alone."""
+    projects: Mapping[str, str] = Field(default_factory=dict)
+    """Training job to its project, for jobs that log to another one."""
+    base_url: Url = "https://api.wandb.ai"
+    """The API; another one for dedicated clouds and servers of one's own."""
+    app_url: Url | None = None
+    """Base of links to runs. Unset: what belongs to `base_url`."""
+    api_key: SecretStr | None = None
+    """Secret. An API key, best one of a service account that may only read."""

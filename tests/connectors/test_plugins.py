@@ -1,0 +1,189 @@
+"""A connector of another package: installed as a wheel, found by its entry point, used by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.connectors.local_http import LocalServer, Reply
+from tests.docs.test_extending import example
+
+ROOT = Path(__file__).resolve().parents[2]
+STATUS_PAGE = example("A connector")
+INCIDENT = {
+    "name": "Elevated errors",
+    "status": "investigating",
+    "created_at": "2026-03-02T11:40:00Z",
+}
+COLLECT = """
+import asyncio, json, os, pickle, tempfile
+from pathlib import Path
+from bot.settings import load_settings
+from connectors.base import collect_one
+from connectors.registry import build_connectors
+from tests.connectors.conftest import request_for
+
+answers = []
+for environ in (os.environ, {"FAULTLINE_STATUSPAGE__URL": os.environ["PAGE"]}):
+    settings = load_settings(environ=environ)
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    (connector,) = build_connectors(settings)
+    found = asyncio.run(collect_one(connector, request_for(Path(tempfile.mkdtemp()))))
+    answers.append([connector.name, found.tables["monitors"]["monitor"].to_list()])
+print(json.dumps(answers))
+"""
+"""Collects with the settings file, then with the environment alone."""
+REFUSALS = """
+import json, sys
+from pathlib import Path
+from analysis.errors import SettingsError
+from bot.settings import load_settings
+
+said = []
+for text in json.loads(sys.argv[1]):
+    file = Path("given.toml")
+    file.write_text(text)
+    try:
+        load_settings(file, {})
+        said.append("taken")
+    except SettingsError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+"""What the settings say of each of these files."""
+
+
+class Machine:
+    """A place with packages of its own beside Faultline, and a settings file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.packages = folder / "packages"
+        self.settings = folder / "faultline.toml"
+        self.state = folder / "state"
+
+    def install(
+        self, package: str, module: str, code: str, entry_points: Mapping[str, str]
+    ) -> None:
+        """Build a wheel and unpack it, which is all that installing a pure one does (PEP 427)."""
+        info = f"{package.replace('-', '_')}-1.2.dist-info"
+        declared = "\n".join(f"{name} = {target}" for name, target in entry_points.items())
+        files = {
+            f"{module}.py": code,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/entry_points.txt": f"[faultline.connectors]\n{declared}\n",
+            f"{info}/RECORD": "",
+        }
+        self.packages.mkdir(exist_ok=True)
+        wheel = self.packages.parent / f"{package}-1.2-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
+
+    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """A Python command that sees Faultline and these packages."""
+        given = {
+            **os.environ,
+            "PYTHONPATH": f"{self.packages}{os.pathsep}{ROOT}",
+            "FAULTLINE_STORE__DIRECTORY": str(self.state),
+            **environ,
+        }
+        if self.settings.exists():
+            given["FAULTLINE_CONFIG"] = str(self.settings)
+        return subprocess.run(
+            [sys.executable, *command],
+            env=given,
+            cwd=self.packages.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def check(self, **environ: str) -> subprocess.CompletedProcess[str]:
+        """`faultline check`."""
+        return self.run("-m", "bot.cli.main", "check", **environ)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """One with the page's connector installed."""
+    made = Machine(tmp_path)
+    target = "faultline_statuspage:CONNECTOR"
+    made.install(
+        "faultline-statuspage", "faultline_statuspage", STATUS_PAGE, {"statuspage": target}
+    )
+    return made
+
+
+def test_an_installed_connector_collects_and_is_checked(machine: Machine) -> None:
+    with LocalServer() as server:
+        server.on("/api/v2/incidents.json", Reply({"incidents": [INCIDENT]}))
+        machine.settings.write_text(f'[statuspage]\nurl = "{server.url}"\n')
+        collected = machine.run("-c", COLLECT, PAGE=server.url)
+        machine.install("broken", "broken", "import not_installed", {"broken": "broken:CONNECTOR"})
+        machine.install("shadow", "shadow", STATUS_PAGE, {"loki": "shadow:CONNECTOR"})
+        checked = machine.check()
+        assert server.methods == {"GET"}
+    assert collected.returncode == 0, collected.stderr
+    assert json.loads(collected.stdout) == [["statuspage", ["Elevated errors"]]] * 2
+    assert checked.stderr == ""
+    lines = [" ".join(line.split()) for line in checked.stdout.splitlines()]
+    assert "ok statuspage 1 incidents can be read; there is nothing to write" in lines
+    assert any("faultline-statuspage 1.2 brings monitors" in line for line in lines)
+    assert any(line.startswith("FAIL plug-in broken broken: cannot load") for line in lines)
+    assert any("Faultline has a section [loki] of its own" in line for line in lines)
+
+
+SECTIONS = {
+    '[statuspage]\nurl = "http://x"\n': "taken",
+    '[statuspage]\nurl = "ftp://x"\n': "statuspage.url: must begin with http:// or https://",
+    '[statuspage]\naddress = "x"\n': "statuspage.address: no such setting",
+    '[statuspge]\nurl = "http://x"\n': "statuspge: no such setting",
+    'statuspage = "x"\n': "statuspage: input should be a valid dictionary or instance of",
+}
+PACKAGES = {
+    "missing": ("import not_installed", "ModuleNotFoundError: No module named 'not_installed'"),
+    "failing": ("raise RuntimeError('first\\nsecond')", "RuntimeError: first second"),
+    "empty": ("OTHER = 1", "AttributeError: module 'empty' has no attribute 'CONNECTOR'"),
+    "number": ("CONNECTOR = 7", "is a int, not a ConnectorType"),
+    "renamed": (STATUS_PAGE, "declares it under the name 'statuspage'"),
+}
+
+
+def test_its_settings_are_validated_and_a_broken_plug_in_is_one_clear_line(
+    machine: Machine,
+) -> None:
+    for name, (code, _) in PACKAGES.items():
+        machine.install(f"faultline-{name}", name, code, {name: f"{name}:CONNECTOR"})
+    files = [*SECTIONS, *(f'[{name}]\nurl = "http://x"\n' for name in PACKAGES)]
+    answered = machine.run("-c", REFUSALS, json.dumps(files))
+    assert answered.returncode == 0, answered.stderr
+    said = json.loads(answered.stdout)
+    for one, expected in zip(said, SECTIONS.values(), strict=False):
+        assert one.startswith(expected)
+    for one, (name, (_, expected)) in zip(said[len(SECTIONS) :], PACKAGES.items(), strict=True):
+        assert one.startswith(f"{name}: ")
+        assert f"faultline-{name} 1.2" in one
+        assert expected in one
+        assert "\n" not in one
+
+
+def test_the_program_says_so_in_one_line(machine: Machine) -> None:
+    target = "another_statuspage:CONNECTOR"
+    machine.install("another", "another_statuspage", STATUS_PAGE, {"statuspage": target})
+    machine.settings.write_text('[statuspage]\nurl = "http://x"\n')
+    refused = machine.check()
+    assert refused.returncode != 0
+    assert refused.stderr.startswith("faultline: statuspage: is declared by ")
+    assert "another 1.2" in refused.stderr
+    assert refused.stderr.count("\n") == 1
