@@ -1,4 +1,4 @@
-"""What every way in hands over, and the one door behind it: the store."""
+"""What every alert source hands over, and how the store accepts it."""
 
 from __future__ import annotations
 

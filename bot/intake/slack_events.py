@@ -23,7 +23,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
-from bot.intake.questions.door import Door
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
@@ -106,10 +106,10 @@ class SlackEvents:
         accept: Accept,
         limits: IntakeLimits | None = None,
         more: Sequence[Register] = (),
-        door: Door | None = None,
+        message_router: MessageRouter | None = None,
     ) -> None:
         self.settings = settings
-        self._heard = Heard(door) if door is not None else None
+        self._heard = Heard(message_router) if message_router is not None else None
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
         self._accept = accept

@@ -1,5 +1,6 @@
 """Settings: one TOML file, and secrets from the environment or from files that it names."""
 
+from bot.settings.section import Secrets, Section
 from bot.settings.settings import (
     DEFAULT_FILE,
     ENV_PREFIX,
@@ -22,6 +23,8 @@ __all__ = [
     "ENV_PREFIX",
     "NAMED_TABLES",
     "PagerDutySettings",
+    "Secrets",
+    "Section",
     "ServerSettings",
     "ServiceSettings",
     "Settings",

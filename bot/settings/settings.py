@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, SupportsIndex, get_args
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from analysis.errors import SettingsError
+from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
@@ -279,7 +289,10 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
 
 
 class Settings(Section):
-    """All settings."""
+    """All settings. An alert source of another package brings its own section: `settings_model`."""
+
+    plugin_sections: ClassVar[tuple[str, ...]] = ()
+    """The sections that other packages bring."""
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
@@ -330,6 +343,36 @@ class Settings(Section):
             raise ValueError(problem)
         return value
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """With plug-ins the class is made while loading: another process has to make it too."""
+        if not self.plugin_sections:
+            return super().__reduce_ex__(protocol)
+        return _revived, (self.plugin_sections, self.__getstate__())
+
+
+@cache
+def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
+    """`Settings`, with those of the unknown sections that alert sources bring.
+
+    Raises SettingsError for a plug-in that cannot be used.
+    """
+    brought = sections_of_alert_sources(unknown)
+    if not brought:
+        return Settings
+    sections: dict[str, Any] = {}
+    for name, section in brought.items():
+        sections[name] = (section, section())
+    model = create_model("Settings", __base__=Settings, __module__=__name__, **sections)
+    model.plugin_sections = tuple(brought)
+    return model
+
+
+def _revived(plugin_sections: tuple[str, ...], state: dict[Any, Any]) -> Settings:
+    model = settings_model(plugin_sections)
+    settings = model.__new__(model)
+    settings.__setstate__(state)
+    return settings
+
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings file (it may be absent unless named) and the environment. Raises
@@ -337,23 +380,21 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     environ = os.environ if environ is None else environ
     named = environ.get(ENV_PREFIX + "CONFIG")
     chosen = file or (Path(named) if named else None)
-    values = (
-        _read_toml(chosen)
-        if chosen
-        else _read_toml(Path(DEFAULT_FILE))
-        if Path(DEFAULT_FILE).exists()
-        else {}
-    )
-    _refuse_secrets(values)
-    for key, section, name, value in _from_environment(environ):
-        if section not in Settings.model_fields or section in NAMED_TABLES:
+    if chosen is None and Path(DEFAULT_FILE).exists():
+        chosen = Path(DEFAULT_FILE)
+    values = _read_toml(chosen) if chosen else {}
+    sections = {*values, *_sections_of_environment(environ)}
+    model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
+    _refuse_secrets(values, model)
+    for key, section, name, value in _from_environment(environ, model):
+        if section not in model.model_fields or section in NAMED_TABLES:
             raise SettingsError(key, "no such section of the settings")
         table = values.setdefault(section, {})
         if not isinstance(table, dict):
             raise SettingsError(section, "must be a table")
         table[name] = value
     try:
-        return Settings.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join(str(p) for p in first["loc"])
@@ -388,9 +429,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
 
 
-def _refuse_secrets(values: Mapping[str, Any]) -> None:
+def _refuse_secrets(values: Mapping[str, Any], model: type[Settings]) -> None:
     for name, table in values.items():
-        field = Settings.model_fields.get(name)
+        field = model.model_fields.get(name)
         if field is None or name in NAMED_TABLES or not isinstance(table, dict):
             continue
         section = field.annotation
@@ -407,7 +448,16 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
                 )
 
 
-def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def _sections_of_environment(environ: Mapping[str, str]) -> Iterator[str]:
+    for key in environ:
+        section, mark, _ = key.removeprefix(ENV_PREFIX).lower().partition("__")
+        if key.startswith(ENV_PREFIX) and mark:
+            yield section
+
+
+def _from_environment(
+    environ: Mapping[str, str], model: type[Settings]
+) -> list[tuple[str, str, str, str]]:
     """Variable, section, key and value; an empty variable counts as not set."""
     found = []
     for key, value in environ.items():
@@ -417,8 +467,8 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
         secret = name.removesuffix(FROM_FILE)
         if (
             secret != name
-            and not _holds(section, name)
-            and _holds(section, secret, only_secrets=True)
+            and not _holds(model, section, name)
+            and _holds(model, section, secret, only_secrets=True)
         ):
             if environ.get(key.removesuffix(FROM_FILE.upper())):
                 raise SettingsError(
@@ -431,9 +481,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
     return found
 
 
-def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
+def _holds(model: type[Settings], section: str, name: str, *, only_secrets: bool = False) -> bool:
     """Whether a section has a key (that holds a secret)."""
-    field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
+    field = model.model_fields.get(section) if section not in NAMED_TABLES else None
     table = field.annotation if field is not None else None
     if (
         not isinstance(table, type)
