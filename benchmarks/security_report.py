@@ -2,8 +2,8 @@
 [--inputs N] [--seed S]`.
 
 Every alert source, every reader of foreign files, every place that shows foreign text, every page.
-A crash is an exception that is none of ours, an answer of 5xx, more than 10 s of processor time, or a
-GiB of memory for one input; a wrong accept is something taken without proof of its sender, a page
+A crash is an exception that is none of ours, an answer of 5xx, more than 10 s of processor time, or
+a GiB of memory for one input; a wrong accept is something taken without proof of its sender, a page
 shown to a stranger, or live mark-up. Inputs are made from the seed alone: a failure names its own,
 and `--only TARGET` runs one target. Exits with 1 where either count is not 0.
 

@@ -51,7 +51,7 @@ def load() -> Iterator[Any]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("heading", ["A connector", "An analyzer", "A way in for alerts"])
+@pytest.mark.parametrize("heading", ["A connector", "An analyzer", "An alert source"])
 def test_an_example_is_short(heading: str) -> None:
     code = [
         line
@@ -121,7 +121,7 @@ def test_the_analyzer_finds_lost_parents(
 
 
 @pytest.mark.parametrize(("action", "status"), [("Create", "firing"), ("Close", "resolved")])
-def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: str) -> None:
+def test_the_alert_source_reads_an_alert_and_its_end(load: Any, action: str, status: str) -> None:
     alert = {
         "alertId": "a-1",
         "message": "checkout\u202e is slow",
@@ -131,7 +131,7 @@ def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: s
     body = json.dumps(
         {"action": action, "alert": alert | {"details": {"service": "checkout"}}}
     ).encode()
-    taken = load("A way in for alerts").read_opsgenie(body, Settings(), now=NOW)
+    taken = load("An alert source").read_opsgenie(body, Settings(), now=NOW)
     assert (taken.alert.status, taken.alert.title, taken.alert.severity) == (
         status,
         "checkout is slow",
@@ -151,5 +151,5 @@ def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: s
         b'{"action": "Create", "alert": {"alertId": {"a": 1}, "details": 7}}',
     ],
 )
-def test_the_way_in_ignores_what_is_no_alert(load: Any, body: bytes) -> None:
-    assert isinstance(load("A way in for alerts").read_opsgenie(body, Settings(), now=NOW), Ignored)
+def test_the_alert_source_ignores_what_is_no_alert(load: Any, body: bytes) -> None:
+    assert isinstance(load("An alert source").read_opsgenie(body, Settings(), now=NOW), Ignored)

@@ -9,7 +9,7 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +91,7 @@ def serving(
     limits: IntakeLimits | None = None,
     fetch_sns: Fetch = fetch_https,
     message_router: MessageRouter | None = None,
+    sources: Sequence[AlertSource] | None = None,
     **more: Any,
 ) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
@@ -98,7 +99,7 @@ def serving(
         routes=intake_routes(
             settings,
             accept,
-            sources=sources_with(fetch_sns),
+            sources=sources_with(fetch_sns) if sources is None else sources,
             limits=limits,
             message_router=message_router,
             **more,

@@ -23,7 +23,7 @@ THREAD, CHANNEL = "1763690000.000100", "C9"
 
 @dataclass
 class Ears:
-    """The way in, and what was kept."""
+    """The senders, and what was kept."""
 
     senders: Senders
     conversations: Conversations
