@@ -49,9 +49,9 @@ def page() -> str:
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
-        head = (
-            f"\n## [{title}]\n\n{section.__doc__}\n\n| key | default | meaning |\n|---|---|---|\n"
-        )
+        # A docstring that is wrapped in the source is one paragraph on the page.
+        about = " ".join((section.__doc__ or "").split())
+        head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
         sections.append(head + "\n".join(rows) + "\n")
     return "".join(sections)
 
