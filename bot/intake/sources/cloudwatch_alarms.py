@@ -9,7 +9,8 @@ object, both in either case.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -17,9 +18,20 @@ from pydantic import BeforeValidator, Field
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
-from bot.intake.payload_fields import Line, Payload, Rows, Table, Text, When, json_object, one_line
+from bot.intake.payload_fields import (
+    Line,
+    Payload,
+    Rows,
+    Table,
+    Text,
+    When,
+    filled,
+    json_object,
+    one_line,
+)
 from bot.intake.service_names import catalogued, mentioned
 from bot.settings import Settings
+from bot.vendor_settings.aws import ServiceAwsSettings
 from connectors.aws.console import alarm_link
 from connectors.aws.metric_templates import resource_names, signal_of
 
@@ -38,27 +50,30 @@ _OBSERVED = re.compile(r"datapoints? \[(-?[\d.]{1,30}(?:E-?\d{1,3})?) ")
 def _dimensions(value: Any) -> dict[str, str]:
     """Name to value from `[{"name": ..., "value": ...}]` or `{name: value}`, keys in either
     case."""
+    pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, list):
-        rows = [
-            {str(k).lower(): v for k, v in row.items()}
-            for row in value[:MOST_DIMENSIONS]
-            if isinstance(row, dict)
-        ]
-        pairs = [(row.get("name"), row.get("value")) for row in rows]
-    else:
-        pairs = []
-    cleaned = (
-        (one_line(name, 255), one_line(text, 1_000)) for name, text in pairs[:MOST_DIMENSIONS]
-    )
-    return {name: text for name, text in cleaned if name and text}
+        for row in value[:MOST_DIMENSIONS]:
+            if isinstance(row, dict):
+                lower = {str(key).lower(): text for key, text in row.items()}
+                pairs.append((lower.get("name"), lower.get("value")))
+    dimensions: dict[str, str] = {}
+    for given_name, given_text in pairs[:MOST_DIMENSIONS]:
+        name, text = one_line(given_name, 255), one_line(given_text, 1_000)
+        if name and text:
+            dimensions[name] = text
+    return dimensions
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else ""
 
 
 Pairs = Annotated[dict[str, str], BeforeValidator(_dimensions)]
 
 
-class OneMetric(Payload):
+class CloudWatchMetric(Payload):
     """A metric, with the names of both shapes."""
 
     MetricName: Line = ""
@@ -69,32 +84,32 @@ class OneMetric(Payload):
     dimensions: Pairs = Field(default_factory=dict)
 
 
-class OneStat(Payload):
+class CloudWatchStatistic(Payload):
     """A metric and a statistic."""
 
-    Metric: Table[OneMetric] = Field(default_factory=OneMetric)
-    metric: Table[OneMetric] = Field(default_factory=OneMetric)
+    Metric: Table[CloudWatchMetric] = Field(default_factory=CloudWatchMetric)
+    metric: Table[CloudWatchMetric] = Field(default_factory=CloudWatchMetric)
     Stat: Line = ""
     stat: Line = ""
 
 
-class Query(Payload):
+class CloudWatchQuery(Payload):
     """One of the metrics of an expression."""
 
-    MetricStat: Table[OneStat] = Field(default_factory=OneStat)
-    metricStat: Table[OneStat] = Field(default_factory=OneStat)
+    MetricStat: Table[CloudWatchStatistic] = Field(default_factory=CloudWatchStatistic)
+    metricStat: Table[CloudWatchStatistic] = Field(default_factory=CloudWatchStatistic)
 
 
-class Condition(OneMetric):
+class CloudWatchTrigger(CloudWatchMetric):
     """What an alarm waits for."""
 
     Statistic: Line = ""
     ExtendedStatistic: Line = ""
     Threshold: Line = ""
-    Metrics: Rows[Query] = ()
+    Metrics: Rows[CloudWatchQuery] = ()
 
 
-class AlarmMessage(Payload):
+class CloudWatchAlarmMessage(Payload):
     """What an alarm sends to a topic."""
 
     AlarmName: Line = ""
@@ -106,10 +121,10 @@ class AlarmMessage(Payload):
     OldStateValue: Line = ""
     NewStateReason: Text = ""
     StateChangeTime: When = None
-    Trigger: Table[Condition] = Field(default_factory=Condition)
+    Trigger: Table[CloudWatchTrigger] = Field(default_factory=CloudWatchTrigger)
 
 
-class State(Payload):
+class CloudWatchState(Payload):
     """A state in an event."""
 
     value: Line = ""
@@ -119,32 +134,51 @@ class State(Payload):
     actionsSuppressedBy: Line = ""
 
 
-class Configuration(Payload):
+class CloudWatchAlarmSettings(Payload):
     """An alarm's configuration in an event."""
 
     description: Text = ""
     alarmRule: Line = ""
-    metrics: Rows[Query] = ()
+    metrics: Rows[CloudWatchQuery] = ()
 
 
-class Detail(Payload):
+class CloudWatchAlarmDetail(Payload):
     """The event's own part."""
 
     alarmName: Line = ""
-    state: Table[State] = Field(default_factory=State)
-    previousState: Table[State] = Field(default_factory=State)
-    configuration: Table[Configuration] = Field(default_factory=Configuration)
+    state: Table[CloudWatchState] = Field(default_factory=CloudWatchState)
+    previousState: Table[CloudWatchState] = Field(default_factory=CloudWatchState)
+    configuration: Table[CloudWatchAlarmSettings] = Field(default_factory=CloudWatchAlarmSettings)
 
 
-class AlarmEvent(Payload):
+class CloudWatchAlarmEvent(Payload):
     """EventBridge's event."""
 
     account: Line = ""
     region: Line = ""
-    resources: Annotated[
-        Line, BeforeValidator(lambda v: v[0] if isinstance(v, list) and v else "")
-    ] = ""
-    detail: Table[Detail] = Field(default_factory=Detail)
+    resources: Annotated[Line, BeforeValidator(_first)] = ""
+    detail: Table[CloudWatchAlarmDetail] = Field(default_factory=CloudWatchAlarmDetail)
+
+
+@dataclass(frozen=True)
+class AlarmChange:
+    """A change of an alarm's state, whichever shape it came in."""
+
+    name: str
+    arn: str
+    account: str
+    region: str
+    state: str
+    previous_state: str
+    description: str
+    reason: str
+    at: datetime
+    namespace: str
+    metric: str
+    statistic: str
+    dimensions: Mapping[str, str]
+    threshold: float | None
+    observed: float | None
 
 
 def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> Alert | Ignored:
@@ -154,114 +188,125 @@ def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> 
     if payload is None:
         return Ignored("the message is not a JSON object, as alarms are")
     if payload.get("detail-type") == EVENT and payload.get("source") == "aws.cloudwatch":
-        return _of_event(AlarmEvent.model_validate(payload), region, settings, now)
-    message = AlarmMessage.model_validate(payload)
+        change = _from_event(CloudWatchAlarmEvent.model_validate(payload), region, now)
+    else:
+        change = _from_message(CloudWatchAlarmMessage.model_validate(payload), region, now)
+    return change if isinstance(change, Ignored) else _alert(change, settings)
+
+
+def _from_message(
+    message: CloudWatchAlarmMessage, region: str, now: datetime
+) -> AlarmChange | Ignored:
     if not message.AlarmName or message.NewStateValue not in (FIRING, RESOLVED, NO_DATA):
         return Ignored("the message is no change of an alarm's state")
     trigger = message.Trigger
-    metric = next(
-        (one.MetricStat for one in trigger.Metrics if one.MetricStat.Metric.MetricName), None
-    )
-    own = metric.Metric if metric and not trigger.MetricName else trigger
-    return _alert(
-        settings,
+    measured = _measured(trigger)
+    metric: CloudWatchMetric = trigger
+    # An alarm on an expression has no metric of its own, but those that the expression uses.
+    if measured is not None and not trigger.MetricName:
+        metric = measured.Metric
+    statistic = trigger.ExtendedStatistic or trigger.Statistic
+    if not statistic and measured is not None:
+        statistic = measured.Stat
+    return AlarmChange(
         name=message.AlarmName,
         arn=message.AlarmArn,
         account=message.AWSAccountId,
         region=region,
         state=message.NewStateValue,
-        before=message.OldStateValue,
-        about=message.AlarmDescription,
+        previous_state=message.OldStateValue,
+        description=message.AlarmDescription,
         reason=message.NewStateReason,
         at=message.StateChangeTime or now,
-        metric=(
-            own.Namespace,
-            own.MetricName,
-            trigger.ExtendedStatistic or trigger.Statistic or _stat(metric),
-        ),
-        dimensions=own.Dimensions,
+        namespace=metric.Namespace,
+        metric=metric.MetricName,
+        statistic=statistic,
+        dimensions=metric.Dimensions,
         threshold=_number(trigger.Threshold),
         observed=_observed(message.NewStateReason),
     )
 
 
-def _of_event(event: AlarmEvent, region: str, settings: Settings, now: datetime) -> Alert | Ignored:
+def _measured(trigger: CloudWatchTrigger) -> CloudWatchStatistic | None:
+    """The first metric of an expression."""
+    for query in trigger.Metrics:
+        if query.MetricStat.Metric.MetricName:
+            return query.MetricStat
+    return None
+
+
+def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> AlarmChange | Ignored:
     detail, state = event.detail, event.detail.state
     if not detail.alarmName or state.value not in (FIRING, RESOLVED):
         return Ignored(f"nothing to do for an alarm whose state is {state.value or 'not told'}")
     if state.actionsSuppressedBy:
         return Ignored("the alarm's actions are suppressed")
-    metric = next(
-        (one.metricStat for one in detail.configuration.metrics if one.metricStat.metric.name),
-        OneStat(),
-    )
+    measured = CloudWatchStatistic()
+    for query in detail.configuration.metrics:
+        if query.metricStat.metric.name:
+            measured = query.metricStat
+            break
     data = json_object(state.reasonData.encode("utf-8", "replace")) or {}
     recent = data.get("recentDatapoints")
     last = one_line(recent[-1]) if isinstance(recent, list) and recent else ""
-    return _alert(
-        settings,
+    return AlarmChange(
         name=detail.alarmName,
         arn=event.resources,
         account=event.account,
         region=event.region or region,
         state=state.value,
-        before=detail.previousState.value,
-        about=detail.configuration.description,
+        previous_state=detail.previousState.value,
+        description=detail.configuration.description,
         reason=state.reason,
         at=state.timestamp or now,
-        metric=(metric.metric.namespace, metric.metric.name, metric.stat),
-        dimensions=metric.metric.dimensions,
+        namespace=measured.metric.namespace,
+        metric=measured.metric.name,
+        statistic=measured.stat,
+        dimensions=measured.metric.dimensions,
         threshold=_number(one_line(data.get("threshold"))),
         observed=_number(last),
     )
 
 
-def _alert(
-    settings: Settings,
-    *,
-    name: str,
-    arn: str,
-    account: str,
-    region: str,
-    state: str,
-    before: str,
-    about: str,
-    reason: str,
-    at: datetime,
-    metric: tuple[str, str, str],
-    dimensions: Mapping[str, str],
-    threshold: float | None,
-    observed: float | None,
-) -> Alert:
-    known = _ARN.fullmatch(arn)
-    region, account = (known[1], known[2]) if known else (region, account)
-    identity = arn if known else f"{account}/{region}/{name}"
+def _alert(change: AlarmChange, settings: Settings) -> Alert:
+    region, account = change.region, change.account
+    # The name of an alarm is unique in its account and region alone.
+    identity = f"{account}/{region}/{change.name}"
+    known = _ARN.fullmatch(change.arn)
+    if known:
+        region, account, identity = known[1], known[2], change.arn
     labels = {
-        "alarm_name": name,
-        "alarm_arn": arn if known else "",
+        "alarm_name": change.name,
+        "alarm_arn": change.arn if known else "",
         "aws_account": account,
         "aws_region": region,
-        "namespace": metric[0],
-        "metric": metric[1],
-        "statistic": metric[2],
-        "state": state,
-        "previous_state": before,
-        **{f"dimension.{key}": value for key, value in dimensions.items()},
+        "namespace": change.namespace,
+        "metric": change.metric,
+        "statistic": change.statistic,
+        "state": change.state,
+        "previous_state": change.previous_state,
         "fingerprint": identity,
     }
+    for key, value in change.dimensions.items():
+        labels[f"dimension.{key}"] = value
+    signal = None
+    if change.metric:
+        signal, *_ = signal_of(change.namespace, change.metric, change.statistic)
+    about = f"{change.name} {change.description}"
+    summary = [text for text in (change.description, change.reason) if text]
     return Alert(
         source=SOURCE,
         id=identity,
-        title=name if state != NO_DATA else f"{name} has no data",
-        started_at=at,
-        status="resolved" if state == RESOLVED else "firing",
-        service=service_of(dimensions, f"{name} {about}", settings),
-        signal=signal_of(*metric)[0] if metric[1] else None,
-        summary="\n".join(filter(None, (about, reason))) or None,
-        threshold=threshold,
-        observed=observed,
-        labels={key: value for key, value in labels.items() if value},
-        links=(Link(title="CloudWatch alarm", url=alarm_link(region, name)),),
+        title=f"{change.name} has no data" if change.state == NO_DATA else change.name,
+        started_at=change.at,
+        status="resolved" if change.state == RESOLVED else "firing",
+        service=service_of(change.dimensions, about, settings),
+        signal=signal,
+        summary="\n".join(summary) or None,
+        threshold=change.threshold,
+        observed=change.observed,
+        labels=filled(labels),
+        links=(Link(title="CloudWatch alarm", url=alarm_link(region, change.name)),),
     )
 
 
@@ -275,26 +320,22 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
             if entry.aws is not None and name in _names(entry.aws, kind):
                 return service
     named = [dimensions[key] for key in SERVICE_DIMENSIONS if dimensions.get(key)]
-    if found := catalogued(settings, *named) or mentioned(settings, text):
+    found = catalogued(settings, *named) or mentioned(settings, text)
+    if found:
         return found
     return resource[1].rpartition("/")[2] if resource else None
 
 
-def _names(entry: Any, kind: str) -> tuple[str, ...]:
-    keys = {
-        "ecs": "ecs",
-        "target_group": "target_groups",
-        "lambda": "lambdas",
-        "database": "databases",
-        "queue": "queues",
-        "api": "apis",
+def _names(entry: ServiceAwsSettings, kind: str) -> Sequence[str]:
+    names: Mapping[str, Sequence[str]] = {
+        "ecs": entry.ecs,
+        "target_group": entry.target_groups,
+        "lambda": entry.lambdas,
+        "database": entry.databases,
+        "queue": entry.queues,
+        "api": entry.apis,
     }
-    names: tuple[str, ...] = getattr(entry, keys[kind])
-    return names
-
-
-def _stat(metric: OneStat | None) -> str:
-    return metric.Stat if metric else ""
+    return names[kind]
 
 
 def _observed(reason: str) -> float | None:
