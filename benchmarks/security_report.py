@@ -1,9 +1,9 @@
 """How much bad input was tried, and what came of it: `python -m benchmarks.security_report
 [--inputs N] [--seed S]`.
 
-Every way in, every reader of foreign files, every place that shows foreign text, every page. A
-crash is an exception that is none of ours, an answer of 5xx, more than 10 s of processor time, or a
-GiB of memory for one input; a wrong accept is something taken without proof of its sender, a page
+Every alert source, every reader of foreign files, every place that shows foreign text, every page.
+A crash is an exception that is none of ours, an answer of 5xx, more than 10 s of processor time, or
+a GiB of memory for one input; a wrong accept is something taken without proof of its sender, a page
 shown to a stranger, or live mark-up. Inputs are made from the seed alone: a failure names its own,
 and `--only TARGET` runs one target. Exits with 1 where either count is not 0.
 
@@ -29,11 +29,11 @@ from pathlib import Path
 
 import uvicorn
 
-from tests.fuzz import pages, parsers, places, ways_in
+from tests.fuzz import alert_sources, pages, parsers, places
 from tests.fuzz.counting import Tally, Target, tried
 
 INPUTS = 12_000
-MODULES = (ways_in, parsers, places, pages)
+MODULES = (alert_sources, parsers, places, pages)
 
 
 def main() -> int:

@@ -1,1 +1,1 @@
-"""The way in: webhooks and Slack events become alerts."""
+"""Alert sources: webhooks and Slack events become alerts."""

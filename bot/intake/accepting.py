@@ -1,4 +1,4 @@
-"""What every way in hands over, and the one door behind it: the store."""
+"""What every alert source hands over, and how the store accepts it."""
 
 from __future__ import annotations
 
@@ -120,9 +120,8 @@ def store_accept(store: Store) -> Accept:
         try:
             accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender must be told
-            if len(batch) > 1 and not isinstance(
-                error, OperationalError
-            ):  # one of them cannot be stored; which?
+            # With a database that works, one alert of them cannot be stored: the others can.
+            if len(batch) > 1 and not isinstance(error, OperationalError):
                 for one in batch:
                     await store_together([one])
                 return
@@ -136,10 +135,11 @@ def store_accept(store: Store) -> Accept:
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                # whose sender was told to try again meanwhile comes again: twice the work would not
-                # end a jam
-                if batch := [one for one in batch if not one[1].done()]:
-                    await store_together(batch)
+                # A sender who was told to try again meanwhile does so: to store that alert twice
+                # would not end a jam.
+                awaited = [one for one in batch if not one[1].done()]
+                if awaited:
+                    await store_together(awaited)
         finally:
             writer = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -51,22 +51,17 @@ def one_line(value: Any, limit: int = SHORT) -> str:
 
 def as_url(value: Any) -> str:
     """An http(s) address without credentials; "" for anything else."""
-    if (
-        not isinstance(value, str)
-        or len(value) > MAX_URL
-        or _UNFIT_FOR_URLS.search(value)
-        or _REMOVED.search(value)
-    ):
+    if not isinstance(value, str) or len(value) > MAX_URL:
+        return ""
+    if _UNFIT_FOR_URLS.search(value) or _REMOVED.search(value):
         return ""
     try:
         parts = urlsplit(value)
     except ValueError:
         return ""
-    return (
-        value
-        if parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
-        else ""
-    )
+    if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+        return ""
+    return value
 
 
 def as_time(value: Any) -> datetime | None:
@@ -93,8 +88,17 @@ def as_labels(value: Any, limit: int = SHORT) -> dict[str, str]:
     """Name to text, at most 64 of them; values that are not text or numbers are left out."""
     if not isinstance(value, dict):
         return {}
-    cleaned = ((one_line(k, 128), plain(v, limit)) for k, v in list(value.items())[:MAX_LABELS])
-    return {k: v for k, v in cleaned if k and v}
+    labels: dict[str, str] = {}
+    for given_name, given in list(value.items())[:MAX_LABELS]:
+        name, text = one_line(given_name, 128), plain(given, limit)
+        if name and text:
+            labels[name] = text
+    return labels
+
+
+def filled(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that say something."""
+    return {name: value for name, value in labels.items() if value}
 
 
 def as_table(value: Any) -> Any:
@@ -104,11 +108,9 @@ def as_table(value: Any) -> Any:
 
 def as_rows(value: Any) -> list[Any]:
     """The objects in a list."""
-    return (
-        [row for row in value[:MAX_ROWS] if isinstance(row, dict)]
-        if isinstance(value, list)
-        else []
-    )
+    if not isinstance(value, list):
+        return []
+    return [row for row in value[:MAX_ROWS] if isinstance(row, dict)]
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:

@@ -33,21 +33,29 @@ def mentioned(settings: Settings, text: str) -> str | None:
     A catalogue name or alias counts first (the earliest in the text, the longest of those), then
     `service: name`, then a word such as `checkout-api`, then a text that is one single word.
     """
-    if found := _from_catalogue(settings, text):
+    found = _from_catalogue(settings, text)
+    if found:
         return found
-    if match := _NAMED.search(text):
-        return match[1].rstrip(".-_")
-    if match := _SUFFIXED.search(text):
-        return match[0]
+    named = _NAMED.search(text)
+    if named:
+        return named[1].rstrip(".-_")
+    suffixed = _SUFFIXED.search(text)
+    if suffixed:
+        return suffixed[0]
     return text if _ONE_WORD.fullmatch(text) else None
 
 
 def _from_catalogue(settings: Settings, text: str) -> str | None:
-    places: list[tuple[int, int, str]] = []
+    found: list[tuple[int, int, str]] = []
     folded = text.casefold()
     for name, entry in settings.services.items():
-        for word in filter(None, (name, *entry.aliases)):
+        for word in (name, *entry.aliases):
+            if not word:
+                continue
             match = re.search(rf"(?<![\w-]){re.escape(word.casefold())}(?![\w-])", folded)
             if match:
-                places.append((match.start(), -len(word), name))
-    return min(places)[2] if places else None
+                found.append((match.start(), -len(word), name))
+    if not found:
+        return None
+    _, _, earliest = min(found)
+    return earliest

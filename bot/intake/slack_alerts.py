@@ -16,7 +16,7 @@ from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from analysis.vocabulary import Alert, Link
-from bot.intake.payload_fields import one_line, plain
+from bot.intake.payload_fields import filled, one_line, plain
 from bot.intake.service_names import mentioned
 from bot.intake.slack_payload import Message
 from bot.intake.slack_text import slack_plain, slack_time, slack_urls
@@ -45,7 +45,7 @@ _SEVERITY = re.compile(r"\b(critical|warning|page|sev-?[0-4]|p[1-5])\b", re.IGNO
 
 
 @dataclass(frozen=True)
-class Known:
+class AlertLink:
     """A link that identifies what is alerting."""
 
     vendor: str
@@ -62,37 +62,49 @@ class Known:
 def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | None:
     """The alert that a bot's message announces or ends, or None when it is no alert."""
     texts = _texts(message)
-    known = [link for url in _urls(message) if (link := known_link(url))]
-    if len({link.identity for link in known if link.identity}) > MAX_IDENTITIES:
+    links = _alert_links(message)
+    identities = list(dict.fromkeys(link.identity for link in links if link.identity))
+    if len(identities) > MAX_IDENTITIES:
         return None
     title, state = _title(message, texts)
-    hues = {_hue(box.color) for box in message.attachments if box.title}
-    if not known and not state and not hues & {"red", "green"}:
+    titled_hues = {_hue(box.color) for box in message.attachments if box.title}
+    # Without a link or a word for its state only a coloured box with a title looks like an alert.
+    if not links and not state and not titled_hues & {"red", "green"}:
         return None
-    ended = (
-        bool(_ENDED.search(state))
-        if state
-        else "green" in {_hue(box.color) for box in message.attachments}
-    )
-    first = next((link for link in known if link.identity), None)
+    labels = _object_labels(links, title)
+    labels["fingerprint"] = identities[0] if identities else f"title:{title.casefold()}"
+    unique_links = dict.fromkeys(links)
     return Alert(
         source=SOURCE,
         id=message.ts,
         title=title or "Alert",
         started_at=slack_time(message.ts) or now,
-        status="resolved" if ended else "firing",
+        status="resolved" if _has_ended(message, state) else "firing",
         service=_service(settings, title, texts),
         severity=_severity(texts),
         summary=plain("\n".join(texts), 1_000) or None,
-        labels={
-            **_object_labels(known, title),
-            "fingerprint": first.identity if first else f"title:{title.casefold()}",
-        },
-        links=tuple(Link(title=link.vendor, url=link.url) for link in dict.fromkeys(known)),
+        labels=labels,
+        links=tuple(Link(title=link.vendor, url=link.url) for link in unique_links),
     )
 
 
-def known_link(url: str) -> Known | None:
+def _has_ended(message: Message, state: str) -> bool:
+    """By the word for its state; a message without one says it by its colour."""
+    if state:
+        return bool(_ENDED.search(state))
+    return any(_hue(box.color) == "green" for box in message.attachments)
+
+
+def _alert_links(message: Message) -> list[AlertLink]:
+    links: list[AlertLink] = []
+    for url in _urls(message):
+        link = known_link(url)
+        if link is not None:
+            links.append(link)
+    return links
+
+
+def known_link(url: str) -> AlertLink | None:
     """What a link identifies, if it is one of an alerting tool."""
     try:
         parts = urlsplit(url)
@@ -102,7 +114,7 @@ def known_link(url: str) -> Known | None:
     for vendor, read in _VENDORS.items():
         key = read(host, parts)
         if key is not None:
-            return Known(vendor, one_line(key), url)
+            return AlertLink(vendor, one_line(key), url)
     return None
 
 
@@ -129,7 +141,7 @@ def _datadog(host: str, parts: SplitResult) -> str | None:
     if match is None or not re.search(r"(^|\.)(datadoghq\.(com|eu)|ddog-gov\.com)$", host):
         return None
     group = parse_qs(parts.query).get("group", [""])[0]
-    return f"{match[1]}{'/' + group if group else ''}"
+    return f"{match[1]}/{group}" if group else match[1]
 
 
 def _sentry(host: str, parts: SplitResult) -> str | None:
@@ -171,66 +183,69 @@ _VENDORS: dict[str, Callable[[str, SplitResult], str | None]] = {
 when not its."""
 
 
-def _object_labels(known: list[Known], title: str) -> dict[str, str]:
+def _object_labels(links: list[AlertLink], title: str) -> dict[str, str]:
     """Labels by which the connectors find the object that a link names; the first of each
     vendor."""
     found: dict[str, str] = {}
-    for link in reversed(known):
+    # Backwards, so that the first link of a vendor overwrites the others.
+    for link in reversed(links):
         if link.vendor == "Datadog":
             found["monitor_id"] = link.key.partition("/")[0]
         elif link.vendor == "Sentry":
             found["sentry_issue_id"] = link.key
         elif link.vendor == "CloudWatch":
             found["aws_region"], _, found["alarm_name"] = link.key.partition("/")
-        elif link.vendor == "Alertmanager" and (name := _ALERTNAME.match(title)):
-            found["alertname"] = name[0]
-    return {key: value for key, value in found.items() if value}
+        elif link.vendor == "Alertmanager":
+            name = _ALERTNAME.match(title)
+            found["alertname"] = name[0] if name else ""
+    return filled(found)
 
 
 def _texts(message: Message) -> list[str]:
+    """The lines a reader sees, without those that are only an address."""
     raw = [message.text, *message.blocks]
     for box in message.attachments:
-        raw += [
-            box.pretext,
-            box.title,
-            box.text,
-            *box.blocks,
-            *(f"{f.title}: {f.value}" for f in box.fields),
-        ]
-        raw += [] if box.title or box.text or box.blocks else [box.fallback]
-    lines = (slack_plain(text).strip() for text in raw)
-    return [
-        line
-        for line in dict.fromkeys(lines)
-        if line and not line.startswith(("http://", "https://"))
-    ]
+        raw += [box.pretext, box.title, box.text, *box.blocks]
+        for field in box.fields:
+            raw.append(f"{field.title}: {field.value}")
+        # Slack shows the fallback only where there is nothing else.
+        if not (box.title or box.text or box.blocks):
+            raw.append(box.fallback)
+    texts: dict[str, None] = {}
+    for text in raw:
+        line = slack_plain(text).strip()
+        if line and not line.startswith(("http://", "https://")):
+            texts[line] = None
+    return list(texts)
 
 
 def _urls(message: Message) -> list[str]:
     raw = [message.text, *message.blocks]
     for box in message.attachments:
-        raw += [
-            box.title_link,
-            box.title,
-            box.pretext,
-            box.text,
-            *box.blocks,
-            *(f.value for f in box.fields),
-        ]
-    return list(dict.fromkeys(url for text in raw if text for url in slack_urls(text)))
+        raw += [box.title_link, box.title, box.pretext, box.text, *box.blocks]
+        for field in box.fields:
+            raw.append(field.value)
+    urls: dict[str, None] = {}
+    for text in raw:
+        urls |= dict.fromkeys(slack_urls(text))
+    return list(urls)
 
 
 def _title(message: Message, texts: list[str]) -> tuple[str, str]:
     """The title without the word for its state, and that word."""
-    boxes = [slack_plain(box.title) for box in message.attachments if box.title]
-    candidates = [
-        _ORNAMENT.sub("", line) for line in (*boxes, *(text.splitlines()[0] for text in texts))
-    ]
+    lines = [slack_plain(box.title) for box in message.attachments if box.title]
+    for text in texts:
+        lines.append(text.splitlines()[0])
+    candidates = [_ORNAMENT.sub("", line) for line in lines]
     for candidate in candidates:
         match = _PREFIX.match(candidate)
         if match:
             return _tidy(candidate[match.end() :]), match["state"]
-    return next((tidy for candidate in candidates if (tidy := _tidy(candidate))), ""), ""
+    for candidate in candidates:
+        title = _tidy(candidate)
+        if title:
+            return title, ""
+    return "", ""
 
 
 def _tidy(title: str) -> str:
@@ -240,23 +255,23 @@ def _tidy(title: str) -> str:
 def _hue(color: str) -> Literal["red", "green", ""]:
     """What an attachment's colour says: Slack's words, or a hex colour that the eye calls red or
     green."""
-    if color in ("danger", "good"):
-        return "red" if color == "danger" else "green"
+    if color == "danger":
+        return "red"
+    if color == "good":
+        return "green"
     digits = color.removeprefix("#")
     if not re.fullmatch(r"[0-9a-fA-F]{6}", digits):
         return ""
-    hue, saturation, value = colorsys.rgb_to_hsv(
-        *(int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4))
-    )
+    red, green, blue = bytes.fromhex(digits)
+    hue, saturation, value = colorsys.rgb_to_hsv(red / 255, green / 255, blue / 255)
+    # Grey and nearly black say nothing.
     if saturation < 0.4 or value < 0.3:
         return ""
-    return (
-        "red"
-        if hue < RED_BELOW or hue > 1 - RED_BELOW
-        else "green"
-        if GREEN_HUES[0] < hue < GREEN_HUES[1]
-        else ""
-    )
+    if hue < RED_BELOW or hue > 1 - RED_BELOW:
+        return "red"
+    if GREEN_HUES[0] < hue < GREEN_HUES[1]:
+        return "green"
+    return ""
 
 
 def _service(settings: Settings, title: str, texts: list[str]) -> str | None:

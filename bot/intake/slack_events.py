@@ -23,7 +23,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
-from bot.intake.questions.door import Door
+from bot.intake.payload_fields import as_rows
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
@@ -57,15 +58,16 @@ class SlackWorkspace:
         self._asking = asyncio.Lock()
 
     async def ourselves(self, envelope: Envelope) -> Ourselves:
-        """Who we are: the envelope says so, and once it could be had, `auth.test`."""
+        """Who we are: the envelope says so, and once Slack answered it, `auth.test`."""
         async with self._asking:
             if self._known is None and time.monotonic() >= self._ask_after:
                 self._known = await self._auth_test()
         known = self._known or Ourselves()
-        named = {
-            one.user_id for one in envelope.authorizations if one.is_bot is True and one.user_id
-        }
-        return Ourselves(known.user_ids | named, known.bot_id, envelope.api_app_id)
+        user_ids = set(known.user_ids)
+        for authorization in envelope.authorizations:
+            if authorization.is_bot is True and authorization.user_id:
+                user_ids.add(authorization.user_id)
+        return Ourselves(frozenset(user_ids), known.bot_id, envelope.api_app_id)
 
     async def _auth_test(self) -> Ourselves | None:
         try:
@@ -75,12 +77,11 @@ class SlackWorkspace:
             log.warning("slack auth.test failed (%s)", _said(error))
             return None
         user, bot = answer.get("user_id"), answer.get("bot_id")
-        return Ourselves(
-            frozenset({user} if isinstance(user, str) else ()), bot if isinstance(bot, str) else ""
-        )
+        user_ids = frozenset({user}) if isinstance(user, str) else frozenset()
+        return Ourselves(user_ids, bot if isinstance(bot, str) else "")
 
     async def parent(self, message: Message) -> Message | None:
-        """The message that began the thread, or None when there is none or it cannot be had
+        """The message that began the thread, or None when there is none or Slack does not answer
         quickly."""
         if not message.is_reply:
             return None
@@ -92,8 +93,7 @@ class SlackWorkspace:
         except UNREACHABLE as error:
             log.warning("slack conversations.replies failed (%s)", _said(error))
             return None
-        found = answer.get("messages")
-        rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+        rows = as_rows(answer.get("messages"))
         return Message.model_validate(rows[0]) if rows else None
 
 
@@ -106,10 +106,10 @@ class SlackEvents:
         accept: Accept,
         limits: IntakeLimits | None = None,
         more: Sequence[Register] = (),
-        door: Door | None = None,
+        message_router: MessageRouter | None = None,
     ) -> None:
         self.settings = settings
-        self._heard = Heard(door) if door is not None else None
+        self._heard = Heard(message_router) if message_router is not None else None
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
         self._accept = accept
@@ -160,12 +160,12 @@ class SlackEvents:
         """`investigate ...` in a direct message, as in a mention; whether it was that. Raises
         NotAccepted."""
         message = envelope.event
-        question = question_in(message) if is_direct(envelope) and not message.subtype else None
-        found = (
-            asked(envelope, question, None, self.settings, now=datetime.now(UTC))
-            if question
-            else None
-        )
+        if message.subtype or not is_direct(envelope):
+            return False
+        question = question_in(message)
+        if not question:
+            return False
+        found = asked(envelope, question, None, self.settings, now=datetime.now(UTC))
         if found is None:
             return False
         await take(self._accept, found, within_s=self._limits.accept_within_s)
@@ -232,8 +232,10 @@ class SlackEvents:
 
 def _in_our_code(error: Exception) -> bool:
     """Whether a listener of ours had been called when it failed."""
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(str(frame.f_globals.get("__name__", "")).startswith("bot.") for frame, _ in frames)
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__", "")).startswith("bot."):
+            return True
+    return False
 
 
 class _NoPayload(logging.Filter):

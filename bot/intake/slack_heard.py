@@ -1,7 +1,7 @@
 """What people write to us in Slack beside `investigate`: in our threads, with a mention, in direct
 messages.
 
-A message becomes `Asked` for the conversation's door. Bots, our own messages, joins and files of
+A message becomes `Asked` for the message router. Bots, our own messages, joins and files of
 others are not heard.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from bot.intake.questions.asked import Asked, Surface
-from bot.intake.questions.door import Door
 from bot.intake.questions.is_question import addresses_others
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain
 
@@ -21,21 +21,21 @@ _CHANNEL = re.compile(r"[A-Z0-9]{2,40}")
 
 
 class Heard:
-    """Hands messages to the door."""
+    """Hands messages to the conversation."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, message_router: MessageRouter) -> None:
+        self._router = message_router
 
     async def message(self, envelope: Envelope, ourselves: Ourselves, *, within_s: float) -> None:
         """A message without an `app_mention` event of its own. Raises NotAccepted."""
         event, message = envelope.event, of_person(envelope)
         if event.subtype == "message_deleted":
-            await self._door.deleted(event.channel, event.deleted_ts, within_s=within_s)
+            await self._router.deleted(event.channel, event.deleted_ts, within_s=within_s)
             return
         if not _is_persons(message) or not _addressed(event.channel, message):
             return
         if event.subtype == "message_changed":
-            await self._door.edited(
+            await self._router.edited(
                 event.channel, message.ts, slack_plain(message.text), within_s=within_s
             )
             return
@@ -44,12 +44,12 @@ class Heard:
             return  # another event brings that
         if not direct and addresses_others(message.text):
             return
-        await self._door.take(_asked(envelope, "dm" if direct else "thread"), within_s=within_s)
+        await self._router.take(_asked(envelope, "dm" if direct else "thread"), within_s=within_s)
 
     async def mention(self, envelope: Envelope, *, within_s: float) -> None:
         """Somebody mentioned us and did not ask for an investigation. Raises NotAccepted."""
         if _is_persons(envelope.event) and _addressed(envelope.event.channel, envelope.event):
-            await self._door.take(_asked(envelope, "mention"), within_s=within_s)
+            await self._router.take(_asked(envelope, "mention"), within_s=within_s)
 
 
 def may_be_for_us(envelope: Envelope) -> bool:

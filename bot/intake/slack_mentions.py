@@ -43,24 +43,35 @@ def asked(
     message = envelope.event
     about = alert_in(parent, settings, now=now) if parent else None
     context = _context(parent)
-    title = one_line(question) or (about.title if about else one_line(context))
+    subject = about.title if about else context
+    title = one_line(question) or one_line(subject)
     if not title:
         return None
-    words = "\n".join(filter(None, (question, about.title if about else context)))
-    alert = Alert(
-        source=SOURCE,
-        id=message.ts,
-        title=title,
-        started_at=(about.started_at if about else None) or slack_time(message.ts) or now,
-        service=mentioned(settings, words) or (about.service if about else None),
-        severity=about.severity if about else None,
-        summary=context or None,
-        labels={
-            **(about.labels if about else {}),
-            "fingerprint": f"asked:{message.channel}:{message.ts}",
-        },
-        links=about.links if about else (),
-    )
+    service = mentioned(settings, "\n".join(text for text in (question, subject) if text))
+    fingerprint = f"asked:{message.channel}:{message.ts}"
+    if about is None:
+        alert = Alert(
+            source=SOURCE,
+            id=message.ts,
+            title=title,
+            started_at=slack_time(message.ts) or now,
+            service=service,
+            summary=context or None,
+            labels={"fingerprint": fingerprint},
+        )
+    else:
+        # The question is about the alert that began the thread, so it takes over what that says.
+        alert = Alert(
+            source=SOURCE,
+            id=message.ts,
+            title=title,
+            started_at=about.started_at,
+            service=service or about.service,
+            severity=about.severity,
+            summary=context or None,
+            labels={**about.labels, "fingerprint": fingerprint},
+            links=about.links,
+        )
     return Arrival(
         alert=in_thread(alert, message.channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope)),

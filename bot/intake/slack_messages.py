@@ -53,8 +53,6 @@ def watched(
 def _ordered_by(alert: Alert) -> datetime:
     """The message's time, as events come in any order. An edit that ends an alert has the time of
     what it edits."""
-    return (
-        alert.started_at + timedelta(microseconds=1)
-        if alert.status == "resolved"
-        else alert.started_at
-    )
+    if alert.status == "resolved":
+        return alert.started_at + timedelta(microseconds=1)
+    return alert.started_at

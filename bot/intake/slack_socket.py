@@ -10,7 +10,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from analysis.errors import SettingsError
 from bot.intake.accepting import Accept, IntakeLimits
-from bot.intake.questions.door import Door
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_events import Register, SlackEvents
 from bot.settings import Settings
 
@@ -60,14 +60,14 @@ async def start_socket_mode(
     *,
     limits: IntakeLimits | None = None,
     more: Sequence[Register] = (),
-    door: Door | None = None,
+    message_router: MessageRouter | None = None,
 ) -> SlackSocket:
     """Begin to receive events; returns at once, connected or not. `close_async` ends it.
 
     Raises SettingsError without the two tokens it takes.
     """
     app_token = socket_mode_tokens(settings)
-    return SlackSocket(SlackEvents(settings, accept, limits, more, door), app_token)
+    return SlackSocket(SlackEvents(settings, accept, limits, more, message_router), app_token)
 
 
 def socket_mode_tokens(settings: Settings) -> str:

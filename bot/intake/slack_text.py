@@ -23,8 +23,12 @@ def slack_plain(text: str) -> str:
 
 def slack_urls(text: str) -> list[str]:
     """Every link in a text, in its order, without repeats."""
-    found = (_unescape(url).rstrip(".,;:!?)") for url in _BARE_URL.findall(text))
-    return [url for url in dict.fromkeys(found) if as_url(url)]
+    urls: dict[str, None] = {}
+    for found in _BARE_URL.findall(text):
+        url = _unescape(found).rstrip(".,;:!?)")
+        if as_url(url):
+            urls[url] = None
+    return list(urls)
 
 
 def slack_time(ts: str) -> datetime | None:
@@ -41,16 +45,18 @@ def block_strings(blocks: Any) -> list[str]:
 
 
 def _strings(root: Any) -> Iterator[str]:
-    waiting, seen = [root], 0
+    # A stack of our own: a sender decides how deep blocks are nested.
+    waiting = [root]
+    seen = 0
     while waiting and seen < MAX_BLOCK_NODES:
-        node, seen = waiting.pop(), seen + 1
+        node = waiting.pop()
+        seen += 1
         if isinstance(node, dict):
             for key in ("url", "text"):
                 if isinstance(node.get(key), str):
                     yield node[key]
-            waiting.extend(
-                reversed([value for value in node.values() if isinstance(value, (dict, list))])
-            )
+            inner = [value for value in node.values() if isinstance(value, (dict, list))]
+            waiting.extend(reversed(inner))
         elif isinstance(node, list):
             waiting.extend(reversed(node[:MAX_BLOCK_NODES]))
 

@@ -35,7 +35,7 @@ def _in_and_out(settings: Settings) -> Iterator[Finding]:
             "set FAULTLINE_SLACK__BOT_TOKEN",
         )
     if slack.bot_token is not None and slack.app_token is None and not slack.signing_secrets:
-        said = "Slack gets answers, but its events and buttons are refused: there is no way in"
+        said = "Slack gets answers, but its events and buttons are refused"
         yield Finding(
             "wrong",
             "settings",

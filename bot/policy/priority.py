@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from analysis.vocabulary import Alert
@@ -43,7 +44,7 @@ WORDS: Mapping[str, int] = {
     "debug": LOW,
     "none": LOW,
 }
-"""Severities of the vendors that send alerts in:
+"""Severities as most vendors understand them; an alert source may bring words of its own.
 
 - PagerDuty's urgency is `high` or `low`, and `high` is what every service has unless it is changed:
   it is not enough
@@ -79,26 +80,37 @@ _NUMBERED = re.compile(
 _WORD = re.compile(r"[a-z]+(?:[\s:_#-]{0,3}[0-9]+)?|[0-9]+")
 
 
-def priority_of(alert: Alert, *, asked_for: bool = False) -> int:
-    """0 urgent, 1 high, 2 usual, 3 low. What a person asked for is urgent: somebody waits for
-    it."""
+def priority_of(
+    alert: Alert, *, asked_for: bool = False, own_words: Mapping[str, int] = MappingProxyType({})
+) -> int:
+    """0 urgent, 1 high, 2 usual, 3 low. What a person asked for is urgent: somebody waits for it.
+
+    `own_words` are severities of the alert's source; they count before `WORDS`.
+    """
     if asked_for:
         return URGENT
-    said = (alert.severity, *(alert.labels.get(name) for name in SAYS_MORE))
-    return next((level for text in said if (level := _level(text)) is not None), USUAL)
+    words = {**WORDS, **own_words}
+    severities = [alert.severity]
+    for name in SAYS_MORE:
+        severities.append(alert.labels.get(name))
+    for severity in severities:
+        level = _level(severity, words)
+        if level is not None:
+            return level
+    return USUAL
 
 
-def _level(severity: str | None) -> int | None:
+def _level(severity: str | None, words: Mapping[str, int]) -> int | None:
     """What the first word says that is known: `SEV-1 (critical)`, `P2`, `1`, `warning`."""
     for found in _WORD.finditer((severity or "")[:LONGEST].casefold()):
         word = found[0]
-        if word in WORDS:
-            return WORDS[word]
+        if word in words:
+            return words[word]
         numbered = _NUMBERED.fullmatch(word)
         if numbered is not None:
             kind = "sev" if (numbered["kind"] or "").startswith("s") else "p"
             return LEVELS[kind][int(numbered["number"])]
         plain = word.rstrip("0123456789 \t\n:_#-")
-        if plain != word and plain in WORDS:
-            return WORDS[plain]
+        if plain != word and plain in words:
+            return words[plain]
     return None

@@ -3,8 +3,10 @@ posts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Literal
 
 from analysis.vocabulary import Alert
@@ -54,6 +56,8 @@ class Arrival:
     by_person: bool = False
     """Somebody asked for it: no mute, rule or rate holds it back, and it joins no other
     investigation."""
+    priority_words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Severities of its alert source, beside those of `bot.policy.priority`."""
 
 
 @dataclass(frozen=True)

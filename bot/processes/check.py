@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.answer.targets.slack_replies import check_slack
+from bot.intake.alert_sources import alert_sources
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.operating.credentials import bounded
@@ -112,23 +113,17 @@ async def _cases(settings: Settings) -> Check:
 
 
 async def _inbound(settings: Settings) -> Check:
-    ways = {
-        "PagerDuty webhooks": bool(settings.pagerduty.webhook_secrets),
-        "Slack events": bool(settings.slack.signing_secrets),
-        "Slack Socket Mode": settings.slack.app_token is not None,
-        "Alertmanager webhooks": bool(settings.alertmanager.webhook_tokens),
-        "CloudWatch alarms by SNS": bool(settings.aws.sns_topics),
-        "Datadog webhooks": bool(settings.datadog.webhook_tokens),
-        "Sentry webhooks": bool(settings.sentry.webhook_secrets),
-    }
-    open_ways = [name for name, is_open in ways.items() if is_open]
-    if not open_ways:
+    configured: list[str] = []
+    for source in alert_sources():
+        configured += source.configured(settings)
+    if not configured:
         return Check(
             "inbound",
             False,
-            "no way in: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another source's secret",
+            "no alert source configured: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another "
+            "source's secret",
         )
-    return Check("inbound", True, ", ".join(open_ways))
+    return Check("inbound", True, ", ".join(configured))
 
 
 async def _replies(settings: Settings) -> Check:

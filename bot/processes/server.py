@@ -20,7 +20,8 @@ from starlette.middleware import Middleware
 
 from analysis.errors import SettingsError
 from bot.intake.accepting import store_accept, store_first_time
-from bot.intake.questions.door import Door
+from bot.intake.alert_sources import alert_sources, labels_by_path
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
@@ -47,22 +48,23 @@ from connectors.registry import build_connectors
 def build_app(
     settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None
 ) -> Starlette:
-    """The web application; with a supervisor it also keeps a worker running."""
+    """The web application; with a supervisor it also keeps a worker running.
+
+    Raises SettingsError for an alert source of another package that cannot be used.
+    """
     accept, case_path = store_accept(store), local_cases(cases)
-    listeners, door = (
-        _slack_listeners(settings, store, case_path),
-        Door(settings, Conversations(store.engine)),
-    )
+    sources = alert_sources()
+    listeners = _slack_listeners(settings, store, case_path)
+    message_router = MessageRouter(settings, Conversations(store.engine))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
-        by_socket = settings.slack.app_token is not None
-        socket_mode = (
-            await start_socket_mode(settings, accept, more=listeners, door=door)
-            if by_socket
-            else None
-        )
+        socket_mode = None
+        if settings.slack.app_token is not None:
+            socket_mode = await start_socket_mode(
+                settings, accept, more=listeners, message_router=message_router
+            )
         try:
             yield
         finally:
@@ -73,13 +75,21 @@ def build_app(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     intake = intake_routes(
-        settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store)
+        settings,
+        accept,
+        sources=sources,
+        slack_listeners=listeners,
+        message_router=message_router,
+        first_time=store_first_time(store),
     )
     readiness = Readiness(store)
     credentials = Credentials(partial(checks_beside, settings))
-    routes = [*intake, *page_routes(settings, store, case_path, readiness, credentials)]
-    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(ArrivalWatch)])
+    pages = page_routes(settings, store, case_path, readiness, credentials, sources)
+    labels = labels_by_path(sources)
+    watch = Middleware(ArrivalWatch, labels=labels)
+    app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
     app.state.readiness, app.state.credentials = readiness, credentials
+    app.state.request_labels = tuple(labels.values())
     return app
 
 
@@ -126,7 +136,7 @@ def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> Non
     readiness: Readiness = app.state.readiness
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
     sockets = listen(settings.server.host, settings.server.port)
-    observing = observe_web(settings, store, cases)
+    observing = observe_web(settings, store, cases, app.state.request_labels)
     credentials: Credentials = app.state.credentials
     credentials.look_later()
     try:

@@ -1,5 +1,4 @@
-"""Watches what comes in: each request, by its address and what became of it, and each alert that
-was taken."""
+"""Counts what comes in: each request, by its address and outcome, and each alert that was taken."""
 
 from __future__ import annotations
 
@@ -17,18 +16,6 @@ from bot.runtime.measures import word
 
 log = logging.getLogger("faultline.intake")
 
-SOURCES = MappingProxyType(
-    {
-        "/webhooks/pagerduty": "pagerduty",
-        "/webhooks/alertmanager": "alertmanager",
-        "/webhooks/datadog": "datadog",
-        "/webhooks/sentry": "sentry",
-        "/webhooks/sns": "sns",
-        "/slack/events": "slack",
-        "/slack/interactivity": "slack clicks",
-    }
-)
-"""The addresses that take alerts, as metrics call them."""
 REFUSED: Mapping[int, str] = MappingProxyType(
     {
         400: "malformed",
@@ -50,14 +37,19 @@ ALARMING = ("not taken", "failed", "signature")
 
 
 class ArrivalWatch:
-    """Middleware around the whole application: it looks at the addresses of `SOURCES` alone."""
+    """Middleware around the whole application.
 
-    def __init__(self, app: ASGIApp) -> None:
+    `labels` holds the paths of the alert sources, which alone it looks at, and what metrics call
+    requests there.
+    """
+
+    def __init__(self, app: ASGIApp, labels: Mapping[str, str]) -> None:
         self._app = app
+        self._labels = labels
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass it on, and count."""
-        source = SOURCES.get(scope["path"]) if scope["type"] == "http" else None
+        source = self._labels.get(scope["path"]) if scope["type"] == "http" else None
         if source is None:
             await self._app(scope, receive, send)
             return

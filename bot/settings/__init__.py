@@ -13,11 +13,14 @@ from bot.settings.settings import (
     secret_variable,
     sections_in_order,
 )
+from connectors.settings_types import Secrets, Section
 
 __all__ = [
     "DEFAULT_FILE",
     "ENV_PREFIX",
     "NAMED_TABLES",
+    "Secrets",
+    "Section",
     "ServerSettings",
     "Settings",
     "StoreSettings",

@@ -56,6 +56,7 @@ def page() -> str:
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
+        # A docstring that is wrapped in the source is one paragraph on the page.
         about = " ".join((section.__doc__ or "").split())
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
         sections.append(head + "\n".join(rows) + "\n")

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, SupportsIndex, get_args
+from typing import Any, ClassVar, SupportsIndex, get_args
 
 from pydantic import (
     BaseModel,
@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from analysis.errors import SettingsError
+from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
@@ -148,7 +149,11 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
 
 
 class Settings(ConnectorSections):
-    """All settings. Each connector brings its own section, see `connectors.registry`."""
+    """All settings. Each connector brings its own section, see `connectors.registry`; so do alert
+    sources of other packages, see `bot.settings.alert_sources`."""
+
+    plugin_sections: ClassVar[tuple[str, ...]] = ()
+    """The sections that other packages bring."""
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
@@ -193,23 +198,27 @@ class Settings(ConnectorSections):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """With plug-ins the class is made while loading: another process has to make it too."""
-        if not self.plugins:
+        if not self.plugin_sections:
             return super().__reduce_ex__(protocol)
-        return _revived, (tuple(self.plugins), self.__getstate__())
+        return _revived, (self.plugin_sections, self.__getstate__())
 
 
 @cache
-def settings_model(plugin_sections: tuple[str, ...] = ()) -> type[Settings]:
-    """`Settings`, with those of the sections that connectors of other packages bring.
+def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
+    """`Settings`, with those of the unknown sections that other packages bring: connectors and
+    alert sources.
 
     Raises SettingsError for a plug-in that cannot be used.
     """
-    plugins = plugin_connectors(plugin_sections)
-    if not plugins:
-        return Settings
+    plugins = plugin_connectors(unknown)
     sections: dict[str, Any] = {name: (one.settings, ...) for name, one in plugins.items()}
+    for name, section in sections_of_alert_sources(set(unknown) - set(plugins)).items():
+        sections[name] = (section, section())
+    if not sections:
+        return Settings
     model = create_model("Settings", __base__=Settings, __module__=__name__, **sections)
     model.plugins = plugins
+    model.plugin_sections = tuple(sections)
     return model
 
 
@@ -239,13 +248,9 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     environ = os.environ if environ is None else environ
     named = environ.get(ENV_PREFIX + "CONFIG")
     chosen = file or (Path(named) if named else None)
-    values = (
-        _read_toml(chosen)
-        if chosen
-        else _read_toml(Path(DEFAULT_FILE))
-        if Path(DEFAULT_FILE).exists()
-        else {}
-    )
+    if chosen is None and Path(DEFAULT_FILE).exists():
+        chosen = Path(DEFAULT_FILE)
+    values = _read_toml(chosen) if chosen else {}
     sections = {*values, *_sections_of_environment(environ)}
     model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
     _refuse_secrets(values, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.intake.alert_source import AlertSource
 from bot.store.labels import Labels
 from bot.store.listing import MOST_COUNTED, Alerts, Asked, Judged, Listing, Place, choices
 from bot.store.memory import storable
@@ -48,11 +49,24 @@ class Chip:
     without: str
 
 
+@dataclass(frozen=True)
+class AlertSourceView:
+    """How to set up one alert source. `missing` is the variable to set first, None where it is
+    set; `{url}` in the example stands for the address of `path`."""
+
+    title: str
+    setup: str
+    example: str
+    path: str
+    missing: str | None
+
+
 class ListPage:
     """The handler."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, alert_sources: Sequence[AlertSource]) -> None:
         self.site = site
+        self._alert_sources = alert_sources
         self.listing, self.labels = Listing(site.store.engine), Labels(site.store.engine)
 
     async def index(self, request: Request) -> Response:
@@ -97,21 +111,22 @@ class ListPage:
             },
             "judgements": labels.of(page.ids),
             "judged": labels.count(),
-            "ways": self._ways(),
+            "sources": self._sources(),
         }
 
     def _place(self, investigation_id: str | None, sight: Sight) -> Place | None:
         found = self.site.store.get(investigation_id, sight) if investigation_id else None
         return Place(found.accepted_at, found.id) if found else None
 
-    def _ways(self) -> dict[str, bool]:
-        """Which of the ways an alert can come in are set up."""
+    def _sources(self) -> list[AlertSourceView]:
+        """Every alert source, and what is still to be set for it."""
         settings = self.site.settings
-        return {
-            "alertmanager": bool(settings.alertmanager.webhook_tokens),
-            "pagerduty": bool(settings.pagerduty.webhook_secrets),
-            "slack": settings.slack.bot_token is not None,
-        }
+        views: list[AlertSourceView] = []
+        for source in self._alert_sources:
+            missing = None if source.configured(settings) else source.missing(settings)
+            path = next(iter(source.paths))
+            views.append(AlertSourceView(source.title, source.setup, source.example, path, missing))
+        return views
 
 
 def read_asked(given: Mapping[str, str]) -> Asked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from starlette.staticfiles import StaticFiles
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.answer.exports.formats import FORMATS
+from bot.intake.alert_source import AlertSource
+from bot.intake.alert_sources import alert_sources
 from bot.operating.credentials import Credentials
 from bot.operating.telemetry.readiness import Readiness
 from bot.queue.state import ahead_of
@@ -58,13 +60,15 @@ def page_routes(
     case_path: CasePath,
     readiness: Readiness | None = None,
     credentials: Credentials | None = None,
+    sources: Sequence[AlertSource] | None = None,
 ) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other
-    route."""
+    route. `sources` are the alert sources they explain; unset: all."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
     door = Door(settings, store.engine, pages.site.problem)
     everyone = door.open_to_all()
     guarded = door.open_to("viewer")
+    index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
     one = "/investigations/{id}"
     return [
@@ -73,7 +77,7 @@ def page_routes(
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
         *login_routes(door, pages.site),
         *audit_routes(door, pages.site),
-        Route("/", ListPage(pages.site).index, middleware=guarded),
+        Route("/", index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),
         Route(

@@ -27,7 +27,7 @@ resource "aws_lb" "this" {
   lifecycle {
     precondition {
       condition     = var.internal || length(var.public_subnet_ids) >= 2
-      error_message = "A load balancer that is reached from outside needs public_subnet_ids in two zones; without any way in from outside set internal = true."
+      error_message = "A load balancer that is reached from outside needs public_subnet_ids in two zones; for one that nobody outside calls set internal = true."
     }
   }
 }

@@ -10,7 +10,7 @@ locals {
   partition = data.aws_partition.current.partition
   base_url  = "https://${var.host_name}"
 
-  # The bot's own addresses that others call: bot/intake/routes.py, bot/web/oidc.
+  # The bot's own addresses that others call: the alert sources (bot/settings/alert_sources.py), bot/web/oidc.
   paths = {
     pagerduty           = "/webhooks/pagerduty"
     alertmanager        = "/webhooks/alertmanager"

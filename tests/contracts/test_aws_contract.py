@@ -25,7 +25,7 @@ from moto.server import ThreadedMotoServer
 from analysis.vocabulary import Alert, Scope, Window
 from bot.intake.accepting import NotAccepted
 from bot.intake.signatures import BadSignature
-from bot.intake.sns_webhook import SnsWebhook
+from bot.intake.sources.cloudwatch import SnsWebhook
 from bot.settings import Settings
 from bot.store.store import Arrival
 from connectors.aws import CONNECTOR

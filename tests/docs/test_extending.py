@@ -14,14 +14,23 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from analysis.diagnosis import diagnose
-from bot.intake.accepting import Ignored
-from bot.settings import Settings
+from bot.intake import alert_sources
+from bot.intake.accepting import Ignored, store_accept
+from bot.intake.routes import intake_routes
+from bot.settings import Settings, load_settings
+from bot.settings import alert_sources as alert_source_list
+from bot.settings import alerts as alert_settings
+from bot.settings.settings import settings_model
+from bot.store.store import Store
 from connectors.base import collect_one
 from tests.analysis.cases import at, write_case
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
+from tests.databases import store_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "extending.md"
@@ -54,7 +63,7 @@ def load() -> Iterator[Any]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("heading", ["A connector", "An analyzer", "A way in for alerts"])
+@pytest.mark.parametrize("heading", ["A connector", "An analyzer", "An alert source"])
 def test_an_example_is_short(heading: str) -> None:
     code = [
         line
@@ -175,7 +184,7 @@ def test_without_its_line_the_analyzer_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("action", "status"), [("Create", "firing"), ("Close", "resolved")])
-def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: str) -> None:
+def test_the_alert_source_reads_an_alert_and_its_end(load: Any, action: str, status: str) -> None:
     alert = {
         "alertId": "a-1",
         "message": "checkout\u202e is slow",
@@ -185,7 +194,7 @@ def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: s
     body = json.dumps(
         {"action": action, "alert": alert | {"details": {"service": "checkout"}}}
     ).encode()
-    taken = load("A way in for alerts").read_opsgenie(body, Settings(), now=NOW)
+    taken = load("An alert source").read_opsgenie(body, Settings(), now=NOW)
     assert (taken.alert.status, taken.alert.title, taken.alert.severity) == (
         status,
         "checkout is slow",
@@ -205,5 +214,34 @@ def test_the_way_in_reads_an_alert_and_its_end(load: Any, action: str, status: s
         b'{"action": "Create", "alert": {"alertId": {"a": 1}, "details": 7}}',
     ],
 )
-def test_the_way_in_ignores_what_is_no_alert(load: Any, body: bytes) -> None:
-    assert isinstance(load("A way in for alerts").read_opsgenie(body, Settings(), now=NOW), Ignored)
+def test_the_alert_source_ignores_what_is_no_alert(load: Any, body: bytes) -> None:
+    assert isinstance(load("An alert source").read_opsgenie(body, Settings(), now=NOW), Ignored)
+
+
+def test_the_alert_source_is_served_once_its_line_is_there(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    section = PAGE.read_text().split("## An alert source\n", 1)[1]
+    line = re.search(r'^    "(\w+)": "([\w.]+):(\w+)",$', section, re.MULTILINE)
+    assert line is not None
+    name, module, attribute = line.groups()
+    monkeypatch.setitem(sys.modules, module, load("An alert source"))
+    with_line = {**alert_source_list.BUILT_IN, name: f"{module}:{attribute}"}
+    for reader in (alert_source_list, alert_sources, alert_settings):
+        monkeypatch.setattr(reader, "BUILT_IN", with_line)
+    settings_model.cache_clear()
+    settings = load_settings(environ={"FAULTLINE_OPSGENIE__WEBHOOK_TOKENS": "s3cret"})
+    store = Store(store_engine(f"sqlite:///{tmp_path}/extending.sqlite"))
+    app = Starlette(routes=intake_routes(settings, store_accept(store)))
+    body = json.dumps({"action": "Create", "alert": {"alertId": "a-1", "message": "slow"}})
+    with TestClient(app) as client:
+        refused = client.post("/webhooks/opsgenie", content=body)
+        taken = client.post(
+            "/webhooks/opsgenie", content=body, headers={"authorization": "Bearer s3cret"}
+        )
+    assert refused.status_code == 401
+    assert taken.status_code == 202
+    (investigation,) = store.latest()
+    assert (investigation.alert.source, investigation.alert.title) == ("opsgenie", "slow")
+    store.engine.dispose()
+    settings_model.cache_clear()

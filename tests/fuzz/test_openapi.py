@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from bot.intake.alert_sources import built_in_sources, labels_by_path
 from bot.processes.server import build_app
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
+from tests.fuzz.alert_sources import SNS_PATH, TOKEN, Bot, fuzzed_sources
 from tests.fuzz.pages import document, operations
-from tests.fuzz.ways_in import TOKEN, Bot, ways
+
+ALERT_SOURCES = "alert sources"
+"""The tag of their paths in the document."""
 
 
 def routes_of(folder: Path) -> set[tuple[str, str]]:
@@ -78,14 +82,26 @@ def test_references_lead_somewhere() -> None:
     follow(whole)
 
 
-@pytest.mark.parametrize("way", ways(), ids=lambda way: way.name)
-def test_answers_of_the_ways_in_are_those_of_the_document(way: Any, tmp_path: Path) -> None:
-    known = document()["paths"][way.path]["post"]["responses"]
+def test_the_document_marks_exactly_the_paths_of_the_alert_sources() -> None:
+    marked = {
+        path for path, _, operation, _ in operations() if operation.get("tags") == [ALERT_SOURCES]
+    }
+    assert marked == set(labels_by_path(built_in_sources()))
+
+
+def test_every_alert_source_is_fuzzed() -> None:
+    fuzzed = {source.path for source in fuzzed_sources()} | {SNS_PATH}
+    assert fuzzed == set(labels_by_path(built_in_sources()))
+
+
+@pytest.mark.parametrize("source", fuzzed_sources(), ids=lambda source: source.name)
+def test_answers_of_alert_sources_are_those_of_the_document(source: Any, tmp_path: Path) -> None:
+    known = document()["paths"][source.path]["post"]["responses"]
     bot = Bot(tmp_path)
     try:
-        for body in (json.dumps(way.samples[0]).encode(), b"nonsense"):
-            for headers in ({}, way.sign(body)):
-                status, _ = bot.post(way.path, body, headers)
+        for body in (json.dumps(source.samples[0]).encode(), b"nonsense"):
+            for headers in ({}, source.sign(body)):
+                status, _ = bot.post(source.path, body, headers)
                 assert str(status) in known
     finally:
         bot.close()

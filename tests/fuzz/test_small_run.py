@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import pages, parsers, places, ways_in
+from tests.fuzz import alert_sources, pages, parsers, places
 from tests.fuzz.counting import Target, tried
 
 SEED = 1
-TARGETS = [*ways_in.targets(), *parsers.targets(), *places.targets(), *pages.targets()]
+TARGETS = [*alert_sources.targets(), *parsers.targets(), *places.targets(), *pages.targets()]
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name.replace(" ", "-"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.intake import routes
+from bot.intake.alert_sources import built_in_sources, labels_by_path
 from bot.web.login import CALLBACK
 from infra.checks.defects import KUBERNETES, TERRAFORM
 from infra.checks.module_page import PAGE, page
@@ -25,15 +25,10 @@ def test_the_addresses_are_those_that_the_bot_listens_at() -> None:
             r'^    (\w+)\s+= "(/\S+)"$', (TERRAFORM_ROOM / "main.tf").read_text(), re.MULTILINE
         )
     )
-    assert paths == {
-        "pagerduty": routes.PAGERDUTY,
-        "alertmanager": routes.ALERTMANAGER,
-        "datadog": routes.DATADOG,
-        "sentry": routes.SENTRY,
-        "sns": routes.SNS,
-        "slack_events": routes.SLACK,
-        "slack_interactivity": routes.SLACK_CLICKS,
-    }
+    expected = {}
+    for path in labels_by_path(built_in_sources()):
+        expected[path.removeprefix("/webhooks/").strip("/").replace("/", "_")] = path
+    assert paths == expected
     assert CALLBACK in (TERRAFORM_ROOM / "outputs.tf").read_text()
 
 

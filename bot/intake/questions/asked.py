@@ -1,6 +1,6 @@
 """What a person asks of us in Slack, before anything is done about it.
 
-`Asked` is what every way in hands over: messages in threads, mentions, direct messages, the
+`Asked` is what each of them becomes: messages in threads, mentions, direct messages, the
 assistant pane, a modal.
 """
 
@@ -41,7 +41,7 @@ class Asked:
     about_channel: str | None = None
     """In the assistant pane: the channel that the person is looking at."""
     investigation_id: str | None = None
-    """The investigation it is about, where the way in knows that."""
+    """The investigation it is about, where the sender knows that."""
 
     @property
     def id(self) -> str:

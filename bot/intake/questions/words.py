@@ -58,13 +58,20 @@ def canonical(given: Sequence[str], synonyms: Mapping[str, str]) -> list[str]:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that this one is, but for a typing error; None when there is none, or two as
     near."""
-    found = sorted(
-        (typing_errors(word, other), other) for other in known if _comparable(word, other)
-    )
-    found = [(errors, other) for errors, other in found if errors <= _forgiven(other)]
-    if not found or (len(found) > 1 and found[0][0] == found[1][0]):
+    found: list[tuple[int, str]] = []
+    for other in known:
+        if not _comparable(word, other):
+            continue
+        errors = typing_errors(word, other)
+        if errors <= _forgiven(other):
+            found.append((errors, other))
+    if not found:
         return None
-    return found[0][1]
+    found.sort()
+    fewest, best = found[0]
+    if len(found) > 1 and found[1][0] == fewest:
+        return None
+    return best
 
 
 @lru_cache(maxsize=4096)
@@ -89,12 +96,13 @@ def _guessed(word: str, synonyms: Mapping[str, str]) -> str | None:
     same letter."""
     if len(word) < 6 or len(word) > 20 or not word.isalpha():
         return None
-    near = {
-        meaning
-        for known, meaning in synonyms.items()
-        if known[0] == word[0] and abs(len(known) - len(word)) <= 1 and len(known) >= 6
-        if typing_errors(word, known) == 1
-    }
+    near: set[str] = set()
+    for known, meaning in synonyms.items():
+        # These are cheap, and most words end here.
+        if known[0] != word[0] or len(known) < 6 or abs(len(known) - len(word)) > 1:
+            continue
+        if typing_errors(word, known) == 1:
+            near.add(meaning)
     return near.pop() if len(near) == 1 else None
 
 
@@ -103,4 +111,6 @@ def _comparable(word: str, other: str) -> bool:
 
 
 def _forgiven(word: str) -> int:
-    return 0 if len(word) < SHORT else 1 if len(word) < LONG else 2
+    if len(word) < SHORT:
+        return 0
+    return 1 if len(word) < LONG else 2

@@ -22,7 +22,7 @@ from bot.operating.telemetry.listener import Listener, Page, Pages
 from bot.operating.telemetry.process_figures import Circuits, Pool, vendor_asked
 from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from bot.runtime import measures, tracing
-from bot.runtime.arrivals import ALARMING, SOURCES
+from bot.runtime.arrivals import ALARMING
 from bot.runtime.logs import program_version
 from bot.runtime.measures import REGISTRY, word
 from bot.runtime.pulse import PULSE, START, Pulse
@@ -70,12 +70,17 @@ class Observing:
         self._stops.append(stop)
 
 
-def observe_web(settings: Settings, store: Store, cases: CaseStore) -> Observing:
-    """For `faultline serve`. Raises SettingsError for an address that cannot be listened on."""
+def observe_web(
+    settings: Settings, store: Store, cases: CaseStore, request_labels: Iterable[str]
+) -> Observing:
+    """For `faultline serve`. `request_labels` is what metrics call requests to alert sources.
+
+    Raises SettingsError for an address that cannot be listened on.
+    """
     telemetry, observing = settings.telemetry, Observing()
     _observe(observing, settings, "web", [store.engine])
     _begin_at_zero(
-        (measures.WEBHOOKS, source, outcome) for source in SOURCES.values() for outcome in ALARMING
+        (measures.WEBHOOKS, label, outcome) for label in request_labels for outcome in ALARMING
     )
     figures = StoreFigures(store, settings.teams)
     if telemetry.metrics_address is not None:

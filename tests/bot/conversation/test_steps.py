@@ -17,7 +17,7 @@ from analysis.case.folder import read_diagnosis
 from analysis.vocabulary import Alert
 from bot.conversation.steps import ConversationSteps
 from bot.intake.questions.asked import Asked
-from bot.intake.questions.door import Door
+from bot.intake.questions.message_router import MessageRouter
 from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.desk import Desk
 from bot.settings import Settings
@@ -76,7 +76,7 @@ class Talk:
         """Somebody writes; the question's id, whether it was taken or not."""
         ts = self.slack.say(channel, text, thread_ts=thread)
         asked = Asked(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
-        asyncio.run(Door(self.desk.settings, self.conversations).take(asked))
+        asyncio.run(MessageRouter(self.desk.settings, self.conversations).take(asked))
         return asked.id
 
     def work(self, question: str, *, owner: str = "w1") -> None:
@@ -229,7 +229,7 @@ def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: P
     ):
         slack = talk.desk.settings.slack.model_copy(update=changed)
         settings = talk.desk.settings.model_copy(update={"slack": slack})
-        door = Door(settings, talk.conversations)
+        message_router = MessageRouter(settings, talk.conversations)
         asked = Asked(
             "what changed?",
             "U0ADA",
@@ -238,7 +238,7 @@ def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: P
             talk.slack.say(PUBLIC, "?", thread_ts=thread),
             "thread",
         )
-        assert not asyncio.run(door.take(asked)).stored
+        assert not asyncio.run(message_router.take(asked)).stored
     assert (
         talk.conversations.get(talk.ask("what changed?", PUBLIC, "1.1", surface="thread")) is None
     ), "not our thread"

@@ -9,7 +9,7 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,12 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 
 from bot.intake.accepting import Accept, IntakeLimits, store_accept
-from bot.intake.questions.door import Door
+from bot.intake.alert_source import AlertSource
+from bot.intake.alert_sources import built_in_sources
+from bot.intake.questions.message_router import MessageRouter
 from bot.intake.routes import intake_routes
-from bot.intake.sns_signature import Fetch, fetch_https
+from bot.intake.sources.cloudwatch import cloudwatch_source
+from bot.intake.sources.sns_signature import Fetch, fetch_https
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Store
@@ -70,19 +73,34 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     engine.dispose()
 
 
+def sources_with(fetch_sns: Fetch) -> list[AlertSource]:
+    """Faultline's own alert sources, with an SNS that is reached in this way."""
+    sources = []
+    for source in built_in_sources():
+        cloudwatch = source.name == "cloudwatch"
+        sources.append(cloudwatch_source(fetch_sns) if cloudwatch else source)
+    return sources
+
+
 @contextmanager
 def serving(
     settings: Settings,
     accept: Accept,
     limits: IntakeLimits | None = None,
     fetch_sns: Fetch = fetch_https,
-    door: Door | None = None,
+    message_router: MessageRouter | None = None,
+    sources: Sequence[AlertSource] | None = None,
     **more: Any,
 ) -> Iterator[str]:
     """The routes behind uvicorn on a free loopback port; gives the base address."""
     app = Starlette(
         routes=intake_routes(
-            settings, accept, limits=limits, fetch_sns=fetch_sns, door=door, **more
+            settings,
+            accept,
+            sources=sources_with(fetch_sns) if sources is None else sources,
+            limits=limits,
+            message_router=message_router,
+            **more,
         )
     )
     server = uvicorn.Server(
@@ -186,7 +204,7 @@ def serve(settings: Settings) -> Iterator[Callable[..., Senders]]:
 
 @pytest.fixture
 def bot(serve: Callable[..., Senders], sqlite_store: Store) -> Senders:
-    """The way in, over an embedded store."""
+    """Every alert source, over an embedded store."""
     return serve(sqlite_store)
 
 

@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored
-from bot.intake.alertmanager_webhook import read_alertmanager
+from bot.intake.sources.alertmanager import read_alertmanager
 from bot.settings import Settings
 from bot.store.store import Arrival
 from connectors.shared_settings import ServiceSettings

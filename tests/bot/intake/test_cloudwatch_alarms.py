@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
-from bot.intake.cloudwatch_alarms import read_alarm
+from bot.intake.sources.cloudwatch_alarms import read_alarm
 from bot.settings import Settings
 from tests.bot.intake.sns_sender import REGION, alarm
 from tests.bot.intake.test_pagerduty_webhook import JSON

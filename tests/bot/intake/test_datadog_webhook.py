@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored, store_accept
-from bot.intake.datadog_webhook import TEMPLATE, read_datadog, template, verify_datadog
-from bot.intake.signatures import BadSignature
+from bot.intake.signatures import BadSignature, verify_token
+from bot.intake.sources.datadog import TEMPLATE, read_datadog, template
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival, Store
@@ -208,8 +208,8 @@ TOKENS_SET = tuple(SecretStr(token) for token in TOKENS)
 
 
 def test_the_sender_is_known_by_a_bearer_token_or_basic_credentials() -> None:
-    verify_datadog("Bearer s3cret", TOKENS_SET)
-    verify_datadog("Basic ZGQ6cGFzc3cwcmQ=", TOKENS_SET)
+    verify_token("datadog", "Bearer s3cret", TOKENS_SET)
+    verify_token("datadog", "Basic ZGQ6cGFzc3cwcmQ=", TOKENS_SET)
 
 
 @pytest.mark.parametrize(
@@ -218,14 +218,14 @@ def test_the_sender_is_known_by_a_bearer_token_or_basic_credentials() -> None:
 )
 def test_a_sender_without_a_token_is_refused(header: str | None) -> None:
     with pytest.raises(BadSignature) as raised:
-        verify_datadog(header, TOKENS_SET)
+        verify_token("datadog", header, TOKENS_SET)
     assert raised.value.source == "datadog"
 
 
 @given(st.text(max_size=60))
 def test_no_header_is_accepted_by_chance(header: str) -> None:
     with pytest.raises(BadSignature):
-        verify_datadog(header, (SecretStr("long-enough-secret"), SecretStr("")))
+        verify_token("datadog", header, (SecretStr("long-enough-secret"), SecretStr("")))
 
 
 def test_over_http_an_alert_starts_an_investigation_and_a_stranger_none(

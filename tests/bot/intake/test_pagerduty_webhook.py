@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from bot.intake.accepting import Ignored
-from bot.intake.pagerduty_webhook import read_pagerduty
+from bot.intake.sources.pagerduty import read_pagerduty
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Arrival

@@ -150,12 +150,12 @@ VENDORS: dict[str, tuple[Callable[[], Request], Callable[[], Request]]] = {
         lambda: slack("[RESOLVED]", "good", "Ev2", ENDED),
     ),
 }
-"""By way in: what tells that an alert fires, and what tells that the same alert has ended."""
+"""By alert source: what tells that an alert fires, and what tells that the same alert has ended."""
 
 
 @pytest.fixture
 def known(settings: Settings) -> Settings:
-    """Every way in is open."""
+    """Every alert source is configured."""
     more = {
         "alerts": {"oldest_days": 3},
         "datadog": {"webhook_tokens": [TOKEN]},

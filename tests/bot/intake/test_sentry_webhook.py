@@ -20,8 +20,8 @@ from pydantic import SecretStr
 
 from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
-from bot.intake.sentry_webhook import read_sentry
-from bot.intake.signatures import BadSignature, verify_sentry
+from bot.intake.signatures import BadSignature
+from bot.intake.sources.sentry import read_sentry, verify_sentry
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.settings.retention import RetentionSettings

@@ -12,12 +12,11 @@ from slack_sdk.signature import SignatureVerifier
 
 from bot.intake.signatures import (
     BadSignature,
-    sign_pagerduty,
     sign_slack,
-    verify_alertmanager,
-    verify_pagerduty,
     verify_slack,
+    verify_token,
 )
+from bot.intake.sources.pagerduty import sign_pagerduty, verify_pagerduty
 
 BODY = b'{"event": {"id": "E1"}}'
 NOW = 1_763_690_000.0
@@ -58,7 +57,7 @@ def test_during_rotation_both_secrets_are_accepted(secret: str) -> None:
     stamp = str(int(NOW))
     verify_pagerduty(BODY, sign_pagerduty(BODY, secret), keys("old", "new"))
     verify_slack(BODY, stamp, sign_slack(BODY, stamp, secret), keys("old", "new"), now=NOW)
-    verify_alertmanager(f"Bearer {secret}", keys("old", "new"))
+    verify_token("alertmanager", f"Bearer {secret}", keys("old", "new"))
 
 
 def test_of_several_pagerduty_signatures_one_that_fits_is_enough() -> None:
@@ -112,12 +111,14 @@ def test_an_empty_secret_opens_nothing() -> None:
         verify_slack(BODY, stamp, sign_slack(BODY, stamp, ""), keys(""), now=NOW)
     for authorization in ("Bearer ", "Bearer", "Basic ", ""):
         with pytest.raises(BadSignature):
-            verify_alertmanager(authorization, keys(""))
+            verify_token("alertmanager", authorization, keys(""))
 
 
 def test_alertmanager_may_present_basic_credentials() -> None:
-    verify_alertmanager("Basic " + base64.b64encode(b"prom:pa:ss").decode(), keys("prom:pa:ss"))
-    verify_alertmanager("bearer s3cret", keys("s3cret"))
+    verify_token(
+        "alertmanager", "Basic " + base64.b64encode(b"prom:pa:ss").decode(), keys("prom:pa:ss")
+    )
+    verify_token("alertmanager", "bearer s3cret", keys("s3cret"))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_alertmanager_may_present_basic_credentials() -> None:
 )
 def test_wrong_alertmanager_credentials_are_refused(authorization: str | None) -> None:
     with pytest.raises(BadSignature):
-        verify_alertmanager(authorization, keys("s3cret"))
+        verify_token("alertmanager", authorization, keys("s3cret"))
 
 
 @given(st.one_of(st.none(), st.text(max_size=300)))
@@ -144,7 +145,7 @@ def test_no_header_makes_a_check_fail_otherwise_than_by_refusing(header: str | N
         lambda: verify_pagerduty(BODY, header, keys("k")),
         lambda: verify_slack(BODY, "1763690000", header, keys("k"), now=NOW),
         lambda: verify_slack(BODY, header, "v0=00", keys("k"), now=NOW),
-        lambda: verify_alertmanager(header, keys("k-none-can-guess")),
+        lambda: verify_token("alertmanager", header, keys("k-none-can-guess")),
     ):
         with pytest.raises(BadSignature) as refused:
             check()

@@ -10,7 +10,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from bot.conversation.slack.listeners import EVENTS
-from bot.intake.routes import SLACK, SLACK_CLICKS
+from bot.intake.sources.slack import CLICKS_PATH, EVENTS_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFEST: dict[str, Any] = yaml.safe_load(
@@ -82,10 +82,10 @@ def test_every_event_is_listened_to_and_every_listener_has_its_event() -> None:
 
 def test_clicks_and_events_go_to_the_addresses_that_are_served() -> None:
     settings = MANIFEST["settings"]
-    assert settings["event_subscriptions"]["request_url"] == f"https://BOT{SLACK}"
+    assert settings["event_subscriptions"]["request_url"] == f"https://BOT{EVENTS_PATH}"
     assert settings["interactivity"] == {
         "is_enabled": True,
-        "request_url": f"https://BOT{SLACK_CLICKS}",
+        "request_url": f"https://BOT{CLICKS_PATH}",
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.vocabulary import Alert
 from bot.intake.accepting import store_accept
-from bot.intake.questions.door import Door
+from bot.intake.questions.message_router import MessageRouter
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
 from bot.store.store import ReplyTo, Store
@@ -23,7 +23,7 @@ THREAD, CHANNEL = "1763690000.000100", "C9"
 
 @dataclass
 class Ears:
-    """The way in, and what was kept."""
+    """The senders, and what was kept."""
 
     senders: Senders
     conversations: Conversations
@@ -46,14 +46,16 @@ def slack() -> Iterator[Slack]:
 
 @pytest.fixture
 def ears(settings: Settings, sqlite_store: Store, slack: Slack) -> Iterator[Ears]:
-    """A server with a door, and one investigation that is answered in a thread."""
+    """A server with a message router, and one investigation that is answered in a thread."""
     reached = settings.model_copy(
         update={"slack": settings.slack.model_copy(update={"api_url": slack.api_url})}
     )
     alert = Alert(source="slack", title="checkout is slow", started_at="2026-11-20T03:00:00Z")
     sqlite_store.accept(alert, reply_to=ReplyTo(CHANNEL, THREAD))
     conversations = Conversations(sqlite_store.engine)
-    with serving(reached, store_accept(sqlite_store), door=Door(reached, conversations)) as base:
+    with serving(
+        reached, store_accept(sqlite_store), message_router=MessageRouter(reached, conversations)
+    ) as base:
         senders = Senders(base, sqlite_store)
         yield Ears(senders, conversations)
         senders.client.close()

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from bot.intake.accepting import Ignored, NotAccepted
 from bot.intake.request_body import Refused
 from bot.intake.signatures import BadSignature
-from bot.intake.sns_signature import certificate_names
-from bot.intake.sns_webhook import SnsWebhook
+from bot.intake.sources.cloudwatch import SnsWebhook
+from bot.intake.sources.sns_signature import certificate_names
 from bot.settings import Settings
 from bot.store.store import Arrival
 from tests.bot.intake.sns_sender import (

@@ -76,9 +76,11 @@ def test_a_wrong_token_is_named(environ: dict[str, str]) -> None:
     assert "xoxb-wrong" not in line
 
 
-def test_a_bot_without_a_way_in_or_a_place_to_answer_is_told_what_to_set(tmp_path: Path) -> None:
+def test_a_bot_without_an_alert_source_or_a_place_to_answer_is_told_what_to_set(
+    tmp_path: Path,
+) -> None:
     lines = said({"FAULTLINE_STORE__DIRECTORY": str(tmp_path)})
-    assert "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS" in lines["inbound"][1]
+    assert lines["inbound"][1].startswith("no alert source configured: set FAULTLINE_PAGERDUTY__")
     assert "FAULTLINE_SLACK__BOT_TOKEN" in lines["replies"][1]
     assert run_checks(settings_of({"FAULTLINE_STORE__DIRECTORY": str(tmp_path)})) == 1
 

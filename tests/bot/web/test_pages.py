@@ -11,7 +11,7 @@ import httpx
 from pydantic import SecretStr
 
 from analysis.vocabulary import Diagnosis, Impact, Report, Verdict
-from bot.intake.alertmanager_webhook import read_alertmanager
+from bot.intake.sources.alertmanager import read_alertmanager
 from bot.settings import Settings
 from connectors.pagerduty.settings import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case

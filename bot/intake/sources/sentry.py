@@ -11,27 +11,32 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SecretStr
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, forgotten, too_old
+from bot.intake.alert_source import WebhookSource, signed_body
 from bot.intake.payload_fields import (
     Address,
     Line,
     Payload,
     Table,
     When,
+    filled,
     in_utc,
     json_object,
     one_line,
 )
 from bot.intake.service_names import catalogued
+from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
+from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
 from connectors.sentry import ERROR_RATE
+from connectors.sentry.settings import SentrySettings
 
 SOURCE = "sentry"
 ANSWER_WITHIN_S = 0.7
@@ -39,6 +44,16 @@ ANSWER_WITHIN_S = 0.7
 ISSUE_STARTS = frozenset({"created", "unresolved"})
 METRIC_STARTS = frozenset({"critical", "warning"})
 ENDS = "resolved"
+KNOWN_PARTS = (
+    "metric_alert",
+    "event",
+    "issue",
+    "error",
+    "comment",
+    "root_cause",
+    "installation",
+)
+"""Parts of `data` that say what a webhook is about."""
 _PROJECT = re.compile(r"https?://[^\s/]+/api/0/projects/[^\s/]+/([^\s/]{1,100})/.*")
 _ISSUE_ID = re.compile(r"\d{1,20}")
 
@@ -53,7 +68,7 @@ def _epoch(value: Any) -> datetime | None:
 Received = Annotated[datetime | None, BeforeValidator(_epoch)]
 
 
-class Event(Payload):
+class SentryEvent(Payload):
     """`data.event` of an issue alert."""
 
     event_id: Line = ""
@@ -69,13 +84,13 @@ class Event(Payload):
     web_url: Address = ""
 
 
-class Project(Payload):
+class SentryProject(Payload):
     """`data.issue.project`."""
 
     slug: Line = ""
 
 
-class Issue(Payload):
+class SentryIssue(Payload):
     """`data.issue` of an issue's webhook."""
 
     id: Line = ""
@@ -88,10 +103,10 @@ class Issue(Payload):
     lastSeen: When = None
     permalink: Address = ""
     web_url: Address = ""
-    project: Table[Project] = Field(default_factory=Project)
+    project: Table[SentryProject] = Field(default_factory=SentryProject)
 
 
-class AlertRule(Payload):
+class SentryAlertRule(Payload):
     """`data.metric_alert.alert_rule`."""
 
     id: Line = ""
@@ -100,33 +115,47 @@ class AlertRule(Payload):
     aggregate: Line = ""
 
 
-class MetricAlert(Payload):
+class SentryMetricAlert(Payload):
     """`data.metric_alert`."""
 
     id: Line = ""
     title: Line = ""
     date_started: When = None
     date_detected: When = None
-    alert_rule: Table[AlertRule] = Field(default_factory=AlertRule)
+    alert_rule: Table[SentryAlertRule] = Field(default_factory=SentryAlertRule)
 
 
-class Data(Payload):
+class SentryData(Payload):
     """`data`: which of its parts is there says what the webhook is."""
 
-    event: Table[Event] = Field(default_factory=Event)
+    event: Table[SentryEvent] = Field(default_factory=SentryEvent)
     triggered_rule: Line = ""
-    issue: Table[Issue] = Field(default_factory=Issue)
-    metric_alert: Table[MetricAlert] = Field(default_factory=MetricAlert)
+    issue: Table[SentryIssue] = Field(default_factory=SentryIssue)
+    metric_alert: Table[SentryMetricAlert] = Field(default_factory=SentryMetricAlert)
     description_title: Line = ""
     description_text: Line = ""
     web_url: Address = ""
 
 
-class Webhook(Payload):
+class SentryWebhook(Payload):
     """The whole body."""
 
     action: Line = ""
-    data: Table[Data] = Field(default_factory=Data)
+    data: Table[SentryData] = Field(default_factory=SentryData)
+
+
+def sign_sentry(body: bytes, secret: str) -> str:
+    """The value of `sentry-hook-signature`: `<hex HMAC-SHA256 of the body>`."""
+    return hmac_sha256(secret, body)
+
+
+def verify_sentry(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
+    """The signature must fit one of our secrets. Raises BadSignature."""
+    if not header:
+        raise BadSignature(SOURCE, "no sentry-hook-signature header")
+    expected = [sign_sentry(body, secret) for secret in usable(secrets)]
+    if not any_equal([header.strip()], expected):
+        raise BadSignature(SOURCE, "the signature fits no secret")
 
 
 def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
@@ -135,46 +164,54 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    webhook = Webhook.model_validate(payload)
+    webhook = SentryWebhook.model_validate(payload)
     data, action = webhook.data, webhook.action
     at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
-        raw = payload["data"]["metric_alert"]
-        alert, at = (
-            _metric_alert(data, action, _first(raw.get("projects")), settings, now),
-            _began(data, action),
-        )
+        project = _first(payload["data"]["metric_alert"].get("projects"))
+        alert = _metric_alert(data, action, project, settings, now)
+        at = _ordered_by(data, action)
     elif _ISSUE_ID.fullmatch(data.event.issue_id) and action == "triggered":
-        if (old := too_old(data.event.received, settings, now)) is not None:
+        old = too_old(data.event.received, settings, now)
+        if old is not None:
             return old
         alert = _event_alert(data, settings, now)
-    elif _ISSUE_ID.fullmatch(data.issue.id) and action in (*ISSUE_STARTS, ENDS):
-        if action != ENDS and (old := forgotten(data.issue.lastSeen, settings, now)) is not None:
+    elif _ISSUE_ID.fullmatch(data.issue.id) and action in ISSUE_STARTS:
+        # A delivery is known by its body, so one that is remembered no longer must not start again.
+        old = forgotten(data.issue.lastSeen, settings, now)
+        if old is not None:
             return old
-        alert = _issue(data.issue, action, settings, now)
+        alert = _issue_alert(data.issue, action, settings, now)
+    elif _ISSUE_ID.fullmatch(data.issue.id) and action == ENDS:
+        alert = _issue_alert(data.issue, action, settings, now)
     else:
-        return Ignored(f"nothing to do for {_what(payload, action)}")
+        return Ignored(f"nothing to do for {_subject(payload, action)}")
     return Arrival(alert, Delivery(SOURCE, hashlib.sha256(body).hexdigest(), at), ReplyTo())
 
 
-def _event_alert(data: Data, settings: Settings, now: datetime) -> Alert:
+def _event_alert(data: SentryData, settings: Settings, now: datetime) -> Alert:
     event = data.event
-    found = _PROJECT.fullmatch(event.url)
-    more = {"release": event.release, "environment": event.environment, "rule": data.triggered_rule}
+    project = _PROJECT.fullmatch(event.url)
+    labels = {
+        "release": event.release,
+        "environment": event.environment,
+        "rule": data.triggered_rule,
+        "event_id": event.event_id,
+    }
     return _about_issue(
         event.issue_id,
         event.title,
-        found[1] if found else "",
+        project[1] if project else "",
         settings,
         started_at=event.datetime or now,
         url=event.web_url,
         level=event.level,
         culprit=event.culprit,
-        labels=more | {"event_id": event.event_id},
+        labels=labels,
     )
 
 
-def _issue(issue: Issue, action: str, settings: Settings, now: datetime) -> Alert:
+def _issue_alert(issue: SentryIssue, action: str, settings: Settings, now: datetime) -> Alert:
     """An issue that came up again began when it was seen last, a new one when it was seen first."""
     started = issue.firstSeen if action == "created" else issue.lastSeen
     return _about_issue(
@@ -201,13 +238,15 @@ def _about_issue(
     url: str,
     level: str,
     culprit: str,
-    labels: dict[str, str],
+    labels: Mapping[str, str],
     ended: bool = False,
 ) -> Alert:
-    said = labels | {
+    given = {
+        **labels,
         "fingerprint": f"issue:{issue_id}",
         "issue_id": issue_id,
         "sentry_project": project,
+        "url": url,
     }
     return Alert(
         source=SOURCE,
@@ -218,16 +257,17 @@ def _about_issue(
         service=_service(project, settings),
         severity=level or None,
         summary=culprit or None,
-        labels={name: value for name, value in (said | {"url": url}).items() if value},
-        links=(Link(title="Sentry issue", url=url),) if url else (),
+        labels=filled(given),
+        links=_link("Sentry issue", url),
     )
 
 
 def _metric_alert(
-    data: Data, action: str, project: str, settings: Settings, now: datetime
+    data: SentryData, action: str, project: str, settings: Settings, now: datetime
 ) -> Alert:
     metric = data.metric_alert
     rule = metric.alert_rule
+    title = rule.name or data.description_title or metric.title
     labels = {
         "fingerprint": f"metric_alert:{rule.id or metric.id}",
         "sentry_project": project,
@@ -238,25 +278,28 @@ def _metric_alert(
     return Alert(
         source=SOURCE,
         id=metric.id,
-        title=rule.name
-        or data.description_title
-        or metric.title
-        or f"Sentry metric alert {metric.id}",
+        title=title or f"Sentry metric alert {metric.id}",
         started_at=metric.date_detected or metric.date_started or now,
         status="resolved" if action == ENDS else "firing",
         service=_service(project, settings),
         signal=ERROR_RATE if rule.aggregate == "count()" else None,
         severity=action if action in METRIC_STARTS else None,
         summary=data.description_text or None,
-        labels={name: value for name, value in labels.items() if value},
-        links=(Link(title="Sentry metric alert", url=data.web_url),) if data.web_url else (),
+        labels=filled(labels),
+        links=_link("Sentry metric alert", data.web_url),
     )
 
 
-def _began(data: Data, action: str) -> datetime | None:
-    """When a metric alert began; its end lies behind that, and before whatever it tells of next."""
+def _link(title: str, url: str) -> tuple[Link, ...]:
+    return (Link(title=title, url=url),) if url else ()
+
+
+def _ordered_by(data: SentryData, action: str) -> datetime | None:
+    """When a metric alert began; its end lies behind that, and before whatever it reports next."""
     began = data.metric_alert.date_detected or data.metric_alert.date_started
-    return began + timedelta(microseconds=1) if began and action == ENDS else began
+    if began is not None and action == ENDS:
+        return began + timedelta(microseconds=1)
+    return began
 
 
 def _service(project: str, settings: Settings) -> str | None:
@@ -264,20 +307,36 @@ def _service(project: str, settings: Settings) -> str | None:
     if not project:
         return None
     wanted = project.casefold()
-    ours = (
-        s
-        for s, e in settings.services.items()
-        if e.sentry_project and e.sentry_project.casefold() == wanted
-    )
-    return next(ours, None) or catalogued(settings, project)
+    for service, entry in settings.services.items():
+        if entry.sentry_project and entry.sentry_project.casefold() == wanted:
+            return service
+    return catalogued(settings, project)
 
 
 def _first(projects: object) -> str:
     return one_line(projects[0]) if isinstance(projects, list) and projects else ""
 
 
-def _what(payload: dict[str, object], action: str) -> str:
+def _subject(payload: Mapping[str, object], action: str) -> str:
     data = payload.get("data")
-    known = ("metric_alert", "event", "issue", "error", "comment", "root_cause", "installation")
-    part = next((k for k in known if isinstance(data, dict) and k in data), "webhook")
-    return f"{part} {action or 'without an action'}"
+    about = "webhook"
+    if isinstance(data, dict):
+        for part in KNOWN_PARTS:
+            if part in data:
+                about = part
+                break
+    return f"{about} {action or 'without an action'}"
+
+
+ALERT_SOURCE = WebhookSource(
+    name=SOURCE,
+    title="Sentry webhooks",
+    setup=(
+        "An internal integration with the resource issue, or as the action of alert rules, whose "
+        "webhook is"
+    ),
+    settings=SentrySettings,
+    required=("webhook_secrets",),
+    receive=signed_body("sentry-hook-signature", verify_sentry, read_sentry),
+    answer_within_s=ANSWER_WITHIN_S,
+)

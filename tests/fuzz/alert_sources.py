@@ -40,6 +40,7 @@ from tests.bot.intake.conftest import (
     mention,
     pagerduty_event,
     slack_event,
+    sources_with,
 )
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.bot.intake.test_sentry_webhook import issue_webhook
@@ -48,13 +49,14 @@ from tests.fuzz.counting import Answer, ServerFault, Target, Try
 from tests.fuzz.mutations import HOSTILE_TEXT, as_body, changed, damaged
 
 SECRET, TOKEN = "a-secret-that-nobody-guesses", "a-token-that-nobody-guesses"
+SNS_PATH = "/webhooks/sns"
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "webhooks"
 Sign = Callable[[bytes], dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way in: its path, good bodies, and what proves the sender of a body."""
+class FuzzedSource:
+    """One path of an alert source: the path, good bodies, and what proves the sender of a body."""
 
     name: str
     path: str
@@ -88,7 +90,7 @@ def _shared(vendor: str) -> list[Any]:
     return found
 
 
-def ways() -> list[Way]:
+def fuzzed_sources() -> list[FuzzedSource]:
     """All of them."""
     clicked = {
         "type": "block_actions",
@@ -125,26 +127,26 @@ def ways() -> list[Way]:
         slack_event({**mention("why?"), "type": "message", "channel_type": "im", "channel": "D1"}),
     )
     return [
-        Way(
+        FuzzedSource(
             "pagerduty",
             "/webhooks/pagerduty",
             (pagerduty_event(), *_shared("pagerduty")),
             partial(_hmac, "v1=", "x-pagerduty-signature"),
         ),
-        Way(
+        FuzzedSource(
             "sentry",
             "/webhooks/sentry",
             (issue_webhook(), *_shared("sentry")),
             partial(_hmac, "", "sentry-hook-signature"),
         ),
-        Way(
+        FuzzedSource(
             "datadog",
             "/webhooks/datadog",
             (datadog_event(), *_shared("datadog")),
             _token,
             signs_body=False,
         ),
-        Way(
+        FuzzedSource(
             "alertmanager",
             "/webhooks/alertmanager",
             (
@@ -155,13 +157,13 @@ def ways() -> list[Way]:
             _token,
             signs_body=False,
         ),
-        Way("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
-        Way("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
+        FuzzedSource("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
+        FuzzedSource("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
     ]
 
 
 def known_settings() -> Settings:
-    """Every way in is open."""
+    """Every alert source is configured."""
     return Settings.model_validate(
         {
             "alerts": {"oldest_days": 36_500},
@@ -198,7 +200,10 @@ class Bot:
         """Inside the loop, which Slack's client binds itself to."""
         face = SlackFace(settings, Store(self._engine), _no_case, all_checks)
         return intake_routes(
-            settings, self._accept, fetch_sns=self._certificate, slack_listeners=[face.register]
+            settings,
+            self._accept,
+            sources=sources_with(self._certificate),
+            slack_listeners=[face.register],
         )
 
     async def _accept(self, arrival: Arrival) -> Accepted:
@@ -250,10 +255,10 @@ def _opened(try_one: Callable[[Bot, random.Random], Answer], scratch: Path) -> I
         bot.close()
 
 
-def _try_way(way: Way, bot: Bot, rng: random.Random) -> Answer:
-    good = rng.choice(way.samples)
+def _try_source(source: FuzzedSource, bot: Bot, rng: random.Random) -> Answer:
+    good = rng.choice(source.samples)
     body = as_body(rng, changed(rng, good))
-    if way.form:
+    if source.form:
         body = urlencode({"payload": body.decode("latin-1")}).encode()
         body = damaged(rng, body) if rng.random() < 0.2 else body
     headers = {
@@ -262,23 +267,23 @@ def _try_way(way: Way, bot: Bot, rng: random.Random) -> Answer:
         )
     }
     if rng.random() < 0.5:  # genuine, and broken
-        status, taken = bot.post(way.path, body, headers | way.sign(body))
+        status, taken = bot.post(source.path, body, headers | source.sign(body))
         if status == 401:
             raise ServerFault("a genuine signature was refused")
         return "accepted" if taken else "refused"
-    proof = _wrong(rng, way, body)
-    status, taken = bot.post(way.path, body, headers | proof)
+    proof = _wrong(rng, source, body)
+    status, taken = bot.post(source.path, body, headers | proof)
     return "wrong accept" if taken or status < 400 else "refused"
 
 
-def _wrong(rng: random.Random, way: Way, body: bytes) -> dict[str, str]:
+def _wrong(rng: random.Random, source: FuzzedSource, body: bytes) -> dict[str, str]:
     """Headers that prove nothing: none, damaged, of another body, old, empty, of another secret."""
     kind = rng.randrange(5)
     if kind == 0:
         return {}
-    proof = way.sign(body)
-    if kind == 1 and way.signs_body:
-        return way.sign(body + b" ")
+    proof = source.sign(body)
+    if kind == 1 and source.signs_body:
+        return source.sign(body + b" ")
     if kind == 2 and "x-slack-request-timestamp" in proof:
         return proof | {
             "x-slack-request-timestamp": str(int(time.time()) + rng.choice((-400, 400, 10**9)))
@@ -301,7 +306,7 @@ def _try_sns(bot: Bot, rng: random.Random) -> Answer:
     )
     if rng.random() < 0.5:
         body = sns_sender.signed(good)
-        status, taken = bot.post("/webhooks/sns", body, {})
+        status, taken = bot.post(SNS_PATH, body, {})
         if status == 401:
             raise ServerFault("a genuine signature was refused")
         return "accepted" if taken else "refused"
@@ -312,7 +317,7 @@ def _try_sns(bot: Bot, rng: random.Random) -> Answer:
     other = other.get("x") if isinstance(other, dict) else other
     signed[name] = rng.choice((other, f"{before} ", base64.b64encode(rng.randbytes(256)).decode()))
     same = signed[name] == before
-    status, taken = bot.post("/webhooks/sns", json.dumps(signed).encode(), {})
+    status, taken = bot.post(SNS_PATH, json.dumps(signed).encode(), {})
     return "wrong accept" if taken and not same and not _unsigned(name) else "refused"
 
 
@@ -323,9 +328,9 @@ def _unsigned(name: str) -> bool:
 
 
 def targets() -> list[Target]:
-    """One for each way in."""
+    """One for each alert source."""
     found = [
-        Target(f"webhook {way.name}", 1.0, partial(_opened, partial(_try_way, way)))
-        for way in ways()
+        Target(f"webhook {source.name}", 1.0, partial(_opened, partial(_try_source, source)))
+        for source in fuzzed_sources()
     ]
     return [*found, Target("webhook sns", 0.5, partial(_opened, _try_sns))]

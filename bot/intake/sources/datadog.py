@@ -11,29 +11,30 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, too_old
+from bot.intake.alert_source import WebhookSource, token_in_header
 from bot.intake.payload_fields import (
     Address,
     Payload,
     Table,
     Text,
     as_labels,
+    filled,
     in_utc,
     json_object,
     one_line,
     plain,
 )
 from bot.intake.service_names import catalogued
-from bot.intake.signatures import BadSignature, verify_alertmanager
+from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.datadog.settings import DatadogSettings
 
 SOURCE = "datadog"
 TEMPLATE = {
@@ -69,6 +70,7 @@ IGNORED = re.compile(r"(?i)\b(?:test|unknown)\b")
 _VARIABLE = re.compile(r"\$[A-Z_]+(?:\[\w+\])?")
 _TRIGGERED = re.compile(r"^\[[^\]]{1,120}\]\s*")
 MOST_TAGS = 40
+SERVICE_TAGS = ("service", "kube_deployment", "app")
 RETRY_SLOT_S = 600
 """For payloads without id, cycle and date: the same monitor, state and group within so long is a
 retry."""
@@ -93,7 +95,7 @@ Filled = Annotated[str, BeforeValidator(_filled)]
 At = Annotated[datetime | None, BeforeValidator(_at)]
 
 
-class AlertFields(Payload):
+class DatadogAlert(Payload):
     """`alert` of the template."""
 
     id: Filled = ""
@@ -109,14 +111,14 @@ class AlertFields(Payload):
     priority: Filled = ""
 
 
-class Webhook(Payload):
+class DatadogWebhook(Payload):
     """The whole body."""
 
     id: Filled = ""
     event_type: Filled = ""
     title: Filled = ""
     body: Text = ""
-    alert: Table[AlertFields] = Field(default_factory=AlertFields)
+    alert: Table[DatadogAlert] = Field(default_factory=DatadogAlert)
     date: At = None
     hostname: Filled = ""
     link: Address = ""
@@ -127,106 +129,98 @@ class Webhook(Payload):
     version: Filled = ""
 
 
-def verify_datadog(authorization: str | None, tokens: Sequence[SecretStr]) -> None:
-    """`Authorization: Bearer token`, or `Basic` with `user:password`, equal to one of `tokens`.
-    Raises BadSignature."""
-    try:
-        verify_alertmanager(authorization, tokens)
-    except BadSignature as error:
-        raise BadSignature(SOURCE, error.reason) from None
-
-
 def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
     """The alert in a body whose sender is known. Never fails: what cannot be read is ignored, with
     the reason."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    found = Webhook.model_validate(payload)
-    if not found.alert.id:
+    webhook = DatadogWebhook.model_validate(payload)
+    transition = webhook.alert.transition
+    if not webhook.alert.id:
         return Ignored(
             "the body names no monitor; is the payload the one of docs/connectors/datadog.md?"
         )
-    if not found.alert.transition or IGNORED.search(found.alert.transition):
-        return Ignored(
-            f"nothing to do for {found.alert.transition or 'an event without a transition'}"
-        )
-    if (old := too_old(found.date, settings, now)) is not None:
+    if not transition or IGNORED.search(transition):
+        return Ignored(f"nothing to do for {transition or 'an event without a transition'}")
+    old = too_old(webhook.date, settings, now)
+    if old is not None:
         return old
-    alert = _alert(found, settings, now)
-    return Arrival(alert, Delivery(SOURCE, _delivery_id(found, alert, now), found.date), ReplyTo())
+    alert = _alert(webhook, settings, now)
+    delivery = Delivery(SOURCE, _delivery_id(webhook, alert, now), webhook.date)
+    return Arrival(alert, delivery, ReplyTo())
 
 
-def _delivery_id(found: Webhook, alert: Alert, now: datetime) -> str:
+def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
     """What is the same in a retry and in nothing else; a payload that holds none of that is told
     apart by the clock."""
-    at = found.date.isoformat() if found.date else ""
-    if not (found.id or found.alert.cycle_key or at):
+    own = webhook.alert
+    at = webhook.date.isoformat() if webhook.date else ""
+    if not (webhook.id or own.cycle_key or at):
         at = f"slot {int(now.timestamp() // RETRY_SLOT_S)}"
-    return _digest(
-        found.id, found.alert.cycle_key, found.alert.transition, alert.labels["fingerprint"], at
-    )
+    return _digest(webhook.id, own.cycle_key, own.transition, alert.labels["fingerprint"], at)
 
 
-def _alert(found: Webhook, settings: Settings, now: datetime) -> Alert:
-    labels = _labels(found)
-    names = (
-        found.service,
-        labels.get("service", ""),
-        labels.get("kube_deployment", ""),
-        labels.get("app", ""),
-    )
-    named = [("Datadog event", found.link), ("Graph", found.snapshot)]
+def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
+    own = webhook.alert
+    labels = _labels(webhook)
+    names = [webhook.service]
+    for label in SERVICE_TAGS:
+        names.append(labels.get(label, ""))
+    links: list[Link] = []
+    for title, url in (("Datadog event", webhook.link), ("Graph", webhook.snapshot)):
+        if url:
+            links.append(Link(title=title, url=url))
     return Alert(
         source=SOURCE,
-        id=found.alert.id,
-        title=_title(found),
-        started_at=found.date or now,
-        status="resolved" if ENDS.search(found.alert.transition) else "firing",
+        id=own.id,
+        title=_title(webhook),
+        started_at=webhook.date or now,
+        status="resolved" if ENDS.search(own.transition) else "firing",
         service=catalogued(settings, *names),
-        signal=found.alert.metric or None,
-        severity=found.alert.priority or found.alert.type or None,
-        summary=plain(found.alert.status) or plain(found.body) or None,
+        signal=own.metric or None,
+        severity=own.priority or own.type or None,
+        summary=plain(own.status) or plain(webhook.body) or None,
         labels=labels,
-        links=tuple(Link(title=title, url=url) for title, url in named if url),
+        links=tuple(links),
     )
 
 
-def _title(found: Webhook) -> str:
+def _title(webhook: DatadogWebhook) -> str:
     """The monitor's name, without the `[Triggered on {...}]` that Datadog puts before it."""
-    given = found.alert.title or found.title
-    return _TRIGGERED.sub("", given) or given or f"Datadog monitor {found.alert.id}"
+    given = webhook.alert.title or webhook.title
+    return _TRIGGERED.sub("", given) or given or f"Datadog monitor {webhook.alert.id}"
 
 
-def _labels(found: Webhook) -> dict[str, str]:
+def _labels(webhook: DatadogWebhook) -> dict[str, str]:
     """The alert's scope and tags by key; its monitor under `monitor_id`, what it measures under
     `query`."""
-    own = found.alert
-    said = {
+    own = webhook.alert
+    tags = {**_tags(webhook.tags), **_tags(own.scope)}
+    if webhook.service:
+        tags["service"] = webhook.service
+    named = {
         "monitor_id": own.id,
         "fingerprint": _digest(own.id, own.aggreg_key or own.scope)[:16],
         "query": own.query,
-        "monitor_type": found.event_type.removesuffix("_monitor"),
+        "monitor_type": webhook.event_type.removesuffix("_monitor"),
         "transition": own.transition,
         "priority": own.priority,
-        "env": found.env,
-        "version": found.version,
-        "host": found.hostname,
+        "env": webhook.env,
+        "version": webhook.version,
+        "host": webhook.hostname,
     }
-    said = {name: value for name, value in said.items() if value}
-    tags = as_labels(
-        {
-            **_tags(found.tags),
-            **_tags(own.scope),
-            **({"service": found.service} if found.service else {}),
-        }
-    )
-    return {**tags, **said}
+    # What Datadog says of the monitor counts more than a tag that happens to have the same name.
+    return {**as_labels(tags), **filled(named)}
 
 
 def _tags(listed: str) -> dict[str, str]:
-    pairs = (part.strip().partition(":") for part in listed.split(",")[:MOST_TAGS])
-    return {key: value for key, mark, value in pairs if mark and key and value}
+    tags: dict[str, str] = {}
+    for part in listed.split(",")[:MOST_TAGS]:
+        key, mark, value = part.strip().partition(":")
+        if mark and key and value:
+            tags[key] = value
+    return tags
 
 
 def _digest(*parts: str) -> str:
@@ -236,3 +230,13 @@ def _digest(*parts: str) -> str:
 def template() -> str:
     """The payload to set in Datadog, as text."""
     return json.dumps(TEMPLATE, indent=2)
+
+
+ALERT_SOURCE = WebhookSource(
+    name=SOURCE,
+    title="Datadog webhooks",
+    setup="A webhook with the payload and the header of docs/connectors/datadog.md, to",
+    settings=DatadogSettings,
+    required=("webhook_tokens",),
+    receive=token_in_header(read_datadog),
+)

@@ -1,18 +1,21 @@
-"""SNS over HTTPS: notifications of alarms in, subscriptions of our own topics confirmed."""
+"""CloudWatch alarms by SNS over HTTPS: notifications in, our own subscriptions confirmed."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 
 from bot.intake.accepting import Ignored
-from bot.intake.cloudwatch_alarms import read_alarm
+from bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
 from bot.intake.request_body import Refused
-from bot.intake.sns_signature import SOURCE, Fetch, SnsMessage, SnsVerifier, fetch_https
+from bot.intake.sources.cloudwatch_alarms import SOURCE, read_alarm
+from bot.intake.sources.sns_signature import SNS, Fetch, SnsMessage, SnsVerifier, fetch_https
+from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.aws.settings import AwsSettings
 
 RAW = "x-amz-sns-rawdelivery"
 """The header of a subscription with raw message delivery, whose messages carry no signature."""
@@ -28,6 +31,11 @@ class SnsWebhook:
         self._settings = settings
         self._verifier = SnsVerifier(settings.aws.sns_topics, fetch)
 
+    async def receive(self, request: WebhookRequest) -> Found:
+        """What to do with a request. Raises BadSignature, NotAccepted, Refused."""
+        body = await request.read()
+        return await self.read(body, request.headers, now=datetime.now(UTC))
+
     async def read(
         self, body: bytes, headers: Mapping[str, str], *, now: datetime
     ) -> Arrival | Ignored:
@@ -42,9 +50,7 @@ class SnsWebhook:
             log.info("sns: the subscription to %s is confirmed", message.topic)
             return Ignored("the subscription is confirmed")
         if message.type == "UnsubscribeConfirmation":
-            log.warning(
-                "sns: the subscription to %s has ended: its alarms come no more", message.topic
-            )
+            log.warning("sns: the subscription to %s has ended: no more alarms", message.topic)
             return Ignored("the subscription has ended")
         return read_notification(message, self._settings, now=now)
 
@@ -57,6 +63,30 @@ def read_notification(
     if isinstance(alert, Ignored):
         return alert
     identity = message.id or hashlib.sha256(message.text.encode("utf-8", "replace")).hexdigest()
-    return Arrival(
-        alert, Delivery(SOURCE, f"{message.topic} {identity}", alert.started_at), ReplyTo()
+    delivery = Delivery(SNS, f"{message.topic} {identity}", alert.started_at)
+    return Arrival(alert, delivery, ReplyTo())
+
+
+def cloudwatch_source(fetch: Fetch = fetch_https) -> WebhookSource:
+    """The source; `fetch` reaches SNS itself."""
+    return WebhookSource(
+        name=SOURCE,
+        endpoint=SNS,
+        title="CloudWatch alarms by SNS",
+        setup=(
+            "A subscription of the alarms' SNS topic, with protocol HTTPS and without raw message "
+            "delivery, to"
+        ),
+        settings=AwsSettings,
+        shared_section="aws",
+        # The topics prove nothing: SNS's signature does, and it is asked for these topics alone.
+        required=("sns_topics",),
+        receive=partial(_receive, fetch),
     )
+
+
+def _receive(fetch: Fetch, source: WebhookSource, settings: Settings) -> Receive:
+    return SnsWebhook(settings, fetch).receive
+
+
+ALERT_SOURCE = cloudwatch_source()

@@ -1,8 +1,7 @@
-"""The one way into the conversation: is this message for us, what is it, and into the store with
-it.
+"""Routes what people write into the conversation: is it for us, what is it, and into the store.
 
-Whoever receives a message (Events API, Socket Mode, the assistant pane, a modal) calls `Door.take`
-before it acknowledges. A worker answers it.
+Whoever receives a message (Events API, Socket Mode, the assistant pane, a modal) calls
+`MessageRouter.take` before it acknowledges. A worker answers it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ TALKING_FOR = timedelta(minutes=15)
 """Somebody who asked us something so long ago or less means us when they write "you"."""
 
 
-class Door:
-    """Takes what people ask. One per process; it holds nothing but its settings and the store."""
+class MessageRouter:
+    """Takes what people ask us. One per process; it holds its settings and the store alone."""
 
     def __init__(self, settings: Settings, conversations: Conversations) -> None:
         self._slack = settings.slack
@@ -74,11 +73,9 @@ class Door:
             about_channel=asked.about_channel,
             investigation_id=ours,
         )
-        return (
-            Taken(True, new.kind)
-            if self._conversations.take(new, now=now)
-            else Taken(False, "taken before")
-        )
+        if not self._conversations.take(new, now=now):
+            return Taken(False, "taken before")
+        return Taken(True, new.kind)
 
     def _kind(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
         """What it is, or None and why it is nothing for us."""
@@ -102,11 +99,9 @@ class Door:
             return None, "this thread asked for silence"
         since = datetime.now(UTC) - TALKING_FOR
         talking = self._conversations.is_talking(asked.channel, asked.thread, asked.who, since)
-        return (
-            ("question", "")
-            if is_question(asked.text, talking=talking)
-            else (None, "no question to us")
-        )
+        if not is_question(asked.text, talking=talking):
+            return None, "no question to us"
+        return "question", ""
 
     async def _stored(self, what: Callable[..., T], *args: object, within_s: float) -> T:
         try:

@@ -11,12 +11,14 @@ ended, or was not told of for days, a notification of it starts nothing.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from pydantic import Field
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
+from bot.intake.alert_source import WebhookSource, token_in_header
 from bot.intake.payload_fields import (
     Address,
     Annotations,
@@ -29,9 +31,11 @@ from bot.intake.payload_fields import (
     json_object,
     one_line,
 )
+from bot.intake.request_body import Refused
 from bot.intake.service_names import catalogued
+from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.alertmanager.settings import AlertmanagerSettings
 
 SOURCE = "alertmanager"
 RETRY_SLOT_S = 300
@@ -48,7 +52,7 @@ LINK_ANNOTATIONS = (
 )
 
 
-class OneAlert(Payload):
+class AlertmanagerAlert(Payload):
     """One entry of `alerts`: prometheus.io, "Notification template reference"."""
 
     status: Line = ""
@@ -61,14 +65,14 @@ class OneAlert(Payload):
     fingerprint: Line = ""
 
 
-class Notification(Payload):
+class AlertmanagerNotification(Payload):
     """The whole body."""
 
     version: Line = ""
     status: Line = ""
     groupKey: Line = ""
     externalURL: Address = ""
-    alerts: Rows[OneAlert] = ()
+    alerts: Rows[AlertmanagerAlert] = ()
 
 
 def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival] | Ignored:
@@ -77,17 +81,17 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    group = Notification.model_validate(payload)
+    group = AlertmanagerNotification.model_validate(payload)
     alerts = [one for one in group.alerts if one.labels or one.fingerprint]
     if not alerts:
         return Ignored("the notification holds no alert")
     return [_incoming(one, group, settings, now) for one in alerts]
 
 
-def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datetime) -> Arrival:
-    fingerprint = (
-        one.fingerprint or _digest(*(f"{k}={v}" for k, v in sorted(one.labels.items())))[:16]
-    )
+def _incoming(
+    one: AlertmanagerAlert, group: AlertmanagerNotification, settings: Settings, now: datetime
+) -> Arrival:
+    fingerprint = one.fingerprint or _fingerprint(one.labels)
     status = one.status or group.status
     alert = Alert(
         source=SOURCE,
@@ -104,45 +108,75 @@ def _incoming(one: OneAlert, group: Notification, settings: Settings, now: datet
     )
     slot = int(now.timestamp() // RETRY_SLOT_S)
     started = one.startsAt.isoformat() if one.startsAt else ""
-    delivery = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
-    return Arrival(
-        alert,
-        Delivery(SOURCE, delivery, _ordered_by(one, alert), _occurrence(one, fingerprint)),
-        ReplyTo(),
-    )
+    delivery_id = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
+    delivery = Delivery(SOURCE, delivery_id, _ordered_by(one, alert), _occurrence(one, fingerprint))
+    return Arrival(alert, delivery, ReplyTo())
 
 
-def _ordered_by(one: OneAlert, alert: Alert) -> datetime | None:
+def _fingerprint(labels: Mapping[str, str]) -> str:
+    """For senders that leave it out; the same labels are the same alert."""
+    pairs = [f"{name}={value}" for name, value in sorted(labels.items())]
+    return _digest(*pairs)[:16]
+
+
+def _ordered_by(one: AlertmanagerAlert, alert: Alert) -> datetime | None:
     """When the occurrence began; its end lies behind that and before whatever fires next."""
     if one.startsAt is None or alert.status == "firing":
         return one.startsAt
     return one.startsAt + timedelta(microseconds=1)
 
 
-def _occurrence(one: OneAlert, fingerprint: str) -> str | None:
+def _occurrence(one: AlertmanagerAlert, fingerprint: str) -> str | None:
     return f"{fingerprint} {one.startsAt.isoformat()}" if one.startsAt else None
 
 
-def _service(one: OneAlert, settings: Settings) -> str | None:
-    return catalogued(settings, *(one.labels.get(label, "") for label in SERVICE_LABELS))
+def _service(one: AlertmanagerAlert, settings: Settings) -> str | None:
+    names = [one.labels.get(label, "") for label in SERVICE_LABELS]
+    return catalogued(settings, *names)
 
 
-def _summary(one: OneAlert) -> str | None:
-    return next(
-        (one.annotations[name] for name in SUMMARY_ANNOTATIONS if name in one.annotations), None
-    )
+def _summary(one: AlertmanagerAlert) -> str | None:
+    for name in SUMMARY_ANNOTATIONS:
+        if name in one.annotations:
+            return one.annotations[name]
+    return None
 
 
-def _links(one: OneAlert, group: Notification) -> tuple[Link, ...]:
-    named = [(title, as_url(one.annotations.get(name))) for name, title in LINK_ANNOTATIONS]
-    given = [
-        ("Alert rule", one.generatorURL),
-        *named,
-        ("Dashboard", one.panelURL or one.dashboardURL),
-        ("Alertmanager", group.externalURL),
-    ]
-    return tuple(Link(title=title, url=url) for title, url in dict.fromkeys(given) if url)
+def _links(one: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Link, ...]:
+    given = [("Alert rule", one.generatorURL)]
+    for name, title in LINK_ANNOTATIONS:
+        given.append((title, as_url(one.annotations.get(name))))
+    given.append(("Dashboard", one.panelURL or one.dashboardURL))
+    given.append(("Alertmanager", group.externalURL))
+    # Annotations often repeat the rule's own dashboard.
+    unique = dict.fromkeys(given)
+    return tuple(Link(title=title, url=url) for title, url in unique if url)
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(one_line(part, 2_000) for part in parts).encode()).hexdigest()
+    cut = [one_line(part, 2_000) for part in parts]
+    return hashlib.sha256("\x00".join(cut).encode()).hexdigest()
+
+
+def _read_or_refuse(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival]:
+    found = read_alertmanager(body, settings, now=now)
+    if isinstance(found, Ignored):
+        # Alertmanager sends nothing but alerts, so this is a mistake in somebody's configuration:
+        # an error shows in its log, where "accepted" would not.
+        raise Refused(400, found.reason)
+    return found
+
+
+ALERT_SOURCE = WebhookSource(
+    name=SOURCE,
+    title="Alertmanager webhooks",
+    setup="A receiver of Prometheus Alertmanager, or a contact point of Grafana:",
+    example="""receivers:
+  - name: faultline
+    webhook_configs:
+      - url: {url}
+        http_config: {authorization: {credentials: YOUR_TOKEN}}""",
+    settings=AlertmanagerSettings,
+    required=("webhook_tokens",),
+    receive=token_in_header(_read_or_refuse),
+)

@@ -9,23 +9,29 @@ before the incident's end, starts nothing.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, too_old
-from bot.intake.payload_fields import Address, Line, Payload, Table, When, json_object
+from bot.intake.alert_source import WebhookSource, signed_body
+from bot.intake.payload_fields import Address, Line, Payload, Table, When, filled, json_object
 from bot.intake.service_names import catalogued
+from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
+from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.pagerduty.settings import PagerDutySettings
 
 SOURCE = "pagerduty"
 STARTS = frozenset({"incident.triggered", "incident.reopened"})
 ENDS = "incident.resolved"
+MAX_SIGNATURES = 16
+"""PagerDuty sends one signature for each active secret; more than this is not PagerDuty."""
 
 
-class Reference(Payload):
+class PagerDutyReference(Payload):
     """PagerDuty's pointer to another object."""
 
     id: Line = ""
@@ -33,7 +39,7 @@ class Reference(Payload):
     html_url: Address = ""
 
 
-class Incident(Payload):
+class PagerDutyIncident(Payload):
     """`event.data` of the incident events: developer.pagerduty.com, "Webhooks overview"."""
 
     id: Line = ""
@@ -43,23 +49,41 @@ class Incident(Payload):
     urgency: Line = ""
     created_at: When = None
     reopened_at: When = None
-    service: Table[Reference] = Field(default_factory=Reference)
-    priority: Table[Reference] = Field(default_factory=Reference)
+    service: Table[PagerDutyReference] = Field(default_factory=PagerDutyReference)
+    priority: Table[PagerDutyReference] = Field(default_factory=PagerDutyReference)
 
 
-class Event(Payload):
+class PagerDutyEvent(Payload):
     """The envelope."""
 
     id: Line = ""
     event_type: Line = ""
     occurred_at: When = None
-    data: Table[Incident] = Field(default_factory=Incident)
+    data: Table[PagerDutyIncident] = Field(default_factory=PagerDutyIncident)
 
 
-class Webhook(Payload):
+class PagerDutyWebhook(Payload):
     """The whole body."""
 
-    event: Table[Event] = Field(default_factory=Event)
+    event: Table[PagerDutyEvent] = Field(default_factory=PagerDutyEvent)
+
+
+def sign_pagerduty(body: bytes, secret: str) -> str:
+    """One value of `x-pagerduty-signature`: `v1=<hex HMAC-SHA256 of the body>`."""
+    return "v1=" + hmac_sha256(secret, body)
+
+
+def verify_pagerduty(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
+    """One of several comma-separated signatures must fit one of our secrets. Raises
+    BadSignature."""
+    if not header:
+        raise BadSignature(SOURCE, "no x-pagerduty-signature header")
+    given = [part.strip() for part in header.split(",")]
+    if len(given) > MAX_SIGNATURES:
+        raise BadSignature(SOURCE, "too many signatures")
+    expected = [sign_pagerduty(body, secret) for secret in usable(secrets)]
+    if not any_equal(given, expected):
+        raise BadSignature(SOURCE, "no signature fits any secret")
 
 
 def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
@@ -68,12 +92,13 @@ def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    event = Webhook.model_validate(payload).event
+    event = PagerDutyWebhook.model_validate(payload).event
     if event.event_type not in STARTS and event.event_type != ENDS:
         return Ignored(f"nothing to do for {event.event_type or 'an event without a type'}")
     if not event.data.id:
         return Ignored(f"{event.event_type} names no incident")
-    if (old := too_old(event.occurred_at, settings, now)) is not None:
+    old = too_old(event.occurred_at, settings, now)
+    if old is not None:
         return old
     return Arrival(
         alert=_alert(event, settings, now),
@@ -82,9 +107,15 @@ def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival
     )
 
 
-def _alert(event: Event, settings: Settings, now: datetime) -> Alert:
+def _alert(event: PagerDutyEvent, settings: Settings, now: datetime) -> Alert:
     incident = event.data
-    again = incident.reopened_at if event.event_type == "incident.reopened" else None
+    started_at = incident.created_at or event.occurred_at or now
+    # An incident that was reopened keeps the time at which it was first created.
+    if event.event_type == "incident.reopened" and incident.reopened_at:
+        started_at = incident.reopened_at
+    links: tuple[Link, ...] = ()
+    if incident.html_url:
+        links = (Link(title="PagerDuty incident", url=incident.html_url),)
     labels = {
         "incident_key": incident.incident_key or incident.id,
         "urgency": incident.urgency,
@@ -95,21 +126,32 @@ def _alert(event: Event, settings: Settings, now: datetime) -> Alert:
         source=SOURCE,
         id=incident.id,
         title=incident.title or f"PagerDuty incident {incident.id}",
-        started_at=again or incident.created_at or event.occurred_at or now,
+        started_at=started_at,
         status="resolved" if event.event_type == ENDS else "firing",
         service=catalogued(settings, incident.service.summary, incident.service.id),
         severity=incident.priority.summary or incident.urgency or None,
-        labels={name: value for name, value in labels.items() if value},
-        links=(Link(title="PagerDuty incident", url=incident.html_url),)
-        if incident.html_url
-        else (),
+        labels=filled(labels),
+        links=links,
     )
 
 
-def _delivery_id(event: Event, body: bytes) -> str:
+def _delivery_id(event: PagerDutyEvent, body: bytes) -> str:
     if not event.id:
         return hashlib.sha256(body).hexdigest()
     incident = event.data
     at = event.occurred_at.isoformat() if event.occurred_at else ""
     parts = (event.id, event.event_type, incident.id, incident.incident_key, at)
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+ALERT_SOURCE = WebhookSource(
+    name=SOURCE,
+    title="PagerDuty webhooks",
+    setup=(
+        "A V3 webhook subscription for incident.triggered, incident.reopened and "
+        "incident.resolved that delivers to"
+    ),
+    settings=PagerDutySettings,
+    required=("webhook_secrets",),
+    receive=signed_body("x-pagerduty-signature", verify_pagerduty, read_pagerduty),
+)

@@ -32,7 +32,7 @@ from bot.intake.signatures import BadSignature
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets a page of at most MOST_BYTES over HTTPS. Raises OSError or httpx.HTTPError."""
 
-SOURCE = "sns"
+SNS = "sns"
 OLDEST = timedelta(hours=1)
 """SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries",
 HTTP/S)."""
@@ -41,30 +41,23 @@ MOST_BYTES = 65_536
 FETCH_S = 4.0
 MOST_CERTIFICATES = 64
 FAILED_FOR_S = 30.0
-"""A certificate that could not be had is not asked for again so soon."""
+"""A certificate that could not be fetched is not asked for again so soon."""
 LEAST_KEY_BITS = 2048
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w.-]{1,260}")
 _PEM_PATH = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,80}\.pem")
+_OF_CONFIRMATIONS = (
+    "Message",
+    "MessageId",
+    "SubscribeURL",
+    "Timestamp",
+    "Token",
+    "TopicArn",
+    "Type",
+)
 _SIGNED: Mapping[str, tuple[str, ...]] = {
     "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
-    "SubscriptionConfirmation": (
-        "Message",
-        "MessageId",
-        "SubscribeURL",
-        "Timestamp",
-        "Token",
-        "TopicArn",
-        "Type",
-    ),
-    "UnsubscribeConfirmation": (
-        "Message",
-        "MessageId",
-        "SubscribeURL",
-        "Timestamp",
-        "Token",
-        "TopicArn",
-        "Type",
-    ),
+    "SubscriptionConfirmation": _OF_CONFIRMATIONS,
+    "UnsubscribeConfirmation": _OF_CONFIRMATIONS,
 }
 """The fields that are signed, in the order in which they are; a Subject only where there is one."""
 _HASHES: Mapping[str, Callable[[], hashes.HashAlgorithm]] = {"1": hashes.SHA1, "2": hashes.SHA256}
@@ -94,36 +87,34 @@ class SnsVerifier:
         self._lock = asyncio.Lock()
 
     async def verify(self, body: bytes, *, now: datetime) -> SnsMessage:
-        """The message. Raises BadSignature, and NotAccepted when the certificate cannot be had
+        """The message. Raises BadSignature, and NotAccepted when the certificate cannot be fetched
         now."""
         envelope = json_object(body)
         if envelope is None:
-            raise BadSignature(SOURCE, "the body is not a JSON object")
+            raise BadSignature(SNS, "the body is not a JSON object")
         kind, topic = _text(envelope, "Type"), _text(envelope, "TopicArn")
         arn = _TOPIC.fullmatch(topic)
         if topic not in self._topics or arn is None:
-            raise BadSignature(SOURCE, "the topic is not one of aws.sns_topics")
+            raise BadSignature(SNS, "the topic is not one of aws.sns_topics")
         if kind not in _SIGNED:
-            raise BadSignature(SOURCE, "the type is none that SNS sends")
+            raise BadSignature(SNS, "the type is none that SNS sends")
         region = arn[1]
         sent_at = as_time(_text(envelope, "Timestamp"))
         if sent_at is None or not now - OLDEST <= sent_at <= now + AHEAD:
-            raise BadSignature(SOURCE, "the time is more than an hour away")
+            raise BadSignature(SNS, "the time is more than an hour away")
         url = _text(envelope, "SigningCertURL")
-        check_host(url, region)
-        if not _PEM_PATH.fullmatch(urlsplit(url).path) or urlsplit(url).query:
-            raise BadSignature(SOURCE, "the certificate's address is none of SNS's")
+        check_certificate_url(url, region)
         certificate = await self._certificate(url)
         check_certificate(certificate, region, now)
         _check_signature(envelope, _signed_text(envelope, kind), certificate)
         return SnsMessage(
-            kind,
-            _text(envelope, "MessageId"),
-            topic,
-            region,
-            _text(envelope, "Message"),
-            _text(envelope, "SubscribeURL"),
-            sent_at,
+            type=kind,
+            id=_text(envelope, "MessageId"),
+            topic=topic,
+            region=region,
+            text=_text(envelope, "Message"),
+            subscribe_url=_text(envelope, "SubscribeURL"),
+            sent_at=sent_at,
         )
 
     async def confirm(self, message: SnsMessage) -> None:
@@ -132,7 +123,7 @@ class SnsVerifier:
         parts = urlsplit(message.subscribe_url)
         asked = dict(httpx.QueryParams(parts.query).multi_items())
         if asked.get("Action") != "ConfirmSubscription" or asked.get("TopicArn") != message.topic:
-            raise BadSignature(SOURCE, "the address to visit confirms nothing of this topic")
+            raise BadSignature(SNS, "the address to visit confirms nothing of this topic")
         await self._fetched(message.subscribe_url)
 
     async def _certificate(self, url: str) -> x509.Certificate:
@@ -144,13 +135,12 @@ class SnsVerifier:
                 raise NotAccepted("SNS's certificate could not be fetched a moment ago")
             try:
                 certificate = x509.load_pem_x509_certificate(await self._fetched(url))
-            except (NotAccepted, ValueError) as error:
+            except NotAccepted:
                 _keep(self._failed, url, time.monotonic())
-                raise (
-                    error
-                    if isinstance(error, NotAccepted)
-                    else BadSignature(SOURCE, "it is no certificate")
-                ) from None
+                raise
+            except ValueError:
+                _keep(self._failed, url, time.monotonic())
+                raise BadSignature(SNS, "it is no certificate") from None
             _keep(self._keys, url, certificate)
             return certificate
 
@@ -167,19 +157,27 @@ def check_host(url: str, region: str) -> None:
     parts = urlsplit(as_url(url))
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     if (parts.scheme, parts.netloc) != ("https", f"sns.{region}.{suffix}"):
-        raise BadSignature(SOURCE, "an address is not SNS's in the topic's region")
+        raise BadSignature(SNS, "an address is not SNS's in the topic's region")
+
+
+def check_certificate_url(url: str, region: str) -> None:
+    """Raise BadSignature unless one of SNS's certificates lies there."""
+    check_host(url, region)
+    parts = urlsplit(url)
+    if not _PEM_PATH.fullmatch(parts.path) or parts.query:
+        raise BadSignature(SNS, "the certificate's address is none of SNS's")
 
 
 def check_certificate(certificate: x509.Certificate, region: str, now: datetime) -> None:
     """Raise BadSignature unless the certificate is valid now, belongs to SNS and holds a key that
     can sign."""
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise BadSignature(SOURCE, "the certificate is not valid now")
+        raise BadSignature(SNS, "the certificate is not valid now")
     if not _names(certificate) & certificate_names(region):
-        raise BadSignature(SOURCE, "the certificate is not SNS's")
+        raise BadSignature(SNS, "the certificate is not SNS's")
     key = certificate.public_key()
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < LEAST_KEY_BITS:
-        raise BadSignature(SOURCE, "the certificate's key is not one that SNS has")
+        raise BadSignature(SNS, "the certificate's key is not one that SNS has")
 
 
 def certificate_names(region: str) -> frozenset[str]:
@@ -226,16 +224,16 @@ def _check_signature(
 ) -> None:
     algorithm = _HASHES.get(_text(envelope, "SignatureVersion"))
     if algorithm is None:
-        raise BadSignature(SOURCE, "the signature's version is neither 1 nor 2")
+        raise BadSignature(SNS, "the signature's version is neither 1 nor 2")
     key = certificate.public_key()
     assert isinstance(key, rsa.RSAPublicKey)
     try:
         signature = base64.b64decode(_text(envelope, "Signature"), validate=True)
         key.verify(signature, signed, padding.PKCS1v15(), algorithm())
     except (binascii.Error, ValueError):
-        raise BadSignature(SOURCE, "the signature is not base64") from None
+        raise BadSignature(SNS, "the signature is not base64") from None
     except InvalidSignature:
-        raise BadSignature(SOURCE, "the signature does not fit") from None
+        raise BadSignature(SNS, "the signature does not fit") from None
 
 
 def _signed_text(envelope: Mapping[str, Any], kind: str) -> bytes:

@@ -1,0 +1,216 @@
+"""What an alert source is, once, for routes, `faultline check`, pages, metrics and settings.
+
+A vendor that sends webhooks is one `WebhookSource`: a name, its section of the settings, and
+`receive`, which proves the sender and reads the alerts. `signed_body` and `token_in_header` make
+`receive` in such a way that nothing is parsed before the sender is known.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import SecretStr
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.questions.message_router import MessageRouter
+from bot.intake.request_body import read_body
+from bot.intake.responses import Handler, ignored_response, taken_response
+from bot.intake.signatures import verify_token
+from bot.policy.values import Accepted, Arrival
+from bot.settings import Section, Settings, secret_variable
+from bot.settings.alert_sources import DeclaredAlertSource
+
+if TYPE_CHECKING:
+    from bot.intake.slack_events import Register
+
+Found = Sequence[Arrival] | Arrival | Ignored
+"""What a request holds: one alert or several, or why it starts nothing."""
+
+
+@dataclass(frozen=True)
+class WebhookRequest:
+    """One request to an alert source. Its body is read when it is asked for."""
+
+    headers: Mapping[str, str]
+    read: Callable[[], Awaitable[bytes]]
+    """The raw body, within limits of size and time. Raises Refused."""
+
+
+Receive = Callable[[WebhookRequest], Awaitable[Found]]
+"""Proves who sent a request, then reads it. Raises BadSignature, Refused, NotAccepted."""
+VerifySignature = Callable[[bytes, str | None, Sequence[SecretStr]], None]
+"""Compares a body and the header that signs it with our secrets. Raises BadSignature."""
+
+
+class ReadAlerts(Protocol):
+    """Reads a body whose sender is known. Never fails for what it holds: that is Ignored."""
+
+    def __call__(self, body: bytes, settings: Settings, *, now: datetime) -> Found: ...
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What the handlers of all alert sources share in one process. Only Slack's use the last
+    three."""
+
+    accept: Accept
+    limits: IntakeLimits
+    slack_listeners: Sequence[Register] = ()
+    message_router: MessageRouter | None = None
+    first_time: FirstTime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertSource(DeclaredAlertSource, ABC):
+    """One way for alerts to arrive. Each is listed in `bot.settings.alert_sources`."""
+
+    title: str
+    """For people: "PagerDuty webhooks"."""
+    setup: str
+    """For people, one sentence: what to set up at the vendor's."""
+    example: str = "{url}"
+    """What is pasted there; `{url}` is the address of the source's first path."""
+    required: tuple[str, ...]
+    """Keys of the section without which nothing is taken. The first proves the sender."""
+    priority_words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Severities, in small letters, that mean something else here than in `bot.policy.priority`,
+    or that it does not know."""
+
+    @property
+    @abstractmethod
+    def paths(self) -> Mapping[str, str]:
+        """The HTTP paths it takes, and what metrics and logs call requests there."""
+
+    @abstractmethod
+    def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
+        """A handler for each path. They are made only where nothing is `missing`."""
+
+    def own_section(self, settings: Settings) -> Section:
+        """Its section of the settings, with the defaults where there is none."""
+        given = getattr(settings, self.section, None)
+        return given if isinstance(given, self.settings) else self.settings()
+
+    def missing(self, settings: Settings) -> str | None:
+        """The environment variable (also what a 404 names) that must be set first, if any."""
+        own = self.own_section(settings)
+        for key in self.required:
+            if not getattr(own, key):
+                return secret_variable(self.section, key)
+        return None
+
+    def configured(self, settings: Settings) -> tuple[str, ...]:
+        """What `faultline check` calls it where it is configured, else nothing."""
+        return () if self.missing(settings) else (self.title,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookSource(AlertSource):
+    """A vendor that posts alerts to one path."""
+
+    receive: Callable[[WebhookSource, Settings], Receive]
+    """Made once for a process, so that it can keep what it fetched."""
+    endpoint: str | None = None
+    """The path's last part, where that is not the name."""
+    answer_within_s: float | None = None
+    """How long the vendor waits for the answer, where that is less than the usual limit."""
+
+    @property
+    def path(self) -> str:
+        """Below /webhooks/, which load balancers and firewalls let through."""
+        return f"/webhooks/{self.endpoint or self.name}"
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """Its one path."""
+        return {self.path: self.endpoint or self.name}
+
+    def secrets(self, settings: Settings) -> Sequence[SecretStr]:
+        """What proves the sender."""
+        secrets: Sequence[SecretStr] = getattr(self.own_section(settings), self.required[0])
+        return secrets
+
+    def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
+        """The one handler that serves every source of webhooks."""
+        receive = self.receive(self, settings)
+        label = self.paths[self.path]
+        within_s = intake.limits.accept_within_s
+        if self.answer_within_s is not None:
+            within_s = min(within_s, self.answer_within_s)
+
+        async def handle(request: Request) -> Response:
+            async def read() -> bytes:
+                return await read_body(request, intake.limits)
+
+            found = await receive(WebhookRequest(request.headers, read))
+            if isinstance(found, Ignored):
+                return ignored_response(label, found)
+            arrivals = [found] if isinstance(found, Arrival) else found
+            prioritised = [self._with_priority_words(one) for one in arrivals]
+            return taken_response(await _take_all(prioritised, intake, within_s))
+
+        return {self.path: handle}
+
+    def _with_priority_words(self, arrival: Arrival) -> Arrival:
+        if not self.priority_words:
+            return arrival
+        return replace(arrival, priority_words=self.priority_words)
+
+
+def signed_body(
+    header: str, verify: VerifySignature, read: ReadAlerts
+) -> Callable[[WebhookSource, Settings], Receive]:
+    """For a vendor that signs the body: it is read, verified, and only then parsed."""
+
+    def made(source: WebhookSource, settings: Settings) -> Receive:
+        secrets = source.secrets(settings)
+
+        async def receive(request: WebhookRequest) -> Found:
+            body = await request.read()
+            verify(body, request.headers.get(header), secrets)
+            return read(body, settings, now=datetime.now(UTC))
+
+        return receive
+
+    return made
+
+
+def token_in_header(read: ReadAlerts) -> Callable[[WebhookSource, Settings], Receive]:
+    """For a vendor that sends a token of ours in `Authorization`, as Bearer or as Basic."""
+
+    def made(source: WebhookSource, settings: Settings) -> Receive:
+        tokens = source.secrets(settings)
+
+        async def receive(request: WebhookRequest) -> Found:
+            # The token needs no body, so what a stranger sends is not even read.
+            verify_token(source.name, request.headers.get("authorization"), tokens)
+            body = await request.read()
+            return read(body, settings, now=datetime.now(UTC))
+
+        return receive
+
+    return made
+
+
+async def _take_all(
+    arrivals: Sequence[Arrival], intake: Intake, within_s: float
+) -> Sequence[Accepted]:
+    """One after the other, so that a storm too large for one answer gets further with each
+    retry. Raises NotAccepted."""
+    deadline = time.monotonic() + intake.limits.group_within_s
+    taken: list[Accepted] = []
+    for arrival in arrivals:
+        if time.monotonic() >= deadline:
+            raise NotAccepted(
+                f"{len(taken)} of {len(arrivals)} alerts stored "
+                f"within {intake.limits.group_within_s:g} s"
+            )
+        taken.append(await take(intake.accept, arrival, within_s=within_s))
+    return taken

@@ -1,0 +1,59 @@
+"""All alert sources: those of Faultline, then those that other packages bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from analysis.errors import SettingsError
+from bot.intake.alert_source import AlertSource
+from bot.settings import Settings
+from bot.settings.alert_sources import BUILT_IN, GROUP, built_in, load_declared
+from connectors.plugins import Plugin, installed
+
+
+def alert_sources() -> tuple[AlertSource, ...]:
+    """Every source, configured or not. Raises SettingsError for a plug-in that cannot be used."""
+    found = list(built_in_sources())
+    for plugin in installed(GROUP).values():
+        source = _loaded(plugin)
+        _refuse_clash(plugin, source, found)
+        found.append(source)
+    return tuple(found)
+
+
+def built_in_sources() -> tuple[AlertSource, ...]:
+    """Faultline's own."""
+    return tuple(_loaded(built_in(name)) for name in BUILT_IN)
+
+
+def labels_by_path(sources: Iterable[AlertSource]) -> Mapping[str, str]:
+    """The HTTP paths of these sources, and what metrics call requests there."""
+    labels: dict[str, str] = {}
+    for source in sources:
+        labels |= source.paths
+    return labels
+
+
+def _loaded(plugin: Plugin) -> AlertSource:
+    declared = load_declared(plugin)
+    if not isinstance(declared, AlertSource):
+        kind = type(declared).__name__
+        problem = f"{plugin.package} ({plugin.target}) is a {kind}, not an AlertSource"
+        raise SettingsError(plugin.name, problem)
+    return declared
+
+
+def _refuse_clash(plugin: Plugin, source: AlertSource, others: Iterable[AlertSource]) -> None:
+    """Raise SettingsError where the source would take over what is somebody else's."""
+    ours = Settings.model_fields.get(source.section)
+    if ours is not None and ours.annotation is not source.settings:
+        problem = f"{plugin.package}: Faultline has a section [{source.section}] of its own"
+        raise SettingsError(plugin.name, problem)
+    for other in others:
+        if other.name == source.name:
+            problem = f"{plugin.package}: there is an alert source of that name already"
+            raise SettingsError(plugin.name, problem)
+        shared = set(other.paths) & set(source.paths)
+        if shared:
+            problem = f"{plugin.package}: {shared.pop()} is the path of {other.name} already"
+            raise SettingsError(plugin.name, problem)

@@ -1,0 +1,63 @@
+"""What a sender is told. It says only what that sender may know."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from bot.intake.accepting import Ignored, NotAccepted
+from bot.intake.request_body import Refused
+from bot.intake.signatures import BadSignature
+from bot.policy.values import Accepted
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+log = logging.getLogger("faultline.intake")
+
+
+def taken_response(taken: Sequence[Accepted]) -> Response:
+    """202 with the outcome of each alert, and the first investigation among them."""
+    alerts = []
+    first_id: str | None = None
+    for one in taken:
+        alerts.append({"outcome": one.outcome, "investigation_id": one.investigation_id})
+        first_id = first_id or one.investigation_id
+    content = {"outcome": taken[0].outcome, "investigation_id": first_id, "alerts": alerts}
+    return JSONResponse(content, status_code=202)
+
+
+def ignored_response(source: str, ignored: Ignored, status: int = 202) -> Response:
+    """For a genuine delivery that starts nothing: with the reason, and not to be sent again."""
+    log.info("%s delivery ignored: %s", source, ignored.reason)
+    return JSONResponse({"outcome": "ignored", "reason": ignored.reason}, status_code=status)
+
+
+def not_configured(variable: str) -> Handler:
+    """A handler for a source whose secret is not set: 404 with the setting to set."""
+
+    async def handle(request: Request) -> Response:
+        return PlainTextResponse(f"not configured: set {variable}\n", status_code=404)
+
+    return handle
+
+
+def with_errors_answered(handler: Handler) -> Handler:
+    """The handler, with each of its errors as the status that tells the sender what to do."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except BadSignature as error:
+            log.warning("%s refused: %s", error.source, error.reason)
+            return PlainTextResponse("signature\n", status_code=401)
+        except Refused as error:
+            log.warning("%s refused: %s", request.url.path, error)
+            return PlainTextResponse(f"{error}\n", status_code=error.status)
+        except NotAccepted as error:
+            log.error("%s not taken: %s", request.url.path, error)
+            return PlainTextResponse("try again\n", status_code=503, headers={"retry-after": "1"})
+
+    return endpoint

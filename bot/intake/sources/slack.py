@@ -1,0 +1,132 @@
+"""Slack as an alert source: alerts of other bots in its channels, mentions, clicks and forms.
+
+It is not a webhook like the others: Bolt reads the events, the same ones also come over Socket
+Mode, and what people ask goes to the conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bot.intake.accepting import FirstTime, Ignored
+from bot.intake.alert_source import AlertSource, Intake
+from bot.intake.payload_fields import form_payload, json_object
+from bot.intake.request_body import read_body
+from bot.intake.responses import Handler, ignored_response
+from bot.intake.signatures import verify_slack
+from bot.intake.slack_events import MISSHAPEN, SlackEvents
+from bot.policy.values import Delivery
+from bot.settings import Settings
+from connectors.slack.settings import SlackSettings
+
+EVENTS_PATH = "/slack/events"
+CLICKS_PATH = "/slack/interactivity"
+"""Clicks and forms: https://docs.slack.dev/interactivity/handling-user-interaction"""
+
+log = logging.getLogger("faultline.intake")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlackSource(AlertSource):
+    """Events, clicks and forms over HTTP; `bot.intake.slack_socket` takes them without."""
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """Events, and clicks and forms."""
+        return {EVENTS_PATH: "slack", CLICKS_PATH: "slack clicks"}
+
+    def configured(self, settings: Settings) -> tuple[str, ...]:
+        """Events over HTTP and over Socket Mode, each where it is configured."""
+        names: list[str] = []
+        if settings.slack.signing_secrets:
+            names.append(self.title)
+        if settings.slack.app_token is not None:
+            names.append("Slack Socket Mode")
+        return tuple(names)
+
+    def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
+        """Two handlers before one Bolt app."""
+        events = SlackEvents(
+            settings,
+            intake.accept,
+            intake.limits,
+            intake.slack_listeners,
+            intake.message_router,
+        )
+
+        async def verified(request: Request) -> bytes:
+            body = await read_body(request, intake.limits)
+            timestamp = request.headers.get("x-slack-request-timestamp")
+            signature = request.headers.get("x-slack-signature")
+            secrets = settings.slack.signing_secrets
+            verify_slack(body, timestamp, signature, secrets, now=time.time())
+            return body
+
+        async def handle_event(request: Request) -> Response:
+            body = await verified(request)
+            payload = json_object(body)
+            if payload is None or not isinstance(payload.get("event", {}), dict):
+                return _ignored("the body is not an event")
+            return await _dispatched(events, request, body, payload)
+
+        async def handle_click(request: Request) -> Response:
+            body = await verified(request)
+            payload = form_payload(body)
+            if payload is None:
+                return _ignored("the body is no form with a payload")
+            if not await _is_first(intake.first_time, body):
+                return _ignored("the same click came before")
+            return await _dispatched(events, request, body, payload)
+
+        return {EVENTS_PATH: handle_event, CLICKS_PATH: handle_click}
+
+
+async def _is_first(first_time: FirstTime | None, body: bytes) -> bool:
+    """Whether a click or form is new. Raises NotAccepted."""
+    if first_time is None:
+        return True
+    # Each has a trigger of its own, and Slack sends none twice: the body is its identity.
+    return await first_time(Delivery("slack-click", hashlib.sha256(body).hexdigest()))
+
+
+async def _dispatched(
+    events: SlackEvents, request: Request, body: bytes, payload: Mapping[str, Any]
+) -> Response:
+    """What Bolt and our listeners answer."""
+    if payload.get("type") == "app_rate_limited":
+        log.warning(
+            "slack is dropping events: more than 30,000 in an hour for this app and workspace"
+        )
+    try:
+        answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
+    except MISSHAPEN as error:
+        return _ignored(f"Bolt cannot read the event ({type(error).__name__})")
+    if answer.status == 404:
+        return _ignored("nothing to do for it")
+    return to_starlette_response(answer)
+
+
+def _ignored(reason: str) -> Response:
+    # Slack repeats whatever is not answered with 200.
+    return ignored_response("slack", Ignored(reason), status=200)
+
+
+ALERT_SOURCE = SlackSource(
+    name="slack",
+    title="Slack events",
+    settings=SlackSettings,
+    required=("signing_secrets", "bot_token"),
+    setup=(
+        "Mention the bot in a channel with a question, or name the channels to watch in "
+        "slack.alert_channels. Event subscriptions deliver to"
+    ),
+)
