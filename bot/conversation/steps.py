@@ -26,7 +26,7 @@ from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
 from bot.intake.questions.asked import AnswerText
 from bot.intake.questions.commands import command_in
-from bot.investigation.desk import Desk
+from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Conversations, Question, QuestionStatus
 
 TRACES = "traces"
@@ -47,11 +47,13 @@ class Tried(TypedDict):
 class ConversationSteps:
     """The steps, for one worker."""
 
-    def __init__(self, desk: Desk, *, owner: str) -> None:
-        self._desk = desk
-        self._conversations = Conversations(desk.store.engine)
-        self._posts = ConversationPosts(desk.settings, desk.store, self._conversations, owner=owner)
-        self._replies = Replies(desk, self._conversations, self._posts)
+    def __init__(self, context: WorkerContext, *, owner: str) -> None:
+        self._context = context
+        self._conversations = Conversations(context.store.engine)
+        self._posts = ConversationPosts(
+            context.settings, context.store, self._conversations, owner=owner
+        )
+        self._replies = Replies(context, self._conversations, self._posts)
 
     async def word(self, question_id: str) -> bool:
         """Decide on the words and keep them; False when nothing is to be said."""
@@ -84,7 +86,7 @@ class ConversationSteps:
         if question is None or question.status != "asked" or question.answer is not None:
             return "nothing to say"
         asked = _place_asked(question)
-        if refusal(asked, self._desk.settings.traces) is not None:
+        if refusal(asked, self._context.settings.traces) is not None:
             return "refused"
         begun = AnswerText(lead=f"I read the traces at {shown_place(asked)}. This takes minutes.")
         try:
@@ -109,7 +111,7 @@ class ConversationSteps:
             return {"again": False, "why": "nothing to post"}
         answer = AnswerText.model_validate(question.answer)
         url = (
-            page_url(self._desk.settings, answer.investigation_id)
+            page_url(self._context.settings, answer.investigation_id)
             if answer.investigation_id
             else None
         )
@@ -132,7 +134,7 @@ class ConversationSteps:
         return status
 
     async def _trace_answer(self, question: Question) -> AnswerText:
-        asked, settings = _place_asked(question), self._desk.settings.traces
+        asked, settings = _place_asked(question), self._context.settings.traces
         refused = refusal(asked, settings)
         if refused is not None:
             return refused
@@ -144,11 +146,13 @@ class ConversationSteps:
                 return AnswerText(lead=f"The traces could not be analysed: {error}")
             report = folder / REPORT
             if report.exists() and report.stat().st_size <= MAX_PAGE_BYTES:
-                await asyncio.to_thread(self._desk.cases.put, _trace_case(question), REPORT, report)
+                await asyncio.to_thread(
+                    self._context.cases.put, _trace_case(question), REPORT, report
+                )
         return answer
 
     async def _attach_report(self, question: Question) -> None:
-        content = await asyncio.to_thread(self._desk.cases.get, _trace_case(question), REPORT)
+        content = await asyncio.to_thread(self._context.cases.get, _trace_case(question), REPORT)
         if content is None:
             return
         with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
@@ -157,7 +161,7 @@ class ConversationSteps:
             await self._posts.attach(
                 question, file, f"{_trace_case(question)}.html", "Trace report"
             )
-        await asyncio.to_thread(self._desk.cases.delete, _trace_case(question), "")
+        await asyncio.to_thread(self._context.cases.delete, _trace_case(question), "")
 
     async def _show_chart(
         self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None

@@ -95,10 +95,12 @@ class TraceReading:
         """End the processes."""
         self._pool.close()
 
-    async def read_all(self, case_id: str, say: Say, resting: set[str] | None = None) -> list[str]:
+    async def read_all(
+        self, case_id: str, say: Say, awaiting_retry: set[str] | None = None
+    ) -> list[str]:
         """Have every trace of a large case read; gives the files that the analysis can do without.
 
-        While it waits, its run is among the `resting`: nothing is lost when a worker that stops
+        While it waits, its run is in `awaiting_retry`: nothing is lost when a worker that stops
         leaves it at once.
         """
         listed = await asyncio.to_thread(self._cases.listed, case_id, TRACES)
@@ -116,7 +118,7 @@ class TraceReading:
             if not unread:
                 break
             await trace_queue.put(case_id, unread, run, attempt)
-            with _among(resting, run):
+            with _among(awaiting_retry, run):
                 await self._wait(run, attempt, _Progress(traces, len(unread), say), ends)
             ready = await self._ready(case_id, traces, run)
             if time.monotonic() > ends:

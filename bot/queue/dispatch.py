@@ -15,11 +15,11 @@ from typing import Protocol
 
 from bot.policy.priority import URGENT
 from bot.policy.teams import Teams
-from bot.queue.capacity import Room
+from bot.queue.capacity import Capacity
 from bot.queue.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.queue.order import in_order
-from bot.queue.state import any_waiting, busy, heads, taken_by_team
-from bot.runtime.looping import Loop
+from bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
+from bot.runtime.background_loop import BackgroundLoop
 from bot.store.store import Store
 
 BATCH = 100
@@ -35,7 +35,7 @@ class Accepting(Protocol):
         """Remember that the engine has them."""
 
 
-class Dispatch(Loop):
+class Dispatch(BackgroundLoop):
     """Puts on a queue what was accepted. Several workers may do so at once: an id is queued
     once."""
 
@@ -72,7 +72,7 @@ class Queues(Protocol):
     def workers(self) -> int:
         """How many workers live."""
 
-    def alone(self, duty: str) -> AbstractContextManager[bool]:
+    def exclusive(self, lock: str) -> AbstractContextManager[bool]:
         """Yields whether no other worker does this duty just now."""
 
 
@@ -80,7 +80,7 @@ class FairDispatch(Dispatch):
     """Hands investigations over as places become free: one worker at a time, so that together they
     keep the bound."""
 
-    DUTY = "dispatch"
+    LOCK = "dispatch"
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class FairDispatch(Dispatch):
         self._cores = cores or len(os.sched_getaffinity(0))
 
     def dispatch(self) -> int:
-        """Queue what there is room for, the most urgent first; says how many that were."""
+        """Queue what there is capacity for, the most urgent first; says how many that were."""
         if not any_waiting(self._investigations.engine):
             return 0
-        with self._engine.alone(self.DUTY) as mine:
+        with self._engine.exclusive(self.LOCK) as mine:
             return self._hand_over(datetime.now(UTC)) if mine else 0
 
     def _hand_over(self, now: datetime) -> int:
@@ -112,7 +112,7 @@ class FairDispatch(Dispatch):
             self._engine.in_hand(URGENT_INVESTIGATIONS),
             self._engine.in_hand(INVESTIGATIONS),
         )
-        room = Room.of(
+        capacity = Capacity.of(
             concurrency=self._concurrency,
             workers=self._engine.workers(),
             urgent_taken=len(urgent),
@@ -120,18 +120,18 @@ class FairDispatch(Dispatch):
             usual_busy=busy(database, usual, now),
             cores=self._cores,
         )
-        if not room.any:
+        if not capacity.any:
             return 0
-        waiting = heads(database, room.urgent + room.usual)
+        waiting = next_per_team(database, capacity.urgent + capacity.usual)
         taken = taken_by_team(database, [*urgent, *usual])
         share = self._teams.share
         first = in_order(
-            [w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent
+            [w for w in waiting if w.priority == URGENT], taken, share, now, most=capacity.urgent
         )
         chosen = {one.id for one in first}
         taken.update(one.team for one in first)
         rest = in_order(
-            [w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual
+            [w for w in waiting if w.id not in chosen], taken, share, now, most=capacity.usual
         )
         for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
             for one in given:

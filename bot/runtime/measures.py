@@ -143,7 +143,7 @@ DATABASE_ERRORS = Counter(
     ["error"],
     registry=REGISTRY,
 )
-PULSE = Gauge(
+HEARTBEAT = Gauge(
     "faultline_part_silent_seconds",
     "How long ago a part of this worker last gave a sign of life.",
     ["part"],

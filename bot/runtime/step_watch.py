@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.policy.values import Investigation
 from bot.runtime import measures, tracing
+from bot.runtime.heartbeat import HEARTBEAT, Heartbeat
 from bot.runtime.logs import about
 from bot.runtime.measures import word
-from bot.runtime.pulse import PULSE, Pulse
 
 T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
@@ -52,7 +52,7 @@ class StepWatch:
     """What this process's steps are told to."""
 
     def __init__(self) -> None:
-        self.pulse: Pulse = PULSE
+        self.heartbeat: Heartbeat = HEARTBEAT
         self.find: Find = _unknown
         self.posted_since: PostedSince = _never
 
@@ -67,7 +67,7 @@ def watched(name: str, function: Step[T]) -> Step[T]:
     @functools.wraps(function)
     async def run(investigation_id: str, *more: Any) -> T:
         verb, _, target = name.partition(" ")
-        WATCH.pulse.loop_runs(asyncio.get_running_loop())
+        WATCH.heartbeat.loop_runs(asyncio.get_running_loop())
         began = datetime.now(UTC)
         with about(investigation_id), _counted(word("step", verb), word("target", target)):
             with tracing.step_span(investigation_id, verb, target) as span:

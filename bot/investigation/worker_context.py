@@ -29,7 +29,7 @@ class KnowsAlerts(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class WorkerContext:
     """What a worker investigates with."""
 
     settings: Settings
