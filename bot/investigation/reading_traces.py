@@ -34,7 +34,7 @@ from analysis.traces.reading.file_kinds import FileKind
 from analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
 from analysis.wording.phrases import counted
 from bot.investigation import trace_queue
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import WorkerSettings
 from bot.store.case_store import CaseStore, Stored
 
@@ -84,7 +84,7 @@ class TraceReading:
         self.processes = settings.trace_processes or len(os.sched_getaffinity(0))
         self._cases = cases
         self._deadline_s = settings.trace_deadline_s
-        self._pool = AnalysisPool(
+        self._pool = ProcessPool(
             deadline_s=self._deadline_s,
             workers=self.processes,
             memory_bytes=settings.trace_memory_mb * 1_000_000,

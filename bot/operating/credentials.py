@@ -13,8 +13,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 from analysis.errors import BudgetExceeded, FaultlineError
-from bot.investigation.analyzing import AnalysisPool
 from bot.runtime.background_loop import BackgroundLoop
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from connectors.base import Check, Connector
 from connectors.registry import build_connectors
@@ -73,7 +73,7 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
     or takes too long, and when the bot stops."""
 
     async def ask() -> Sequence[Check]:
-        pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
+        pool = ProcessPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
         asking = asyncio.create_task(pool.run(checks_of, settings))
         try:
             while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:

@@ -21,7 +21,6 @@ from bot.answer.targets.slack_digest import SlackDigests
 from bot.answer.targets.slack_replies import SlackReplies
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
-from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
@@ -36,6 +35,7 @@ from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
 from bot.runtime.process_life import die_with_parent, say_ready
+from bot.runtime.process_pool import ProcessPool
 from bot.runtime.scratch import Scratch
 from bot.settings import Settings
 from bot.store.conversations import Conversations
@@ -170,7 +170,7 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
         cases=open_cases(settings),
         connectors=connectors,
         places=places_for(settings, store, owner),
-        pool=AnalysisPool(),
+        pool=ProcessPool(),
         recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
     )
 

@@ -29,7 +29,7 @@ from connectors.base import Collected, Connector, Item, Missing, Request, collec
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
-"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or
+"""Runs a function of a case folder where it keeps nobody waiting: `ProcessPool.run`, or
 `in_a_thread`."""
 Keep = Callable[[str, bytes], None]
 """Stores one file of the case by its name inside the case. Blocks."""

@@ -18,8 +18,8 @@ from analysis.vocabulary import Alert
 from bot.conversation.steps import ConversationSteps
 from bot.intake.questions.asked import Asked
 from bot.intake.questions.door import Door
-from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.worker_context import WorkerContext
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings, SlackSettings, TracesSettings
 from bot.store.case_store import CaseStore
 from bot.store.connect import connect, migrate
@@ -122,7 +122,7 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
         slack=SlackSettings(bot_token=SecretStr("xoxb-1"), api_url=f"{url}/api"),
         traces=TracesSettings(locations=(f"{recorded_cases()}/{{job}}/traces",)),
     )
-    store, pool = Store(engine), AnalysisPool(workers=1)
+    store, pool = Store(engine), ProcessPool(workers=1)
     context = WorkerContext(settings, store, CaseStore(tmp_path / "cases"), (), (), pool)
     yield Talk(slack, context, store)
     pool.close()

@@ -21,11 +21,11 @@ from analysis.case.folder import read_case
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Outcome
-from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.steps import RECOVERIES, Steps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.store import Investigation, Store
@@ -95,7 +95,7 @@ def a_desk(folder: Path) -> WorkerContext:
         cases=CaseStore(folder / "cases"),
         connectors=[connector],
         places=[Notebook()],
-        pool=AnalysisPool(workers=1),
+        pool=ProcessPool(workers=1),
         recorded=connector.scope(),
     )
 
