@@ -3,7 +3,6 @@ may hear of it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.further_scope import window_of
 from bot.investigation.worker_context import WorkerContext
+from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import NO_ANSWER
@@ -109,9 +109,7 @@ class Replies:
     async def _silence(self, question: Question) -> AnswerText:
         quiet = question.kind == "quiet"
         silence = self._conversations.silence
-        await asyncio.to_thread(
-            silence, question.channel, question.thread, question.who, quiet=quiet
-        )
+        await in_store(silence, question.channel, question.thread, question.who, quiet=quiet)
         if quiet:
             return AnswerText(
                 lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen"
@@ -121,16 +119,14 @@ class Replies:
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._context.store, question.surface in ("dm", "pane")
         if dm:
-            some = await asyncio.to_thread(store.latest, LOOKED_AT, self._sight.seen(question))
+            some = await in_store(store.latest, LOOKED_AT, self._sight.seen(question))
         else:
-            ids = await asyncio.to_thread(
-                self._conversations.in_channel, question.channel, LOOKED_AT
-            )
-            some = await asyncio.to_thread(store.some, ids)
+            ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
+            some = await in_store(store.some, ids)
         here = await self._sight.visible(question, some, LOOKED_AT)
         seen = self._sight.seen(question)
-        counts = {s: await asyncio.to_thread(store.count, s, seen) for s in ("running", "accepted")}
-        waiting = await asyncio.to_thread(self._conversations.waiting)
+        counts = {s: await in_store(store.count, s, seen) for s in ("running", "accepted")}
+        waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
         where = "of public channels and those started here" if dm else "of this channel"
         return status_text(counts, max(0, waiting - 1), checks, here, where=where)
@@ -140,7 +136,7 @@ class Replies:
         text = command.argument if command else ""
         if not text:
             return AnswerText(lead="Say what: investigate checkout errors since 10:05")
-        started = await asyncio.to_thread(
+        started = await in_store(
             asked_investigation, question, text, self._context.settings, self._context.store
         )
         return AnswerText(
@@ -182,22 +178,20 @@ class Replies:
             answer_by_model,
         )  # late: loading the client takes a second
 
-        earlier = await asyncio.to_thread(self._conversations.earlier, question)
+        earlier = await in_store(self._conversations.earlier, question)
         checkout = self._context.cases.checkout(about.id)
-        folder = await asyncio.to_thread(checkout.__enter__)
+        folder = await in_thread(checkout.__enter__)
         try:
             return await answer_by_model(question, earlier, folder, about.id, self._context)
         finally:
-            await asyncio.to_thread(checkout.__exit__, None, None, None)
+            await in_thread(checkout.__exit__, None, None, None)
 
     async def _look_further(
         self, question: Question, held: Held, wanted: FurtherWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
-        count = await asyncio.to_thread(
-            self._furthers.count_since, question.channel, question.thread, since
-        )
+        count = await in_store(self._furthers.count_since, question.channel, question.thread, since)
         if count >= limit:
             lead = (
                 f"I looked further {count} times in this thread within the hour, which is the "
@@ -207,7 +201,7 @@ class Replies:
         incident = held.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
         scope = FurtherScope(window, wanted.services)
-        started, _ = await asyncio.to_thread(
+        started, _ = await in_store(
             self._furthers.start,
             held.investigation,
             scope,
@@ -233,7 +227,7 @@ class Replies:
         )
 
     async def _still_running(self, about: Investigation) -> AnswerText:
-        lines = await asyncio.to_thread(self._context.store.progress, about.id)
+        lines = await in_store(self._context.store.progress, about.id)
         last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
         more = ("The answer comes in this thread; ask again then",)
         return AnswerText(
@@ -246,20 +240,15 @@ class Replies:
         named = _ID.search(question.text)
         store = self._context.store
         if named is not None:
-            found = await asyncio.to_thread(store.get, named[0])
+            found = await in_store(store.get, named[0])
             return (found if found and await self._sight.may_tell(question, found) else None), False
-        ids = list(
-            await asyncio.to_thread(
-                self._conversations.in_thread, question.channel, question.thread
-            )
-        )
-        some = await asyncio.to_thread(store.some, ids, self._sight.seen(question))
+        ids = list(await in_store(self._conversations.in_thread, question.channel, question.thread))
+        some = await in_store(store.some, ids, self._sight.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [
-                q.investigation_id
-                for q in await asyncio.to_thread(self._conversations.earlier, question)
+                q.investigation_id for q in await in_store(self._conversations.earlier, question)
             ]
-            known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
+            known = await in_store(store.some, [i for i in spoken if i][:1])
             some = await self._sight.visible(question, known, 1)
         done = [one for one in some if one.status == "done"]
         answered = next(
@@ -271,9 +260,7 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await asyncio.to_thread(
-            self._context.store.latest, LOOKED_AT, self._sight.seen(question)
-        )
+        some = await in_store(self._context.store.latest, LOOKED_AT, self._sight.seen(question))
         seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
@@ -290,7 +277,7 @@ class Replies:
             with self._context.cases.checkout(investigation_id) as folder:
                 return read(folder)
 
-        return await asyncio.to_thread(work)
+        return await in_thread(work)
 
 
 class _DrawFinding:

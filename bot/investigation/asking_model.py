@@ -7,7 +7,6 @@ nothing is paid for twice.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -22,6 +21,7 @@ from bot.answer.writer.markdown import to_markdown
 from bot.answer.writer.model_use import model_use_line
 from bot.investigation.analyzing import render_chart
 from bot.investigation.model.investigating import STORE, investigate
+from bot.runtime.threads import in_thread
 
 if TYPE_CHECKING:
     from bot.investigation.worker_context import WorkerContext
@@ -35,20 +35,20 @@ CHART = "charts/decisive.png"
 
 async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Diagnosis, Report]:
     """The final diagnosis and report; the built-in one, where the model gave none."""
-    if await asyncio.to_thread(context.cases.get, case_id, RESULT) is None:
+    if await in_thread(context.cases.get, case_id, RESULT) is None:
         await _investigated(context, case_id, say)
-    await asyncio.to_thread(_put_in_place, context, case_id)
+    await in_thread(_put_in_place, context, case_id)
     checkout = context.cases.checkout(case_id)
-    folder = await asyncio.to_thread(checkout.__enter__)
+    folder = await in_thread(checkout.__enter__)
     try:
-        case, diagnosis, report = await asyncio.to_thread(_read, folder)
+        case, diagnosis, report = await in_thread(_read, folder)
         markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
         chart = await context.pool.run(render_chart, folder)
     finally:
-        await asyncio.to_thread(checkout.__exit__, None, None, None)
-    await asyncio.to_thread(context.cases.put, case_id, "report.md", markdown.encode())
+        await in_thread(checkout.__exit__, None, None, None)
+    await in_thread(context.cases.put, case_id, "report.md", markdown.encode())
     if chart is not None:
-        await asyncio.to_thread(context.cases.put, case_id, CHART, chart)
+        await in_thread(context.cases.put, case_id, CHART, chart)
     use = report.model_use
     if use is not None:
         await say("model: done", model_use_line(use))
@@ -74,7 +74,7 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
 
     keep = partial(context.cases.put, case_id)
     checkout = context.cases.checkout(case_id)
-    folder = await asyncio.to_thread(checkout.__enter__)
+    folder = await in_thread(checkout.__enter__)
     try:
         done = await investigate(
             folder,
@@ -84,13 +84,13 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
             run=context.pool.run,
             progress=progress,
         )
-        runbooks = (await asyncio.to_thread(read_case, folder)).runbooks
+        runbooks = (await in_thread(read_case, folder)).runbooks
     finally:
-        await asyncio.to_thread(checkout.__exit__, None, None, None)
+        await in_thread(checkout.__exit__, None, None, None)
     files = {**done.changed, "report.json": json_bytes(with_guidance(done.report, runbooks))}
     for name, content in files.items():
-        await asyncio.to_thread(keep, f"{SETTLED}/{name}", content)
-    await asyncio.to_thread(keep, RESULT, json.dumps(sorted(files)).encode())
+        await in_thread(keep, f"{SETTLED}/{name}", content)
+    await in_thread(keep, RESULT, json.dumps(sorted(files)).encode())
 
 
 def _put_in_place(context: WorkerContext, case_id: str) -> None:

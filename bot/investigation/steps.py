@@ -35,6 +35,7 @@ from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import KnowsAlerts, WorkerContext
+from bot.runtime.threads import in_store, in_thread
 from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
@@ -108,18 +109,18 @@ class Steps:
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
         await self._resume(investigation_id)
-        await asyncio.to_thread(self.context.store.start, investigation_id)
+        await in_store(self.context.store.start, investigation_id)
         investigation = await self._investigation(investigation_id)
         alert = with_objective(await self._enriched(investigation.alert), self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
         look = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
-        scope, runbooks = await asyncio.to_thread(look)
+        scope, runbooks = await in_thread(look)
         if recorded is None and investigation.related:
             scope = with_related(
                 scope, [one.alert for one in investigation.related], self.context.settings
             )
         furthers = Furthers(self.context.store.engine)
-        scope = further_scope(scope, await asyncio.to_thread(furthers.scope, investigation_id))
+        scope = further_scope(scope, await in_store(furthers.scope, investigation_id))
         names = [connector.name for connector in self.context.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
@@ -155,7 +156,7 @@ class Steps:
         alert, scope = _opened(opened)
         if source is None:
             kinds = opened.get("kinds", {}).get(connector, [])
-            part = await asyncio.to_thread(
+            part = await in_thread(
                 store_nothing, connector, kinds, self.context.cases, investigation_id
             )
         else:
@@ -168,7 +169,7 @@ class Steps:
         await self._resume(investigation_id)
         context, (_, scope) = self.context, _opened(opened)
         parts = [
-            await asyncio.to_thread(read_part, context.cases, investigation_id, c)
+            await in_thread(read_part, context.cases, investigation_id, c)
             for c in opened["connectors"]
         ]
         job = None if has_traces(parts) else scope.training
@@ -190,16 +191,16 @@ class Steps:
         await self._resume(investigation_id)
         alert, scope = _opened(opened)
         parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
-        await asyncio.to_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
+        await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
         if opened.get("asks_model"):
             from bot.investigation.asking_model import forget_earlier
 
-            await asyncio.to_thread(forget_earlier, self.context, investigation_id)
+            await in_thread(forget_earlier, self.context, investigation_id)
         days = self.context.settings.investigation.memory_days
         investigation = await self._investigation(investigation_id)
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
-        said = await asyncio.to_thread(recall_into_case, *args, days=days, apart=apart)
+        said = await in_thread(recall_into_case, *args, days=days, apart=apart)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 
@@ -234,7 +235,7 @@ class Steps:
         built-in writer words."""
         await self._resume(investigation_id)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
-            case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
+            case, diagnosis = await in_thread(read_case, folder), read_diagnosis(folder)
             model = ModelSettings() if opened.get("asks_model") else self.context.settings.model
             report = await write_report(diagnosis, case.alert, case.gaps, model)
             report = with_guidance(report, case.runbooks)
@@ -298,7 +299,7 @@ class Steps:
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
         await self._say(investigation_id, "done", headline)
-        await asyncio.to_thread(
+        await in_store(
             self.context.store.finish,
             investigation_id,
             "done",
@@ -308,12 +309,12 @@ class Steps:
         )
         self._resumed.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
-        await asyncio.to_thread(
+        await in_thread(
             keep_in_memory, self.context.store.engine, self.context.cases, investigation, headline
         )
         try:
             await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
-            await asyncio.to_thread(self.context.cases.delete, investigation_id, PARTS)
+            await in_thread(self.context.cases.delete, investigation_id, PARTS)
         except (
             BaseError,
             OSError,
@@ -328,7 +329,7 @@ class Steps:
         """There is no answer; say why. Gives the places that must be told."""
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
-        await asyncio.to_thread(
+        await in_store(
             self.context.store.finish,
             investigation_id,
             "failed",
@@ -360,9 +361,9 @@ class Steps:
         return Outcome(investigation, await self._answer(investigation_id))
 
     async def _answer(self, investigation_id: str) -> Answer:
-        chart = await asyncio.to_thread(self.context.cases.get, investigation_id, CHART)
+        chart = await in_thread(self.context.cases.get, investigation_id, CHART)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
-            case = await asyncio.to_thread(read_case, folder)
+            case = await in_thread(read_case, folder)
             return Answer(
                 read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart
             )
@@ -378,7 +379,7 @@ class Steps:
         return alert
 
     async def _investigation(self, investigation_id: str) -> Investigation:
-        found = await asyncio.to_thread(self.context.store.get, investigation_id)
+        found = await in_store(self.context.store.get, investigation_id)
         if found is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
         return found
@@ -397,7 +398,7 @@ class Steps:
                 f"{TAKEN_UP}:{self._worker}",
                 "taken up again after its worker ended",
             )
-            lines = await asyncio.to_thread(self.context.store.progress, investigation_id)
+            lines = await in_store(self.context.store.progress, investigation_id)
             stages = [line.stage for line in lines]
             if stages.count(TAKEN_UP) - stages.count(HANDED_OVER) > RECOVERIES:
                 raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
@@ -419,11 +420,11 @@ class Steps:
         """The case as a local folder; copied from S3 in a thread, so that no other investigation
         waits for that."""
         checkout = self.context.cases.checkout(investigation_id, without)
-        folder = await asyncio.to_thread(checkout.__enter__)
+        folder = await in_thread(checkout.__enter__)
         try:
             yield folder
         finally:
-            await asyncio.to_thread(checkout.__exit__, None, None, None)
+            await in_thread(checkout.__exit__, None, None, None)
 
     def _place(self, name: str) -> ReplyTarget:
         for place in self.context.places:
@@ -432,10 +433,10 @@ class Steps:
         raise ConnectorError(name, "post", "is not configured any more")
 
     async def _put(self, investigation_id: str, name: str, data: bytes) -> None:
-        await asyncio.to_thread(self.context.cases.put, investigation_id, name, data)
+        await in_thread(self.context.cases.put, investigation_id, name, data)
 
     async def _say(self, investigation_id: str, stage: str, text: str) -> None:
-        await asyncio.to_thread(
+        await in_store(
             self.context.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage
         )
 

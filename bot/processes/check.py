@@ -15,6 +15,7 @@ from bot.answer.targets.slack_replies import check_slack
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.operating.credentials import bounded
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
 from bot.web.oidc.provider import Provider
@@ -60,7 +61,7 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
     own = [bounded(name, check) for name, check in parts]
     own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
     checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
-    return [*checks, *await asyncio.to_thread(runbook_checks, settings)]
+    return [*checks, *await in_thread(runbook_checks, settings)]
 
 
 async def _store(settings: Settings) -> Check:
@@ -71,14 +72,14 @@ async def _store(settings: Settings) -> Check:
         return store.engine.dialect.name
 
     try:
-        return Check("store", True, f"{await asyncio.to_thread(select)}, tables up to date")
+        return Check("store", True, f"{await in_store(select)}, tables up to date")
     except SQLAlchemyError as error:
         return Check("store", False, f"the database does not answer ({type(error).__name__})")
 
 
 async def _cases(settings: Settings) -> Check:
     cases = open_cases(settings)
-    await asyncio.to_thread(cases.check)
+    await in_thread(cases.check)
     return Check("cases", True, f"{cases.location} can be listed")
 
 

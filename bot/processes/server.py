@@ -34,6 +34,7 @@ from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
 from bot.runtime.scratch import Scratch
+from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
@@ -65,11 +66,11 @@ def build_app(
             beside.append(SocketMode(connect, asyncio.get_running_loop()))
         components = Components(beside)
         # In a thread: a component may need the event loop to start and to stop.
-        await asyncio.to_thread(components.start)
+        await in_thread(components.start)
         try:
             yield
         finally:
-            await asyncio.to_thread(components.stop)
+            await in_thread(components.stop)
 
     intake = intake_routes(
         settings, accept, slack_listeners=listeners, door=door, first_time=store_first_time(store)
@@ -211,7 +212,7 @@ def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
             return cases.folder(investigation_id)
         copy = cache / investigation_id
         async with copying[investigation_id]:
-            await asyncio.to_thread(cases.refresh, investigation_id, copy, known[investigation_id])
+            await in_thread(cases.refresh, investigation_id, copy, known[investigation_id])
         return copy if copy.is_dir() else None
 
     return case_path

@@ -1,7 +1,7 @@
 """The queue as the store has it: what waits, for how long, what runs, whose it is, and what is
 before whom.
 
-Synchronous, each operation one read; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one read; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations
