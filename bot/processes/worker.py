@@ -101,7 +101,7 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
         Telemetry("worker", partial(observe_worker, settings, store, engine.database)),
         FunctionComponent("analysis pool", on_stop=context.pool.close),
         FunctionComponent("trace reading", on_stop=traces.close),
-        FunctionComponent("model probe", on_start=partial(_probe_model, settings)),
+        *_model_probe(settings),
         RunningEngine(engine, context, traces, talks=talks),
         Retention(settings, store, context.cases),
         FairDispatch(
@@ -190,13 +190,13 @@ def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | 
     return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
-def _probe_model(settings: Settings) -> None:
+def _model_probe(settings: Settings) -> list[Component]:
     if settings.model.name is None:
-        return
+        return []
     # Late: a worker without a model does not pay for loading the client.
-    from bot.investigation.model.probe import probe_in_background
+    from bot.investigation.model.probe import ModelProbe
 
-    probe_in_background(settings.model)
+    return [ModelProbe(settings.model)]
 
 
 def _ready(ready_fd: int | None) -> None:

@@ -104,37 +104,47 @@ class FairDispatch(Dispatch):
         if not any_waiting(self._investigations.engine):
             return 0
         with self._engine.exclusive(self.LOCK) as mine:
-            return self._hand_over(datetime.now(UTC)) if mine else 0
+            if not mine:
+                return 0
+            return self._fill_queues(datetime.now(UTC))
 
-    def _hand_over(self, now: datetime) -> int:
+    def _fill_queues(self, now: datetime) -> int:
         database = self._investigations.engine
-        urgent, usual = (
-            self._engine.in_hand(URGENT_INVESTIGATIONS),
-            self._engine.in_hand(INVESTIGATIONS),
-        )
-        capacity = Capacity.of(
-            concurrency=self._concurrency,
-            workers=self._engine.workers(),
-            urgent_taken=len(urgent),
-            usual_taken=len(usual),
-            usual_busy=busy(database, usual, now),
-            cores=self._cores,
-        )
+        urgent_taken = self._engine.in_hand(URGENT_INVESTIGATIONS)
+        usual_taken = self._engine.in_hand(INVESTIGATIONS)
+        capacity = self._capacity(urgent_taken, usual_taken, now)
         if not capacity.any:
             return 0
         waiting = next_per_team(database, capacity.urgent + capacity.usual)
-        taken = taken_by_team(database, [*urgent, *usual])
+        by_team = taken_by_team(database, [*urgent_taken, *usual_taken])
         share = self._teams.share
-        first = in_order(
-            [w for w in waiting if w.priority == URGENT], taken, share, now, most=capacity.urgent
+
+        urgent_waiting = [one for one in waiting if one.priority == URGENT]
+        urgent = in_order(urgent_waiting, by_team, share, now, most=capacity.urgent)
+        by_team.update(one.team for one in urgent)
+
+        # Urgent ones that found no place of their own compete for the usual places.
+        given = {one.id for one in urgent}
+        rest = [one for one in waiting if one.id not in given]
+        usual = in_order(rest, by_team, share, now, most=capacity.usual)
+
+        for one in urgent:
+            self._engine.enqueue(one.id, URGENT_INVESTIGATIONS)
+        for one in usual:
+            self._engine.enqueue(one.id, INVESTIGATIONS)
+        # Marked after queueing: a crash in between queues the same ids again, which changes
+        # nothing.
+        self._investigations.mark_dispatched([one.id for one in (*urgent, *usual)])
+        return len(urgent) + len(usual)
+
+    def _capacity(
+        self, urgent_taken: Sequence[str], usual_taken: Sequence[str], now: datetime
+    ) -> Capacity:
+        return Capacity.of(
+            concurrency=self._concurrency,
+            workers=self._engine.workers(),
+            urgent_taken=len(urgent_taken),
+            usual_taken=len(usual_taken),
+            usual_busy=busy(self._investigations.engine, usual_taken, now),
+            cores=self._cores,
         )
-        chosen = {one.id for one in first}
-        taken.update(one.team for one in first)
-        rest = in_order(
-            [w for w in waiting if w.id not in chosen], taken, share, now, most=capacity.usual
-        )
-        for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
-            for one in given:
-                self._engine.enqueue(one.id, queue)
-        self._investigations.mark_dispatched([one.id for one in (*first, *rest)])
-        return len(first) + len(rest)
