@@ -25,7 +25,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loopback.bot_process import free_port
+from loopback.bot_process import child_pids, free_port
 from tests.bot.operating.telemetry.collector import collecting
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
@@ -38,12 +38,10 @@ def cpu_s(pid: int) -> float:
     """User and system time of a process and of all below it, in seconds."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS + sum(
-        cpu_s(int(child)) for child in children
-    )
+    own = (int(fields[11]) + int(fields[12])) / TICKS
+    return own + sum(cpu_s(child) for child in child_pids(pid))
 
 
 def all_on(collector_url: str, web: int, worker: int) -> dict[str, str]:

@@ -7,17 +7,17 @@ Where its label names a subject it counts as a wrong answer: an investigation wo
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 
-from analysis.errors import EvidenceError, FaultlineError
+from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
 from bot.answer.replay import replay
+from bot.runtime.process_pool import ProcessPool
 from evaluation.grading import Grade, grade
 from evaluation.hidden_tables import without_tables
 from evaluation.labels import Label, read_label, system_of
@@ -55,8 +55,7 @@ def evaluate_folders(
     if workers <= 1:
         _load_analyzers()
         return [one(folder, hidden) for folder in folders]
-    found = _side_by_side(one, folders, hidden, workers)
-    return [found[n] or _alone(one, folder, hidden) for n, folder in enumerate(folders)]
+    return asyncio.run(_side_by_side(one, folders, hidden, workers))
 
 
 def case_folders(cases: Path) -> list[Path]:
@@ -104,46 +103,32 @@ def _failed(name: str, system: str, label: Label | None, problem: str, cpu_s: fl
     )
 
 
-def _side_by_side(
+async def _side_by_side(
     one: Grading, folders: Sequence[Path], hidden: Sequence[str], workers: int
-) -> list[Grade | None]:
-    """A grade per folder; None where a process ended before it had one."""
-    with _pool(workers) as pool:
-        waiting = [_submitted(pool, one, folder, hidden) for folder in folders]
-        return [_result(future) for future in waiting]
-
-
-def _alone(one: Grading, folder: Path, hidden: Sequence[str]) -> Grade:
-    """One case in a process of its own, since one of the cases ends the process that reads it."""
-    with _pool(1) as pool:
-        found = _result(_submitted(pool, one, folder, hidden))
-    if found is not None:
-        return found
+) -> list[Grade]:
+    pool = ProcessPool(workers=workers, deadline_s=None, on_start=_load_analyzers)
     try:
-        label = read_label(folder)
+        grading = [_graded(pool, one, folder, hidden) for folder in folders]
+        return await asyncio.gather(*grading)
+    finally:
+        pool.close()
+
+
+async def _graded(pool: ProcessPool, one: Grading, folder: Path, hidden: Sequence[str]) -> Grade:
+    try:
+        return await pool.run(partial(_grade_in_process, one, hidden), folder)
+    except BudgetExceeded:
+        return _failed(folder.name, system_of(folder.name), _label_or_none(folder), ENDED)
+
+
+def _grade_in_process(one: Grading, hidden: Sequence[str], folder: Path) -> Grade:
+    return one(folder, hidden)
+
+
+def _label_or_none(folder: Path) -> Label | None:
+    try:
+        return read_label(folder)
     except FaultlineError:
-        label = None
-    return _failed(folder.name, system_of(folder.name), label, ENDED)
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_load_analyzers)
-
-
-def _submitted(
-    pool: ProcessPoolExecutor, one: Grading, folder: Path, hidden: Sequence[str]
-) -> Future[Grade] | None:
-    try:
-        return pool.submit(one, folder, hidden)
-    except BrokenProcessPool:
-        return None
-
-
-def _result(future: Future[Grade] | None) -> Grade | None:
-    try:
-        return future.result() if future else None
-    except BrokenProcessPool:
         return None
 
 

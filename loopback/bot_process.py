@@ -27,6 +27,26 @@ from bot.settings import ENV_PREFIX
 START_TIMEOUT_S = 300.0
 
 
+def child_pids(pid: int) -> list[int]:
+    """The children of a process, whichever of its threads started them."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        # A process, or one of its threads, may end while it is read.
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in thread.read_text().split()]
+    return found
+
+
+def worker_of(server_pid: int) -> int | None:
+    """The worker that a server keeps beside itself, if it runs just now; a server has other
+    children too."""
+    for child in child_pids(server_pid):
+        with contextlib.suppress(OSError):
+            if b"worker" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                return child
+    return None
+
+
 class BotProcess:
     """`faultline serve` on a loopback port, with settings from `environ` and everything durable in
     `directory`.
@@ -91,11 +111,7 @@ class BotProcess:
 
     def worker_pid(self) -> int | None:
         """The worker process beside it, if it runs just now."""
-        try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        except OSError:
-            return None
-        return int(children[0]) if children else None
+        return worker_of(self.pid)
 
     def kill(self) -> None:
         """kill -9 the web process; its worker goes with it."""

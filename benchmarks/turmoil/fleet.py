@@ -21,6 +21,7 @@ import psutil
 
 from analysis.errors import FaultlineError
 from bot.settings import ENV_PREFIX
+from loopback.bot_process import worker_of
 
 START_S = 300.0
 RESTART_S = 0.2
@@ -60,11 +61,7 @@ class Member:
     def child(self) -> int | None:
         """The worker that a web process keeps beside itself."""
         pid = self.pid()
-        try:
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if pid else []
-        except OSError:
-            return None
-        return int(children[0]) if children else None
+        return None if pid is None else worker_of(pid)
 
 
 class Fleet:

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import ReplyTarget
-from bot.runtime.pulse import PULSE
+from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.step_watch import first_message_posted
 from bot.store.announcing import Announcing, Due
 from bot.store.store import Store
@@ -34,56 +33,51 @@ LONGEST_STOP_S = 2.0
 looks for them."""
 
 
-class Announce:
-    """Posts what is due, in a thread of its own."""
+class Announce(BackgroundLoop):
+    """Posts what is due. Each turn begins posts, which go on while the loop is idle."""
 
     def __init__(self, store: Store, places: Sequence[ReplyTarget], *, every_s: float) -> None:
+        super().__init__("announcing", every_s=every_s, part="announcing")
         self._store = store
         self._announcing = Announcing(store.engine)
         self._places = places
-        self._every_s = every_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="announcing", daemon=True)
+        self._retry_after_s = every_s
+        self._runner = asyncio.Runner()
+        self._posting: dict[asyncio.Task[None], str] = {}
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+    def turn(self) -> bool:
+        """Begin what is due in channels that have no post on its way."""
+        free = CHANNELS_AT_ONCE - len(self._posting)
+        if free > 0:
+            self._runner.run(self._begin(free))
+        return False
 
-    def stop(self) -> None:
-        """Stop; what is due stays in the store."""
-        self._stopping.set()
-        self._thread.join(LONGEST_STOP_S + 1)
+    def idle(self, seconds: float | None) -> None:
+        """Let posts go on until the next turn, which comes as soon as one of them has arrived."""
+        if not self._posting:
+            super().idle(seconds)
+        elif not self.stopping.is_set():
+            self._runner.run(self._some_arrive(seconds))
 
-    def _run(self) -> None:
-        asyncio.run(self.announce_until(self._stopping))
+    def ended(self) -> None:
+        """Give posts that are on their way a moment to arrive."""
+        if self._posting:
+            self._runner.run(_wait_for(self._posting, LONGEST_STOP_S))
+        self._runner.close()
 
-    async def announce_until(self, stopping: threading.Event) -> None:
-        """Look every few moments, and at once for the next of a channel whose post has arrived."""
-        busy: dict[asyncio.Task[None], str] = {}
-        while not stopping.is_set():
-            PULSE.beat("announcing")
-            for one in await self._due(busy):
-                busy[asyncio.create_task(self._announce(one))] = one.channel
-            if busy:
-                done, _ = await asyncio.wait(
-                    busy, timeout=self._every_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    del busy[task]
-            else:
-                await asyncio.sleep(self._every_s)
-        if busy:
-            await asyncio.wait(busy, timeout=LONGEST_STOP_S)
+    async def _begin(self, most: int) -> None:
+        busy_channels = set(self._posting.values())
+        # In a thread, so that posts on their way go on while the database is slow.
+        for due in await asyncio.to_thread(self._announcing.due, most, busy_channels):
+            posting = asyncio.create_task(self._announce(due))
+            self._posting[posting] = due.channel
 
-    async def _due(self, busy: dict[asyncio.Task[None], str]) -> list[Due]:
-        free = CHANNELS_AT_ONCE - len(busy)
-        if free <= 0:
-            return []
-        try:
-            return await asyncio.to_thread(self._announcing.due, free, set(busy.values()))
-        except (SQLAlchemyError, OSError) as error:
-            log.warning("announcing: %s; tried again in %g s", type(error).__name__, self._every_s)
-            return []
+    async def _some_arrive(self, seconds: float | None) -> None:
+        done, _ = await asyncio.wait(
+            self._posting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        for posting in done:
+            del self._posting[posting]
 
     async def _announce(self, due: Due) -> None:
         try:
@@ -95,10 +89,10 @@ class Announce:
             log.warning(
                 "announcing %s: %s; its step will", due.investigation_id, type(error).__name__
             )
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._retry_after_s)
         except Exception:  # the edge of the loop: it must outlive what nobody thought of
             log.exception("announcing %s: its step will", due.investigation_id)
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._retry_after_s)
 
     async def _announce_everywhere(self, investigation_id: str) -> None:
         investigation = await asyncio.to_thread(self._store.get, investigation_id)
@@ -113,3 +107,7 @@ class Announce:
                     await asyncio.to_thread(
                         self._store.add_progress, *said, key=f"announce {place.name}: at once"
                     )
+
+
+async def _wait_for(tasks: Iterable[asyncio.Task[None]], at_most_s: float) -> None:
+    await asyncio.wait(tasks, timeout=at_most_s)

@@ -16,7 +16,7 @@ from typing import Protocol
 from analysis.errors import ConnectorError
 from bot.answer.outcome import ReplyTarget
 from bot.queue.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
-from bot.runtime.looping import Loop
+from bot.runtime.background_loop import BackgroundLoop
 from bot.store.retelling import DueDigest, Rerun, Retelling, Retold
 from bot.store.store import Investigation, Store
 
@@ -40,7 +40,7 @@ class PostsDigests(Protocol):
         """Post it once. Raises ConnectorError."""
 
 
-class Retell(Loop):
+class Retell(BackgroundLoop):
     """Looks at the store every few moments, in a thread of its own."""
 
     def __init__(

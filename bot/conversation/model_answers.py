@@ -9,8 +9,8 @@ from pathlib import Path
 from bot.answer.foreign_text import one_line, safe_url
 from bot.conversation.held import page_url
 from bot.intake.questions.asked import AnswerLine, AnswerText
-from bot.investigation.desk import Desk
 from bot.investigation.model.answering import Exchange, answer_question
+from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Question
 
 REMEMBERED = 5
@@ -18,28 +18,32 @@ MOST = 8
 
 
 async def answer_by_model(
-    question: Question, earlier: Sequence[Question], folder: Path, investigation_id: str, desk: Desk
+    question: Question,
+    earlier: Sequence[Question],
+    folder: Path,
+    investigation_id: str,
+    context: WorkerContext,
 ) -> AnswerText | None:
     """The model's answer, or None when nothing of it may be said. Raises EvidenceError."""
     history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
     name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
 
     def keep(file: str, data: bytes) -> None:
-        desk.cases.put(investigation_id, file, data)
+        context.cases.put(investigation_id, file, data)
 
     answered = await answer_question(
         question.text,
         folder,
-        desk.settings,
-        connectors=desk.connectors,
+        context.settings,
+        connectors=context.connectors,
         history=history,
         keep=keep,
         name=name,
-        run=desk.pool.run,
+        run=context.pool.run,
     )
     if not answered.claims:
         return None
-    url, fresh = page_url(desk.settings, investigation_id), set(answered.new_findings)
+    url, fresh = page_url(context.settings, investigation_id), set(answered.new_findings)
     lines = []
     for claim in answered.claims[:MOST]:
         known = [f for f in claim.findings if f not in fresh]

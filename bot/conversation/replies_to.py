@@ -3,7 +3,6 @@ may hear of it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -24,7 +23,8 @@ from bot.conversation.status import Health, status_text
 from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.further_scope import window_of
-from bot.investigation.desk import Desk
+from bot.investigation.worker_context import WorkerContext
+from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import NO_ANSWER
@@ -70,12 +70,14 @@ log = logging.getLogger("faultline.conversation")
 class Replies:
     """Words the answer to any question; posts nothing."""
 
-    def __init__(self, desk: Desk, conversations: Conversations, posts: ConversationPosts) -> None:
-        self._desk = desk
+    def __init__(
+        self, context: WorkerContext, conversations: Conversations, posts: ConversationPosts
+    ) -> None:
+        self._context = context
         self._conversations = conversations
-        self._furthers = Furthers(desk.store.engine)
-        self._sight = Sight(desk.store, posts, desk.settings)
-        self._health = Health(desk.connectors)
+        self._furthers = Furthers(context.store.engine)
+        self._sight = Sight(context.store, posts, context.settings)
+        self._health = Health(context.connectors)
 
     async def reply(self, question: Question) -> AnswerText | None:
         """The answer; None when nothing is to be said."""
@@ -86,7 +88,7 @@ class Replies:
         if question.kind == "help":
             return HELP
         if question.kind == "limited":
-            limit = self._desk.settings.slack.questions_per_hour
+            limit = self._context.settings.slack.questions_per_hour
             return AnswerText(
                 lead=f"That were {limit} questions in an hour in this thread; I go on later."
             )
@@ -107,9 +109,7 @@ class Replies:
     async def _silence(self, question: Question) -> AnswerText:
         quiet = question.kind == "quiet"
         silence = self._conversations.silence
-        await asyncio.to_thread(
-            silence, question.channel, question.thread, question.who, quiet=quiet
-        )
+        await in_store(silence, question.channel, question.thread, question.who, quiet=quiet)
         if quiet:
             return AnswerText(
                 lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen"
@@ -117,18 +117,16 @@ class Replies:
         return AnswerText(lead="I listen in this thread again: questions need no mention.")
 
     async def _status(self, question: Question) -> AnswerText:
-        store, dm = self._desk.store, question.surface in ("dm", "pane")
+        store, dm = self._context.store, question.surface in ("dm", "pane")
         if dm:
-            some = await asyncio.to_thread(store.latest, LOOKED_AT, self._sight.seen(question))
+            some = await in_store(store.latest, LOOKED_AT, self._sight.seen(question))
         else:
-            ids = await asyncio.to_thread(
-                self._conversations.in_channel, question.channel, LOOKED_AT
-            )
-            some = await asyncio.to_thread(store.some, ids)
+            ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
+            some = await in_store(store.some, ids)
         here = await self._sight.visible(question, some, LOOKED_AT)
         seen = self._sight.seen(question)
-        counts = {s: await asyncio.to_thread(store.count, s, seen) for s in ("running", "accepted")}
-        waiting = await asyncio.to_thread(self._conversations.waiting)
+        counts = {s: await in_store(store.count, s, seen) for s in ("running", "accepted")}
+        waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
         where = "of public channels and those started here" if dm else "of this channel"
         return status_text(counts, max(0, waiting - 1), checks, here, where=where)
@@ -138,8 +136,8 @@ class Replies:
         text = command.argument if command else ""
         if not text:
             return AnswerText(lead="Say what: investigate checkout errors since 10:05")
-        started = await asyncio.to_thread(
-            asked_investigation, question, text, self._desk.settings, self._desk.store
+        started = await in_store(
+            asked_investigation, question, text, self._context.settings, self._context.store
         )
         return AnswerText(
             lead="I look into it; the answer comes in this thread.", investigation_id=started
@@ -160,9 +158,9 @@ class Replies:
 
         def answer(folder: Path) -> tuple[Held, Reply]:
             held = read_held(
-                about, folder, self._desk.settings, now=datetime.now(UTC), newer_runs=newer_runs
+                about, folder, self._context.settings, now=datetime.now(UTC), newer_runs=newer_runs
             )
-            catalogue = tuple(self._desk.settings.services)
+            catalogue = tuple(self._context.settings.services)
             return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
 
         held, reply = await self._in_folder(about.id, answer)
@@ -174,28 +172,26 @@ class Replies:
 
     async def _by_model(self, question: Question, about: Investigation) -> AnswerText | None:
         """Where a model is configured, it is asked what the table does not understand."""
-        if self._desk.settings.model.name is None:
+        if self._context.settings.model.name is None:
             return None
         from bot.conversation.model_answers import (
             answer_by_model,
         )  # late: loading the client takes a second
 
-        earlier = await asyncio.to_thread(self._conversations.earlier, question)
-        checkout = self._desk.cases.checkout(about.id)
-        folder = await asyncio.to_thread(checkout.__enter__)
+        earlier = await in_store(self._conversations.earlier, question)
+        checkout = self._context.cases.checkout(about.id)
+        folder = await in_thread(checkout.__enter__)
         try:
-            return await answer_by_model(question, earlier, folder, about.id, self._desk)
+            return await answer_by_model(question, earlier, folder, about.id, self._context)
         finally:
-            await asyncio.to_thread(checkout.__exit__, None, None, None)
+            await in_thread(checkout.__exit__, None, None, None)
 
     async def _look_further(
         self, question: Question, held: Held, wanted: FurtherWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
-        limit, since = self._desk.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
-        count = await asyncio.to_thread(
-            self._furthers.count_since, question.channel, question.thread, since
-        )
+        limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
+        count = await in_store(self._furthers.count_since, question.channel, question.thread, since)
         if count >= limit:
             lead = (
                 f"I looked further {count} times in this thread within the hour, which is the "
@@ -205,7 +201,7 @@ class Replies:
         incident = held.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
         scope = FurtherScope(window, wanted.services)
-        started, _ = await asyncio.to_thread(
+        started, _ = await in_store(
             self._furthers.start,
             held.investigation,
             scope,
@@ -231,7 +227,7 @@ class Replies:
         )
 
     async def _still_running(self, about: Investigation) -> AnswerText:
-        lines = await asyncio.to_thread(self._desk.store.progress, about.id)
+        lines = await in_store(self._context.store.progress, about.id)
         last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
         more = ("The answer comes in this thread; ask again then",)
         return AnswerText(
@@ -242,22 +238,17 @@ class Replies:
         """The one that is named, or the newest of the thread that came to an answer; and whether a
         newer one runs."""
         named = _ID.search(question.text)
-        store = self._desk.store
+        store = self._context.store
         if named is not None:
-            found = await asyncio.to_thread(store.get, named[0])
+            found = await in_store(store.get, named[0])
             return (found if found and await self._sight.may_tell(question, found) else None), False
-        ids = list(
-            await asyncio.to_thread(
-                self._conversations.in_thread, question.channel, question.thread
-            )
-        )
-        some = await asyncio.to_thread(store.some, ids, self._sight.seen(question))
+        ids = list(await in_store(self._conversations.in_thread, question.channel, question.thread))
+        some = await in_store(store.some, ids, self._sight.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [
-                q.investigation_id
-                for q in await asyncio.to_thread(self._conversations.earlier, question)
+                q.investigation_id for q in await in_store(self._conversations.earlier, question)
             ]
-            known = await asyncio.to_thread(store.some, [i for i in spoken if i][:1])
+            known = await in_store(store.some, [i for i in spoken if i][:1])
             some = await self._sight.visible(question, known, 1)
         done = [one for one in some if one.status == "done"]
         answered = next(
@@ -269,9 +260,7 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await asyncio.to_thread(
-            self._desk.store.latest, LOOKED_AT, self._sight.seen(question)
-        )
+        some = await in_store(self._context.store.latest, LOOKED_AT, self._sight.seen(question))
         seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
@@ -285,10 +274,10 @@ class Replies:
 
     async def _in_folder(self, investigation_id: str, read: Callable[[Path], R]) -> R:
         def work() -> R:
-            with self._desk.cases.checkout(investigation_id) as folder:
+            with self._context.cases.checkout(investigation_id) as folder:
                 return read(folder)
 
-        return await asyncio.to_thread(work)
+        return await in_thread(work)
 
 
 class _DrawFinding:

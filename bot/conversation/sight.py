@@ -11,13 +11,13 @@ With `login.isolation = "teams"`, moreover, only those of the channel's team and
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
 
 from analysis.errors import ConnectorError
 from bot.conversation.slack_posts import ConversationPosts
 from bot.policy.teams import Teams
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Question
 from bot.store.sight import ALL, sight_of
@@ -102,7 +102,7 @@ class Sight:
 
     async def _channels(self, investigation: Investigation) -> set[str]:
         """Where it was, or is to be, answered."""
-        posts = await asyncio.to_thread(self._store.posts, investigation.id)
+        posts = await in_store(self._store.posts, investigation.id)
         found = {ref.partition("/")[0] for ref in posts.values() if "/" in ref and ref[:1] in "CGD"}
         if investigation.reply_to.slack_channel:
             found.add(investigation.reply_to.slack_channel)

@@ -7,7 +7,6 @@ has a step before.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import re
@@ -26,7 +25,8 @@ from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
 from bot.intake.questions.asked import AnswerText
 from bot.intake.questions.commands import command_in
-from bot.investigation.desk import Desk
+from bot.investigation.worker_context import WorkerContext
+from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question, QuestionStatus
 
 TRACES = "traces"
@@ -47,11 +47,13 @@ class Tried(TypedDict):
 class ConversationSteps:
     """The steps, for one worker."""
 
-    def __init__(self, desk: Desk, *, owner: str) -> None:
-        self._desk = desk
-        self._conversations = Conversations(desk.store.engine)
-        self._posts = ConversationPosts(desk.settings, desk.store, self._conversations, owner=owner)
-        self._replies = Replies(desk, self._conversations, self._posts)
+    def __init__(self, context: WorkerContext, *, owner: str) -> None:
+        self._context = context
+        self._conversations = Conversations(context.store.engine)
+        self._posts = ConversationPosts(
+            context.settings, context.store, self._conversations, owner=owner
+        )
+        self._replies = Replies(context, self._conversations, self._posts)
 
     async def word(self, question_id: str) -> bool:
         """Decide on the words and keep them; False when nothing is to be said."""
@@ -73,7 +75,7 @@ class ConversationSteps:
             )
             answer = AnswerText(lead=f"I could not answer that: {reason}")
         if answer is None:
-            await asyncio.to_thread(self._conversations.finish, question_id, "withdrawn")
+            await in_store(self._conversations.finish, question_id, "withdrawn")
             return False
         await self._keep(question, answer)
         return True
@@ -84,7 +86,7 @@ class ConversationSteps:
         if question is None or question.status != "asked" or question.answer is not None:
             return "nothing to say"
         asked = _place_asked(question)
-        if refusal(asked, self._desk.settings.traces) is not None:
+        if refusal(asked, self._context.settings.traces) is not None:
             return "refused"
         begun = AnswerText(lead=f"I read the traces at {shown_place(asked)}. This takes minutes.")
         try:
@@ -109,7 +111,7 @@ class ConversationSteps:
             return {"again": False, "why": "nothing to post"}
         answer = AnswerText.model_validate(question.answer)
         url = (
-            page_url(self._desk.settings, answer.investigation_id)
+            page_url(self._context.settings, answer.investigation_id)
             if answer.investigation_id
             else None
         )
@@ -128,11 +130,11 @@ class ConversationSteps:
     async def finish(self, question_id: str, why: str) -> str:
         """It is answered, or given up."""
         status: QuestionStatus = "answered" if why == "posted" else "given_up"
-        await asyncio.to_thread(self._conversations.finish, question_id, status)
+        await in_store(self._conversations.finish, question_id, status)
         return status
 
     async def _trace_answer(self, question: Question) -> AnswerText:
-        asked, settings = _place_asked(question), self._desk.settings.traces
+        asked, settings = _place_asked(question), self._context.settings.traces
         refused = refusal(asked, settings)
         if refused is not None:
             return refused
@@ -144,20 +146,20 @@ class ConversationSteps:
                 return AnswerText(lead=f"The traces could not be analysed: {error}")
             report = folder / REPORT
             if report.exists() and report.stat().st_size <= MAX_PAGE_BYTES:
-                await asyncio.to_thread(self._desk.cases.put, _trace_case(question), REPORT, report)
+                await in_thread(self._context.cases.put, _trace_case(question), REPORT, report)
         return answer
 
     async def _attach_report(self, question: Question) -> None:
-        content = await asyncio.to_thread(self._desk.cases.get, _trace_case(question), REPORT)
+        content = await in_thread(self._context.cases.get, _trace_case(question), REPORT)
         if content is None:
             return
         with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
             file = Path(scratch) / REPORT
-            await asyncio.to_thread(file.write_bytes, content)
+            await in_thread(file.write_bytes, content)
             await self._posts.attach(
                 question, file, f"{_trace_case(question)}.html", "Trace report"
             )
-        await asyncio.to_thread(self._desk.cases.delete, _trace_case(question), "")
+        await in_thread(self._context.cases.delete, _trace_case(question), "")
 
     async def _show_chart(
         self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None
@@ -174,10 +176,10 @@ class ConversationSteps:
     async def _keep(self, question: Question, answer: AnswerText) -> None:
         kept = answer.model_dump(mode="json")
         about = answer.investigation_id or question.investigation_id
-        await asyncio.to_thread(self._conversations.keep_answer, question.id, kept, about)
+        await in_store(self._conversations.keep_answer, question.id, kept, about)
 
     async def _question(self, question_id: str) -> Question | None:
-        return await asyncio.to_thread(self._conversations.get, question_id)
+        return await in_store(self._conversations.get, question_id)
 
 
 def _place_asked(question: Question) -> str:

@@ -20,6 +20,7 @@ from analysis.errors import BudgetExceeded, EvidenceError
 from analysis.wording.phrases import counted, plain
 from bot.conversation.allowed_traces import allowed_place
 from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.runtime.threads import in_thread
 from connectors.traces.settings import TracesSettings
 
 TRACE_WITHIN_S = 900.0
@@ -53,7 +54,7 @@ async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -
     if place is None:
         raise EvidenceError("trace", "the place is not among traces.locations")
     if place.startswith("s3://"):
-        await asyncio.to_thread(_check_size, place, settings)
+        await in_thread(_check_size, place, settings)
     said = await _in_a_process(place, settings, folder)
     return worded(said, place)
 

@@ -7,7 +7,6 @@ nothing is paid for twice.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -22,9 +21,10 @@ from bot.answer.writer.markdown import to_markdown
 from bot.answer.writer.model_use import model_use_line
 from bot.investigation.analyzing import render_chart
 from bot.investigation.model.investigating import STORE, investigate
+from bot.runtime.threads import in_thread
 
 if TYPE_CHECKING:
-    from bot.investigation.desk import Desk
+    from bot.investigation.worker_context import WorkerContext
 
 Say = Callable[[str, str], Awaitable[None]]
 SETTLED = f"{STORE}/settled"
@@ -33,37 +33,37 @@ RESULT = f"{STORE}/result.json"
 CHART = "charts/decisive.png"
 
 
-async def ask_model(desk: Desk, case_id: str, say: Say) -> tuple[Diagnosis, Report]:
+async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Diagnosis, Report]:
     """The final diagnosis and report; the built-in one, where the model gave none."""
-    if await asyncio.to_thread(desk.cases.get, case_id, RESULT) is None:
-        await _investigated(desk, case_id, say)
-    await asyncio.to_thread(_put_in_place, desk, case_id)
-    checkout = desk.cases.checkout(case_id)
-    folder = await asyncio.to_thread(checkout.__enter__)
+    if await in_thread(context.cases.get, case_id, RESULT) is None:
+        await _investigated(context, case_id, say)
+    await in_thread(_put_in_place, context, case_id)
+    checkout = context.cases.checkout(case_id)
+    folder = await in_thread(checkout.__enter__)
     try:
-        case, diagnosis, report = await asyncio.to_thread(_read, folder)
+        case, diagnosis, report = await in_thread(_read, folder)
         markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
-        chart = await desk.pool.run(render_chart, folder)
+        chart = await context.pool.run(render_chart, folder)
     finally:
-        await asyncio.to_thread(checkout.__exit__, None, None, None)
-    await asyncio.to_thread(desk.cases.put, case_id, "report.md", markdown.encode())
+        await in_thread(checkout.__exit__, None, None, None)
+    await in_thread(context.cases.put, case_id, "report.md", markdown.encode())
     if chart is not None:
-        await asyncio.to_thread(desk.cases.put, case_id, CHART, chart)
+        await in_thread(context.cases.put, case_id, CHART, chart)
     use = report.model_use
     if use is not None:
         await say("model: done", model_use_line(use))
     return diagnosis, report
 
 
-def forget_earlier(desk: Desk, case_id: str) -> None:
+def forget_earlier(context: WorkerContext, case_id: str) -> None:
     """What a model left in an earlier run of the same investigation: the case was collected
     anew."""
-    desk.cases.delete(case_id, STORE)
-    if desk.cases.get(case_id, OBSERVATIONS_FILE) is not None:
-        desk.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))
+    context.cases.delete(case_id, STORE)
+    if context.cases.get(case_id, OBSERVATIONS_FILE) is not None:
+        context.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))
 
 
-async def _investigated(desk: Desk, case_id: str, say: Say) -> None:
+async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
     """Let the model investigate, and store what is to be replaced in the case."""
     count = 0
 
@@ -72,34 +72,34 @@ async def _investigated(desk: Desk, case_id: str, say: Say) -> None:
         count += 1
         await say(f"model: {count}", said)
 
-    keep = partial(desk.cases.put, case_id)
-    checkout = desk.cases.checkout(case_id)
-    folder = await asyncio.to_thread(checkout.__enter__)
+    keep = partial(context.cases.put, case_id)
+    checkout = context.cases.checkout(case_id)
+    folder = await in_thread(checkout.__enter__)
     try:
         done = await investigate(
             folder,
-            desk.settings,
-            connectors=desk.connectors,
+            context.settings,
+            connectors=context.connectors,
             keep=keep,
-            run=desk.pool.run,
+            run=context.pool.run,
             progress=progress,
         )
-        runbooks = (await asyncio.to_thread(read_case, folder)).runbooks
+        runbooks = (await in_thread(read_case, folder)).runbooks
     finally:
-        await asyncio.to_thread(checkout.__exit__, None, None, None)
+        await in_thread(checkout.__exit__, None, None, None)
     files = {**done.changed, "report.json": json_bytes(with_guidance(done.report, runbooks))}
     for name, content in files.items():
-        await asyncio.to_thread(keep, f"{SETTLED}/{name}", content)
-    await asyncio.to_thread(keep, RESULT, json.dumps(sorted(files)).encode())
+        await in_thread(keep, f"{SETTLED}/{name}", content)
+    await in_thread(keep, RESULT, json.dumps(sorted(files)).encode())
 
 
-def _put_in_place(desk: Desk, case_id: str) -> None:
+def _put_in_place(context: WorkerContext, case_id: str) -> None:
     """Can be done again: the files stay where they were stored."""
-    names = json.loads(desk.cases.get(case_id, RESULT) or b"[]")
+    names = json.loads(context.cases.get(case_id, RESULT) or b"[]")
     for name in names:
-        content = desk.cases.get(case_id, f"{SETTLED}/{name}")
+        content = context.cases.get(case_id, f"{SETTLED}/{name}")
         if content is not None:
-            desk.cases.put(case_id, name, content)
+            context.cases.put(case_id, name, content)
 
 
 def _read(folder: Path) -> tuple[Case, Diagnosis, Report]:

@@ -22,6 +22,7 @@ from bot.investigation.capture.captured import CapturedFile, CaptureResult
 from bot.investigation.capture.plan import CapturePlan, plan_capture
 from bot.investigation.capture.run import run_capture
 from bot.investigation.collecting import Part, store_part
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.captures import CaptureLog, CaptureRecord
 from bot.store.case_store import PARTS, CaseStore
@@ -69,7 +70,7 @@ async def capture_part(
         collected = (
             Collected() if job is None else await _ask(job, settings, log, cases, files, case_id)
         )
-        return await asyncio.to_thread(store_part, CAPTURE, collected, folder, cases, case_id)
+        return await in_thread(store_part, CAPTURE, collected, folder, cases, case_id)
 
 
 async def _ask(
@@ -84,7 +85,7 @@ async def _ask(
         plan = _plan(settings, job)
         result = await run_capture(plan, log, files, asked_by=f"{ASKED_BY}{case_id}")
         if result.refusal is not None:
-            own = await asyncio.to_thread(_interrupted, plan.job, log, case_id)
+            own = await in_store(_interrupted, plan.job, log, case_id)
             shared = own or await _shared(plan, log, cases, files)
             return shared or _collected(result)
     except FaultlineError as error:
@@ -116,19 +117,19 @@ async def _shared(
     one that runs."""
     ends = time.monotonic() + LONGEST_WAIT_S
     while True:
-        last = await asyncio.to_thread(_last, plan.job, log)
+        last = await in_store(_last, plan.job, log)
         if (
             last is None
             or not last.asked_by.startswith(ASKED_BY)
             or last.status in ("failed", "refused")
         ):
             return None
-        if await asyncio.to_thread(_stored, last, cases) or time.monotonic() > ends:
+        if await in_thread(_stored, last, cases) or time.monotonic() > ends:
             break
         await asyncio.sleep(POLL_S)
     if datetime.now(UTC) - last.asked_at > SHARED_FOR:
         return None
-    return await asyncio.to_thread(_copied, last, cases, files) or None
+    return await in_thread(_copied, last, cases, files) or None
 
 
 def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:

@@ -7,7 +7,6 @@ the same case.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -21,6 +20,7 @@ from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.investigation.nsight_exports import with_exports
+from bot.runtime.threads import in_thread
 from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
@@ -52,10 +52,8 @@ async def collect_part(
         files = folder / "files"
         files.mkdir()
         collected = await collect_one(connector, Request(alert, scope, files))
-        collected = await asyncio.to_thread(with_exports, collected, files)
-        return await asyncio.to_thread(
-            store_part, connector.name, collected, folder, cases, case_id
-        )
+        collected = await in_thread(with_exports, collected, files)
+        return await in_thread(store_part, connector.name, collected, folder, cases, case_id)
 
 
 def store_nothing(

@@ -34,7 +34,8 @@ from analysis.traces.reading.file_kinds import FileKind
 from analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
 from analysis.wording.phrases import counted
 from bot.investigation import trace_queue
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime.process_pool import ProcessPool
+from bot.runtime.threads import in_thread
 from bot.settings import WorkerSettings
 from bot.store.case_store import CaseStore, Stored
 
@@ -84,7 +85,7 @@ class TraceReading:
         self.processes = settings.trace_processes or len(os.sched_getaffinity(0))
         self._cases = cases
         self._deadline_s = settings.trace_deadline_s
-        self._pool = AnalysisPool(
+        self._pool = ProcessPool(
             deadline_s=self._deadline_s,
             workers=self.processes,
             memory_bytes=settings.trace_memory_mb * 1_000_000,
@@ -95,13 +96,15 @@ class TraceReading:
         """End the processes."""
         self._pool.close()
 
-    async def read_all(self, case_id: str, say: Say, resting: set[str] | None = None) -> list[str]:
+    async def read_all(
+        self, case_id: str, say: Say, awaiting_retry: set[str] | None = None
+    ) -> list[str]:
         """Have every trace of a large case read; gives the files that the analysis can do without.
 
-        While it waits, its run is among the `resting`: nothing is lost when a worker that stops
+        While it waits, its run is in `awaiting_retry`: nothing is lost when a worker that stops
         leaves it at once.
         """
-        listed = await asyncio.to_thread(self._cases.listed, case_id, TRACES)
+        listed = await in_thread(self._cases.listed, case_id, TRACES)
         traces = {name: stored for name, stored in listed.items() if _worth_a_turn(name, stored)}
         if (
             len(traces) < 2
@@ -116,7 +119,7 @@ class TraceReading:
             if not unread:
                 break
             await trace_queue.put(case_id, unread, run, attempt)
-            with _among(resting, run):
+            with _among(awaiting_retry, run):
                 await self._wait(run, attempt, _Progress(traces, len(unread), say), ends)
             ready = await self._ready(case_id, traces, run)
             if time.monotonic() > ends:
@@ -140,12 +143,12 @@ class TraceReading:
     ) -> dict[str, StoredRecord]:
         """The valid records. A failure that was none of the file's stands for the run that it
         happened in."""
-        there = await asyncio.to_thread(self._cases.names, case_id, SUMMARIES)
+        there = await in_thread(self._cases.names, case_id, SUMMARIES)
         kept, readers = set(there), asyncio.Semaphore(STORE_READERS)
 
         async def one(name: str) -> StoredRecord | None:
             async with readers:
-                text = await asyncio.to_thread(self._cases.get, case_id, record_name(name))
+                text = await in_thread(self._cases.get, case_id, record_name(name))
             record = record_of(text, name) if text is not None else None
             if record is None or record.version != traces[name].version:
                 return None
@@ -181,13 +184,13 @@ class TraceReading:
 
     async def _record(self, case_id: str, trace: str, run: str, scratch: Path) -> bytes | None:
         name = f"{TRACES}/{trace}"
-        path, stored = await asyncio.to_thread(self._cases.fetch_head, case_id, name, scratch)
-        looked = await asyncio.to_thread(_looked, path)
+        path, stored = await in_thread(self._cases.fetch_head, case_id, name, scratch)
+        looked = await in_thread(_looked, path)
         if looked is None:
             return None
         if not is_trace(looked):
             return record_bytes(_no_trace(trace, stored, run, looked.kind))
-        path, stored = await asyncio.to_thread(self._cases.fetch, case_id, name, scratch)
+        path, stored = await in_thread(self._cases.fetch, case_id, name, scratch)
         try:
             return await self._pool.run(read_into_record, RankTask(path, trace, stored, run))
         except BudgetExceeded as error:
@@ -198,7 +201,7 @@ class TraceReading:
             return record_bytes(_unread(trace, stored, run, looked.kind, why))
 
     async def _put(self, case_id: str, trace: str, record: bytes) -> None:
-        await asyncio.to_thread(self._cases.put, case_id, record_name(trace), record)
+        await in_thread(self._cases.put, case_id, record_name(trace), record)
 
 
 class _Progress:

@@ -30,11 +30,12 @@ from bot.answer.outcome import Answer, Outcome, ReplyTarget
 from bot.investigation.analyzing import analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
-from bot.investigation.desk import Desk, KnowsAlerts
 from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
+from bot.investigation.worker_context import KnowsAlerts, WorkerContext
+from bot.runtime.threads import in_store, in_thread
 from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
@@ -97,30 +98,30 @@ ENRICH_DEADLINE_S = 5.0
 class Steps:
     """The steps, for one worker."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, context: WorkerContext) -> None:
+        self.context = context
         self._worker = uuid.uuid4().hex[:8]
-        self._taken_up: set[str] = set()
-        self.resting: set[str] = set()
+        self._resumed: set[str] = set()
+        self.awaiting_retry: set[str] = set()
         """Workflows that wait for a place to come back: nothing is lost when they are left at
         once."""
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
-        await self._take_up(investigation_id)
-        await asyncio.to_thread(self.desk.store.start, investigation_id)
+        await self._resume(investigation_id)
+        await in_store(self.context.store.start, investigation_id)
         investigation = await self._investigation(investigation_id)
-        alert = with_objective(await self._enriched(investigation.alert), self.desk.settings)
-        now, recorded = datetime.now(UTC), self.desk.recorded
-        look = partial(guided_scope, alert, self.desk.settings, now=now, recorded=recorded)
-        scope, runbooks = await asyncio.to_thread(look)
+        alert = with_objective(await self._enriched(investigation.alert), self.context.settings)
+        now, recorded = datetime.now(UTC), self.context.recorded
+        look = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
+        scope, runbooks = await in_thread(look)
         if recorded is None and investigation.related:
             scope = with_related(
-                scope, [one.alert for one in investigation.related], self.desk.settings
+                scope, [one.alert for one in investigation.related], self.context.settings
             )
-        furthers = Furthers(self.desk.store.engine)
-        scope = further_scope(scope, await asyncio.to_thread(furthers.scope, investigation_id))
-        names = [connector.name for connector in self.desk.connectors]
+        furthers = Furthers(self.context.store.engine)
+        scope = further_scope(scope, await in_store(furthers.scope, investigation_id))
+        names = [connector.name for connector in self.context.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
         if runbooks is not None:
@@ -130,11 +131,13 @@ class Steps:
             "alert": alert.model_dump(mode="json"),
             "scope": scope.model_dump(mode="json"),
             "connectors": names,
-            "kinds": {connector.name: list(connector.kinds) for connector in self.desk.connectors},
-            "may_capture": self.desk.recorded is None
-            and may_capture(alert, scope, self.desk.settings),
-            "asks_model": self.desk.settings.model.name is not None,
-            "places": [p.name for p in self.desk.places if p.wanted(investigation)],
+            "kinds": {
+                connector.name: list(connector.kinds) for connector in self.context.connectors
+            },
+            "may_capture": self.context.recorded is None
+            and may_capture(alert, scope, self.context.settings),
+            "asks_model": self.context.settings.model.name is not None,
+            "places": [p.name for p in self.context.places if p.wanted(investigation)],
         }
 
     async def announce(self, investigation_id: str, place: str) -> str:
@@ -148,25 +151,25 @@ class Steps:
 
     async def collect(self, investigation_id: str, connector: str, opened: Opened) -> str:
         """Ask one connector."""
-        await self._take_up(investigation_id)
-        source = next((c for c in self.desk.connectors if c.name == connector), None)
+        await self._resume(investigation_id)
+        source = next((c for c in self.context.connectors if c.name == connector), None)
         alert, scope = _opened(opened)
         if source is None:
             kinds = opened.get("kinds", {}).get(connector, [])
-            part = await asyncio.to_thread(
-                store_nothing, connector, kinds, self.desk.cases, investigation_id
+            part = await in_thread(
+                store_nothing, connector, kinds, self.context.cases, investigation_id
             )
         else:
-            part = await collect_part(source, alert, scope, self.desk.cases, investigation_id)
+            part = await collect_part(source, alert, scope, self.context.cases, investigation_id)
         await self._say(investigation_id, f"collect {connector}", part.summary)
         return part.summary
 
     async def capture(self, investigation_id: str, opened: Opened) -> str:
         """Ask the training job for a trace, unless the connectors found one of the incident."""
-        await self._take_up(investigation_id)
-        desk, (_, scope) = self.desk, _opened(opened)
+        await self._resume(investigation_id)
+        context, (_, scope) = self.context, _opened(opened)
         parts = [
-            await asyncio.to_thread(read_part, desk.cases, investigation_id, c)
+            await in_thread(read_part, context.cases, investigation_id, c)
             for c in opened["connectors"]
         ]
         job = None if has_traces(parts) else scope.training
@@ -176,8 +179,8 @@ class Steps:
                 "capture: asking",
                 f"no trace of the incident: asking {job.name} for one",
             )
-        log = CaptureLog(desk.store.engine)
-        part = await capture_part(job, desk.settings, log, desk.cases, investigation_id)
+        log = CaptureLog(context.store.engine)
+        part = await capture_part(job, context.settings, log, context.cases, investigation_id)
         await self._say(
             investigation_id, "capture", part.summary if job else "not needed: there are traces"
         )
@@ -185,35 +188,35 @@ class Steps:
 
     async def assemble(self, investigation_id: str, opened: Opened) -> str:
         """Put the parts together into the case folder."""
-        await self._take_up(investigation_id)
+        await self._resume(investigation_id)
         alert, scope = _opened(opened)
         parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
-        await asyncio.to_thread(assemble, alert, scope, parts, self.desk.cases, investigation_id)
+        await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
         if opened.get("asks_model"):
             from bot.investigation.asking_model import forget_earlier
 
-            await asyncio.to_thread(forget_earlier, self.desk, investigation_id)
-        days = self.desk.settings.investigation.memory_days
+            await in_thread(forget_earlier, self.context, investigation_id)
+        days = self.context.settings.investigation.memory_days
         investigation = await self._investigation(investigation_id)
-        args = (self.desk.store.engine, self.desk.cases, investigation, alert)
-        apart = self.desk.settings.login.isolation == "teams"
-        said = await asyncio.to_thread(recall_into_case, *args, days=days, apart=apart)
+        args = (self.context.store.engine, self.context.cases, investigation, alert)
+        apart = self.context.settings.login.isolation == "teams"
+        said = await in_thread(recall_into_case, *args, days=days, apart=apart)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
         """Findings, causes, verdict. Traces of a large case are read before, by all workers at
         once."""
-        await self._take_up(investigation_id)
+        await self._resume(investigation_id)
         began = time.monotonic()
-        reading, say = self.desk.traces, partial(self._say, investigation_id)
+        reading, say = self.context.traces, partial(self._say, investigation_id)
         read = (
-            await reading.read_all(investigation_id, say, self.resting)
+            await reading.read_all(investigation_id, say, self.awaiting_retry)
             if reading is not None
             else []
         )
         async with self._checkout(investigation_id, without=read) as folder:
-            diagnosis = await self.desk.pool.run(analyze_case, folder)
+            diagnosis = await self.context.pool.run(analyze_case, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
         seconds = round(time.monotonic() - began, 3)
         said = (
@@ -230,13 +233,13 @@ class Steps:
     async def write(self, investigation_id: str, opened: Opened) -> str:
         """Word the report and draw the decisive chart. Where a model is asked afterwards, the
         built-in writer words."""
-        await self._take_up(investigation_id)
+        await self._resume(investigation_id)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
-            case, diagnosis = await asyncio.to_thread(read_case, folder), read_diagnosis(folder)
-            model = ModelSettings() if opened.get("asks_model") else self.desk.settings.model
+            case, diagnosis = await in_thread(read_case, folder), read_diagnosis(folder)
+            model = ModelSettings() if opened.get("asks_model") else self.context.settings.model
             report = await write_report(diagnosis, case.alert, case.gaps, model)
             report = with_guidance(report, case.runbooks)
-            chart = await self.desk.pool.run(render_chart, folder)
+            chart = await self.context.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
         markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
         await self._put(investigation_id, "report.md", markdown.encode())
@@ -263,13 +266,13 @@ class Steps:
     ) -> ModelAsked:
         """The model investigates and words the report. What it asked for is in the case, and was
         analysed, then."""
-        await self._take_up(investigation_id)
+        await self._resume(investigation_id)
         # Loading the client takes most of a second, and only those who named a model need it.
         from bot.investigation.asking_model import ask_model
 
         try:
             diagnosis, report = await ask_model(
-                self.desk, investigation_id, partial(self._say, investigation_id)
+                self.context, investigation_id, partial(self._say, investigation_id)
             )
         except (
             FaultlineError,
@@ -296,22 +299,22 @@ class Steps:
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
         await self._say(investigation_id, "done", headline)
-        await asyncio.to_thread(
-            self.desk.store.finish,
+        await in_store(
+            self.context.store.finish,
             investigation_id,
             "done",
             verdict=analyzed["verdict"],
             confidence=analyzed["confidence"],
             headline=headline,
         )
-        self._taken_up.discard(investigation_id)
+        self._resumed.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
-        await asyncio.to_thread(
-            keep_in_memory, self.desk.store.engine, self.desk.cases, investigation, headline
+        await in_thread(
+            keep_in_memory, self.context.store.engine, self.context.cases, investigation, headline
         )
         try:
             await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
-            await asyncio.to_thread(self.desk.cases.delete, investigation_id, PARTS)
+            await in_thread(self.context.cases.delete, investigation_id, PARTS)
         except (
             BaseError,
             OSError,
@@ -320,14 +323,14 @@ class Steps:
         return "done"
 
     def _answered(self, investigation: Investigation) -> bytes:
-        return json_bytes(answer_times(investigation, self.desk.settings.server.public_url))
+        return json_bytes(answer_times(investigation, self.context.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
         """There is no answer; say why. Gives the places that must be told."""
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
-        await asyncio.to_thread(
-            self.desk.store.finish,
+        await in_store(
+            self.context.store.finish,
             investigation_id,
             "failed",
             verdict=None,
@@ -335,8 +338,8 @@ class Steps:
             headline=headline,
         )
         await self._say(investigation_id, "failed", headline)
-        self._taken_up.discard(investigation_id)
-        return [p.name for p in self.desk.places if p.wanted(investigation)]
+        self._resumed.discard(investigation_id)
+        return [p.name for p in self.context.places if p.wanted(investigation)]
 
     async def reply(self, investigation_id: str, place: str) -> Posted:
         """Post the answer in one place."""
@@ -358,15 +361,15 @@ class Steps:
         return Outcome(investigation, await self._answer(investigation_id))
 
     async def _answer(self, investigation_id: str) -> Answer:
-        chart = await asyncio.to_thread(self.desk.cases.get, investigation_id, CHART)
+        chart = await in_thread(self.context.cases.get, investigation_id, CHART)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
-            case = await asyncio.to_thread(read_case, folder)
+            case = await in_thread(read_case, folder)
             return Answer(
                 read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart
             )
 
     async def _enriched(self, alert: Alert) -> Alert:
-        for connector in self.desk.connectors:
+        for connector in self.context.connectors:
             if isinstance(connector, KnowsAlerts) and connector.name == alert.source:
                 try:
                     async with asyncio.timeout(ENRICH_DEADLINE_S):
@@ -376,15 +379,15 @@ class Steps:
         return alert
 
     async def _investigation(self, investigation_id: str) -> Investigation:
-        found = await asyncio.to_thread(self.desk.store.get, investigation_id)
+        found = await in_store(self.context.store.get, investigation_id)
         if found is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
         return found
 
-    async def _take_up(self, investigation_id: str) -> None:
+    async def _resume(self, investigation_id: str) -> None:
         """Count the workers that had it. Raises FaultlineError when too many of them ended in the
         midst of it."""
-        if investigation_id in self._taken_up:
+        if investigation_id in self._resumed:
             return
         known = await self._investigation(investigation_id)
         if (
@@ -395,18 +398,18 @@ class Steps:
                 f"{TAKEN_UP}:{self._worker}",
                 "taken up again after its worker ended",
             )
-            lines = await asyncio.to_thread(self.desk.store.progress, investigation_id)
+            lines = await in_store(self.context.store.progress, investigation_id)
             stages = [line.stage for line in lines]
             if stages.count(TAKEN_UP) - stages.count(HANDED_OVER) > RECOVERIES:
                 raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
-        self._taken_up.add(investigation_id)
+        self._resumed.add(investigation_id)
 
-    def hand_over(self) -> None:
+    def release(self) -> None:
         """This worker is about to end in order: say so of what it leaves, which then does not count
         against it."""
-        for investigation_id in sorted(self._taken_up):
+        for investigation_id in sorted(self._resumed):
             said = "its worker stops; another goes on with it"
-            self.desk.store.add_progress(
+            self.context.store.add_progress(
                 investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}"
             )
 
@@ -416,25 +419,25 @@ class Steps:
     ) -> AsyncIterator[Path]:
         """The case as a local folder; copied from S3 in a thread, so that no other investigation
         waits for that."""
-        checkout = self.desk.cases.checkout(investigation_id, without)
-        folder = await asyncio.to_thread(checkout.__enter__)
+        checkout = self.context.cases.checkout(investigation_id, without)
+        folder = await in_thread(checkout.__enter__)
         try:
             yield folder
         finally:
-            await asyncio.to_thread(checkout.__exit__, None, None, None)
+            await in_thread(checkout.__exit__, None, None, None)
 
     def _place(self, name: str) -> ReplyTarget:
-        for place in self.desk.places:
+        for place in self.context.places:
             if place.name == name:
                 return place
         raise ConnectorError(name, "post", "is not configured any more")
 
     async def _put(self, investigation_id: str, name: str, data: bytes) -> None:
-        await asyncio.to_thread(self.desk.cases.put, investigation_id, name, data)
+        await in_thread(self.context.cases.put, investigation_id, name, data)
 
     async def _say(self, investigation_id: str, stage: str, text: str) -> None:
-        await asyncio.to_thread(
-            self.desk.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage
+        await in_store(
+            self.context.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage
         )
 
 

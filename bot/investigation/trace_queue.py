@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 TRACES_QUEUE = "traces"
 WORKFLOW_READ_TRACE = "read_trace"
-AHEAD = 1
+PREFETCH = 1
 """Traces that a worker takes from the queue beyond those that it has a process for: what lies in S3
 is copied meanwhile, and no process waits for the next look at the queue."""
 WAITING = ["ENQUEUED", "PENDING", "DELAYED"]
@@ -53,7 +53,7 @@ def register_trace_workflow(read: Read) -> None:
 
 def queue_width(processes: int) -> int:
     """How many traces one worker takes from the queue at once."""
-    return processes + AHEAD
+    return processes + PREFETCH
 
 
 def this_run(case_id: str) -> str:

@@ -41,9 +41,9 @@ def register_workflows(steps: Steps) -> None:
                 posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
                 return str(posted["why"])
-            steps.resting.add(DBOS.workflow_id or "")
+            steps.awaiting_retry.add(DBOS.workflow_id or "")
             await rest(wait)
-            steps.resting.discard(DBOS.workflow_id or "")
+            steps.awaiting_retry.discard(DBOS.workflow_id or "")
             wait = min(2 * wait, longest)
         return f"given up: {posted['why']}"
 

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 from analysis.errors import BudgetExceeded, FaultlineError
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime.background_loop import BackgroundLoop
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from connectors.base import Check, Connector
 from connectors.registry import build_connectors
@@ -32,48 +33,38 @@ WARNING = "warning: "
 log = logging.getLogger("faultline.credentials")
 
 
-class Credentials:
-    """What the checks said; None until they have.
+class Credentials(BackgroundLoop):
+    """What the checks said; None until they have. They are made once, `after_s` after the start.
 
     `look` asks every connector; it blocks, and raises BudgetExceeded soon after its argument is
     set.
     """
 
-    def __init__(self, look: Callable[[threading.Event], Sequence[Check]]) -> None:
-        self._look = look
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.checks: tuple[Check, ...] | None = None
-
-    def look_later(self, after_s: float = START_S) -> None:
-        """Look in a thread of its own."""
-        self._thread = threading.Thread(
-            target=self._wait_and_look, args=(after_s,), name="credentials", daemon=True
+    def __init__(
+        self, look: Callable[[threading.Event], Sequence[Check]], *, after_s: float = START_S
+    ) -> None:
+        super().__init__(
+            "credentials", every_s=None, first_after_s=after_s, stop_deadline_s=LONGEST_STOP_S
         )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Do not look any more."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(LONGEST_STOP_S)
+        self._look = look
+        self.checks: tuple[Check, ...] | None = None
 
     def look(self) -> None:
         """Ask, and say in the log what is wrong."""
-        self.checks = tuple(self._look(self._stopping))
+        self.checks = tuple(self._look(self.stopping))
         for check in self.checks:
             problem = problem_of(check)
             if problem is not None:
                 log.warning("%s: %s", check.name, problem)
 
-    def _wait_and_look(self, after_s: float) -> None:
-        if self._stopping.wait(after_s):
-            return
+    def turn(self) -> bool:
+        """Look once; the bot works on without what cannot be found out."""
         try:
             self.look()
-        except BudgetExceeded as error:  # the bot works on without
-            if not self._stopping.is_set():
+        except BudgetExceeded as error:
+            if not self.stopping.is_set():
                 log.warning("credentials were not looked at: %s", error)
+        return False
 
 
 def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Check]:
@@ -82,7 +73,7 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
     or takes too long, and when the bot stops."""
 
     async def ask() -> Sequence[Check]:
-        pool = AnalysisPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
+        pool = ProcessPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
         asking = asyncio.create_task(pool.run(checks_of, settings))
         try:
             while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from bot.operating.engine_rows import EngineRows
 from bot.operating.sweep import Sweep
 from bot.queue.engine import system_engine
-from bot.runtime.looping import Loop
+from bot.runtime.background_loop import BackgroundLoop
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.opening import engine_url
@@ -29,7 +29,7 @@ FIRST_AFTER_S = 120.0
 log = logging.getLogger("faultline.retention")
 
 
-class Retention(Loop):
+class Retention(BackgroundLoop):
     """Sweeps every `retention.sweep_minutes`."""
 
     def __init__(

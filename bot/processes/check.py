@@ -17,6 +17,7 @@ from bot.intake.alert_sources import alert_sources
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.operating.credentials import bounded
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
 from bot.web.oidc.provider import Provider
@@ -63,8 +64,8 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
     own = [bounded(name, check) for name, check in parts]
     own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
     checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
-    runbooks = await asyncio.to_thread(runbook_checks, settings)
-    return [*checks, *await asyncio.to_thread(plugin_checks), *runbooks]
+    runbooks = await in_thread(runbook_checks, settings)
+    return [*checks, *await in_thread(plugin_checks), *runbooks]
 
 
 def plugin_checks() -> Sequence[Check]:
@@ -101,14 +102,14 @@ async def _store(settings: Settings) -> Check:
         return store.engine.dialect.name
 
     try:
-        return Check("store", True, f"{await asyncio.to_thread(select)}, tables up to date")
+        return Check("store", True, f"{await in_store(select)}, tables up to date")
     except SQLAlchemyError as error:
         return Check("store", False, f"the database does not answer ({type(error).__name__})")
 
 
 async def _cases(settings: Settings) -> Check:
     cases = open_cases(settings)
-    await asyncio.to_thread(cases.check)
+    await in_thread(cases.check)
     return Check("cases", True, f"{cases.location} can be listed")
 
 

@@ -9,7 +9,7 @@ import errno
 import socket
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,18 @@ from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
-from bot.intake.slack_socket import socket_mode_tokens, start_socket_mode
+from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
 from bot.operating.credentials import Credentials, checks_beside
-from bot.operating.telemetry.observing import observe_web
+from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
 from bot.queue.engine import migrate_engine
 from bot.runtime.arrivals import ArrivalWatch
+from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
 from bot.runtime.scratch import Scratch
+from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
@@ -46,33 +48,36 @@ from connectors.registry import build_connectors
 
 
 def build_app(
-    settings: Settings, store: Store, cases: CaseStore, supervisor: Supervisor | None
+    settings: Settings, store: Store, cases: CaseStore, more: Sequence[Component] = ()
 ) -> Starlette:
-    """The web application; with a supervisor it also keeps a worker running.
+    """The web application. It runs `more` components, such as a supervised worker, beside its
+    own.
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
-    accept, case_path = store_accept(store), local_cases(cases)
+    accept = store_accept(store)
+    case_path = local_cases(cases)
     sources = alert_sources()
     listeners = _slack_listeners(settings, store, case_path)
     message_router = MessageRouter(settings, Conversations(store.engine))
+    readiness = Readiness(store)
+    credentials = Credentials(partial(checks_beside, settings))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(supervisor.run())] if supervisor is not None else []
-        socket_mode = None
+        beside: list[Component] = [credentials, *more]
         if settings.slack.app_token is not None:
-            socket_mode = await start_socket_mode(
-                settings, accept, more=listeners, message_router=message_router
+            connect = partial(
+                start_socket_mode, settings, accept, more=listeners, message_router=message_router
             )
+            beside.append(SocketMode(connect, asyncio.get_running_loop()))
+        components = Components(beside)
+        # In a thread: a component may need the event loop to start and to stop.
+        await in_thread(components.start)
         try:
             yield
         finally:
-            if socket_mode is not None:
-                await socket_mode.close_async()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await in_thread(components.stop)
 
     intake = intake_routes(
         settings,
@@ -82,15 +87,40 @@ def build_app(
         message_router=message_router,
         first_time=store_first_time(store),
     )
-    readiness = Readiness(store)
-    credentials = Credentials(partial(checks_beside, settings))
     pages = page_routes(settings, store, case_path, readiness, credentials, sources)
     labels = labels_by_path(sources)
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
-    app.state.readiness, app.state.credentials = readiness, credentials
+    app.state.readiness = readiness
     app.state.request_labels = tuple(labels.values())
     return app
+
+
+class SocketMode:
+    """The connection to Slack, which lives on the server's event loop."""
+
+    name = "slack socket mode"
+    stop_deadline_s = STOP_DEADLINE_S
+
+    def __init__(
+        self,
+        connect: Callable[[], Coroutine[None, None, SlackSocket]],
+        event_loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._connect = connect
+        self._event_loop = event_loop
+        self._socket: SlackSocket | None = None
+
+    def start(self) -> None:
+        """Begin to connect. Raises SettingsError without the tokens that it takes."""
+        connecting = asyncio.run_coroutine_threadsafe(self._connect(), self._event_loop)
+        self._socket = connecting.result()
+
+    def stop(self) -> None:
+        """Disconnect."""
+        if self._socket is not None:
+            closing = asyncio.run_coroutine_threadsafe(self._socket.close_async(), self._event_loop)
+            closing.result()
 
 
 def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
@@ -119,10 +149,13 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
 
 
 def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
-    store, cases = open_store(settings), open_cases(settings)
+    store = open_store(settings)
+    cases = open_cases(settings)
     migrate_engine(engine_url(settings))
-    supervisor = Supervisor(config, grace_s=settings.worker.grace_s) if with_worker else None
-    app = build_app(settings, store, cases, supervisor)
+    beside: list[Component] = []
+    if with_worker:
+        beside.append(Supervisor(config, grace_s=settings.worker.grace_s))
+    app = build_app(settings, store, cases, beside)
     how = uvicorn.Config(
         app,
         access_log=False,
@@ -136,15 +169,15 @@ def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> Non
     readiness: Readiness = app.state.readiness
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
     sockets = listen(settings.server.host, settings.server.port)
-    observing = observe_web(settings, store, cases, app.state.request_labels)
-    credentials: Credentials = app.state.credentials
-    credentials.look_later()
+    # Outside the application's own components: an address that is taken must end the start.
+    observe = partial(observe_web, settings, store, cases, app.state.request_labels)
+    outside = Components([Telemetry("server", observe)])
+    outside.start()
     try:
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=sockets)
     finally:
-        credentials.stop()
-        observing.stop()
+        outside.stop()
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:
@@ -195,7 +228,7 @@ def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
             return cases.folder(investigation_id)
         copy = cache / investigation_id
         async with copying[investigation_id]:
-            await asyncio.to_thread(cases.refresh, investigation_id, copy, known[investigation_id])
+            await in_thread(cases.refresh, investigation_id, copy, known[investigation_id])
         return copy if copy.is_dir() else None
 
     return case_path

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
+
+from bot.runtime.background_loop import BackgroundLoop
+from bot.runtime.components import STOP_DEADLINE_S
 
 log = logging.getLogger("faultline.supervisor")
 
@@ -14,14 +18,24 @@ RESTART_WAIT_S = (0.1, 15.0)
 """A worker that had been ready is restarted at once; one that dies before it is ready waits longer
 each time."""
 MARGIN_S = 3.0
-"""A worker that has not ended so long after its grace period is killed."""
+"""A worker that has not ended this long after its grace period is killed."""
 
 
-class Supervisor:
-    """Starts the worker, restarts it when it dies, ends it with the server."""
+class Supervisor(BackgroundLoop):
+    """Starts the worker, restarts it when it dies, ends it with the server. Each turn is the life
+    of one worker.
+
+    The kernel kills a worker when the thread that started it ends (see `die_with_parent`), so this
+    thread must outlive it.
+    """
 
     def __init__(self, config: Path | None, *, grace_s: float = 0.0) -> None:
-        self._grace_s = grace_s
+        super().__init__(
+            "supervisor",
+            every_s=RESTART_WAIT_S[0],
+            stop_deadline_s=grace_s + MARGIN_S + STOP_DEADLINE_S,
+        )
+        self._end_within_s = grace_s + MARGIN_S
         self._command = [
             sys.executable,
             "-m",
@@ -32,42 +46,53 @@ class Supervisor:
         ]
         if config is not None:
             self._command += ["--config", str(config)]
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
 
-    async def run(self) -> None:
-        """Keep a worker running until cancelled."""
-        shortest, longest = RESTART_WAIT_S
-        wait = shortest
-        try:
-            while True:
-                was_ready = await self._run_once()
-                wait = shortest if was_ready else min(2 * wait, longest)
-                log.warning("worker ended; restarting in %.1f s", wait)
-                await asyncio.sleep(wait)
-        finally:
-            await self._end()
+    def turn(self) -> bool:
+        """Run a worker until it ends, and say when the next one starts."""
+        was_ready = self._run_worker()
+        if not self.stopping.is_set():
+            shortest, longest = RESTART_WAIT_S
+            waited = self.every_s or shortest
+            self.every_s = shortest if was_ready else min(2 * waited, longest)
+            log.warning("worker ended; restarting in %.1f s", self.every_s)
+        return False
 
-    async def _run_once(self) -> bool:
+    def stop(self) -> None:
+        """End the worker: ask it to, and kill it if it does not."""
+        self.stop_soon()
+        # No worker is started once this lock was held, as `stopping` is set.
+        with self._starting:
+            process = self._process
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(self._end_within_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        super().stop()
+
+    def _run_worker(self) -> bool:
         """Start a worker and wait for its end; says whether it had been ready."""
         read, write = os.pipe()
         try:
-            command = [*self._command, "--ready-fd", str(write)]
-            self._process = await asyncio.create_subprocess_exec(*command, pass_fds=[write])
+            process = self._start_worker(write)
         finally:
             os.close(write)
         try:
-            await self._process.wait()
+            if process is None:
+                return False
+            process.wait()
             return os.read(read, 1) == b"1"
         finally:
             os.close(read)
 
-    async def _end(self) -> None:
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(self._grace_s + MARGIN_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
+    def _start_worker(self, ready_fd: int) -> subprocess.Popen[bytes] | None:
+        """None where the server is stopping."""
+        with self._starting:
+            if self.stopping.is_set():
+                return None
+            command = [*self._command, "--ready-fd", str(ready_fd)]
+            self._process = subprocess.Popen(command, pass_fds=[ready_fd])
+            return self._process

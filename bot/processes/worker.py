@@ -1,4 +1,4 @@
-"""`faultline worker`: takes investigations off the queue, until told to stop."""
+"""`faultline worker`: takes investigations off the queue, until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,21 +21,21 @@ from bot.answer.targets.slack_digest import SlackDigests
 from bot.answer.targets.slack_replies import SlackReplies
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
-from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.desk import Desk
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
+from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.operating.retention import Retention
-from bot.operating.telemetry.observing import observe_worker
+from bot.operating.telemetry.observing import Telemetry, observe_worker
 from bot.policy.teams import Teams
 from bot.queue.dispatch import Dispatch, FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.components import Component, Components, FunctionComponent
+from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
-from bot.runtime.looping import Loop
 from bot.runtime.process_life import die_with_parent, say_ready
-from bot.runtime.pulse import PULSE
+from bot.runtime.process_pool import ProcessPool
 from bot.runtime.scratch import Scratch
 from bot.settings import Settings
 from bot.store.conversations import Conversations
@@ -46,6 +47,8 @@ from connectors.registry import build_connectors
 log = logging.getLogger("faultline.worker")
 
 LOOK_EVERY_S = 0.2
+STOP_MARGIN_S = 5.0
+"""After the grace period, for the last writes to the database."""
 
 
 def run_worker(
@@ -58,38 +61,49 @@ def run_worker(
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
     scratch = Scratch()
-    url = engine_url(settings)
     store = open_store(settings, migrated=supervised_by is not None)
     if supervised_by is None:
-        migrate_engine(url)
+        migrate_engine(engine_url(settings))
+    components = Components(
+        [
+            FunctionComponent("scratch folder", on_stop=scratch.remove),
+            *worker_components(settings, store),
+            FunctionComponent("ready", on_start=partial(_ready, ready_fd), on_stop=HEARTBEAT.stop),
+        ]
+    )
+    # Before the start: from the first investigation on, a signal must not end the process at once.
+    stop = _stop_requested()
+    components.start()
+    while not stop.wait(1.0):
+        pass
+    components.stop()
+    logging.shutdown()
+    # What still runs here must not go on beside the worker that takes it over.
+    os._exit(0)
+
+
+def worker_components(settings: Settings, store: Store) -> list[Component]:
+    """What a worker runs, in the order of its start; it is stopped in reverse, so that nothing new
+    is taken before the engine stops, and the pools end after what uses them."""
     engine = WorkerEngine(
-        url,
+        engine_url(settings),
         settings.store.directory,
         concurrency=settings.worker.concurrency,
         polling_interval_s=settings.worker.polling_interval_s,
     )
-    observing = observe_worker(settings, store, engine.database)
-    desk = build_desk(settings, store, owner=engine.executor_id)
-    traces = TraceReading(desk.cases, settings.worker)
-    desk = replace(desk, traces=traces)
-    steps = Steps(desk)
-    register_workflows(steps)
-    if settings.model.name is not None:
-        from bot.investigation.model.probe import probe_in_background
-
-        probe_in_background(settings.model)
+    context = build_context(settings, store, owner=engine.executor_id)
+    traces = TraceReading(context.cases, settings.worker)
+    context = replace(context, traces=traces)
     talks = settings.slack.bot_token is not None
-    if talks:
-        register_conversation(ConversationSteps(desk, owner=engine.executor_id))
-    register_trace_workflow(traces.read)
-    queues = {TRACES_QUEUE: queue_width(traces.processes)} | (QUEUES if talks else {})
-    places = [place.name for place in desk.places]
-    stop = _told_to_stop()
-    engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
     every_s = settings.worker.polling_interval_s
     digests = digests_for(settings, store, engine.executor_id)
-    loops: list[Loop | Announce] = [
-        Retention(settings, store, desk.cases),
+    components: list[Component] = [
+        Telemetry("worker", partial(observe_worker, settings, store, engine.database)),
+        FunctionComponent("analysis pool", on_stop=context.pool.close),
+        FunctionComponent("trace reading", on_stop=traces.close),
+        *_model_probe(settings),
+        RunningEngine(engine, context, traces, talks=talks),
+        Retention(settings, store, context.cases),
         FairDispatch(
             store,
             engine,
@@ -97,40 +111,66 @@ def run_worker(
             concurrency=settings.worker.concurrency,
             every_s=every_s,
         ),
-        Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
+        Retell(store, context.places, engine.enqueue_on, digests, every_s=every_s),
     ]
     if talks:
-        loops.append(Announce(store, desk.places, every_s=every_s))
+        components.append(Announce(store, context.places, every_s=every_s))
         asked = Conversations(store.engine)
-        loops.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
-    for loop in loops:
-        loop.start()
-    say_ready(ready_fd)
-    PULSE.started()
-    while not stop.wait(1.0):
-        pass
-    PULSE.stop()
-    for loop in loops:
-        loop.stop()
-    _wind_down(engine, steps, settings.worker.grace_s)
-    traces.close()
-    desk.pool.close()
-    observing.stop()
-    scratch.remove()
-    logging.shutdown()
-    os._exit(0)  # what still runs here must not go on beside the worker that takes it over
+        components.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
+    return components
 
 
-def build_desk(settings: Settings, store: Store, *, owner: str) -> Desk:
+class RunningEngine:
+    """The durable engine with its workflows, from launch to winding down."""
+
+    name = "engine"
+
+    def __init__(
+        self, engine: WorkerEngine, context: WorkerContext, traces: TraceReading, *, talks: bool
+    ) -> None:
+        self._engine = engine
+        self._places = [place.name for place in context.places]
+        self._grace_s = context.settings.worker.grace_s
+        self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
+        self._queues = {TRACES_QUEUE: queue_width(traces.processes)}
+        # Workflows must be known before the launch, which takes up those that were left.
+        self._steps = Steps(context)
+        register_workflows(self._steps)
+        if talks:
+            register_conversation(ConversationSteps(context, owner=engine.executor_id))
+            self._queues |= QUEUES
+        register_trace_workflow(traces.read)
+
+    def start(self) -> None:
+        """Take work off the queues."""
+        self._engine.launch(
+            on_lock_lost=_end_at_once, places=self._places, more_queues=self._queues
+        )
+
+    def stop(self) -> None:
+        """Take no more work, let running work finish within the grace period, and record that the
+        rest was left in order."""
+        until = time.monotonic() + self._grace_s
+        self._engine.take_no_more(self._grace_s)
+        try:
+            while time.monotonic() < until and self._engine.running() - self._steps.awaiting_retry:
+                time.sleep(LOOK_EVERY_S)
+            self._steps.release()
+        # Nothing is lost by it: other workers find what is left.
+        except (SQLAlchemyError, dbos_error.DBOSException) as error:
+            log.warning("stopping: %s", type(error).__name__)
+
+
+def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerContext:
     """What this worker investigates with."""
     connectors = build_connectors(settings)
-    return Desk(
+    return WorkerContext(
         settings=settings,
         store=store,
         cases=open_cases(settings),
         connectors=connectors,
         places=places_for(settings, store, owner),
-        pool=AnalysisPool(),
+        pool=ProcessPool(),
         recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
     )
 
@@ -150,36 +190,34 @@ def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | 
     return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
-def _told_to_stop() -> threading.Event:
-    """Set by SIGTERM or SIGINT from now on, before any work is taken; a second one ends the process
-    at once."""
+def _model_probe(settings: Settings) -> list[Component]:
+    if settings.model.name is None:
+        return []
+    # Late: a worker without a model does not pay for loading the client.
+    from bot.investigation.model.probe import ModelProbe
+
+    return [ModelProbe(settings.model)]
+
+
+def _ready(ready_fd: int | None) -> None:
+    say_ready(ready_fd)
+    HEARTBEAT.started()
+
+
+def _stop_requested() -> threading.Event:
+    """Set by SIGTERM or SIGINT from now on; a second one ends the process at once."""
     stop = threading.Event()
 
-    def told(*_: object) -> None:
+    def on_signal(*_: object) -> None:
         if stop.is_set():
             os._exit(130)
         stop.set()
 
     for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, told)
+        signal.signal(sign, on_signal)
     return stop
 
 
-def _wind_down(engine: WorkerEngine, steps: Steps, grace_s: float) -> None:
-    """Let end what ends within the grace period; say of the rest that it was left in order."""
-    until = time.monotonic() + grace_s
-    engine.take_no_more(grace_s)
-    try:
-        while time.monotonic() < until and engine.running() - steps.resting:
-            time.sleep(LOOK_EVERY_S)
-        steps.hand_over()
-    except (
-        SQLAlchemyError,
-        dbos_error.DBOSException,
-    ) as error:  # nothing is lost by it: others find what is left
-        log.warning("stopping: %s", type(error).__name__)
-
-
 def _end_at_once() -> None:
-    log.error("lost the lock on this executor; ending, so that nothing is done twice")
+    log.error("lost the executor lock; exiting to avoid duplicate work")
     os._exit(70)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 URGENT_PART = 4
 """One place for urgent investigations beside each four usual ones of a worker: with the default of
 8 they have 2 of their own, which no long investigation occupies."""
-AHEAD_PART = 8
+PREFETCH_PART = 8
 """For each eight places of a worker one investigation more is queued, so that a place that becomes
 free is filled at the queue's next look: a look each quarter of a second, and some seconds for an
 investigation, need about one for eight. More would wait in the queue's fixed order, behind which
@@ -30,7 +30,7 @@ def urgent_concurrency(concurrency: int) -> int:
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """Free places: on the urgent queue, and on the usual one."""
 
     urgent: int
@@ -46,14 +46,14 @@ class Room:
         usual_taken: int,
         usual_busy: int,
         cores: int,
-    ) -> Room:
+    ) -> Capacity:
         """Of `workers` living workers, each on `cores`, with so many queued or running already.
 
         `usual_busy` are those of `usual_taken` that do not wait for something outside.
         """
-        ahead = max(1, concurrency // AHEAD_PART)
-        free = workers * (concurrency + ahead) - usual_taken
-        unused = workers * (cores + MORE_THAN_CORES + ahead) - usual_busy
+        prefetch = max(1, concurrency // PREFETCH_PART)
+        free = workers * (concurrency + prefetch) - usual_taken
+        unused = workers * (cores + MORE_THAN_CORES + prefetch) - usual_busy
         urgent = workers * urgent_concurrency(concurrency) - urgent_taken
         return cls(urgent=max(0, urgent), usual=max(0, min(free, unused)))
 

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from bot.policy.priority import URGENT
 from bot.policy.teams import Teams
-from bot.queue.capacity import Room
+from bot.queue.capacity import Capacity
 from bot.queue.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.queue.order import in_order
-from bot.queue.state import any_waiting, busy, heads, taken_by_team
-from bot.runtime.looping import Loop
+from bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
+from bot.runtime.background_loop import BackgroundLoop
 from bot.store.store import Store
 
 BATCH = 100
@@ -35,7 +35,7 @@ class Accepting(Protocol):
         """Remember that the engine has them."""
 
 
-class Dispatch(Loop):
+class Dispatch(BackgroundLoop):
     """Puts on a queue what was accepted. Several workers may do so at once: an id is queued
     once."""
 
@@ -72,7 +72,7 @@ class Queues(Protocol):
     def workers(self) -> int:
         """How many workers live."""
 
-    def alone(self, duty: str) -> AbstractContextManager[bool]:
+    def exclusive(self, lock: str) -> AbstractContextManager[bool]:
         """Yields whether no other worker does this duty just now."""
 
 
@@ -80,7 +80,7 @@ class FairDispatch(Dispatch):
     """Hands investigations over as places become free: one worker at a time, so that together they
     keep the bound."""
 
-    DUTY = "dispatch"
+    LOCK = "dispatch"
 
     def __init__(
         self,
@@ -100,41 +100,51 @@ class FairDispatch(Dispatch):
         self._cores = cores or len(os.sched_getaffinity(0))
 
     def dispatch(self) -> int:
-        """Queue what there is room for, the most urgent first; says how many that were."""
+        """Queue what there is capacity for, the most urgent first; says how many that were."""
         if not any_waiting(self._investigations.engine):
             return 0
-        with self._engine.alone(self.DUTY) as mine:
-            return self._hand_over(datetime.now(UTC)) if mine else 0
+        with self._engine.exclusive(self.LOCK) as mine:
+            if not mine:
+                return 0
+            return self._fill_queues(datetime.now(UTC))
 
-    def _hand_over(self, now: datetime) -> int:
+    def _fill_queues(self, now: datetime) -> int:
         database = self._investigations.engine
-        urgent, usual = (
-            self._engine.in_hand(URGENT_INVESTIGATIONS),
-            self._engine.in_hand(INVESTIGATIONS),
-        )
-        room = Room.of(
+        urgent_taken = self._engine.in_hand(URGENT_INVESTIGATIONS)
+        usual_taken = self._engine.in_hand(INVESTIGATIONS)
+        capacity = self._capacity(urgent_taken, usual_taken, now)
+        if not capacity.any:
+            return 0
+        waiting = next_per_team(database, capacity.urgent + capacity.usual)
+        by_team = taken_by_team(database, [*urgent_taken, *usual_taken])
+        share = self._teams.share
+
+        urgent_waiting = [one for one in waiting if one.priority == URGENT]
+        urgent = in_order(urgent_waiting, by_team, share, now, most=capacity.urgent)
+        by_team.update(one.team for one in urgent)
+
+        # Urgent ones that found no place of their own compete for the usual places.
+        given = {one.id for one in urgent}
+        rest = [one for one in waiting if one.id not in given]
+        usual = in_order(rest, by_team, share, now, most=capacity.usual)
+
+        for one in urgent:
+            self._engine.enqueue(one.id, URGENT_INVESTIGATIONS)
+        for one in usual:
+            self._engine.enqueue(one.id, INVESTIGATIONS)
+        # Marked after queueing: a crash in between queues the same ids again, which changes
+        # nothing.
+        self._investigations.mark_dispatched([one.id for one in (*urgent, *usual)])
+        return len(urgent) + len(usual)
+
+    def _capacity(
+        self, urgent_taken: Sequence[str], usual_taken: Sequence[str], now: datetime
+    ) -> Capacity:
+        return Capacity.of(
             concurrency=self._concurrency,
             workers=self._engine.workers(),
-            urgent_taken=len(urgent),
-            usual_taken=len(usual),
-            usual_busy=busy(database, usual, now),
+            urgent_taken=len(urgent_taken),
+            usual_taken=len(usual_taken),
+            usual_busy=busy(self._investigations.engine, usual_taken, now),
             cores=self._cores,
         )
-        if not room.any:
-            return 0
-        waiting = heads(database, room.urgent + room.usual)
-        taken = taken_by_team(database, [*urgent, *usual])
-        share = self._teams.share
-        first = in_order(
-            [w for w in waiting if w.priority == URGENT], taken, share, now, most=room.urgent
-        )
-        chosen = {one.id for one in first}
-        taken.update(one.team for one in first)
-        rest = in_order(
-            [w for w in waiting if w.id not in chosen], taken, share, now, most=room.usual
-        )
-        for queue, given in ((URGENT_INVESTIGATIONS, first), (INVESTIGATIONS, rest)):
-            for one in given:
-                self._engine.enqueue(one.id, queue)
-        self._investigations.mark_dispatched([one.id for one in (*first, *rest)])
-        return len(first) + len(rest)

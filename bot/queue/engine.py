@@ -30,8 +30,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.queue.capacity import urgent_concurrency
+from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
-from bot.runtime.pulse import PULSE
 
 INVESTIGATIONS = "investigations"
 URGENT_INVESTIGATIONS = "investigations-urgent"
@@ -99,10 +99,10 @@ class ExecutorLocks(Protocol):
     def take_if_dead(self, executor_id: str) -> AbstractContextManager[bool]:
         """Yields whether the executor is dead; its lock is held inside the block."""
 
-    def alone(self, duty: str) -> AbstractContextManager[bool]:
+    def exclusive(self, lock: str) -> AbstractContextManager[bool]:
         """Yields whether nobody else does this duty just now; nobody else does inside the block."""
 
-    def living(self) -> int:
+    def live_executors(self) -> int:
         """How many executors hold their lock."""
 
 
@@ -140,12 +140,12 @@ class FileLocks:
             path.unlink(missing_ok=True)
 
     @contextmanager
-    def alone(self, duty: str) -> Iterator[bool]:
+    def exclusive(self, lock: str) -> Iterator[bool]:
         """A lock on a file that stays."""
-        with (self._directory / f"{duty}.duty").open("a") as file:
+        with (self._directory / f"{lock}.duty").open("a") as file:
             yield _locked(file, fcntl.LOCK_EX)
 
-    def living(self) -> int:
+    def live_executors(self) -> int:
         """How many files are locked."""
         found = 0
         for path in self._directory.glob("*.lock"):
@@ -198,12 +198,12 @@ class AdvisoryLocks:
             yield dead
 
     @contextmanager
-    def alone(self, duty: str) -> Iterator[bool]:
+    def exclusive(self, lock: str) -> Iterator[bool]:
         """Try the duty's lock in a session of its own."""
-        with self._trying(duty, DUTY_SPACE) as mine:
+        with self._trying(lock, DUTY_SPACE) as mine:
             yield mine
 
-    def living(self) -> int:
+    def live_executors(self) -> int:
         """How many locks of executors are held in this database."""
         held = (
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND "
@@ -248,7 +248,7 @@ class WorkerEngine:
         )
         self._concurrency = concurrency
         self._polling = polling_interval_s
-        self._stopping = threading.Event()
+        self._takeover: Takeover | None = None
         self._workers = (1, -WORKERS_COUNTED_EVERY_S)
         config = DBOSConfig(
             name=APPLICATION,
@@ -286,7 +286,8 @@ class WorkerEngine:
                 polling_interval_sec=self._polling,
                 on_conflict="always_update",
             )
-        threading.Thread(target=self._take_over_for_ever, args=(on_lock_lost,), daemon=True).start()
+        self._takeover = Takeover(self, on_lock_lost)
+        self._takeover.start()
 
     def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
         """Queue one investigation; the same id again changes nothing."""
@@ -304,15 +305,15 @@ class WorkerEngine:
             *arguments,
         )
 
-    def alone(self, duty: str) -> AbstractContextManager[bool]:
+    def exclusive(self, lock: str) -> AbstractContextManager[bool]:
         """Yields whether no other worker does this duty just now; none does inside the block."""
-        return self._locks.alone(duty)
+        return self._locks.exclusive(lock)
 
     def workers(self) -> int:
         """How many workers live, this one counted; looked at every two seconds."""
         count, at = self._workers
         if time.monotonic() - at >= WORKERS_COUNTED_EVERY_S:
-            count = max(1, self._locks.living())
+            count = max(1, self._locks.live_executors())
             self._workers = (count, time.monotonic())
         return count
 
@@ -331,7 +332,7 @@ class WorkerEngine:
     def take_no_more(self, within_s: float) -> None:
         """Stop taking work off the queues, and over from others. What runs goes on for `within_s`
         at most."""
-        self._stopping.set()
+        self._stop_takeover()
         ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
         threading.Thread(
             target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True
@@ -339,23 +340,21 @@ class WorkerEngine:
 
     def stop(self) -> None:
         """Stop at once: what runs is taken over by the next worker."""
-        self._stopping.set()
+        self._stop_takeover()
         DBOS.destroy(workflow_completion_timeout_sec=0)
 
     def running(self) -> set[str]:
         """The workflows that this worker has begun and not ended."""
         return {status.workflow_id for status in self._pending(self.executor_id)}
 
-    def _take_over_for_ever(self, on_lock_lost: Callable[[], None]) -> None:
-        while not self._stopping.is_set():
-            try:
-                PULSE.beat("takeover")
-                if self._locks.lost():
-                    on_lock_lost()
-                TAKEOVERS.inc(self.take_over())
-            except (SQLAlchemyError, OSError) as error:
-                log.warning("takeover: %s", type(error).__name__)
-            self._stopping.wait(TAKEOVER_INTERVAL_S)
+    def lost_lock(self) -> bool:
+        """Whether this executor's lock is gone: another worker may already do its work."""
+        return self._locks.lost()
+
+    def _stop_takeover(self) -> None:
+        # Without waiting for its turn: one that hangs in the database must not delay the stop.
+        if self._takeover is not None:
+            self._takeover.stop_soon()
 
     def take_over(self) -> int:
         """Put the pending work of dead executors back on its queue; says how many workflows that
@@ -381,6 +380,22 @@ class WorkerEngine:
         return DBOS.list_workflows(
             status="PENDING", executor_id=owner, load_input=False, load_output=False
         )
+
+
+class Takeover(BackgroundLoop):
+    """Looks for dead workers, and whether this one still holds its own lock."""
+
+    def __init__(self, engine: WorkerEngine, on_lock_lost: Callable[[], None]) -> None:
+        super().__init__("takeover", every_s=TAKEOVER_INTERVAL_S, part="takeover")
+        self._engine = engine
+        self._on_lock_lost = on_lock_lost
+
+    def turn(self) -> bool:
+        """Look once."""
+        if self._engine.lost_lock():
+            self._on_lock_lost()
+        TAKEOVERS.inc(self._engine.take_over())
+        return False
 
 
 def migrate_engine(url: str) -> None:

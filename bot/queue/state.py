@@ -1,7 +1,7 @@
 """The queue as the store has it: what waits, for how long, what runs, whose it is, and what is
 before whom.
 
-Synchronous, each operation one read; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one read; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def any_waiting(engine: Engine) -> bool:
         return session.scalar(select(Row.id).where(NOT_DISPATCHED).limit(1)) is not None
 
 
-def heads(engine: Engine, most: int) -> Sequence[Waiting]:
+def next_per_team(engine: Engine, most: int) -> Sequence[Waiting]:
     """Of each team and priority the `most` that have waited longest: among these are the next
     `most` of all."""
     place = func.row_number().over(

@@ -143,7 +143,15 @@ DATABASE_ERRORS = Counter(
     ["error"],
     registry=REGISTRY,
 )
-PULSE = Gauge(
+STORE_CALLS = Histogram(
+    "faultline_store_call_seconds",
+    "Calls of the database from an event loop, with the wait for a thread and a connection, by how "
+    "they ended (ok, failed, late, cancelled).",
+    ["outcome"],
+    buckets=MOMENTS_S,
+    registry=REGISTRY,
+)
+HEARTBEAT = Gauge(
     "faultline_part_silent_seconds",
     "How long ago a part of this worker last gave a sign of life.",
     ["part"],

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.policy.values import Investigation
 from bot.runtime import measures, tracing
+from bot.runtime.heartbeat import HEARTBEAT, Heartbeat
 from bot.runtime.logs import about
 from bot.runtime.measures import word
-from bot.runtime.pulse import PULSE, Pulse
+from bot.runtime.threads import in_store
 
 T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
@@ -52,7 +53,7 @@ class StepWatch:
     """What this process's steps are told to."""
 
     def __init__(self) -> None:
-        self.pulse: Pulse = PULSE
+        self.heartbeat: Heartbeat = HEARTBEAT
         self.find: Find = _unknown
         self.posted_since: PostedSince = _never
 
@@ -67,7 +68,7 @@ def watched(name: str, function: Step[T]) -> Step[T]:
     @functools.wraps(function)
     async def run(investigation_id: str, *more: Any) -> T:
         verb, _, target = name.partition(" ")
-        WATCH.pulse.loop_runs(asyncio.get_running_loop())
+        WATCH.heartbeat.loop_runs(asyncio.get_running_loop())
         began = datetime.now(UTC)
         with about(investigation_id), _counted(word("step", verb), word("target", target)):
             with tracing.step_span(investigation_id, verb, target) as span:
@@ -122,7 +123,7 @@ def _counted(verb: str, target: str) -> Iterator[None]:
 async def first_message_posted(investigation: Investigation, place: str, began: datetime) -> None:
     """A place was told of it, from `began` on. Not every place has a first message, and Slack has
     it once."""
-    if await asyncio.to_thread(WATCH.posted_since, investigation.id, place, began):
+    if await in_store(WATCH.posted_since, investigation.id, place, began):
         now = datetime.now(UTC)
         measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()
         waited = max(0.0, (now - investigation.accepted_at).total_seconds())
@@ -138,7 +139,7 @@ async def _note(
         if outcome is not None and not told_first:
             measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()
         if told_first or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
-            found = await asyncio.to_thread(WATCH.find, investigation_id)
+            found = await in_store(WATCH.find, investigation_id)
             if found is not None and told_first:
                 await first_message_posted(found, target, began)
             elif found is not None:

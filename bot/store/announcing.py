@@ -1,7 +1,7 @@
 """First messages that are due: of investigations that no worker has begun and that nobody has taken
 to announce.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The record of captures: an audit row for each, and the claim that keeps two of one job apart.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

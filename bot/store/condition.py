@@ -1,7 +1,7 @@
 """The bot's own condition, as its store shows it: what waits, what runs, how long answers take,
 what connectors said.
 
-Synchronous; callers on an event loop use `asyncio.to_thread`.
+Synchronous; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

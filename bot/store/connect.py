@@ -10,10 +10,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
-POOL = 4
-"""Connections that a process keeps, and as many more when it is busy: each statement takes some
-milliseconds, so these carry hundreds a second, and PostgreSQL takes a hundred connections in all
-unless told otherwise."""
+from bot.runtime.threads import STORE_THREADS
+
+POOL = STORE_THREADS // 2
+"""Connections that a process keeps, and as many more when it is busy, so that each thread of
+`in_store` finds one: each statement takes some milliseconds, so these carry hundreds a second, and
+PostgreSQL takes a hundred connections in all unless told otherwise."""
 POOL_TIMEOUT_S = 30
 MIGRATIONS = Path(__file__).parent / "migrations"
 

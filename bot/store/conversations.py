@@ -1,6 +1,6 @@
 """Questions in the store: taken once, answered in the order of their thread, posted once.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

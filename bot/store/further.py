@@ -1,7 +1,7 @@
 """Further investigations: started from another one, with a window or services of their own, each
 exactly once.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Judged answers with what they were about, for the accuracy page.
 
-Synchronous; callers on an event loop use `asyncio.to_thread`.
+Synchronous; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What people said of answers: right or wrong, and what the cause was. From this the record of
 answers is counted.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

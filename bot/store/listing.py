@@ -2,7 +2,7 @@
 
 Pages are told apart by the place in the order where they begin (the newest first), not by a count
 of what is skipped: the thousandth page costs what the first does, and what arrives meanwhile moves
-nothing. Synchronous; callers on an event loop use `asyncio.to_thread`.
+nothing. Synchronous; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

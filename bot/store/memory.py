@@ -1,7 +1,7 @@
 """Memory: investigations that ended with an answer, found again by their alert, their services or
 their words.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

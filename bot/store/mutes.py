@@ -1,7 +1,7 @@
 """Mutes: alerts that are not to be investigated for a while. A muted alert is counted and nothing
 else.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

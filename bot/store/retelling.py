@@ -1,7 +1,7 @@
 """What must be told or looked at again: messages to edit, investigations to run once more, digests
 to post.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The store's operations, each one transaction.
 
-Synchronous: callers on an event loop use `asyncio.to_thread`.
+Synchronous: callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

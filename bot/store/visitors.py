@@ -1,7 +1,7 @@
 """Logins: a row for each, that any of several web processes can read, and that can be ended from
 anywhere.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The audit: who did what on the pages, when and from where. What a page held, and what was typed,
 is not in it.
 
-Synchronous, each operation one transaction; callers on an event loop use `asyncio.to_thread`.
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
 
 from __future__ import annotations

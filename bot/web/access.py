@@ -7,7 +7,6 @@ Bearer header. With neither set up, this machine alone is let in.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bot.runtime.threads import in_store
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
 from bot.store.sight import ALL, Sight
@@ -107,7 +107,7 @@ class Door:
                     self._local_csrf,
                 )
             return PlainTextResponse(ONLY_LOCAL + "\n", 403)
-        session = await asyncio.to_thread(self.sessions.find, request)
+        session = await in_store(self.sessions.find, request)
         if session is not None:
             return Arrival(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
@@ -130,7 +130,7 @@ class Door:
             )
         ):
             return
-        await asyncio.to_thread(self.visits.write, visit)
+        await in_store(self.visits.write, visit)
 
     def _by_token(self, request: Request, given: str, token: str) -> Arrival | Response:
         address = self.address(request)

@@ -3,7 +3,6 @@ job's trace report."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from typing import TypeVar
@@ -15,6 +14,7 @@ from analysis.case.folder import read_case
 from analysis.errors import BudgetExceeded, FaultlineError
 from analysis.vocabulary import Window
 from bot.intake.questions.further_scope import AskedSpan, window_of
+from bot.runtime.threads import in_store, in_thread
 from bot.store.further import Furthers, FurtherScope
 from bot.store.store import Investigation
 from bot.web.heavy_work import HeavyWork
@@ -70,7 +70,7 @@ class AgainPages:
             )
         visitor = visitor_of(request)
         who = visitor.name if visitor else "somebody"
-        fresh, _ = await asyncio.to_thread(
+        fresh, _ = await in_store(
             self.furthers.start,
             found,
             await self._scope(found, kind),
@@ -85,14 +85,14 @@ class AgainPages:
         incident = await self._incident(found) if kind == "wider" else None
         if incident is not None:
             return FurtherScope(window=window_of(AskedSpan(), incident, found.accepted_at))
-        return await asyncio.to_thread(self.furthers.scope, found.id) or FurtherScope()
+        return await in_store(self.furthers.scope, found.id) or FurtherScope()
 
     async def _incident(self, found: Investigation) -> Window | None:
         folder, _ = await self.site.folder(found.id)
         if folder is None or not (folder / "scope.json").exists():
             return None
         try:
-            return (await asyncio.to_thread(read_case, folder)).scope.incident
+            return (await in_thread(read_case, folder)).scope.incident
         except (FaultlineError, OSError):
             return None
 
@@ -111,7 +111,7 @@ class AgainPages:
                 self._replays.keep(found.id, await self.work.run(analyse_again, folder))
                 return RedirectResponse(request.url.path, 303)
             fresh = self._replays.get(found.id)
-            comparison = await asyncio.to_thread(compare, folder, fresh) if fresh else None
+            comparison = await in_thread(compare, folder, fresh) if fresh else None
         except BudgetExceeded as error:
             return self.site.problem(request, 503, "Not replayed", f"{error}.")
         except (FaultlineError, OSError) as error:

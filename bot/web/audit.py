@@ -3,7 +3,6 @@ as they are."""
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from bot.runtime.threads import in_store
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable, sections_in_order
 from bot.store.visits import Asked, Visit
 from bot.web.access import Door
@@ -76,14 +76,14 @@ class AuditPages:
         asked = read_filters(request)
         before = request.query_params.get("before", "")
         last = int(before) if before.isdecimal() and len(before) < 19 else None
-        visits = await asyncio.to_thread(self.door.visits.read, asked, before=last, limit=LISTED)
+        visits = await in_store(self.door.visits.read, asked, before=last, limit=LISTED)
         return self.site.page(
             request,
             "audit.html",
             visits=visits,
             asked=asked,
             days=_days(asked),
-            actions=await asyncio.to_thread(self.door.visits.actions),
+            actions=await in_store(self.door.visits.actions),
             older=visits[-1].id if len(visits) == LISTED else None,
             kept=self.door.settings.login.audit_days,
         )

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from bot.runtime.threads import in_store
 from bot.store.store import Progress, Store
 from bot.web.text import clock, visible
 
@@ -35,8 +36,8 @@ async def progress_events(
     stage = ""
     yield "retry: 2000\n\n"
     while time.monotonic() - began < LONGEST_S and not await gone():
-        investigation = await asyncio.to_thread(store.get, investigation_id)
-        lines = await asyncio.to_thread(store.progress, investigation_id, after)
+        investigation = await in_store(store.get, investigation_id)
+        lines = await in_store(store.progress, investigation_id, after)
         for line in lines:
             after, stage = line.seq, line.stage
             yield _event("progress", _line(line), seq=line.seq)

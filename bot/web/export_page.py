@@ -3,13 +3,12 @@ bytes each time."""
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from analysis.errors import FaultlineError
 from bot.answer.exports.formats import FORMATS, export
+from bot.runtime.threads import in_thread
 from bot.web.rendering import Site
 
 BY_FILE = {one.file: name for name, one in FORMATS.items()}
@@ -41,7 +40,7 @@ class ExportPage:
                 request, 404, "No case folder", trouble or "There is no case folder."
             )
         try:
-            written = await asyncio.to_thread(export, folder, name)
+            written = await in_thread(export, folder, name)
         except (FaultlineError, OSError) as error:
             return self.site.problem(
                 request, 404, "No export", f"The case cannot be read: {error}."

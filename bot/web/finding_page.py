@@ -3,7 +3,6 @@ what it counts for."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from starlette.responses import Response
 from analysis.case.folder import Case, read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from bot.runtime.threads import in_thread
 from bot.store.store import Investigation
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lines_view import LogLines, log_lines
@@ -62,7 +62,7 @@ class FindingPage:
             )
         asked = request.path_params["finding_id"], request.query_params.get("trace", "")[:MAX_ID]
         try:
-            view = await asyncio.to_thread(read_finding, found, folder, *asked)
+            view = await in_thread(read_finding, found, folder, *asked)
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 404, "This case cannot be read", f"{error}.")
         if view is None:

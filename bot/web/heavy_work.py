@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from analysis.errors import BudgetExceeded
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime.process_pool import ProcessPool
 
 R = TypeVar("R")
 
@@ -23,7 +23,7 @@ class HeavyWork:
 
     def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
         self._deadline_s = deadline_s
-        self._pool: AnalysisPool | None = None
+        self._pool: ProcessPool | None = None
         self._waiting = 0
 
     async def run(self, function: Callable[[Path], R], folder: Path) -> R:
@@ -31,7 +31,7 @@ class HeavyWork:
         already."""
         if self._waiting >= MAX_WAITING:
             raise BudgetExceeded("waiting", f"{MAX_WAITING} others; try again in a minute")
-        self._pool = self._pool or AnalysisPool(deadline_s=self._deadline_s, workers=1)
+        self._pool = self._pool or ProcessPool(deadline_s=self._deadline_s, workers=1)
         self._waiting += 1
         try:
             return await self._pool.run(function, folder)

@@ -3,7 +3,6 @@ beside it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.intake.alert_source import AlertSource
+from bot.runtime.threads import in_store
 from bot.store.labels import Labels
 from bot.store.listing import MOST_COUNTED, Alerts, Asked, Judged, Listing, Place, choices
 from bot.store.memory import storable
@@ -73,7 +73,7 @@ class ListPage:
         """Investigations by day, the newest first."""
         given = _given(request.query_params)
         return self.site.page(
-            request, "index.html", **await asyncio.to_thread(self._read, given, sight_of(request))
+            request, "index.html", **await in_store(self._read, given, sight_of(request))
         )
 
     def _read(self, given: dict[str, str], sight: Sight) -> dict[str, Any]:

@@ -3,7 +3,6 @@ in."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from analysis.errors import ConnectorError
+from bot.runtime.threads import in_store
 from bot.store.visitors import Person, new_secret
 from bot.store.visits import Visit
 from bot.web.access import Door, local_target, too_often
@@ -82,7 +82,7 @@ class LoginPages:
         target = local_target(request.query_params.get("next", "/"))
         if self.door.token is None and self.provider is None:
             return RedirectResponse("/", 303)
-        if await asyncio.to_thread(self.sessions.find, request) is not None:
+        if await in_store(self.sessions.find, request) is not None:
             return RedirectResponse(target, 303)
         return self._page(request, target)
 
@@ -159,7 +159,7 @@ class LoginPages:
         except ConnectorError as error:
             self.door.throttle.failed(address)
             return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
-        await asyncio.to_thread(
+        await in_store(
             self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session
         )
         return PlainTextResponse("ended\n")
@@ -167,24 +167,24 @@ class LoginPages:
     async def sign_out(self, request: Request) -> Response:
         """End the login in this browser."""
         response = RedirectResponse("/login" if self.door.token or self.provider else "/", 303)
-        await asyncio.to_thread(self.sessions.end, request, response)
+        await in_store(self.sessions.end, request, response)
         return response
 
     async def sign_out_everywhere(self, request: Request) -> Response:
         """End every login of this visitor."""
-        session = await asyncio.to_thread(self.sessions.find, request)
+        session = await in_store(self.sessions.find, request)
         response = RedirectResponse("/login", 303)
         if session is not None:
-            await asyncio.to_thread(self.sessions.logins.end_all, session.login.visitor_id)
+            await in_store(self.sessions.logins.end_all, session.login.visitor_id)
             await self._record(request, session.login.person, "signed out everywhere", 303)
         self.sessions.cookies.clear(response, self.sessions.cookies.session)
         return response
 
     async def account(self, request: Request) -> Response:
         """Who one is here, and where one is signed in."""
-        session = await asyncio.to_thread(self.sessions.find, request)
+        session = await in_store(self.sessions.find, request)
         logins = (
-            await asyncio.to_thread(self.sessions.logins.of_visitor, session.login.visitor_id)
+            await in_store(self.sessions.logins.of_visitor, session.login.visitor_id)
             if session
             else []
         )
@@ -210,7 +210,7 @@ class LoginPages:
         response = RedirectResponse(target, 303)
         address = self.door.address(request)
         await self._record(request, person, "signed in", 303)
-        await asyncio.to_thread(self.sessions.begin, request, response, person, address)
+        await in_store(self.sessions.begin, request, response, person, address)
         self.door.throttle.got_in(address)
         return response
 

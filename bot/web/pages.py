@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -28,6 +27,7 @@ from bot.intake.alert_sources import alert_sources
 from bot.operating.credentials import Credentials
 from bot.operating.telemetry.readiness import Readiness
 from bot.queue.state import ahead_of
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
@@ -161,17 +161,15 @@ class Pages:
         found = await self.site.found(request)
         if found is None:
             return self.site.no_such_investigation(request)
-        progress = await asyncio.to_thread(self.store.progress, found.id)
+        progress = await in_store(self.store.progress, found.id)
         folder, trouble = await self.site.folder(found.id)
         ahead = (
-            await asyncio.to_thread(ahead_of, self.store, found.id)
-            if found.status == "accepted"
-            else None
+            await in_store(ahead_of, self.store, found.id) if found.status == "accepted" else None
         )
-        view = await asyncio.to_thread(build_view, found, progress, folder, trouble, ahead)
+        view = await in_thread(build_view, found, progress, folder, trouble, ahead)
         sight = sight_of(request)
-        judging = await asyncio.to_thread(self._judging, found, sight)
-        family = await asyncio.to_thread(self._family, found.id, sight)
+        judging = await in_store(self._judging, found, sight)
+        family = await in_store(self._family, found.id, sight)
         return self.site.page(
             request,
             "investigation.html",
@@ -222,9 +220,7 @@ class Pages:
             return self.site.problem(request, 400, "Not kept", given)
         visitor = visitor_of(request)
         who = visitor.name if visitor is not None and visitor.named else given.who
-        await asyncio.to_thread(
-            self.labels.write, found.id, right=given.right, cause=given.cause, who=who
-        )
+        await in_store(self.labels.write, found.id, right=given.right, cause=given.cause, who=who)
         return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
 
     async def judged_zip(self, request: Request) -> Response:
@@ -233,7 +229,7 @@ class Pages:
 
         async def pieces() -> AsyncIterator[bytes]:
             archive = CaseArchive()
-            for label in await asyncio.to_thread(labels.all):
+            for label in await in_store(labels.all):
                 folder, _ = await self.site.folder(label.investigation_id)
                 if folder is not None:
                     async for piece in iterate_in_threadpool(add_labelled(archive, folder, label)):
@@ -267,7 +263,7 @@ class Pages:
                 {"problem": trouble or "There is no case folder for this investigation."}, 404
             )
         try:
-            data = await asyncio.to_thread(_series, folder, request.path_params["finding_id"])
+            data = await in_thread(_series, folder, request.path_params["finding_id"])
         except (FaultlineError, OSError) as error:
             return JSONResponse({"problem": text.visible(f"There is no chart: {error}.")}, 404)
         return JSONResponse(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.operating.credentials import Credentials, problem_of
+from bot.runtime.threads import in_store, in_thread
 from bot.store.condition import Condition, read_condition
 from bot.store.judged import judged_answers
 from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
@@ -45,19 +45,15 @@ class RecordPages:
 
     async def accuracy(self, request: Request) -> Response:
         """What people said of answers."""
-        judged = await asyncio.to_thread(
-            judged_answers, self.site.store.engine, sight=sight_of(request)
-        )
-        record = await asyncio.to_thread(accuracy_of, judged)
+        judged = await in_store(judged_answers, self.site.store.engine, sight=sight_of(request))
+        record = await in_thread(accuracy_of, judged)
         return self.site.page(request, "accuracy.html", record=record, enough=ENOUGH, side=SIDE)
 
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
-        condition = await asyncio.to_thread(
-            read_condition, self.site.store.engine, sight_of(request)
-        )
+        condition = await in_store(read_condition, self.site.store.engine, sight_of(request))
         lines = condition_lines(condition, datetime.now(UTC))
-        lines += await asyncio.to_thread(_room, self.site.settings.store.directory)
+        lines += await in_thread(_room, self.site.settings.store.directory)
         lines += credential_lines(self.credentials)
         return self.site.page(
             request,

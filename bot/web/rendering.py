@@ -3,7 +3,6 @@ its problems."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from analysis.errors import FaultlineError
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from bot.web import text
@@ -96,7 +96,7 @@ class Site:
         given = request.path_params["id"]
         if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
             return None
-        return await asyncio.to_thread(self.store.get, given, sight_of(request))
+        return await in_store(self.store.get, given, sight_of(request))
 
     async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
         """The case folder, or why it cannot be had."""

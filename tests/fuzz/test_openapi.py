@@ -36,7 +36,7 @@ def routes_of(folder: Path) -> set[tuple[str, str]]:
     )
     store = open_store(settings)
     try:
-        routes = build_app(settings, store, open_cases(settings), None).routes
+        routes = build_app(settings, store, open_cases(settings)).routes
     finally:
         store.engine.dispose()
     found = set()

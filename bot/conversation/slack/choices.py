@@ -24,6 +24,7 @@ from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong
 from bot.conversation.slack.front import AT_ONCE_S, OVER, OWNER, Front
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.questions.further_scope import AskedSpan, window_of
+from bot.runtime.threads import in_store
 from bot.store.further import FurtherScope
 from bot.store.store import Investigation, ReplyTo
 
@@ -235,8 +236,8 @@ class Choices:
 
     async def _first(self, investigation: Investigation) -> Investigation:
         """The investigation that its chain of further ones began with."""
-        first = await asyncio.to_thread(self._front.furthers.first, investigation.id)
-        return await asyncio.to_thread(self._front.store.get, first) or investigation
+        first = await in_store(self._front.furthers.first, investigation.id)
+        return await in_store(self._front.store.get, first) or investigation
 
     async def _incident(self, investigation: Investigation) -> Window:
         """The window that the investigation looked at, from its case; else from the settings."""

@@ -27,6 +27,7 @@ from bot.answer.targets.slack_posts import slack_client
 from bot.answer.targets.slack_replies import SlackReplies
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
@@ -81,7 +82,7 @@ class Front:
         """The result of a call of the store. Raises NotAccepted when it does not answer in time."""
         try:
             async with asyncio.timeout(STORE_WITHIN_S):
-                return await asyncio.to_thread(partial(work, *args, **kwargs))
+                return await in_store(work, *args, **kwargs)
         except TimeoutError:
             raise NotAccepted(f"the store did not answer within {STORE_WITHIN_S:g} s") from None
         except SQLAlchemyError as error:
@@ -146,7 +147,7 @@ class Front:
             folder = await self._case_path(investigation.id)
             if folder is None:
                 raise FaultlineError("the case folder is not there any more")
-            return await asyncio.to_thread(_read, folder)
+            return await in_thread(_read, folder)
         except OSError as error:
             raise FaultlineError(
                 f"the case cannot be read ({error.strerror or type(error).__name__})"
@@ -160,7 +161,7 @@ class Front:
             folder = await self._case_path(investigation.id)
             if folder is None:
                 raise FaultlineError("the case folder is not there")
-            return (await asyncio.to_thread(read_case, folder)).scope
+            return (await in_thread(read_case, folder)).scope
         except OSError as error:
             raise FaultlineError(
                 f"the case cannot be read ({error.strerror or type(error).__name__})"
@@ -182,7 +183,7 @@ class Front:
         While it runs (again) there is nothing to do: its end edits the message.
         """
         for wait in (*RETRY_WAITS_S, None):
-            now = await asyncio.to_thread(self.store.get, investigation.id)
+            now = await in_store(self.store.get, investigation.id)
             if now is None or now.status not in OVER:
                 return
             try:

@@ -17,6 +17,7 @@ from analysis.errors import FaultlineError
 from bot.answer.targets.slack_errors import said_by_slack
 from bot.conversation.slack.front import FAILURES, Front
 from bot.conversation.slack.home_view import RECENT, Home, home_view
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.sight import ALL, NO_TEAMS
 from connectors.base import Check
@@ -67,7 +68,7 @@ class HomeTab:
         while len(self._published) > MAX_PEOPLE:
             self._published.popitem(last=False)
         try:
-            view = home_view(await asyncio.to_thread(self._read))
+            view = home_view(await in_store(self._read))
             await self._front.client.views_publish(user_id=user, view=view)
         except SQLAlchemyError as error:
             log.warning("slack: the Home tab was not published (%s)", type(error).__name__)

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from analysis.errors import ConnectorError
+from bot.runtime.threads import in_thread
 
 MAX_PAGE_BYTES = 16 << 20
 MAX_TRACE_BYTES = 512 << 20
@@ -95,7 +96,7 @@ class DebugServerClient:
             with part.open("wb") as file:
 
                 async def write(piece: bytes) -> None:
-                    await asyncio.to_thread(file.write, piece)
+                    await in_thread(file.write, piece)
 
                 await self._read("POST", url, seconds + self._timeout, max_bytes, write)
             part.replace(target)

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from analysis.errors import ConnectorError
 from bot.investigation.capture.captured import CapturedFile, CaptureGap
+from bot.runtime.threads import in_thread
 from connectors.traces.places import s3_client
 
 POLL_SECONDS = 1.0
@@ -153,7 +154,7 @@ class Collector:
         ends, open_, told, unreadable = time.monotonic() + seconds, list(expected), -1, ""
         while open_:
             try:
-                open_ = await asyncio.to_thread(self._look, open_)
+                open_ = await in_thread(self._look, open_)
                 unreadable = ""
             except ConnectorError as error:
                 unreadable = str(error)

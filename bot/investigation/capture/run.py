@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from bot.investigation.capture.captured import (
 from bot.investigation.capture.plan import CapturePlan
 from bot.investigation.capture.through_debug_server import capture_through_debug_servers
 from bot.investigation.capture.through_dynolog import capture_through_dynolog
+from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 
 
@@ -40,7 +40,7 @@ async def run_capture(
     to.
     """
     _make(output)
-    claim = await asyncio.to_thread(
+    claim = await in_store(
         log.claim,
         plan.job,
         asked_by=one_line(asked_by),
@@ -64,13 +64,11 @@ async def run_capture(
             brought.refusal,
             brought.start,
         )
-        await asyncio.to_thread(_leave, result)
+        await in_thread(_leave, result)
     except BaseException as error:
         log.finish(claim.id, "failed", result=f"ended early ({type(error).__name__})", counts=True)
         raise
-    await asyncio.to_thread(
-        log.finish, claim.id, result.status, result=result.text, counts=brought.counts
-    )
+    await in_store(log.finish, claim.id, result.status, result=result.text, counts=brought.counts)
     return result
 
 

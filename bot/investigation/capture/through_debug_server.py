@@ -15,6 +15,7 @@ from bot.investigation.capture.captured import Brought, CapturedFile, CaptureGap
 from bot.investigation.capture.debug_server import MAX_TRACE_BYTES, DebugServerClient
 from bot.investigation.capture.outputs import KEEP_FREE_BYTES
 from bot.investigation.capture.plan import CapturePlan
+from bot.runtime.threads import in_thread
 
 QUICK_SECONDS = 15.0
 """How long a rank may take for stacks and flight recorder: it writes down what it has in memory."""
@@ -41,7 +42,7 @@ async def capture_through_debug_servers(
             f"({', '.join(servers.refused[:3])})"
         )
     ranks = dict(sorted(servers.by_rank.items()))
-    most = await asyncio.to_thread(_most_bytes, plan, folder, len(ranks))
+    most = await in_thread(_most_bytes, plan, folder, len(ranks))
     gaps = [CaptureGap(where, "debug_hosts does not name this host") for where in servers.refused]
     absent = [rank for rank in range(plan.ranks or 0) if rank not in ranks]
     gaps += [

@@ -25,6 +25,7 @@ from bot.investigation.capture.dynolog import (
 )
 from bot.investigation.capture.outputs import Collector, ExpectedFile, output_place
 from bot.investigation.capture.plan import CapturePlan
+from bot.runtime.threads import in_thread
 
 AT_ONCE = 64
 """Hosts spoken to at the same time."""
@@ -46,8 +47,8 @@ async def capture_through_dynolog(
     """Ask, wait and collect into `folder`."""
     prefix = f"faultline-{capture_id}"
     try:
-        place = await asyncio.to_thread(output_place, plan.trace_location, plan.endpoint_url)
-        await asyncio.to_thread(place.sizes, prefix)
+        place = await in_thread(output_place, plan.trace_location, plan.endpoint_url)
+        await in_thread(place.sizes, prefix)
     except ConnectorError as error:
         return Brought(counts=False, refusal=f"{error}; nothing was asked of the job")
     alive, gaps = await _alive(plan)

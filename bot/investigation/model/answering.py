@@ -80,7 +80,7 @@ async def answer_question(
     `question` and `history` are what people wrote: data, never instructions. `connectors` are those
     that may be asked for more evidence; none: only the case is read. What was sent, answered and
     collected is stored through `keep` as `questions/<name>/...`, and taken up there again. `run` is
-    `AnalysisPool.run` where there is a pool. Verdict, confidence and the order of causes stay those
+    `ProcessPool.run` where there is a pool. Verdict, confidence and the order of causes stay those
     of the case. Takes `settings.model`'s budgets (half of `investigate_s`, since somebody waits)
     and never raises for what the model or a server does. Call it only where `settings.model.name`
     is set. Raises EvidenceError when the case cannot be read.

@@ -7,7 +7,6 @@ told.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +24,12 @@ from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from bot.answer.finding_ids import with_kept_ids
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import Part, part_of
+from bot.runtime.threads import in_thread
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
-"""Runs a function of a case folder where it keeps nobody waiting: `AnalysisPool.run`, or
+"""Runs a function of a case folder where it keeps nobody waiting: `ProcessPool.run`, or
 `in_a_thread`."""
 Keep = Callable[[str, bytes], None]
 """Stores one file of the case by its name inside the case. Blocks."""
@@ -139,14 +139,14 @@ class Bench:
         collected = without_traces(
             await collect_one(connector, Request(alert, scope, place / "files"))
         )
-        part = await asyncio.to_thread(self._store, name, connector.name, collected, place)
+        part = await in_thread(self._store, name, connector.name, collected, place)
         return await self._merge(name, part, place)
 
     async def restore(self, name: str) -> None:
         """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is
         not there."""
         place = self.folder / self.store / ASKS / name
-        part = Part.model_validate_json(await asyncio.to_thread((place / "part.json").read_bytes))
+        part = Part.model_validate_json(await in_thread((place / "part.json").read_bytes))
         await self._merge(name, part, place)
 
     def _store(self, name: str, connector: str, collected: Collected, place: Path) -> Part:
@@ -158,7 +158,7 @@ class Bench:
 
     async def _merge(self, name: str, part: Part, place: Path) -> Brought:
         before = self.diagnosis
-        merged = await asyncio.to_thread(self._merged, part, place)
+        merged = await in_thread(self._merged, part, place)
         self.asks.append(name)
         fresh = await self.run(analyze_case, self.work)
         self.diagnosis, own = with_kept_ids(before, fresh, self._taken)
@@ -196,7 +196,7 @@ class Bench:
         if not self.asks and kept == self.case.observations.findings:
             return None
         if not (self.work / "alert.json").exists():
-            await asyncio.to_thread(working_copy, self.folder, self.work)
+            await in_thread(working_copy, self.folder, self.work)
         write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
         diagnosis = await self.run(analyze_case, self.work)
         # Named anew: a call that ran out of time may have added evidence without being told of its
@@ -247,4 +247,4 @@ def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...
 
 async def in_a_thread(function: Callable[[Path], Any], folder: Path) -> Any:
     """For whoever has no pool of processes."""
-    return await asyncio.to_thread(function, folder)
+    return await in_thread(function, folder)

@@ -7,9 +7,9 @@ less.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from bot.investigation.model.abilities import Abilities
 from bot.investigation.model.client import HOSTED, ModelClient
 from bot.investigation.model.toolbox import safe_call
 from bot.investigation.model.turns import Answer, Entry, Said, Told, ToolResult, ToolSpec, Turn
+from bot.runtime.background_loop import BackgroundLoop
 from bot.settings.model import ModelSettings
 
 log = logging.getLogger("faultline.model")
@@ -88,23 +89,25 @@ def _keeps(answer: Answer) -> bool:
     return isinstance(given, dict) and set(given) == {"word"}
 
 
-def probe_in_background(settings: ModelSettings) -> threading.Thread | None:
-    """Probe without keeping anybody waiting; what is found is in the log and is remembered."""
-    if settings.name is None:
-        return None
+class ModelProbe(BackgroundLoop):
+    """Probes once, keeping nobody waiting; what is found is in the log and is remembered."""
 
-    def run() -> None:
-        import asyncio
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__("model probe", every_s=None)
+        self._settings = settings
 
+    def turn(self) -> bool:
+        """Probe. Investigations try for themselves where that fails."""
         try:
-            probed = asyncio.run(probe(settings))
+            probed = asyncio.run(probe(self._settings))
             log.info("model: %s", probed.line)
         except FaultlineError as error:
             log.warning("model: %s", error)
-        # The edge of the probe: investigations try for themselves.
+        # The client's libraries raise errors of their own, which name no secret of ours.
         except Exception as error:  # noqa: BLE001
             log.warning("model: the probe failed (%s)", type(error).__name__)
+        return False
 
-    thread = threading.Thread(target=run, name="model-probe", daemon=True)
-    thread.start()
-    return thread
+    def stop(self) -> None:
+        """Do not wait for the endpoint: nothing depends on its answer."""
+        self.stop_soon()

@@ -7,7 +7,6 @@ says what the placeholders of personal data stand for, is emptied when the conve
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from bot.answer.writer.redaction import Redactor
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.transcript import NAME as TRANSCRIPT
 from bot.investigation.model.transcript import Transcript, read_transcript
+from bot.runtime.threads import in_thread
 
 PLACEHOLDERS = "placeholders.json"
 
@@ -49,11 +49,11 @@ class Records:
             TRANSCRIPT: self.transcript.as_bytes(),
         }
         for name, content in files.items():
-            await asyncio.to_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
+            await in_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
 
     async def close(self) -> None:
         """What the placeholders stood for is forgotten."""
-        await asyncio.to_thread(self.bench.keep, f"{self.bench.store}/{PLACEHOLDERS}", b"{}")
+        await in_thread(self.bench.keep, f"{self.bench.store}/{PLACEHOLDERS}", b"{}")
 
 
 async def open_records(bench: Bench) -> Records:

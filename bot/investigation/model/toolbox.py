@@ -33,6 +33,7 @@ from bot.investigation.model.tools.spans import TRACES
 from bot.investigation.model.tools.topology import TOPOLOGY
 from bot.investigation.model.tools.training import TRAINING
 from bot.investigation.model.turns import ToolCall, ToolSpec
+from bot.runtime.threads import in_thread
 
 RESULT_LIMIT = 6_000
 """Characters of a result that are sent; of a longer one its head and tail."""
@@ -93,7 +94,7 @@ class Toolbox:
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
             if call.name == READ.name and self.tools:
-                return await asyncio.to_thread(
+                return await in_thread(
                     self._read, ReadArguments.model_validate(self._arguments(call))
                 )
             if tool is None:
@@ -110,7 +111,7 @@ class Toolbox:
         # The edge of a tool: the model is told, the conversation goes on.
         except Exception as error:  # noqa: BLE001
             return self._error(f"failed ({type(error).__name__})")
-        return await asyncio.to_thread(self._told, found)
+        return await in_thread(self._told, found)
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments with placeholders turned back into what they stand for; nulls count as not

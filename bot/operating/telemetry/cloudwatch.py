@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from bot.operating.telemetry.store_figures import Figures
+from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.logs import VERBATIM
 
 log = logging.getLogger("faultline.cloudwatch")
@@ -37,32 +37,26 @@ def metric_line(namespace: str, figures: Figures, now_s: float) -> str:
     )
 
 
-class CloudWatchLines:
-    """Logs the line once a minute, from a thread of its own; none while the database does not
-    answer."""
+class CloudWatchLines(BackgroundLoop):
+    """Logs the line once a minute; none while the database does not answer."""
 
     def __init__(
         self, namespace: str, figures: Callable[[], Figures], *, every_s: float = EVERY_S
     ) -> None:
+        super().__init__("cloudwatch", every_s=every_s)
         self._namespace = namespace
         self._figures = figures
-        self._every_s = every_s
-        self._stopping = threading.Event()
 
     def start(self) -> None:
         """Begin with a line at once."""
-        log.setLevel(logging.INFO)  # whatever else is logged
-        threading.Thread(target=self._run, name="cloudwatch", daemon=True).start()
+        # These lines are metrics: they are written whatever level the log has.
+        log.setLevel(logging.INFO)
+        super().start()
 
-    def stop(self) -> None:
-        """No further line."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            figures = self._figures()
-            if figures.up:
-                log.info(
-                    "queue", extra={VERBATIM: metric_line(self._namespace, figures, time.time())}
-                )
-            self._stopping.wait(self._every_s)
+    def turn(self) -> bool:
+        """One line."""
+        figures = self._figures()
+        if figures.up:
+            line = metric_line(self._namespace, figures, time.time())
+            log.info("queue", extra={VERBATIM: line})
+        return False

@@ -23,9 +23,11 @@ from bot.operating.telemetry.process_figures import Circuits, Pool, vendor_asked
 from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from bot.runtime import measures, tracing
 from bot.runtime.arrivals import ALARMING
+from bot.runtime.background_loop import BackgroundLoop
+from bot.runtime.components import STOP_DEADLINE_S
+from bot.runtime.heartbeat import HEARTBEAT, START, Heartbeat
 from bot.runtime.logs import program_version
 from bot.runtime.measures import REGISTRY, word
-from bot.runtime.pulse import PULSE, START, Pulse
 from bot.runtime.step_watch import KINDS, WATCH
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
@@ -35,6 +37,7 @@ from connectors.watching import watch
 log = logging.getLogger("faultline.telemetry")
 
 METRICS, HEALTH = "/metrics", "/healthz"
+ASK_EVENT_LOOP_EVERY_S = 5.0
 
 
 class Observing:
@@ -65,9 +68,46 @@ class Observing:
         self.listener.start()
         self._stops.append(self.listener.stop)
 
-    def on_stop(self, stop: Callable[[], None]) -> None:
-        """Call it when all is switched off."""
-        self._stops.append(stop)
+    def run(self, loop: BackgroundLoop) -> None:
+        """Run it until all is switched off."""
+        loop.start()
+        # A loop that measures has nothing to finish, so nobody waits for its last turn.
+        self._stops.append(loop.stop_soon)
+
+
+class EventLoopProbe(BackgroundLoop):
+    """Asks the event loop for a beat, several times within the time after which silence counts."""
+
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        every_s = min(ASK_EVENT_LOOP_EVERY_S, heartbeat.silent_after_s / 4)
+        super().__init__("heartbeat", every_s=every_s)
+        self._heartbeat = heartbeat
+
+    def turn(self) -> bool:
+        """Ask once."""
+        self._heartbeat.ask_loop()
+        return False
+
+
+class Telemetry:
+    """What a process measures and serves about itself, as a component."""
+
+    stop_deadline_s = STOP_DEADLINE_S
+
+    def __init__(self, process: str, observe: Callable[[], Observing]) -> None:
+        self.name = f"telemetry of the {process}"
+        self._observe = observe
+        self._observing: Observing | None = None
+
+    def start(self) -> None:
+        """Switch it on. Raises SettingsError for an address that cannot be listened on."""
+        self._observing = self._observe()
+
+    def stop(self) -> None:
+        """Switch it off, and send what is left."""
+        if self._observing is not None:
+            self._observing.stop()
+            self._observing = None
 
 
 def observe_web(
@@ -87,20 +127,17 @@ def observe_web(
         sizes = CaseBytes(cases.total_bytes)
         for collector in (figures, sizes):
             observing.collect(collector)
-        sizes.start()
-        observing.on_stop(sizes.stop)
+        observing.run(sizes)
         observing.serve(
             telemetry.metrics_address, {METRICS: metrics_page}, key="telemetry.metrics_address"
         )
     if telemetry.cloudwatch_namespace is not None:
-        lines = CloudWatchLines(telemetry.cloudwatch_namespace, figures.current)
-        lines.start()
-        observing.on_stop(lines.stop)
+        observing.run(CloudWatchLines(telemetry.cloudwatch_namespace, figures.current))
     return observing
 
 
 def observe_worker(
-    settings: Settings, store: Store, *engines: Engine, pulse: Pulse = PULSE
+    settings: Settings, store: Store, *engines: Engine, heartbeat: Heartbeat = HEARTBEAT
 ) -> Observing:
     """For a worker. An address that is taken is logged: to investigate matters more than to be
     watched."""
@@ -108,22 +145,25 @@ def observe_worker(
     _observe(observing, settings, "worker", [store.engine, *engines])
     posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
     _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
-    WATCH.pulse, WATCH.find, WATCH.posted_since = pulse, store.get, partial(posted_since, store)
-    pulse.beat(START)
-    pulse.silent_after_s = settings.telemetry.wedged_after_s
-    pulse.start()
-    observing.on_stop(pulse.stop)
+    WATCH.heartbeat, WATCH.find, WATCH.posted_since = (
+        heartbeat,
+        store.get,
+        partial(posted_since, store),
+    )
+    heartbeat.beat(START)
+    heartbeat.silent_after_s = settings.telemetry.wedged_after_s
+    observing.run(EventLoopProbe(heartbeat))
     address = settings.telemetry.worker_address
     if address is None:
         return observing
 
     def health() -> Page:
-        wedged = pulse.wedged()
-        return Page(f"{wedged}\n", 503) if wedged else Page("ok\n")
+        hung = heartbeat.hung()
+        return Page(f"{hung}\n", 503) if hung else Page("ok\n")
 
     def metrics() -> Page:
-        for part, seconds in pulse.silence().items():
-            measures.PULSE.labels(part).set(seconds)
+        for part, seconds in heartbeat.silence().items():
+            measures.HEARTBEAT.labels(part).set(seconds)
         return metrics_page()
 
     try:

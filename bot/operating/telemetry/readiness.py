@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from bot.runtime.threads import in_store
 from bot.store.models import InvestigationRow
 from bot.store.store import Store
 from bot.store.versions import current_version, known_versions
@@ -41,7 +42,7 @@ class Readiness:
             return "stopping"
         try:
             async with asyncio.timeout(DEADLINE_S):
-                return await asyncio.to_thread(self._problem_of_store)
+                return await in_store(self._problem_of_store)
         except (SQLAlchemyError, OSError, TimeoutError):
             return "the store does not answer"
 

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 
 from analysis.case.earlier import RecordLevel
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import OTHER
 from bot.store.labels import Labels
 from bot.store.models import InvestigationRow as Row
@@ -201,22 +202,22 @@ def _record(record: Iterable[RecordLevel]) -> Iterable[Metric]:
     yield judged
 
 
-class CaseBytes:
-    """The room that the cases take, read in a thread of its own now and then."""
+class CaseBytes(BackgroundLoop):
+    """The size of all case folders, read now and then."""
 
     def __init__(self, measure: Callable[[], int], *, every_s: float = CASES_EVERY_S) -> None:
+        super().__init__("case bytes", every_s=every_s)
         self._measure = measure
-        self._every_s = every_s
-        self._stopping = threading.Event()
         self.bytes: int | None = None
 
-    def start(self) -> None:
-        """Read it, and again every so often."""
-        threading.Thread(target=self._run, name="case bytes", daemon=True).start()
-
-    def stop(self) -> None:
-        """Read it no more."""
-        self._stopping.set()
+    def turn(self) -> bool:
+        """Read it once; the last figure stands when that fails."""
+        try:
+            self.bytes = self._measure()
+        # Obstore raises errors of its own beside those of the file system.
+        except Exception as error:  # noqa: BLE001
+            log.warning("the size of the cases cannot be read: %s", type(error).__name__)
+        return False
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read when it is registered."""
@@ -228,15 +229,6 @@ class CaseBytes:
             yield _gauge(
                 "faultline_case_store_bytes", "The room that the case folders take.", self.bytes
             )
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.bytes = self._measure()
-            # Obstore's errors and the file system's; the last figure stands.
-            except Exception as error:  # noqa: BLE001
-                log.warning("the size of the cases cannot be read: %s", type(error).__name__)
-            self._stopping.wait(self._every_s)
 
 
 def _gauge(name: str, said: str, value: float) -> Metric:

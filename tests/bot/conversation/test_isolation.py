@@ -38,8 +38,8 @@ def apart(talk: Talk) -> Talk:
     """The same, with teams apart."""
     talk.slack.channels[SEARCH] = "search"
     login = LoginSettings(isolation="teams")
-    given = talk.desk.settings.model_copy(update={"login": login, "teams": TEAMS})
-    talk.desk = replace(talk.desk, settings=given)
+    given = talk.context.settings.model_copy(update={"login": login, "teams": TEAMS})
+    talk.context = replace(talk.context, settings=given)
     return talk
 
 

@@ -18,8 +18,8 @@ from analysis.vocabulary import Alert
 from bot.conversation.steps import ConversationSteps
 from bot.intake.questions.asked import Asked
 from bot.intake.questions.message_router import MessageRouter
-from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.desk import Desk
+from bot.investigation.worker_context import WorkerContext
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
@@ -44,7 +44,7 @@ class Talk:
     """The bot's parts, and Slack."""
 
     slack: LoopbackSlack
-    desk: Desk
+    context: WorkerContext
     store: Store
     numbers: int = 0
 
@@ -63,7 +63,7 @@ class Talk:
         )
         found = self.store.accept(alert, reply_to=ReplyTo(channel, thread)).investigation_id or ""
         for file in sorted(p for p in case.rglob("*") if p.is_file()):
-            self.desk.cases.put(found, file.relative_to(case).as_posix(), file)
+            self.context.cases.put(found, file.relative_to(case).as_posix(), file)
         self.store.start(found)
         self.store.finish(
             found, "done", verdict="cause_found", confidence=0.9, headline="orders-db is out of CPU"
@@ -76,14 +76,14 @@ class Talk:
         """Somebody writes; the question's id, whether it was taken or not."""
         ts = self.slack.say(channel, text, thread_ts=thread)
         asked = Asked(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
-        asyncio.run(MessageRouter(self.desk.settings, self.conversations).take(asked))
+        asyncio.run(MessageRouter(self.context.settings, self.conversations).take(asked))
         return asked.id
 
     def work(self, question: str, *, owner: str = "w1") -> None:
         """What the workflow does with it."""
 
         async def steps() -> None:
-            worker = ConversationSteps(self.desk, owner=owner)
+            worker = ConversationSteps(self.context, owner=owner)
             asked = self.conversations.get(question)
             word = worker.trace if asked is not None and asked.kind == "trace" else worker.word
             if await word(question):
@@ -123,9 +123,9 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
         slack=SlackSettings(bot_token=SecretStr("xoxb-1"), api_url=f"{url}/api"),
         traces=TracesSettings(locations=(f"{recorded_cases()}/{{job}}/traces",)),
     )
-    store, pool = Store(engine), AnalysisPool(workers=1)
-    desk = Desk(settings, store, CaseStore(tmp_path / "cases"), (), (), pool)
-    yield Talk(slack, desk, store)
+    store, pool = Store(engine), ProcessPool(workers=1)
+    context = WorkerContext(settings, store, CaseStore(tmp_path / "cases"), (), (), pool)
+    yield Talk(slack, context, store)
     pool.close()
     engine.dispose()
     stop()
@@ -166,7 +166,7 @@ def test_two_workers_and_a_repeat_answer_once_with_the_same_words(
     assert talk.ask("what changed?", PUBLIC, thread) != question
 
     async def both() -> None:
-        one, other = (ConversationSteps(talk.desk, owner=owner) for owner in ("w1", "w2"))
+        one, other = (ConversationSteps(talk.context, owner=owner) for owner in ("w1", "w2"))
         await asyncio.gather(one.word(question), other.word(question))
         await asyncio.gather(one.post(question), other.post(question))
 
@@ -227,8 +227,8 @@ def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: P
         {"follow_ups": "off"},
         {"quiet_channels": (PUBLIC,)},
     ):
-        slack = talk.desk.settings.slack.model_copy(update=changed)
-        settings = talk.desk.settings.model_copy(update={"slack": slack})
+        slack = talk.context.settings.slack.model_copy(update=changed)
+        settings = talk.context.settings.model_copy(update={"slack": slack})
         message_router = MessageRouter(settings, talk.conversations)
         asked = Asked(
             "what changed?",
@@ -246,14 +246,14 @@ def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: P
 
 def test_too_many_questions_are_said_to_be_too_many_once(talk: Talk, shop_folder: Path) -> None:
     _, thread = talk.answered(PUBLIC, shop_folder)
-    slack = talk.desk.settings.slack.model_copy(update={"questions_per_hour": 2})
-    talk.desk = Desk(
-        talk.desk.settings.model_copy(update={"slack": slack}),
+    slack = talk.context.settings.slack.model_copy(update={"questions_per_hour": 2})
+    talk.context = WorkerContext(
+        talk.context.settings.model_copy(update={"slack": slack}),
         talk.store,
-        talk.desk.cases,
+        talk.context.cases,
         (),
         (),
-        talk.desk.pool,
+        talk.context.pool,
     )
     asked = [talk.ask("why?", PUBLIC, thread) for _ in range(5)]
     kinds = [found.kind if (found := talk.conversations.get(one)) else None for one in asked]
@@ -328,8 +328,8 @@ def test_what_the_table_does_not_understand_goes_to_the_model_and_its_words_thro
         {"text": "See https://evil.example for more.", "findings": [cpu.id]},
     ]
     with serving(DONE, says({"claims": claims})) as server:
-        settings = talk.desk.settings.model_copy(update={"model": settings_for(server).model})
-        talk.desk = replace(talk.desk, settings=settings)
+        settings = talk.context.settings.model_copy(update={"model": settings_for(server).model})
+        talk.context = replace(talk.context, settings=settings)
         question = talk.ask("compare it with tuesday morning, briefly", PUBLIC, thread)
         talk.work(question)
         assert "compare it with tuesday" in server.sent

@@ -21,11 +21,11 @@ from analysis.case.folder import read_case
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Outcome
-from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.desk import Desk
 from bot.investigation.steps import RECOVERIES, Steps
+from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.store import Investigation, Store
@@ -81,7 +81,7 @@ class Deaf(Notebook):
         await asyncio.Event().wait()
 
 
-def a_desk(folder: Path) -> Desk:
+def a_desk(folder: Path) -> WorkerContext:
     engine = store_engine(f"sqlite:///{folder}/faultline.sqlite")
 
     @event.listens_for(engine, "connect")
@@ -89,87 +89,91 @@ def a_desk(folder: Path) -> Desk:
         connection.execute("PRAGMA busy_timeout=50")
 
     connector = RecordedConnector(write_small_case(folder / "case"))
-    return Desk(
+    return WorkerContext(
         settings=Settings(),
         store=Store(engine),
         cases=CaseStore(folder / "cases"),
         connectors=[connector],
         places=[Notebook()],
-        pool=AnalysisPool(workers=1),
+        pool=ProcessPool(workers=1),
         recorded=connector.scope(),
     )
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A desk with one recorded connector."""
-    desk = a_desk(tmp_path)
-    yield desk
-    desk.pool.close()
-    desk.store.engine.dispose()
+def context(tmp_path: Path) -> Iterator[WorkerContext]:
+    """A context with one recorded connector."""
+    context = a_desk(tmp_path)
+    yield context
+    context.pool.close()
+    context.store.engine.dispose()
 
 
-def accepted(desk: Desk, service: str = "checkout") -> str:
+def accepted(context: WorkerContext, service: str = "checkout") -> str:
     alert = Alert(
         source="pagerduty",
         title=f"{service} is slow",
         started_at=datetime.now(UTC),
         service=service,
     )
-    found = desk.store.accept(alert).investigation_id
+    found = context.store.accept(alert).investigation_id
     assert found is not None
     return found
 
 
-def test_a_connector_taken_out_of_the_settings_is_a_gap(desk: Desk) -> None:
+def test_a_connector_taken_out_of_the_settings_is_a_gap(context: WorkerContext) -> None:
     async def story() -> None:
-        opened = await Steps(desk).open(investigation)
-        after_restart = Steps(replace(desk, connectors=[]))
+        opened = await Steps(context).open(investigation)
+        after_restart = Steps(replace(context, connectors=[]))
         await after_restart.collect(investigation, "recorded", opened)
         await after_restart.assemble(investigation, opened)
 
-    investigation = accepted(desk)
+    investigation = accepted(context)
     asyncio.run(story())
-    with desk.cases.checkout(investigation) as folder:
+    with context.cases.checkout(investigation) as folder:
         gaps = read_case(folder).gaps
     assert gaps
     assert {gap.reason for gap in gaps} == {"is not configured any more"}
 
 
-def test_an_investigation_that_ends_its_workers_is_given_up(desk: Desk) -> None:
+def test_an_investigation_that_ends_its_workers_is_given_up(context: WorkerContext) -> None:
     async def story() -> int:
-        opened = await Steps(desk).open(investigation)
+        opened = await Steps(context).open(investigation)
         for taken_up in range(RECOVERIES + 5):
             try:
-                await Steps(desk).collect(investigation, "recorded", opened)
+                await Steps(context).collect(investigation, "recorded", opened)
             except FaultlineError:
                 return taken_up
         return -1
 
-    investigation = accepted(desk)
+    investigation = accepted(context)
     assert asyncio.run(story()) == RECOVERIES
 
 
-def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(desk: Desk) -> None:
+def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(
+    context: WorkerContext,
+) -> None:
     async def story() -> None:
-        opened = await Steps(desk).open(investigation)
+        opened = await Steps(context).open(investigation)
         for _ in range(RECOVERIES + 5):
-            steps = Steps(desk)
+            steps = Steps(context)
             await steps.collect(investigation, "recorded", opened)
-            steps.hand_over()
+            steps.release()
 
-    investigation = accepted(desk)
+    investigation = accepted(context)
     asyncio.run(story())
-    stages = [line.stage for line in desk.store.progress(investigation)]
+    stages = [line.stage for line in context.store.progress(investigation)]
     assert (stages.count("worker"), stages.count("handover")) == (RECOVERIES + 5, RECOVERIES + 5)
 
 
 @contextmanager
-def working(desk: Desk, url: str, directory: Path) -> Iterator[WorkerEngine]:
+def working(context: WorkerContext, url: str, directory: Path) -> Iterator[WorkerEngine]:
     """A worker in this process."""
     engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
-    register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=threading.Event().set, places=[place.name for place in desk.places])
+    register_workflows(Steps(context))
+    engine.launch(
+        on_lock_lost=threading.Event().set, places=[place.name for place in context.places]
+    )
     try:
         yield engine
     finally:
@@ -187,15 +191,17 @@ def wait_for(happened: Callable[[], bool]) -> None:
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
-    desk: Desk, tmp_path: Path
+    context: WorkerContext, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
     migrate_engine(url)
     deaf, place = Deaf(), Notebook()
     model = {"name": "m", "base_url": "http://127.0.0.1:9/v1"}
-    desk = replace(desk, places=[deaf, place], settings=Settings.model_validate({"model": model}))
-    first, second = accepted(desk), accepted(desk, "search")
-    with working(desk, url, tmp_path) as engine:  # one investigation at a time
+    context = replace(
+        context, places=[deaf, place], settings=Settings.model_validate({"model": model})
+    )
+    first, second = accepted(context), accepted(context, "search")
+    with working(context, url, tmp_path) as engine:  # one investigation at a time
         engine.enqueue(first)
         engine.enqueue(second)
         wait_for(lambda: len(place.answers) == 2 and deaf.asked.count("answer") == 2)
@@ -207,18 +213,18 @@ def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(
-    desk: Desk, tmp_path: Path
+    context: WorkerContext, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/engine.sqlite"
     migrate_engine(url)
-    investigation = accepted(desk)
+    investigation = accepted(context)
     locked = sqlite3.connect(
         tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None
     )
     locked.execute("BEGIN IMMEDIATE")
-    place = desk.places[0]
+    place = context.places[0]
     assert isinstance(place, Notebook)
-    with working(desk, url, tmp_path) as engine:
+    with working(context, url, tmp_path) as engine:
         engine.enqueue(investigation)
         time.sleep(2.0)
         locked.execute("COMMIT")

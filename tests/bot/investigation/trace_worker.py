@@ -15,12 +15,12 @@ from pathlib import Path
 from dbos import DBOS
 
 from bot.investigation import reading_traces
-from bot.investigation.analyzing import AnalysisPool
-from bot.investigation.desk import Desk
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import Steps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
+from bot.investigation.worker_context import WorkerContext
 from bot.queue.engine import WORKFLOW_INVESTIGATE, WorkerEngine
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings, WorkerSettings
 from bot.store.case_store import CaseStore
 from bot.store.connect import connect
@@ -52,8 +52,10 @@ def main() -> None:
     settings = Settings(worker=WorkerSettings(trace_processes=1))
     engine = WorkerEngine(engine_url, Path(folder), concurrency=2, polling_interval_s=0.1)
     reading = SlowReading(cases, settings.worker, Path(folder) / READS)
-    store, pool = Store(connect(store_url)), AnalysisPool(workers=1)
-    steps = Steps(Desk(settings, store, cases, connectors=[], places=[], pool=pool, traces=reading))
+    store, pool = Store(connect(store_url)), ProcessPool(workers=1)
+    steps = Steps(
+        WorkerContext(settings, store, cases, connectors=[], places=[], pool=pool, traces=reading)
+    )
 
     @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
     async def investigate(investigation_id: str) -> None:

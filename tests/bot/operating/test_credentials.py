@@ -83,10 +83,10 @@ def test_the_health_page_tells_them_and_nothing_before_they_are_known() -> None:
 
 
 def test_they_are_looked_at_by_themselves_unless_the_bot_stops_before() -> None:
-    soon, never = Credentials(asking(READS)), Credentials(asking(READS))
+    soon, never = (Credentials(asking(READS), after_s=0) for _ in range(2))
     never.stop()
-    never.look_later(0)
-    soon.look_later(0)
+    never.start()
+    soon.start()
     for _ in range(3000):
         if soon.checks is not None:
             break
@@ -117,9 +117,9 @@ def test_a_bot_that_stops_while_they_are_looked_at_ends_soon_and_leaves_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.operating.credentials.checks_of", time.sleep)
-    credentials = Credentials(partial(checks_beside, 60))  # type: ignore[arg-type]
+    credentials = Credentials(partial(checks_beside, 60), after_s=0)  # type: ignore[arg-type]
     before = set(multiprocessing.active_children())
-    credentials.look_later(0)
+    credentials.start()
     while not set(multiprocessing.active_children()) - before:
         time.sleep(0.01)
     began = time.monotonic()
@@ -135,8 +135,8 @@ def test_a_process_that_is_killed_is_said_and_nothing_is_told_of_credentials(
     def killed(_stopping: threading.Event) -> Sequence[Check]:
         raise BudgetExceeded("memory", "an analysis process")
 
-    credentials = Credentials(killed)
-    credentials.look_later(0)
+    credentials = Credentials(killed, after_s=0)
+    credentials.start()
     for _ in range(3000):
         if caplog.records:
             break

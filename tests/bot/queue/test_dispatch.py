@@ -65,8 +65,8 @@ class Queued:
     def workers(self) -> int:
         return self._workers
 
-    def alone(self, duty: str) -> AbstractContextManager[bool]:
-        return self._locks.alone(duty)
+    def exclusive(self, lock: str) -> AbstractContextManager[bool]:
+        return self._locks.exclusive(lock)
 
 
 @pytest.fixture
@@ -212,16 +212,16 @@ def test_what_was_queued_right_before_a_crash_is_not_queued_twice(
 
 def test_workers_are_counted_by_the_locks_they_hold(new_locks: Callable[[], ExecutorLocks]) -> None:
     counting, first, second = new_locks(), new_locks(), new_locks()
-    assert counting.living() == 0
+    assert counting.live_executors() == 0
     first.hold("worker-a")
     second.hold("worker-b")
-    assert counting.living() == 2
-    with counting.alone("dispatch") as mine, second.alone("dispatch") as theirs:
+    assert counting.live_executors() == 2
+    with counting.exclusive("dispatch") as mine, second.exclusive("dispatch") as theirs:
         assert (mine, theirs) == (True, False)
-        assert counting.living() == 2, "a duty is no worker"
-    with second.alone("dispatch") as theirs:
+        assert counting.live_executors() == 2, "a duty is no worker"
+    with second.exclusive("dispatch") as theirs:
         assert theirs
     first.release()
-    assert counting.living() == 1
+    assert counting.live_executors() == 1
     with counting.take_if_dead("worker-a") as dead, counting.take_if_dead("worker-b") as alive:
         assert (dead, alive) == (True, False)

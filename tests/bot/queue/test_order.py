@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from bot.queue.capacity import Room
+from bot.queue.capacity import Capacity
 from bot.queue.order import AGEING, Waiting, in_order, level
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -96,24 +96,24 @@ def test_everything_is_taken_once_and_no_more_than_there_is_room_for(
 
 
 def test_room_is_what_all_workers_together_can_take_soon() -> None:
-    assert room(concurrency=8, workers=1) == Room(2, 9)
-    assert room(concurrency=8, workers=3, urgent_taken=2, usual_taken=21) == Room(4, 6)
-    assert room(concurrency=1, workers=1, urgent_taken=5, usual_taken=500) == Room(0, 0)
-    assert room(concurrency=1, workers=1).any
+    assert capacity(concurrency=8, workers=1) == Capacity(2, 9)
+    assert capacity(concurrency=8, workers=3, urgent_taken=2, usual_taken=21) == Capacity(4, 6)
+    assert capacity(concurrency=1, workers=1, urgent_taken=5, usual_taken=500) == Capacity(0, 0)
+    assert capacity(concurrency=1, workers=1).any
 
 
 def test_no_more_is_begun_than_the_cores_carry_but_what_waits_for_others_does_not_count() -> None:
-    assert room(concurrency=8, workers=1, cores=2) == Room(2, 5)
-    assert room(concurrency=8, workers=2, cores=2, usual_taken=8, usual_busy=8).usual == 2
-    assert room(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=10).usual == 0
-    assert room(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=3).usual == 7
-    assert room(concurrency=8, workers=2, cores=2, usual_taken=18, usual_busy=0).usual == 0, (
+    assert capacity(concurrency=8, workers=1, cores=2) == Capacity(2, 5)
+    assert capacity(concurrency=8, workers=2, cores=2, usual_taken=8, usual_busy=8).usual == 2
+    assert capacity(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=10).usual == 0
+    assert capacity(concurrency=8, workers=2, cores=2, usual_taken=10, usual_busy=3).usual == 7
+    assert capacity(concurrency=8, workers=2, cores=2, usual_taken=18, usual_busy=0).usual == 0, (
         "each needs a place"
     )
 
 
-def room(*, workers: int, cores: int = 64, **given: int) -> Room:
-    return Room.of(
+def capacity(*, workers: int, cores: int = 64, **given: int) -> Capacity:
+    return Capacity.of(
         workers=workers,
         cores=cores,
         **{"urgent_taken": 0, "usual_taken": 0, "usual_busy": 0, **given},

@@ -11,7 +11,14 @@ from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
 from bot.queue.order import AGEING, Waiting, in_order, level
-from bot.queue.state import TeamQueue, ahead_of, any_waiting, heads, queue_state, taken_by_team
+from bot.queue.state import (
+    TeamQueue,
+    ahead_of,
+    any_waiting,
+    next_per_team,
+    queue_state,
+    taken_by_team,
+)
 from bot.store.models import InvestigationRow
 from bot.store.store import Store
 
@@ -47,7 +54,7 @@ def test_an_empty_queue_is_empty(store: Store) -> None:
     state = queue_state(store, NOW)
     assert (state.waiting, state.oldest_s, state.running, dict(state.by_team)) == (0, 0.0, 0, {})
     assert not any_waiting(store.engine)
-    assert heads(store.engine, 5) == []
+    assert next_per_team(store.engine, 5) == []
 
 
 def test_the_state_tells_what_waits_and_runs_for_each_team(store: Store) -> None:
@@ -68,8 +75,8 @@ def test_the_heads_are_the_oldest_of_each_team_and_priority(store: Store) -> Non
         add(store, f"a{number}", team="a", age=(50 - number) * SECOND)
         add(store, f"b{number}", team="b", priority=number % 2, age=(90 - number) * SECOND)
     add(store, "given", team="a", age=99 * SECOND, dispatched=NOW)
-    assert {w.id for w in heads(store.engine, 2)} == {"a0", "a1", "b0", "b2", "b1", "b3"}
-    first = heads(store.engine, 1)
+    assert {w.id for w in next_per_team(store.engine, 2)} == {"a0", "a1", "b0", "b2", "b1", "b3"}
+    first = next_per_team(store.engine, 1)
     assert Waiting("a0", 2, "a", NOW - 50 * SECOND) in first
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -26,6 +25,7 @@ from bot.investigation.model.tools.found import (
     known_service,
     moment,
 )
+from bot.runtime.threads import in_thread
 
 MAX_TEMPLATES = 15
 MAX_OBSERVED = 5
@@ -44,7 +44,7 @@ class LogArguments(Arguments):
 async def logs(bench: Bench, asked: LogArguments) -> Found:
     """The templates of the matching lines, most in the incident first."""
     service = known_service(bench, asked.service) if asked.service else None
-    table = await asyncio.to_thread(_templates, bench, service, asked)
+    table = await in_thread(_templates, bench, service, asked)
     if not table.height:
         raise NotFound(_nothing(bench, service))
     rows = [

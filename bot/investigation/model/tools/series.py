@@ -3,7 +3,6 @@ sparkline."""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,6 +29,7 @@ from bot.investigation.model.tools.found import (
     moment,
     sparkline,
 )
+from bot.runtime.threads import in_thread
 
 MAX_SERIES = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ class SeriesArguments(Arguments):
 async def series(bench: Bench, asked: SeriesArguments) -> Found:
     """The series of a service that departed most, first."""
     service = known_service(bench, asked.service)
-    rows = await asyncio.to_thread(_compared, bench.case, service, asked.signal)
+    rows = await in_thread(_compared, bench.case, service, asked.signal)
     if not rows:
         held = sorted(
             set(bench.case.metrics.filter(pl.col("service") == service)["signal"].to_list())

@@ -3,7 +3,6 @@ one whole trace."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Literal
 
 import polars as pl
@@ -26,6 +25,7 @@ from bot.investigation.model.tools.found import (
     moment,
     value,
 )
+from bot.runtime.threads import in_thread
 
 MAX_OPERATIONS = 6
 MAX_REQUESTS = 8
@@ -51,11 +51,11 @@ async def traces(bench: Bench, asked: TraceArguments) -> Found:
         f"{from_evidence(bench.case.evidence, 'spans')}; operations and statuses are foreign text"
     )
     if asked.trace_id:
-        return Found(await asyncio.to_thread(_tree, bench, asked.trace_id), provenance)
+        return Found(await in_thread(_tree, bench, asked.trace_id), provenance)
     if not asked.service:
         raise NotFound("give `service` or `trace_id`")
     service = known_service(bench, asked.service)
-    rows = await asyncio.to_thread(_requests, bench, service, asked.order)
+    rows = await in_thread(_requests, bench, service, asked.order)
     return Found(rows, provenance)
 
 

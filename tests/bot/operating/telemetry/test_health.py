@@ -21,7 +21,7 @@ from bot.operating.telemetry.listener import AT_ONCE, Listener, Page
 from bot.operating.telemetry.observing import observe_worker
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.queue.dispatch import Dispatch
-from bot.runtime.pulse import EVENT_LOOP, Pulse
+from bot.runtime.heartbeat import EVENT_LOOP, Heartbeat
 from bot.settings import Settings
 from bot.settings.telemetry import TelemetrySettings
 from bot.store.store import Store
@@ -66,22 +66,22 @@ def _eventually(url: str, status: int) -> httpx.Response:
 @pytest.fixture
 def watched(
     store: Store, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[tuple[Pulse, Clock, str]]:
+) -> Iterator[tuple[Heartbeat, Clock, str]]:
     """A worker's health at an address, by a clock of the test's own."""
     clock = Clock()
-    pulse = Pulse(clock=clock)
-    monkeypatch.setattr("bot.runtime.looping.PULSE", pulse)
+    heartbeat = Heartbeat(clock=clock)
+    monkeypatch.setattr("bot.runtime.background_loop.HEARTBEAT", heartbeat)
     telemetry = TelemetrySettings(worker_address="127.0.0.1:0", wedged_after_s=100)
-    observing = observe_worker(Settings(telemetry=telemetry), store, pulse=pulse)
+    observing = observe_worker(Settings(telemetry=telemetry), store, heartbeat=heartbeat)
     assert observing.listener is not None
     if "never_gets_to_work" not in request.node.name:
-        pulse.started()
-    yield pulse, clock, f"http://{observing.listener.address}/healthz"
+        heartbeat.started()
+    yield heartbeat, clock, f"http://{observing.listener.address}/healthz"
     observing.stop()
 
 
 def test_a_dispatch_that_hangs_makes_the_worker_unhealthy(
-    watched: tuple[Pulse, Clock, str],
+    watched: tuple[Heartbeat, Clock, str],
 ) -> None:
     _, clock, url = watched
     stuck = _Stuck()
@@ -101,22 +101,22 @@ def test_a_dispatch_that_hangs_makes_the_worker_unhealthy(
 
 
 def test_an_event_loop_that_hangs_makes_the_worker_unhealthy(
-    watched: tuple[Pulse, Clock, str],
+    watched: tuple[Heartbeat, Clock, str],
 ) -> None:
-    pulse, clock, url = watched
+    heartbeat, clock, url = watched
     release, inside = threading.Event(), threading.Event()
 
     async def step() -> None:
-        pulse.loop_runs(asyncio.get_running_loop())
+        heartbeat.loop_runs(asyncio.get_running_loop())
         inside.set()
         release.wait(PATIENT_S)  # blocks the loop, as no step should
-        pulse.ask_loop()
+        heartbeat.ask_loop()
         await asyncio.sleep(0.05)
 
     thread = threading.Thread(target=lambda: asyncio.run(step()))
     thread.start()
     assert inside.wait(PATIENT_S)
-    pulse.ask_loop()
+    heartbeat.ask_loop()
     clock.now += 101
     assert f"{EVENT_LOOP} for 101 s" in httpx.get(url, timeout=PATIENT_S).text
     release.set()
@@ -131,7 +131,9 @@ def test_a_worker_without_its_port_works_on_and_a_web_process_does_not_start(
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with caplog.at_level(logging.ERROR):
             observing = observe_worker(
-                Settings(telemetry=TelemetrySettings(worker_address=address)), store, pulse=Pulse()
+                Settings(telemetry=TelemetrySettings(worker_address=address)),
+                store,
+                heartbeat=Heartbeat(),
             )
         observing.stop()
         assert "cannot listen" in caplog.text
@@ -228,15 +230,15 @@ def test_told_to_stop_it_drains_first_and_told_again_it_stops() -> None:
 
 
 def test_a_worker_that_never_gets_to_work_is_unhealthy_and_one_that_is_told_to_stop_is_not(
-    watched: tuple[Pulse, Clock, str],
+    watched: tuple[Heartbeat, Clock, str],
 ) -> None:
-    pulse, clock, url = watched
+    heartbeat, clock, url = watched
     clock.now += 101
     assert httpx.get(url, timeout=PATIENT_S).text == "no sign of life: start for 101 s\n"
-    pulse.started()
+    heartbeat.started()
     assert httpx.get(url, timeout=PATIENT_S).status_code == 200
-    pulse.beat("takeover")
+    heartbeat.beat("takeover")
     clock.now += 101
     assert httpx.get(url, timeout=PATIENT_S).status_code == 503
-    pulse.stop()
+    heartbeat.stop()
     assert httpx.get(url, timeout=PATIENT_S).status_code == 200

@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from analysis.vocabulary import Alert, Scope
 from bot.answer.outcome import ReplyTarget
-from bot.investigation.analyzing import AnalysisPool
 from bot.investigation.reading_traces import TraceReading
+from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.store import Store
@@ -29,7 +29,7 @@ class KnowsAlerts(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class WorkerContext:
     """What a worker investigates with."""
 
     settings: Settings
@@ -37,7 +37,7 @@ class Desk:
     cases: CaseStore
     connectors: Sequence[Connector]
     places: Sequence[ReplyTarget]
-    pool: AnalysisPool
+    pool: ProcessPool
     recorded: Scope | None = None
     traces: TraceReading | None = None
     """Reads the traces of large cases beside the analysis; without it, the analysis reads them one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime import process_pool
+from bot.runtime.process_pool import ProcessPool
 
 
 def unreadable(_folder: Path) -> str:
@@ -40,7 +42,7 @@ def greedy(_folder: Path) -> str:
 
 
 def test_a_case_that_needs_too_much_memory_is_told_so_and_its_process_lives(tmp_path: Path) -> None:
-    pool = AnalysisPool(workers=1, memory_bytes=1_000_000_000)
+    pool = ProcessPool(workers=1, memory_bytes=1_000_000_000)
     first, second = asyncio.run(_gather(pool, tmp_path, greedy, usual))
     pool.close()
     assert isinstance(first, MemoryError)
@@ -48,14 +50,14 @@ def test_a_case_that_needs_too_much_memory_is_told_so_and_its_process_lives(tmp_
 
 
 def test_a_case_that_cannot_be_read_keeps_its_reason(tmp_path: Path) -> None:
-    pool = AnalysisPool(workers=1)
+    pool = ProcessPool(workers=1)
     outcome = asyncio.run(_gather(pool, tmp_path, unreadable))
     pool.close()
     assert [str(o) for o in outcome] == ["metrics.csv, row 3: is broken"]
 
 
 def test_a_killed_process_fails_its_own_case_only(tmp_path: Path) -> None:
-    pool = AnalysisPool(workers=2)
+    pool = ProcessPool(workers=2)
     first, *others = asyncio.run(_gather(pool, tmp_path, killed, usual, usual))
     pool.close()
     assert isinstance(first, BudgetExceeded)
@@ -63,7 +65,7 @@ def test_a_killed_process_fails_its_own_case_only(tmp_path: Path) -> None:
 
 
 def test_a_case_that_takes_too_long_fails_alone(tmp_path: Path) -> None:
-    pool = AnalysisPool(workers=1, deadline_s=8.0)
+    pool = ProcessPool(workers=1, deadline_s=8.0)
     first, *others = asyncio.run(_gather(pool, tmp_path, endless, usual, usual))
     pool.close()
     assert isinstance(first, BudgetExceeded)
@@ -71,7 +73,7 @@ def test_a_case_that_takes_too_long_fails_alone(tmp_path: Path) -> None:
 
 
 def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
-    pool = AnalysisPool(workers=1, deadline_s=8.0)
+    pool = ProcessPool(workers=1, deadline_s=8.0)
     outcome = asyncio.run(_gather(pool, tmp_path, *[usual] * 10))
     pool.close()
     assert outcome == ["analysed"] * 10
@@ -79,10 +81,10 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 
 CLOSED = """
 import asyncio, os, sys, time
-from bot.investigation.analyzing import AnalysisPool
+from bot.runtime.process_pool import ProcessPool
 
 async def story():
-    pool = AnalysisPool(workers=2)
+    pool = ProcessPool(workers=2)
     assert await pool.run(abs, -3) == 3
     tasks = [asyncio.create_task(pool.run(time.sleep, 60)) for _ in range(3)]
     await asyncio.sleep(float(sys.argv[1]))
@@ -126,5 +128,91 @@ def test_errors_survive_a_restart() -> None:
     )
 
 
-async def _gather(pool: AnalysisPool, folder: Path, *functions: object) -> list[object]:
+def away(_folder: Path) -> str:
+    raise ConnectionResetError(104, "Connection reset by peer")
+
+
+class NeedsTwo(Exception):
+    """Packs, and does not unpack."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+
+
+def unsendable(folder: Path) -> object:
+    if folder.name == "error":
+        raise NeedsTwo("one", "two")
+    return lambda: folder
+
+
+def process_id(_folder: Path) -> int:
+    return os.getpid()
+
+
+def test_an_error_of_the_connection_is_the_tasks_own_and_not_the_pipes(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=1)
+    first, second, third = asyncio.run(_gather(pool, tmp_path, process_id, away, process_id))
+    pool.close()
+    assert isinstance(second, ConnectionResetError)
+    assert "in away" in "".join(second.__notes__)
+    assert first == third, "the process lives"
+
+
+def test_what_cannot_be_sent_back_is_an_error_and_the_process_lives(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=1)
+
+    async def story() -> list[object]:
+        return [
+            *await _gather(pool, tmp_path / "error", unsendable),
+            *await _gather(pool, tmp_path, unsendable, usual),
+        ]
+
+    error, result, third = asyncio.run(story())
+    pool.close()
+    assert isinstance(error, RuntimeError)
+    assert "NeedsTwo" in str(error)
+    assert isinstance(result, RuntimeError)
+    assert third == "analysed"
+
+
+def test_an_idle_process_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=2)
+
+    async def story() -> tuple[int, int]:
+        first = await pool.run(process_id, tmp_path)
+        os.kill(first, signal.SIGKILL)
+        return first, await pool.run(process_id, tmp_path)
+
+    first, second = asyncio.run(story())
+    pool.close()
+    assert first != second
+
+
+def test_a_process_is_replaced_after_many_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_pool, "TASKS_PER_PROCESS", 2)
+    pool = ProcessPool(workers=1)
+    found = asyncio.run(_gather(pool, tmp_path, *[process_id] * 4))
+    pool.close()
+    assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_a_caller_that_is_cancelled_ends_its_task(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=1)
+
+    async def story() -> str:
+        await pool.run(process_id, tmp_path)
+        running = asyncio.create_task(pool.run(endless, tmp_path))
+        await asyncio.sleep(0.3)
+        running.cancel()
+        return await pool.run(usual, tmp_path)
+
+    began = time.monotonic()
+    assert asyncio.run(story()) == "analysed"
+    pool.close()
+    assert time.monotonic() - began < 50
+
+
+async def _gather(pool: ProcessPool, folder: Path, *functions: object) -> list[object]:
     return await asyncio.gather(*(pool.run(f, folder) for f in functions), return_exceptions=True)  # type: ignore[arg-type]

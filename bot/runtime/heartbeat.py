@@ -1,8 +1,8 @@
-"""Signs of life of a worker's parts: its threads and its event loop. A part that falls silent is
-wedged.
+"""Signs of life of a worker's parts: its threads and its event loop. A part that has been silent
+for too long is hung.
 
-A thread beats each time round its loop. The event loop is asked for a beat by the thread that
-watches, once a step has run on it; before that there is nothing that could hold it up.
+A background loop beats at each turn. The event loop is asked for a beat by a background loop, once
+a step has run on it; before that there is nothing that could block it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import time
 from collections.abc import Callable
 
 EVENT_LOOP = "event loop"
-ASK_EVERY_S = 5.0
 START = "start"
-"""A part until the worker takes work: one that does not get so far is wedged as well."""
+"""A part until the worker takes work: a worker that does not get so far is hung as well."""
 MAX_ASKED = 3
-"""Beats asked of the event loop that it has not given yet; no more are asked of one that stands
-still."""
+"""Beats asked of the event loop that it has not given yet; a loop that is blocked is asked for no
+more than that, so that its queue does not grow."""
 
 
-class Pulse:
+class Heartbeat:
     """When each part last gave a sign of life, in seconds of `clock`."""
 
     def __init__(
@@ -33,7 +32,7 @@ class Pulse:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked = 0
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._stopping = False
 
     def beat(self, part: str) -> None:
         """The part lives."""
@@ -59,14 +58,10 @@ class Pulse:
         self._asked += 1
         loop.call_soon_threadsafe(self._answered)
 
-    def start(self) -> None:
-        """Ask it every few seconds, from a thread of its own."""
-        threading.Thread(target=self._run, name="pulse", daemon=True).start()
-
     def stop(self) -> None:
-        """The worker is told to stop: its parts end one after the other, and none of them is wedged
-        for that."""
-        self._stopping.set()
+        """The worker is stopping: its parts end one after the other, and none of them is hung for
+        that."""
+        self._stopping = True
 
     def silence(self) -> dict[str, float]:
         """Seconds since each part's last sign of life."""
@@ -74,23 +69,20 @@ class Pulse:
             now = self._clock()
             return {part: max(0.0, now - at) for part, at in sorted(self._beats.items())}
 
-    def wedged(self) -> str | None:
+    def hung(self) -> str | None:
         """Which parts have been silent for too long, in a sentence; None when all live."""
-        if self._stopping.is_set():
+        if self._stopping:
             return None
-        silent = [
-            f"{part} for {s:.0f} s" for part, s in self.silence().items() if s > self.silent_after_s
-        ]
+        silent = []
+        for part, seconds in self.silence().items():
+            if seconds > self.silent_after_s:
+                silent.append(f"{part} for {seconds:.0f} s")
         return f"no sign of life: {', '.join(silent)}" if silent else None
 
     def _answered(self) -> None:
         self._asked = 0
         self.beat(EVENT_LOOP)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(min(ASK_EVERY_S, self.silent_after_s / 4)):
-            self.ask_loop()
 
-
-PULSE = Pulse()
+HEARTBEAT = Heartbeat()
 """Of this process."""

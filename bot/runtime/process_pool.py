@@ -1,0 +1,252 @@
+"""Processes that are kept for heavy work: each runs one task at a time, within its time and memory,
+and a task that ends its process fails alone.
+
+Each process has a pipe of its own to this one. With a queue that all processes share, as in
+`concurrent.futures` and `pebble`, one that is killed takes the others' work with it
+(docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from analysis.errors import BudgetExceeded
+from bot.runtime.process_life import die_with_parent
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+TASK_DEADLINE_S = 300.0
+"""A case is analysed in seconds; minutes mean that something is wrong with it."""
+START_DEADLINE_S = 120.0
+"""A process starts in one second, on a machine that is busy in ten."""
+TRIES = 2
+"""A process may be killed for what another one did: when memory is short, the kernel kills the
+largest."""
+TASKS_PER_PROCESS = 500
+"""A process is replaced after this many tasks, so that memory that libraries never give back does
+not grow for as long as the worker runs. A start takes about a second: two milliseconds a task."""
+
+
+@dataclass(frozen=True)
+class ProcessSetup:
+    """How a process of a pool begins."""
+
+    memory_bytes: int | None = None
+    """What it may allocate; a task that needs more gets a MemoryError."""
+    niceness: int = 0
+    """Added to the nice value of this process."""
+    on_start: Callable[[], None] | None = None
+    """Called in the process before its first task; must be importable by name."""
+    parent: int = field(default_factory=os.getpid)
+
+
+class ProcessEndedError(Exception):
+    """The process was killed, or ended itself, before its task was done."""
+
+
+class PooledProcess:
+    """One process for one task at a time. It starts with its first task, and again with the next
+    task after it ended. Its methods may be called from any thread."""
+
+    def __init__(self, setup: ProcessSetup) -> None:
+        self._setup = setup
+        self._busy = threading.Lock()
+        self._changing = threading.Lock()
+        self._closed = False
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._tasks = 0
+
+    def call(self, function: Callable[[A], R], argument: A, deadline_s: float | None) -> R:
+        """`function(argument)` in the process; blocks. Raises what the function raises,
+        ProcessEndedError, and BudgetExceeded after the deadline, when the process was killed.
+
+        The deadline counts from when the process is ready for the task.
+        """
+        # A caller that was cancelled may not have let go of it yet.
+        with self._busy:
+            if self._tasks >= TASKS_PER_PROCESS:
+                self.kill()
+            try:
+                pipe = self._pipe or self._started()
+                pipe.send((function, argument))
+                succeeded, outcome = self._outcome(pipe, deadline_s)
+            # The pipe ended, perhaps in the midst of a message.
+            except (EOFError, OSError) as error:
+                self.kill()
+                raise ProcessEndedError from error
+            self._tasks += 1
+        if not succeeded:
+            raise outcome
+        result: R = outcome
+        return result
+
+    def kill(self) -> None:
+        """End the process now; whoever waits for its task gets a ProcessEndedError."""
+        with self._changing:
+            process = self._process
+            self._process = None
+            self._pipe = None
+            self._tasks = 0
+        if process is not None:
+            process.kill()
+            process.join()
+
+    def close(self) -> None:
+        """End it, and start it no more."""
+        with self._changing:
+            self._closed = True
+        self.kill()
+
+    def _started(self) -> Connection:
+        """Start the process and wait until it is ready; gives the pipe to it."""
+        # The child imports everything anew: a fork of a process with threads may deadlock.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self._setup), daemon=True)
+        with self._changing:
+            if self._closed:
+                raise ProcessEndedError
+            process.start()
+            self._process = process
+            self._pipe = ours
+        # With the only other end in the child, its death is read as the end of the pipe.
+        theirs.close()
+        if not ours.poll(START_DEADLINE_S):
+            self.kill()
+            raise BudgetExceeded("analysis time", f"{START_DEADLINE_S:g} s to start a process")
+        ours.recv()
+        return ours
+
+    def _outcome(self, pipe: Connection, deadline_s: float | None) -> tuple[bool, Any]:
+        """Whether the task succeeded, and its result or its error."""
+        if not pipe.poll(deadline_s):
+            self.kill()
+            raise BudgetExceeded("analysis time", f"{deadline_s:g} s")
+        succeeded, outcome = pipe.recv()
+        return succeeded, outcome
+
+
+class ProcessPool:
+    """Processes that die with this one. Those not needed are not started.
+
+    `deadline_s` is each task's time, None for as long as it takes. Bound to one event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline_s: float | None = TASK_DEADLINE_S,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+        niceness: int = 0,
+        on_start: Callable[[], None] | None = None,
+    ) -> None:
+        self._deadline_s = deadline_s
+        setup = ProcessSetup(memory_bytes, niceness, on_start)
+        count = workers or os.cpu_count() or 1
+        self._processes = [PooledProcess(setup) for _ in range(count)]
+        self._free = list(self._processes)
+        # A process dies with the thread that started it (see `die_with_parent`): these threads
+        # live until the pool is closed.
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="process pool")
+        self._slots = asyncio.Semaphore(count)
+        self._closed = False
+
+    async def run(self, function: Callable[[A], R], argument: A) -> R:
+        """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the
+        process was killed at each of TRIES.
+
+        The deadline counts from when a process is ready: waiting behind others is nobody's fault.
+        Of a pool that was closed nothing returns: this process ends, and whoever takes its work
+        over begins it anew.
+        """
+        async with self._slots:
+            for _ in range(TRIES):
+                if self._closed:
+                    break
+                try:
+                    return await self._run_once(function, argument)
+                except ProcessEndedError:
+                    continue
+            if self._closed:
+                await asyncio.Event().wait()
+            raise BudgetExceeded("memory", "an analysis process")
+
+    def close(self) -> None:
+        """End the processes; takes some milliseconds."""
+        self._closed = True
+        for process in self._processes:
+            process.close()
+        self._threads.shutdown(wait=False)
+
+    async def _run_once(self, function: Callable[[A], R], argument: A) -> R:
+        # The one used last: the others need not even be started.
+        process = self._free.pop()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._threads, process.call, function, argument, self._deadline_s
+            )
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        finally:
+            self._free.append(process)
+
+
+def _serve(pipe: Connection, setup: ProcessSetup) -> None:
+    """The life of a process: tasks, one after the other, until the pipe ends."""
+    # Ctrl-C in a terminal goes to every process; the parent decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(setup.parent)
+    os.nice(setup.niceness)
+    if setup.memory_bytes is not None:
+        # getrlimit(2): since Linux 4.7 this limit counts private memory, and not what is mapped.
+        resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_bytes, setup.memory_bytes))
+    if setup.on_start is not None:
+        setup.on_start()
+    pipe.send("ready")
+    while True:
+        try:
+            task = pipe.recv_bytes()
+        except EOFError:
+            return
+        _send_outcome(pipe, *_outcome_of(task))
+
+
+def _outcome_of(task: bytes) -> tuple[bool, object]:
+    """Whether the task succeeded, and its result or its error."""
+    try:
+        function, argument = pickle.loads(task)  # noqa: S301  from the parent, by a pipe of ours
+        return True, function(argument)
+    # The edge of the task: its error is raised where the task was given.
+    except Exception as error:  # noqa: BLE001
+        error.add_note(f"in a process of the pool:\n{traceback.format_exc()}")
+        return False, error
+
+
+def _send_outcome(pipe: Connection, succeeded: bool, outcome: object) -> None:
+    try:
+        packed = pickle.dumps((succeeded, outcome))
+        if not succeeded:
+            # An error may be packed and yet not unpack: where its class takes other arguments.
+            pickle.loads(packed)  # noqa: S301
+    except Exception as error:  # noqa: BLE001
+        told = RuntimeError(f"cannot be sent: {outcome!r:.300} ({type(error).__name__})")
+        packed = pickle.dumps((False, told))
+    pipe.send_bytes(packed)

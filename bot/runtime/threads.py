@@ -1,0 +1,78 @@
+"""The two doors for calls that block, on an event loop: `in_store` for the database, `in_thread`
+for files, pictures and the case store.
+
+`asyncio.to_thread` has one pool of threads for everything, so that a database that hangs keeps file
+reads waiting, and no bound on how long a call is waited for. ruff forbids it outside this module
+(`banned-api` in pyproject.toml).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from bot.runtime import measures
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+STORE_THREADS = 8
+"""As many as a process has connections to the database (`bot.store.connect`): more threads would
+only wait for a connection."""
+STORE_DEADLINE_S = 120.0
+"""Longer than the database's own limits: a connection is waited for 30 s, SQLite's lock another
+30 s. What takes longer than both together hangs."""
+SLOW_S = 5.0
+"""A call usually takes milliseconds; one that takes this long is worth a line in the log."""
+
+log = logging.getLogger("faultline.store")
+
+_store = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+
+
+async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """A call of the store, in a thread. Raises what it raises, and TimeoutError after
+    STORE_DEADLINE_S.
+
+    A call that is given up at the deadline may still be made: its thread cannot be stopped.
+    """
+    began = time.monotonic()
+    outcome = "failed"
+    deadline = asyncio.timeout(STORE_DEADLINE_S)
+    try:
+        async with deadline:
+            result = await _call(_store, function, *args, **kwargs)
+        outcome = "ok"
+        return result
+    except asyncio.CancelledError:
+        outcome = "cancelled"
+        raise
+    finally:
+        if deadline.expired():
+            outcome = "late"
+        took = time.monotonic() - began
+        measures.STORE_CALLS.labels(outcome).observe(took)
+        if took >= SLOW_S:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            log.warning("%s: %s after %.1f s", name, outcome, took)
+
+
+async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """A call that blocks on anything but the database: files, pictures, the case store. Without a
+    deadline, as a large trace takes minutes to copy. Raises what the call raises."""
+    return await _call(None, function, *args, **kwargs)
+
+
+async def _call(
+    executor: Executor | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+) -> R:
+    # With the caller's context, as `asyncio.to_thread`: log lines name the investigation.
+    context = contextvars.copy_context()
+    call = functools.partial(context.run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(executor, call)
