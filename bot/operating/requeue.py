@@ -28,8 +28,8 @@ OWNER = "requeued"
 ANSWER, FILE = "answer", "file"
 """Names in the keys of a question's posts: `bot.conversation.slack_posts`."""
 PLACES = ("slack", "pagerduty")
-"""Names in the keys of posts: `bot.answer.targets.slack_replies`,
-`bot.answer.targets.pagerduty_replies`."""
+"""Names in the keys of posts: `bot.answer.targets.slack.replies`,
+`bot.answer.targets.pagerduty.replies`."""
 TOLD_FOR = timedelta(days=1)
 """A place that is down is tried again for most of a day (`bot.investigation.workflow`): what ended
 before was told, or given up."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.answer.targets.slack_replies import check_slack
+from bot.answer.targets.slack.replies import check_slack
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.operating.credentials import bounded

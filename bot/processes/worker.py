@@ -15,9 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from bot.answer.announcing import Announce
 from bot.answer.outcome import ReplyTarget
 from bot.answer.retelling import Retell
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
-from bot.answer.targets.slack_digest import SlackDigests
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.targets.slack.digest import SlackDigests
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation.analyzing import AnalysisPool

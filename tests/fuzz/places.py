@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import final_message, first_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import final_message, first_message
 from bot.answer.writer.markdown import to_markdown
 from bot.runtime.logs import JsonLines, TextLines
 from loopback.block_kit_rules import broken_rules

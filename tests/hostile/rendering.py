@@ -13,8 +13,8 @@ from typing import Any
 
 from analysis.vocabulary import Diagnosis, Report
 from bot.answer.replay import Replayed, print_report
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import SlackMessage, final_message, first_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import SlackMessage, final_message, first_message
 from bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 

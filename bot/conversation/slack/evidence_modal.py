@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Gap
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import LABELS, percent
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,

@@ -11,7 +11,7 @@ from analysis.case.earlier import MIN_JUDGED, RecordLevel
 from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import LABELS, percent, span_of
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,
@@ -26,8 +26,8 @@ from bot.answer.targets.slack_blocks import (
     section,
     text,
 )
-from bot.answer.targets.slack_buttons import until_words
-from bot.answer.targets.slack_message import DOTS
+from bot.answer.targets.slack.buttons import until_words
+from bot.answer.targets.slack.message import DOTS
 from bot.store.labels import Label
 from bot.store.mutes import Mute
 from bot.store.store import Investigation

@@ -11,8 +11,8 @@ from typing import Any
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
 from bot.answer.retelling import Retell
-from bot.answer.targets.slack_digest import MAX_LINES, digest_message
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.digest import MAX_LINES, digest_message
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.policy.admission import Policy
 from bot.settings import ServiceSettings, Settings, SlackSettings
 from bot.settings.alerts import AlertSettings, ChannelSettings

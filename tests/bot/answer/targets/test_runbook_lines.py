@@ -7,8 +7,8 @@ import json
 
 from analysis.vocabulary import Guidance, Report
 from bot.answer.lines import answer_lines
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import SlackMessage, final_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import SlackMessage, final_message
 from bot.investigation.model.writing import to_markdown
 from loopback.block_kit_rules import broken_rules
 from tests.bot.answer.targets.answers import (

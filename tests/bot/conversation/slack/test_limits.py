@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,
     first_message,

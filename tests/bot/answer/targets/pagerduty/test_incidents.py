@@ -13,9 +13,9 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty_incident import read_incident
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
+from bot.answer.targets.pagerduty.incident import read_incident
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.store.store import GroupedAlert, Investigation, ReplyTo, Store
 from loopback.pagerduty import PagerDutyIncident
 from tests.bot.answer.targets.answers import (

@@ -9,10 +9,10 @@ from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import LABELS, percent
 from bot.answer.targets.posting import post_once
-from bot.answer.targets.slack_blocks import Block, bold, bullets, context, link, rich, section, text
-from bot.answer.targets.slack_message import SlackMessage
-from bot.answer.targets.slack_posts import SlackPlace
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
+from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.posts import SlackPlace
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.store.retelling import DueDigest
 from bot.store.store import Investigation
 

@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty_incident import (
+from bot.answer.targets.pagerduty.incident import (
     INCIDENT_ID,
     VENDOR,
     IncidentState,
     field_values,
     read_incident,
 )
-from bot.answer.targets.pagerduty_note import (
+from bot.answer.targets.pagerduty.note import (
     bears_marker,
     closing_note_text,
     failed_note_text,

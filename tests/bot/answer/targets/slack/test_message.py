@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import (
     MAX_TEXT,
     SlackMessage,
     final_message,

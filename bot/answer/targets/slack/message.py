@@ -15,7 +15,7 @@ from datetime import datetime
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
 from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     Block,
     bold,
     context,
@@ -28,7 +28,7 @@ from bot.answer.targets.slack_blocks import (
     text,
     titled,
 )
-from bot.answer.targets.slack_buttons import Standing, buttons, standing_lines
+from bot.answer.targets.slack.buttons import Standing, buttons, standing_lines
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, Investigation
 

@@ -16,8 +16,8 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Claim
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty_note import MAX_NOTE, bears_marker, note_text
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
+from bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.answer.targets.answers import (
     PAGE,

@@ -17,16 +17,16 @@ from slack_sdk.errors import SlackClientError
 from analysis.errors import ConnectorError
 from bot.answer.decisive_signal import decisive_finding
 from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
+from bot.answer.targets.slack.message import (
     SlackMessage,
     chart_description,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.slack_posts import (
+from bot.answer.targets.slack.posts import (
     MessageRef,
     SlackPlace,
     bears,
@@ -35,7 +35,7 @@ from bot.answer.targets.slack_posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.standing import standing_of
+from bot.answer.targets.slack.standing import standing_of
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings, SlackSettings
 from bot.store.store import NO_POST, Investigation, Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from bot.answer.targets.slack_buttons import Standing
+from bot.answer.targets.slack.buttons import Standing
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels

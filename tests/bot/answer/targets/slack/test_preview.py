@@ -7,9 +7,9 @@ import re
 
 from rich.console import Console
 
-from bot.answer.targets.slack_message import SlackMessage, final_message
-from bot.answer.targets.slack_pictures import to_html
-from bot.answer.targets.slack_preview import to_terminal
+from bot.answer.targets.slack.message import SlackMessage, final_message
+from bot.answer.targets.slack.pictures import to_html
+from bot.answer.targets.slack.preview import to_terminal
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,
