@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
+from bot.store.message_updates import DueDigest
 from bot.store.store import Investigation
 
 
@@ -40,11 +41,23 @@ class ReplyTarget(Protocol):
         """Whether this investigation is to be answered there."""
 
     async def announce(self, investigation: Investigation) -> None:
-        """Say that the investigation has begun, where the place has such a message."""
+        """Say that the investigation has begun, where the target has such a message."""
 
     async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, where the place has one; `answer`
+        """Edit the announcement into the answer so far, where the target has one; `answer`
         follows."""
 
     async def answer(self, outcome: Outcome) -> None:
         """Post the answer, or edit the announcement into it."""
+
+
+@runtime_checkable
+class PostsDigests(Protocol):
+    """A reply target with channels, which are told after quiet hours what came in them."""
+
+    @property
+    def name(self) -> str:
+        """The target's name."""
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """Post it once, in its own channels among those of the digest. Raises ConnectorError."""

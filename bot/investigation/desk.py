@@ -36,7 +36,7 @@ class Desk:
     store: Store
     cases: CaseStore
     connectors: Sequence[Connector]
-    places: Sequence[ReplyTarget]
+    reply_targets: Sequence[ReplyTarget]
     pool: AnalysisPool
     recorded: Scope | None = None
     traces: TraceReading | None = None

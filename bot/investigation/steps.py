@@ -66,6 +66,7 @@ class Opened(TypedDict):
     asks_model: NotRequired[bool]
     """Whether a model investigates further once code has answered."""
     places: list[str]
+    """Names of the reply targets. Steps that an earlier version kept call them so."""
 
 
 class Analyzed(TypedDict):
@@ -102,8 +103,8 @@ class Steps:
         self._worker = uuid.uuid4().hex[:8]
         self._taken_up: set[str] = set()
         self.resting: set[str] = set()
-        """Workflows that wait for a place to come back: nothing is lost when they are left at
-        once."""
+        """Workflows that wait for a reply target to come back: nothing is lost when they are left
+        at once."""
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
@@ -134,15 +135,15 @@ class Steps:
             "may_capture": self.desk.recorded is None
             and may_capture(alert, scope, self.desk.settings),
             "asks_model": self.desk.settings.model.name is not None,
-            "places": [p.name for p in self.desk.places if p.wanted(investigation)],
+            "places": self._wanted(investigation),
         }
 
-    async def announce(self, investigation_id: str, place: str) -> str:
-        """First message. A place that does not answer gets its message with the final one."""
+    async def announce(self, investigation_id: str, target: str) -> str:
+        """First message. A target that does not answer gets its message with the final one."""
         try:
-            await self._place(place).announce(await self._investigation(investigation_id))
+            await self._target(target).announce(await self._investigation(investigation_id))
         except ConnectorError as error:
-            await self._say(investigation_id, f"announce {place}", str(error))
+            await self._say(investigation_id, f"announce {target}", str(error))
             return str(error)
         return "announced"
 
@@ -245,16 +246,16 @@ class Steps:
         await self._say(investigation_id, "write", f"written by {report.written_by}")
         return report.headline
 
-    async def preview(self, investigation_id: str, place: str) -> str:
-        """The answer by code, while the model investigates. A place that does not answer gets the
+    async def preview(self, investigation_id: str, target: str) -> str:
+        """The answer by code, while the model investigates. A target that does not answer gets the
         final one."""
         try:
             outcome = Outcome(
                 await self._investigation(investigation_id), await self._answer(investigation_id)
             )
-            await self._place(place).preview(outcome)
+            await self._target(target).preview(outcome)
         except ConnectorError as error:
-            await self._say(investigation_id, f"preview {place}", str(error))
+            await self._say(investigation_id, f"preview {target}", str(error))
             return str(error)
         return "shown"
 
@@ -323,7 +324,7 @@ class Steps:
         return json_bytes(answer_times(investigation, self.desk.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
-        """There is no answer; say why. Gives the places that must be told."""
+        """There is no answer; say why. Gives the reply targets that must be told."""
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
         await asyncio.to_thread(
@@ -336,19 +337,19 @@ class Steps:
         )
         await self._say(investigation_id, "failed", headline)
         self._taken_up.discard(investigation_id)
-        return [p.name for p in self.desk.places if p.wanted(investigation)]
+        return self._wanted(investigation)
 
-    async def reply(self, investigation_id: str, place: str) -> Posted:
-        """Post the answer in one place."""
+    async def reply(self, investigation_id: str, target: str) -> Posted:
+        """Post the answer at one reply target."""
         outcome = await self._outcome(investigation_id)
         if outcome.investigation.status not in ENDED:
             return {"again": False, "why": "it is being run again, and that run answers"}
         try:
-            await self._place(place).answer(outcome)
+            await self._target(target).answer(outcome)
         except ConnectorError as error:
-            await self._say(investigation_id, f"reply {place}: {error.problem}", str(error))
+            await self._say(investigation_id, f"reply {target}: {error.problem}", str(error))
             return {"again": error.retryable, "why": str(error)}
-        await self._say(investigation_id, f"reply {place}", f"answered in {place}")
+        await self._say(investigation_id, f"reply {target}", f"answered in {target}")
         return {"again": False, "why": "posted"}
 
     async def _outcome(self, investigation_id: str) -> Outcome:
@@ -423,10 +424,15 @@ class Steps:
         finally:
             await asyncio.to_thread(checkout.__exit__, None, None, None)
 
-    def _place(self, name: str) -> ReplyTarget:
-        for place in self.desk.places:
-            if place.name == name:
-                return place
+    def _wanted(self, investigation: Investigation) -> list[str]:
+        """Names of the reply targets at which it is to be answered."""
+        targets = self.desk.reply_targets
+        return [target.name for target in targets if target.wanted(investigation)]
+
+    def _target(self, name: str) -> ReplyTarget:
+        for target in self.desk.reply_targets:
+            if target.name == name:
+                return target
         raise ConnectorError(name, "post", "is not configured any more")
 
     async def _put(self, investigation_id: str, name: str, data: bytes) -> None:

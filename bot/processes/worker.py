@@ -13,11 +13,8 @@ from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.answer.announcing import Announce
-from bot.answer.outcome import ReplyTarget
-from bot.answer.retelling import Retell
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
-from bot.answer.targets.slack.digest import SlackDigests
-from bot.answer.targets.slack.replies import SlackReplies
+from bot.answer.message_updates import MessageUpdates
+from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation.analyzing import AnalysisPool
@@ -28,6 +25,11 @@ from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_tr
 from bot.investigation.workflow import register_workflows
 from bot.operating.retention import Retention
 from bot.operating.telemetry.observing import observe_worker
+from bot.policy.reply_targets import (
+    configured_targets,
+    fewest_channels_at_once,
+    slowest_edits,
+)
 from bot.policy.teams import Teams
 from bot.queue.dispatch import Dispatch, FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
@@ -83,11 +85,10 @@ def run_worker(
         register_conversation(ConversationSteps(desk, owner=engine.executor_id))
     register_trace_workflow(traces.read)
     queues = {TRACES_QUEUE: queue_width(traces.processes)} | (QUEUES if talks else {})
-    places = [place.name for place in desk.places]
+    targets = [target.name for target in desk.reply_targets]
     stop = _told_to_stop()
-    engine.launch(on_lock_lost=_end_at_once, places=places, more_queues=queues)
+    engine.launch(on_lock_lost=_end_at_once, places=targets, more_queues=queues)
     every_s = settings.worker.polling_interval_s
-    digests = digests_for(settings, store, engine.executor_id)
     loops: list[Loop | Announce] = [
         Retention(settings, store, desk.cases),
         FairDispatch(
@@ -97,10 +98,18 @@ def run_worker(
             concurrency=settings.worker.concurrency,
             every_s=every_s,
         ),
-        Retell(store, desk.places, engine.enqueue_on, digests, every_s=every_s),
+        MessageUpdates(
+            store,
+            desk.reply_targets,
+            engine.enqueue_on,
+            every_s=every_s,
+            edit_every=slowest_edits(settings),
+        ),
     ]
+    if any(target.announces for target in configured_targets(settings)):
+        at_once = fewest_channels_at_once(settings)
+        loops.append(Announce(store, desk.reply_targets, every_s=every_s, channels_at_once=at_once))
     if talks:
-        loops.append(Announce(store, desk.places, every_s=every_s))
         asked = Conversations(store.engine)
         loops.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
     for loop in loops:
@@ -129,25 +138,10 @@ def build_desk(settings: Settings, store: Store, *, owner: str) -> Desk:
         store=store,
         cases=open_cases(settings),
         connectors=connectors,
-        places=places_for(settings, store, owner),
+        reply_targets=reply_targets(settings, store, owner=owner),
         pool=AnalysisPool(),
         recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
     )
-
-
-def places_for(settings: Settings, store: Store, owner: str) -> list[ReplyTarget]:
-    """Where answers are posted: one line per place."""
-    places: list[ReplyTarget] = []
-    if settings.slack.bot_token:
-        places.append(SlackReplies(settings, store, owner=owner))
-    if settings.pagerduty.api_token:
-        places.append(PagerDutyReplies(settings, store, owner=owner))
-    return places
-
-
-def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | None:
-    """What tells channels of their quiet hours."""
-    return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
 def _told_to_stop() -> threading.Event:

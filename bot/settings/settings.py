@@ -11,16 +11,26 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, SupportsIndex, get_args
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from analysis.errors import SettingsError
 from bot.settings.alerts import AlertSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
+from bot.settings.plugin_sections import SectionOwner, plugin_sections
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
 from bot.settings.section import Location, Names, Networks, Secrets, Section, Url
@@ -281,6 +291,9 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
 class Settings(Section):
     """All settings."""
 
+    plugins: ClassVar[Mapping[str, SectionOwner]] = {}
+    """What other packages bring for a section of these settings, by section."""
+
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
     store: StoreSettings = StoreSettings()
@@ -330,6 +343,34 @@ class Settings(Section):
             raise ValueError(problem)
         return value
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """With plug-ins the class is made while loading: another process has to make it too."""
+        if not self.plugins:
+            return super().__reduce_ex__(protocol)
+        return _revived, (tuple(self.plugins), self.__getstate__())
+
+
+@cache
+def settings_model(plugin_names: tuple[str, ...] = ()) -> type[Settings]:
+    """`Settings`, with those of the sections that other packages bring.
+
+    Raises SettingsError for a plug-in that cannot be used.
+    """
+    plugins = plugin_sections(plugin_names)
+    if not plugins:
+        return Settings
+    sections: dict[str, Any] = {name: (one.settings, ...) for name, one in plugins.items()}
+    model = create_model("Settings", __base__=Settings, __module__=__name__, **sections)
+    model.plugins = plugins
+    return model
+
+
+def _revived(plugin_names: tuple[str, ...], state: dict[Any, Any]) -> Settings:
+    model = settings_model(plugin_names)
+    settings = model.__new__(model)
+    settings.__setstate__(state)
+    return settings
+
 
 def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings file (it may be absent unless named) and the environment. Raises
@@ -344,16 +385,18 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
         if Path(DEFAULT_FILE).exists()
         else {}
     )
-    _refuse_secrets(values)
-    for key, section, name, value in _from_environment(environ):
-        if section not in Settings.model_fields or section in NAMED_TABLES:
+    sections = {*values, *_sections_of_environment(environ)}
+    model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
+    _refuse_secrets(values, model)
+    for key, section, name, value in _from_environment(environ, model):
+        if section not in model.model_fields or section in NAMED_TABLES:
             raise SettingsError(key, "no such section of the settings")
         table = values.setdefault(section, {})
         if not isinstance(table, dict):
             raise SettingsError(section, "must be a table")
         table[name] = value
     try:
-        return Settings.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join(str(p) for p in first["loc"])
@@ -388,9 +431,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
 
 
-def _refuse_secrets(values: Mapping[str, Any]) -> None:
+def _refuse_secrets(values: Mapping[str, Any], model: type[Settings]) -> None:
     for name, table in values.items():
-        field = Settings.model_fields.get(name)
+        field = model.model_fields.get(name)
         if field is None or name in NAMED_TABLES or not isinstance(table, dict):
             continue
         section = field.annotation
@@ -407,7 +450,18 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
                 )
 
 
-def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def _sections_of_environment(environ: Mapping[str, str]) -> set[str]:
+    found = set()
+    for key, value in environ.items():
+        section, mark, _ = key.removeprefix(ENV_PREFIX).lower().partition("__")
+        if key.startswith(ENV_PREFIX) and mark and value:
+            found.add(section)
+    return found
+
+
+def _from_environment(
+    environ: Mapping[str, str], model: type[Settings]
+) -> list[tuple[str, str, str, str]]:
     """Variable, section, key and value; an empty variable counts as not set."""
     found = []
     for key, value in environ.items():
@@ -417,8 +471,8 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
         secret = name.removesuffix(FROM_FILE)
         if (
             secret != name
-            and not _holds(section, name)
-            and _holds(section, secret, only_secrets=True)
+            and not _holds(model, section, name)
+            and _holds(model, section, secret, only_secrets=True)
         ):
             if environ.get(key.removesuffix(FROM_FILE.upper())):
                 raise SettingsError(
@@ -431,9 +485,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str, s
     return found
 
 
-def _holds(section: str, name: str, *, only_secrets: bool = False) -> bool:
+def _holds(model: type[Settings], section: str, name: str, *, only_secrets: bool = False) -> bool:
     """Whether a section has a key (that holds a secret)."""
-    field = Settings.model_fields.get(section) if section not in NAMED_TABLES else None
+    field = model.model_fields.get(section) if section not in NAMED_TABLES else None
     table = field.annotation if field is not None else None
     if (
         not isinstance(table, type)

@@ -94,7 +94,7 @@ def a_desk(folder: Path) -> Desk:
         store=Store(engine),
         cases=CaseStore(folder / "cases"),
         connectors=[connector],
-        places=[Notebook()],
+        reply_targets=[Notebook()],
         pool=AnalysisPool(workers=1),
         recorded=connector.scope(),
     )
@@ -169,7 +169,9 @@ def working(desk: Desk, url: str, directory: Path) -> Iterator[WorkerEngine]:
     """A worker in this process."""
     engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
     register_workflows(Steps(desk))
-    engine.launch(on_lock_lost=threading.Event().set, places=[place.name for place in desk.places])
+    engine.launch(
+        on_lock_lost=threading.Event().set, places=[place.name for place in desk.reply_targets]
+    )
     try:
         yield engine
     finally:
@@ -193,7 +195,9 @@ def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
     migrate_engine(url)
     deaf, place = Deaf(), Notebook()
     model = {"name": "m", "base_url": "http://127.0.0.1:9/v1"}
-    desk = replace(desk, places=[deaf, place], settings=Settings.model_validate({"model": model}))
+    desk = replace(
+        desk, reply_targets=[deaf, place], settings=Settings.model_validate({"model": model})
+    )
     first, second = accepted(desk), accepted(desk, "search")
     with working(desk, url, tmp_path) as engine:  # one investigation at a time
         engine.enqueue(first)
@@ -216,7 +220,7 @@ def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(
         tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None
     )
     locked.execute("BEGIN IMMEDIATE")
-    place = desk.places[0]
+    place = desk.reply_targets[0]
     assert isinstance(place, Notebook)
     with working(desk, url, tmp_path) as engine:
         engine.enqueue(investigation)

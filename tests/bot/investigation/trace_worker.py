@@ -53,7 +53,9 @@ def main() -> None:
     engine = WorkerEngine(engine_url, Path(folder), concurrency=2, polling_interval_s=0.1)
     reading = SlowReading(cases, settings.worker, Path(folder) / READS)
     store, pool = Store(connect(store_url)), AnalysisPool(workers=1)
-    steps = Steps(Desk(settings, store, cases, connectors=[], places=[], pool=pool, traces=reading))
+    steps = Steps(
+        Desk(settings, store, cases, connectors=[], reply_targets=[], pool=pool, traces=reading)
+    )
 
     @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
     async def investigate(investigation_id: str) -> None:

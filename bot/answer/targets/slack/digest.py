@@ -1,5 +1,4 @@
-"""The digest: one message for what came in a channel's quiet hours, posted once when they are
-over."""
+"""The digest: one message for what came in a channel's quiet hours. Pure."""
 
 from __future__ import annotations
 
@@ -8,40 +7,14 @@ from collections.abc import Sequence
 from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import LABELS, percent
-from bot.answer.targets.posting import post_once
 from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
 from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.posts import SlackPlace
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.store.retelling import DueDigest
 from bot.store.store import Investigation
 
 MAX_LINES = 20
 """Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack
 takes."""
 TITLE, HEADLINE = 80, 140
-
-
-class SlackDigests(SlackReplies):
-    """Posts digests with the client and the claims of the answers."""
-
-    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
-        """Post it once, in the channel and in no thread. Raises ConnectorError."""
-        if not digest.channel or not investigations:
-            return
-        first = investigations[0]
-        place, key = SlackPlace(digest.channel), f"{first.id}:digest"
-        message = digest_message(investigations, self._settings.server.public_url)
-
-        async def find() -> str | None:
-            return await self._find(place, key, first)
-
-        async def send() -> str:
-            return await self._send(place, key, message)
-
-        await post_once(
-            self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease
-        )
 
 
 def digest_message(investigations: Sequence[Investigation], public_url: str) -> SlackMessage:

@@ -1,4 +1,4 @@
-"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
+"""Slack as a reply target: one message in the alert's thread, posted once, edited in place.
 
 What the message shows is read from the store each time it is edited, so that it does not matter who
 edits it last.
@@ -7,7 +7,7 @@ edits it last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from analysis.errors import ConnectorError
 from bot.answer.decisive_signal import decisive_finding
 from bot.answer.targets.posting import LEASE, post_once
 from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.digest import digest_message
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
 from bot.answer.targets.slack.message import (
     SlackMessage,
@@ -36,8 +37,10 @@ from bot.answer.targets.slack.posts import (
     slack_client,
 )
 from bot.answer.targets.slack.standing import standing_of
+from bot.answer.targets.slack.target import TARGET
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings, SlackSettings
+from bot.store.message_updates import DueDigest
 from bot.store.store import NO_POST, Investigation, Store
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ CHART = "slack-chart"
 PREVIEW = "slack-preview"
 """Under this key and the number of the run: the preview was shown, or can be no more, for the
 answer comes."""
+DIGEST = "digest"
+"""Under this key the store keeps the digest of quiet hours."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
@@ -62,11 +67,12 @@ IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
     """The alert's own thread; else the service's channel; else the configured one; else none."""
     to = investigation.reply_to
-    if to.slack_channel:
-        return SlackPlace(to.slack_channel, to.slack_thread)
-    entry = settings.services.get(catalogue_name(investigation.alert.service, settings) or "")
-    channel = (entry.slack_channel if entry else None) or settings.slack.channel
-    return SlackPlace(channel) if channel else None
+    service = catalogue_name(investigation.alert.service, settings)
+    channel = TARGET.address(to, service, settings)
+    if channel is None:
+        return None
+    # A thread belongs to the channel that the alert itself came with.
+    return SlackPlace(channel, to.slack_thread if to.slack_channel else None)
 
 
 async def check_slack(settings: SlackSettings) -> str:
@@ -103,7 +109,7 @@ class SlackReplies:
     def wanted(self, investigation: Investigation) -> bool:
         """Whether there is a token and a channel for it, and the channel is not left alone for
         now."""
-        if self._settings.slack.bot_token is None or investigation.quiet_until is not None:
+        if not TARGET.configured(self._settings) or investigation.quiet_until is not None:
             return False
         return place_for(investigation, self._settings) is not None
 
@@ -177,7 +183,7 @@ class SlackReplies:
         """Bring the message up to date with the store; None when none was posted yet."""
         investigation = outcome.investigation
         posts = await asyncio.to_thread(self._store.posts, investigation.id)
-        ref = posts.get(f"{investigation.id}:{VENDOR}")
+        ref = posts.get(TARGET.post_key(investigation.id))
         if ref is None:
             return None
         chart = posts.get(f"{investigation.id}:{CHART}")
@@ -200,7 +206,7 @@ class SlackReplies:
         place = place_for(investigation, self._settings)
         if place is None:
             raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
-        key = f"{investigation.id}:slack"
+        key = TARGET.post_key(investigation.id)
         sent: list[str] = []
 
         async def find() -> str | None:
@@ -220,6 +226,27 @@ class SlackReplies:
             lease=self._lease,
         )
         return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """Post it once, in the channel and in no thread. Raises ConnectorError."""
+        if not digest.channel or not investigations:
+            return
+        first = investigations[0]
+        if place_for(first, self._settings) is None:
+            # Then its channel is one of another target, by which its quiet hours went.
+            return
+        place, key = SlackPlace(digest.channel), f"{first.id}:{DIGEST}"
+        message = digest_message(investigations, self._settings.server.public_url)
+
+        async def find() -> str | None:
+            return await self._find(place, key, first)
+
+        async def send() -> str:
+            return await self._send(place, key, message)
+
+        await post_once(
+            self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
 
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
         """Replace the message. Without its image, at last without blocks, where Slack does not take
