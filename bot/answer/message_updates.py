@@ -64,7 +64,10 @@ class MessageUpdates(Loop):
             self._run_again(rerun)
         for revision in self._due.revisions(now):
             self._update(revision, now)
-        posting = [target for target in self._targets if isinstance(target, PostsDigests)]
+        posting: list[PostsDigests] = []
+        for target in self._targets:
+            if isinstance(target, PostsDigests) and target.posts_digests:
+                posting.append(target)
         for digest in self._due.due_digests(now) if posting else ():
             self._post(digest, posting, now)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
+from bot.answer.view import AnswerView, answer_view
 from bot.store.message_updates import DueDigest
 from bot.store.store import Investigation
 
@@ -20,6 +21,12 @@ class Answer:
     evidence: Sequence[Evidence]
     gaps: Sequence[Gap]
     chart: bytes | None
+
+    def view(self, alert: Alert) -> AnswerView:
+        """What it says, for whoever shows it."""
+        return answer_view(
+            alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence
+        )
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,10 @@ class PostsDigests(Protocol):
     @property
     def name(self) -> str:
         """The target's name."""
+
+    @property
+    def posts_digests(self) -> bool:
+        """Whether it has channels."""
 
     async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
         """Post it once, in its own channels among those of the digest. Raises ConnectorError."""

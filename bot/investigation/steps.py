@@ -27,6 +27,7 @@ from analysis.vocabulary import Alert, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
+from bot.answer.view import answer_view
 from bot.investigation.analyzing import analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
@@ -239,7 +240,8 @@ class Steps:
             report = with_guidance(report, case.runbooks)
             chart = await self.desk.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
-        markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+        view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        markdown = to_markdown(view)
         await self._put(investigation_id, "report.md", markdown.encode())
         if chart is not None:
             await self._put(investigation_id, CHART, chart)

@@ -131,14 +131,7 @@ class PagerDutyReplies:
         investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
         if answer is None:
             return failed_note_text(investigation, _reason(investigation), url)
-        return note_text(
-            investigation,
-            answer.diagnosis,
-            answer.report,
-            answer.gaps,
-            url,
-            evidence=answer.evidence,
-        )
+        return note_text(investigation, answer.view(investigation.alert), url)
 
     async def _close(self, outcome: Outcome, incident: str) -> None:
         """One short note, where there is something to say and no note of ours stands already."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.lines import LABELS, percent
+from bot.answer.targets.plain_message import outcome_line
 from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
 from bot.answer.targets.slack.message import SlackMessage
 from bot.store.store import Investigation
@@ -44,24 +43,6 @@ def _line(one: Investigation, public_url: str) -> Block:
         bold(one_line(one.alert.title, TITLE)),
         text(f"{related}: "),
     ]
-    elements += [text(f"{_found(one)} ")]
+    elements += [text(f"{outcome_line(one)} ")]
     elements += [link(url, "open")] if url else []
     return section(*elements)
-
-
-def _found(one: Investigation) -> str:
-    if one.status not in ("done", "failed"):
-        return "still being investigated"
-    headline = one_line(one.headline or "", HEADLINE) or "no answer"
-    if one.verdict is None:
-        return headline
-    try:
-        label = LABELS[Verdict(one.verdict)]
-    except ValueError:
-        return headline
-    sure = (
-        f" ({percent(one.confidence)})"
-        if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND
-        else ""
-    )
-    return f"{label}{sure}: {headline}"

@@ -15,14 +15,12 @@ import aiohttp
 from slack_sdk.errors import SlackClientError
 
 from analysis.errors import ConnectorError
-from bot.answer.decisive_signal import decisive_finding
 from bot.answer.targets.posting import LEASE, post_once
 from bot.answer.targets.slack.buttons import Standing
 from bot.answer.targets.slack.digest import digest_message
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
 from bot.answer.targets.slack.message import (
     SlackMessage,
-    chart_description,
     final_message,
     first_message,
     slack_alert_failed_message,
@@ -96,6 +94,7 @@ class SlackReplies:
     again."""
 
     name = VENDOR
+    posts_digests = True
 
     def __init__(
         self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
@@ -292,18 +291,8 @@ class SlackReplies:
         if answer is None:
             reason = (investigation.headline or "").removeprefix("The investigation failed: ")
             return slack_alert_failed_message(investigation, reason, url, standing=standing)
-        decisive = decisive_finding(answer.diagnosis)
-        return final_message(
-            investigation,
-            answer.diagnosis,
-            answer.report,
-            answer.gaps,
-            url,
-            chart,
-            evidence=answer.evidence,
-            chart_text=chart_description(decisive) if decisive else None,
-            standing=standing,
-        )
+        view = answer.view(investigation.alert)
+        return final_message(investigation, view, url, chart, standing=standing)
 
     async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
         """The chart's file id. The answer stands without its picture, so a refusal costs the
