@@ -25,8 +25,8 @@ from rich.text import Text
 
 from analysis.case.folder import Case, read_case
 from analysis.errors import FaultlineError
-from bot.answer.targets.slack_message import SlackMessage
-from bot.answer.targets.slack_preview import to_terminal
+from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.preview import to_terminal
 from loopback.bot_process import BotProcess, incident_event, signed_webhook
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.server import serve_in_thread

@@ -21,9 +21,10 @@ from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Alert
 from bot.answer.charts import decisive_chart
 from bot.answer.replay import Replayed, replay
-from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_message import SlackMessage, final_message
-from bot.answer.targets.slack_pictures import to_html, view_to_html
+from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.message import SlackMessage, final_message
+from bot.answer.targets.slack.pictures import to_html, view_to_html
+from bot.answer.view import answer_view
 from bot.conversation.slack.evidence_modal import Answered, evidence_modal
 from bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
@@ -105,13 +106,15 @@ def answer(
     page = f"{HOST}/investigations/{NAME}"
     return final_message(
         investigation,
-        replayed.diagnosis,
-        replayed.report,
-        case.gaps,
+        answer_view(
+            investigation.alert,
+            replayed.diagnosis,
+            replayed.report,
+            gaps=case.gaps,
+            evidence=case.evidence,
+        ),
         page,
         chart,
-        evidence=case.evidence,
-        chart_text="Chart",
         standing=standing,
     )
 

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.turmoil.senders import REFUSED, Sent, Shape
-from bot.answer.targets.pagerduty_note import bears_marker
-from bot.answer.targets.slack_replies import EVENT_TYPE
+from bot.answer.targets.pagerduty.note import bears_marker
+from bot.answer.targets.slack.replies import EVENT_TYPE
 from bot.store.models import InvestigationRow
 from bot.store.store import Investigation, Store
 from loopback.pagerduty import LoopbackPagerDuty

@@ -2,7 +2,7 @@
 place free.
 
 One event loop in the worker, in a thread of its own. Each channel has one post on its way at a
-time, so that a channel which Slack limits, or which does not answer, keeps no other waiting.
+time, so that a channel which its vendor limits, or which does not answer, keeps no other waiting.
 Several workers may do so at once: each investigation is claimed in the store. What could not be
 announced is left to the investigation's own step, as is what was claimed by a worker that died.
 """
@@ -21,13 +21,13 @@ from bot.answer.outcome import ReplyTarget
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.step_watch import first_message_posted
 from bot.store.announcing import Announcing, Due
-from bot.store.store import Store
+from bot.store.store import Investigation, Store
 
 log = logging.getLogger("faultline.announcing")
 
 CHANNELS_AT_ONCE = 40
-"""Channels in which a worker posts first messages at the same time; each waits for Slack most of
-the time."""
+"""Channels in which a worker posts first messages at the same time; each waits for the vendor most
+of the time. A reply target may want fewer (`bot.policy.reply_targets.ReplyLimits`)."""
 LONGEST_STOP_S = 2.0
 """Posts that are on their way when the worker stops are waited for so long. Then whoever comes next
 looks for them."""
@@ -36,18 +36,26 @@ looks for them."""
 class Announce(BackgroundLoop):
     """Posts what is due. Each turn begins posts, which go on while the loop is idle."""
 
-    def __init__(self, store: Store, places: Sequence[ReplyTarget], *, every_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        targets: Sequence[ReplyTarget],
+        *,
+        every_s: float,
+        channels_at_once: int = CHANNELS_AT_ONCE,
+    ) -> None:
         super().__init__("announcing", every_s=every_s, part="announcing")
         self._store = store
         self._announcing = Announcing(store.engine)
-        self._places = places
+        self._targets = targets
+        self._channels_at_once = channels_at_once
         self._retry_after_s = every_s
         self._runner = asyncio.Runner()
         self._posting: dict[asyncio.Task[None], str] = {}
 
     def turn(self) -> bool:
         """Begin what is due in channels that have no post on its way."""
-        free = CHANNELS_AT_ONCE - len(self._posting)
+        free = self._channels_at_once - len(self._posting)
         if free > 0:
             self._runner.run(self._begin(free))
         return False
@@ -96,17 +104,21 @@ class Announce(BackgroundLoop):
 
     async def _announce_everywhere(self, investigation_id: str) -> None:
         investigation = await asyncio.to_thread(self._store.get, investigation_id)
-        for place in self._places if investigation else ():
-            if investigation and place.wanted(investigation):
-                began = datetime.now(UTC)
-                try:
-                    await place.announce(investigation)
-                    await first_message_posted(investigation, place.name, began)
-                except ConnectorError as error:
-                    said = (investigation_id, f"announce {place.name}", str(error))
-                    await asyncio.to_thread(
-                        self._store.add_progress, *said, key=f"announce {place.name}: at once"
-                    )
+        if investigation is None:
+            return
+        for target in self._targets:
+            if target.wanted(investigation):
+                await self._announce_at(target, investigation)
+
+    async def _announce_at(self, target: ReplyTarget, investigation: Investigation) -> None:
+        began = datetime.now(UTC)
+        try:
+            await target.announce(investigation)
+            await first_message_posted(investigation, target.name, began)
+        except ConnectorError as error:
+            said = (investigation.id, f"announce {target.name}", str(error))
+            key = f"announce {target.name}: at once"
+            await asyncio.to_thread(self._store.add_progress, *said, key=key)
 
 
 async def _wait_for(tasks: Iterable[asyncio.Task[None]], at_most_s: float) -> None:

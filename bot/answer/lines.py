@@ -1,8 +1,7 @@
-"""What an answer says, line by line, before any vendor's layout: six lines, then evidence, then
-what is missing.
+"""An answer in short lines with links, for chats and incidents: six lines, then evidence, then what
+is missing.
 
-Pure. Every sentence is the report's or the diagnosis's own; only labels and the words around
-numbers are added here.
+Pure. `bot.answer.view` decides what is said; labels and the words around numbers are added here.
 """
 
 from __future__ import annotations
@@ -14,22 +13,11 @@ from urllib.parse import quote
 
 from analysis.analyzers import fault_kind
 from analysis.case.earlier import KIND as EARLIER
-from analysis.case.earlier import RECORD
-from analysis.changes.nearby import RULED_OUT
 from analysis.kinds.finding_details import ChangeDetails, EarlierDetails, change_finding
-from analysis.vocabulary import (
-    Alert,
-    Cause,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Gap,
-    Link,
-    Report,
-    Verdict,
-)
+from analysis.vocabulary import Cause, Gap, Link, Verdict
 from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.guidance import told
+from bot.answer.view import AnswerView
 
 LINE = 280
 QUERY_LINE = 400
@@ -46,27 +34,12 @@ ENOUGH = 2
 and on the page."""
 REPEATED = 0.6
 """Share of a line's words in an earlier line from which it says nothing new."""
-HIGH, MEDIUM = 0.75, 0.5
-"""Confidence from which it is called high, and medium."""
-
-LABELS: Mapping[Verdict, str] = {
-    Verdict.CAUSE_FOUND: "Cause found",
-    Verdict.RECOVERED: "Recovered",
-    Verdict.NO_ACTIVE_INCIDENT: "No active incident",
-    Verdict.INSUFFICIENT_EVIDENCE: "Not enough evidence",
-}
 _NO_CAUSE: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "See the evidence below",
     Verdict.RECOVERED: "Not established before it recovered",
     Verdict.NO_ACTIVE_INCIDENT: "None: nothing that was measured left its baseline in a way that "
     "explains the alert",
     Verdict.INSUFFICIENT_EVIDENCE: "Not established",
-}
-_CAUSE_PREFIX: Mapping[Verdict, str] = {
-    Verdict.CAUSE_FOUND: "",
-    Verdict.RECOVERED: "",
-    Verdict.NO_ACTIVE_INCIDENT: "",
-    Verdict.INSUFFICIENT_EVIDENCE: "Not established; first suspect: ",
 }
 _NO_STEP: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "Start from the evidence below; no single step follows from it",
@@ -110,46 +83,34 @@ class AnswerLines:
     gaps_left_out: int
 
 
-def answer_lines(
-    alert: Alert,
-    diagnosis: Diagnosis,
-    report: Report,
-    gaps: Sequence[Gap],
-    *,
-    page_url: str,
-    evidence: Sequence[Evidence] = (),
-) -> AnswerLines:
+def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     """The answer in lines. Links go to findings on the page and to the vendor's own page of the
     evidence."""
-    cite = _Citations(diagnosis, evidence, page_url)
-    six = _six(alert, diagnosis, report)
-    steps = [sentence(step.text, LINE) for step in report.next_steps]
-    top = _top(diagnosis)
-    alternatives = tuple(
-        cite.line(f"{cause.summary.rstrip('. ')} ({percent(cause.confidence)})", cause.findings)
-        for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[1 : 1 + ALTERNATIVES]
-    )
-    said = {line.text for line in six} | {line.text for line in alternatives}
+    cite = _Citations(view, page_url)
+    six = _six(view)
+    alternatives = []
+    for cause in view.other_causes[:ALTERNATIVES]:
+        text = f"{cause.summary.rstrip('. ')} ({percent(cause.confidence)})"
+        alternatives.append(cite.line(text, cause.findings))
+    before = {line.text for line in six} | {line.text for line in alternatives}
+    steps = [sentence(step.text, LINE) for step in view.next_steps]
+    guidance = told(view.guidance)
     return AnswerLines(
         six=six,
-        evidence=_evidence(diagnosis, report, cite, said),
-        against=tuple(
-            cite.finding(f)
-            for f in (top.contradicting if top else ())[:ALTERNATIVES]
-            if cite.knows(f)
-        ),
-        alternatives=alternatives,
-        earlier=_earlier(report, cite),
-        runbooks=tuple(
-            CitedLine(sentence(text, LINE), _safe(links)) for text, links in told(report.guidance)
-        ),
-        more_steps=(*steps[1 : 1 + MORE_STEPS], *_to_tell_apart(diagnosis)),
-        missing=tuple(sentence(m, LINE) for m in diagnosis.missing[:GAPS]),
-        gaps=tuple(
-            Line(one_line(f"{g.source} {g.kind}", 60), sentence(g.reason, 160)) for g in gaps[:GAPS]
-        ),
-        gaps_left_out=max(0, len(gaps) - GAPS),
+        evidence=_evidence(view, cite, before),
+        against=tuple(cite.finding(found.id) for found in view.against[:ALTERNATIVES]),
+        alternatives=tuple(alternatives),
+        earlier=_earlier(view, cite),
+        runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in guidance),
+        more_steps=(*steps[1 : 1 + MORE_STEPS], *_to_tell_apart(view)),
+        missing=tuple(sentence(said, LINE) for said in view.missing[:GAPS]),
+        gaps=tuple(_gap(gap) for gap in view.gaps[:GAPS]),
+        gaps_left_out=max(0, len(view.gaps) - GAPS),
     )
+
+
+def _gap(gap: Gap) -> Line:
+    return Line(one_line(f"{gap.source} {gap.kind}", 60), sentence(gap.reason, 160))
 
 
 def percent(share: float) -> str:
@@ -171,30 +132,25 @@ def at(time: datetime) -> str:
     return f"{time:%H:%M:%S} UTC, {time.day} {time:%b %Y}"
 
 
-def _six(alert: Alert, diagnosis: Diagnosis, report: Report) -> tuple[Line, ...]:
-    headline = sentence(report.headline, LINE)
+def _six(view: AnswerView) -> tuple[Line, ...]:
+    headline = sentence(view.headline, LINE)
     return (
-        Line(LABELS[diagnosis.verdict], headline),
-        Line("Cause", _cause(diagnosis, headline)),
-        Line("Impact", sentence(diagnosis.impact.sentence, LINE) or "Not measured"),
-        Line("Since", _since(alert, diagnosis)),
-        Line("Do", _step(diagnosis, report)),
-        Line("Confidence", _confidence(diagnosis)),
+        Line(view.verdict_label, headline),
+        Line("Cause", _cause(view, headline)),
+        Line("Impact", sentence(view.impact.sentence, LINE) or "Not measured"),
+        Line("Since", _since(view)),
+        Line("Do", _step(view)),
+        Line("Confidence", _confidence(view)),
     )
 
 
-def _top(diagnosis: Diagnosis) -> Cause | None:
-    return min(diagnosis.causes, key=lambda c: c.rank, default=None)
-
-
-def _cause(diagnosis: Diagnosis, headline: str) -> str:
-    top = _top(diagnosis)
-    if top is None:
-        return _NO_CAUSE[diagnosis.verdict]
-    said = sentence(top.summary, CAUSE_LINE)
+def _cause(view: AnswerView, headline: str) -> str:
+    if view.cause is None:
+        return _NO_CAUSE[view.verdict]
+    said = sentence(view.cause.summary, CAUSE_LINE)
     if _says_already(headline, said):
-        said = _named(top, diagnosis)
-    return _CAUSE_PREFIX[diagnosis.verdict] + said
+        said = _named(view.cause, view)
+    return f"Not established; first suspect: {said}" if view.suspected_only else said
 
 
 def _says_already(before: str, text: str) -> bool:
@@ -203,7 +159,7 @@ def _says_already(before: str, text: str) -> bool:
     return len(words & set(before.casefold().split())) >= REPEATED * max(1, len(words))
 
 
-def _named(cause: Cause, diagnosis: Diagnosis) -> str:
+def _named(cause: Cause, view: AnswerView) -> str:
     """The cause by name: what was changed where, with the change's own title; or what is wrong
     where."""
     if cause.change is None:
@@ -214,7 +170,7 @@ def _named(cause: Cause, diagnosis: Diagnosis) -> str:
             return sentence(cause.summary, CAUSE_LINE)
         parts = dict.fromkeys((cause.subject, cause.kind.replace("_", " "), cause.signal))
         return " · ".join(one_line(p, 80) for p in parts if p)
-    about = change_finding(diagnosis.findings, cause.change)
+    about = change_finding(view.findings.values(), cause.change)
     details = ChangeDetails.of(about) if about else None
     title = details.title if details else None
     kind = (about.signal if about else None) or "change"
@@ -222,74 +178,57 @@ def _named(cause: Cause, diagnosis: Diagnosis) -> str:
     return f"{named}: “{one_line(title, 100)}”" if title and title.strip() else named
 
 
-def _since(alert: Alert, diagnosis: Diagnosis) -> str:
-    top = _top(diagnosis)
-    onset = diagnosis.impact.since or (top.onset if top else None)
+def _since(view: AnswerView) -> str:
+    started = view.alert.started_at
+    onset = view.impact.since or (view.cause.onset if view.cause else None)
     if onset is None:
-        return f"{at(alert.started_at)}, when the alert fired; the onset itself was not found"
-    before = alert.started_at - onset
+        return f"{at(started)}, when the alert fired; the onset itself was not found"
+    before = started - onset
     if abs(before) < timedelta(seconds=1):
         return f"{at(onset)}, when the alert fired"
-    return (
-        f"{at(onset)}, {span_of(before)} {'before' if before > timedelta(0) else 'after'} the alert"
-    )
+    side = "before" if before > timedelta(0) else "after"
+    return f"{at(onset)}, {span_of(before)} {side} the alert"
 
 
-def _step(diagnosis: Diagnosis, report: Report) -> str:
-    top = _top(diagnosis)
-    if report.next_steps:
-        return sentence(report.next_steps[0].text, LINE)
-    if top is not None and top.next_step:
-        return sentence(top.next_step, LINE)
-    return _NO_STEP[diagnosis.verdict]
+def _step(view: AnswerView) -> str:
+    if view.next_steps:
+        return sentence(view.next_steps[0].text, LINE)
+    return _NO_STEP[view.verdict]
 
 
-def _to_tell_apart(diagnosis: Diagnosis) -> list[str]:
-    """The question that would separate the first two causes."""
-    return [sentence(diagnosis.next_query.text, QUERY_LINE)] if diagnosis.next_query else []
+def _to_tell_apart(view: AnswerView) -> list[str]:
+    return [sentence(view.to_tell_apart, QUERY_LINE)] if view.to_tell_apart else []
 
 
-def _confidence(diagnosis: Diagnosis) -> str:
-    share = diagnosis.confidence
-    word = "High" if share >= HIGH else "Medium" if share >= MEDIUM else "Low"
-    said = f"{word}, {percent(share)}"
-    top = _top(diagnosis)
-    if top is None:
+def _confidence(view: AnswerView) -> str:
+    said = f"{view.confidence_word}, {percent(view.confidence)}"
+    if view.cause is None:
         return said
-    ruled_out = {
-        f.id for f in diagnosis.findings if f.kind == RULED_OUT
-    }  # of other explanations, not of this one
-    pro, contra = len(top.findings), len(set(top.contradicting) - ruled_out)
-    said += f" · {pro} finding{'s' if pro != 1 else ''} for it"
+    count, contra = len(view.cause.findings), len({found.id for found in view.really_against})
+    said += f" · {count} finding{'s' if count != 1 else ''} for it"
     said = f"{said}, {contra} against" if contra else f"{said}, none against"
-    record = next((f for f in diagnosis.findings if f.kind == RECORD), None)
-    return f"{said} · {sentence(record.sentence, LINE)}" if record else said
+    return f"{said} · {sentence(view.record.sentence, LINE)}" if view.record else said
 
 
-def _evidence(
-    diagnosis: Diagnosis, report: Report, cite: _Citations, said: set[str]
-) -> tuple[CitedLine, ...]:
+def _evidence(view: AnswerView, cite: _Citations, said: set[str]) -> tuple[CitedLine, ...]:
     """The report's claims that no other line says already; then the first cause's findings not
     cited by them."""
     lines: list[CitedLine] = []
     cited: set[str] = set()
-    for claim in report.claims:
+    for claim in view.claims:
         line = cite.line(claim.text, claim.findings)
-        if cite.kinds(claim.findings[:1]) & {EARLIER, RECORD}:
-            continue
         if line.links and not any(_says_already(before, line.text) for before in said):
             lines.append(line)
             said = said | {line.text}
             cited.update(claim.findings)
-    top = _top(diagnosis)
-    for finding in top.findings if top else ():
-        if finding not in cited and cite.knows(finding):
-            line = cite.finding(finding)
-            told = any(_says_already(before, line.text) for before in said)
-            if not told:
+    for finding in view.known(view.cause.findings) if view.cause else ():
+        if finding.id not in cited:
+            line = cite.finding(finding.id)
+            repeated = any(_says_already(before, line.text) for before in said)
+            if not repeated:
                 lines.append(line)
             elif len(lines) < ENOUGH:
-                lines.append(cite.named(finding))
+                lines.append(cite.named(finding.id))
     return tuple(lines[:EVIDENCE_LINES])
 
 
@@ -298,15 +237,13 @@ def _safe(links: Sequence[Link]) -> tuple[Link, ...]:
     return tuple(Link(title=one_line(link.title, 60), url=link.url) for link in shown)
 
 
-def _earlier(report: Report, cite: _Citations) -> tuple[CitedLine, ...]:
+def _earlier(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
     """The claims about earlier investigations, each with a link to the one it speaks of."""
     lines = []
-    for claim in report.claims:
-        if EARLIER in cite.kinds(claim.findings[:1]):
-            line, then = (
-                cite.line(claim.text, claim.findings),
-                cite.investigation(claim.findings[0]),
-            )
+    for claim in view.remembered:
+        if view.findings[claim.findings[0]].kind == EARLIER:
+            line = cite.line(claim.text, claim.findings)
+            then = cite.investigation(claim.findings[0])
             lines.append(CitedLine(line.text, (*line.links, then) if then else line.links))
     return tuple(lines)
 
@@ -315,16 +252,10 @@ class _Citations:
     """Turns finding ids into links: to the finding on the page, and to the evidence at its
     vendor."""
 
-    def __init__(self, diagnosis: Diagnosis, evidence: Sequence[Evidence], page_url: str) -> None:
-        self._findings: dict[str, Finding] = {f.id: f for f in diagnosis.findings}
-        self._evidence = {e.id: e for e in evidence}
+    def __init__(self, view: AnswerView, page_url: str) -> None:
+        self._findings = view.findings
+        self._evidence = view.evidence
         self._page_url = page_url
-
-    def knows(self, finding_id: str) -> bool:
-        return finding_id in self._findings
-
-    def kinds(self, finding_ids: Sequence[str]) -> set[str]:
-        return {self._findings[i].kind for i in finding_ids if i in self._findings}
 
     def investigation(self, finding_id: str) -> Link | None:
         """The page of the earlier investigation that the finding speaks of: beside this one's

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from analysis.vocabulary import Diagnosis, Evidence, Gap, Report
+from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
+from bot.answer.view import AnswerView, answer_view
+from bot.store.message_updates import DueDigest
 from bot.store.store import Investigation
 
 
@@ -19,6 +21,12 @@ class Answer:
     evidence: Sequence[Evidence]
     gaps: Sequence[Gap]
     chart: bytes | None
+
+    def view(self, alert: Alert) -> AnswerView:
+        """What it says, for whoever shows it."""
+        return answer_view(
+            alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence
+        )
 
 
 @dataclass(frozen=True)
@@ -40,11 +48,27 @@ class ReplyTarget(Protocol):
         """Whether this investigation is to be answered there."""
 
     async def announce(self, investigation: Investigation) -> None:
-        """Say that the investigation has begun, where the place has such a message."""
+        """Say that the investigation has begun, where the target has such a message."""
 
     async def preview(self, outcome: Outcome) -> None:
-        """Edit the announcement into the answer so far, where the place has one; `answer`
+        """Edit the announcement into the answer so far, where the target has one; `answer`
         follows."""
 
     async def answer(self, outcome: Outcome) -> None:
         """Post the answer, or edit the announcement into it."""
+
+
+@runtime_checkable
+class PostsDigests(Protocol):
+    """A reply target with channels, which are told after quiet hours what came in them."""
+
+    @property
+    def name(self) -> str:
+        """The target's name."""
+
+    @property
+    def posts_digests(self) -> bool:
+        """Whether it has channels."""
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """Post it once, in its own channels among those of the digest. Raises ConnectorError."""

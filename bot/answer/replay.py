@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Frozen, Report
 from bot.answer.finding_ids import claims_renamed, with_kept_ids
 from bot.answer.guidance import said_by, with_guidance
+from bot.answer.view import AnswerView, answer_view
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.support import quotable
 
 BUILT_IN = "built-in"
+MOST_OTHERS = 4
+"""Causes besides the first that the terminal shows."""
 VERDICT_STYLE = {
     "cause_found": "bold red",
     "recovered": "bold green",
@@ -44,6 +48,14 @@ class Replayed:
     diagnosis: Diagnosis
     report: Report
     timings: dict[str, float]
+
+    @cached_property
+    def view(self) -> AnswerView:
+        """What the answer says."""
+        case = self.case
+        return answer_view(
+            case.alert, self.diagnosis, self.report, gaps=case.gaps, evidence=case.evidence
+        )
 
 
 def replay(folder: Path) -> Replayed:
@@ -84,17 +96,20 @@ def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
 
 def as_json(replayed: Replayed) -> dict[str, Any]:
     """What `--json` prints; see DESIGN in the documentation for the keys."""
-    diagnosis = replayed.diagnosis
+    return json_of(replayed.view) | {"timings": replayed.timings}
+
+
+def json_of(view: AnswerView) -> dict[str, Any]:
+    """An answer in JSON values: verdict, causes, findings, impact, and what is missing."""
     return {
-        "verdict": diagnosis.verdict.value,
-        "confidence": diagnosis.confidence,
-        "headline": replayed.report.headline,
-        "causes": _dump(diagnosis.causes),
-        "findings": _dump(diagnosis.findings),
-        "impact": diagnosis.impact.model_dump(mode="json"),
-        "missing": list(diagnosis.missing),
-        "gaps": _dump(replayed.case.gaps),
-        "timings": replayed.timings,
+        "verdict": view.verdict.value,
+        "confidence": view.confidence,
+        "headline": view.headline,
+        "causes": _dump(view.causes),
+        "findings": _dump(tuple(view.findings.values())),
+        "impact": view.impact.model_dump(mode="json"),
+        "missing": list(view.missing),
+        "gaps": _dump(view.gaps),
     }
 
 
@@ -106,31 +121,27 @@ def print_json(replayed: Replayed) -> None:
 def print_report(replayed: Replayed) -> None:
     """Print the answer for a person."""
     console = Console(highlight=False)
-    diagnosis, report = replayed.diagnosis, replayed.report
-    verdict = diagnosis.verdict.value.replace("_", " ")
+    view = replayed.view
+    verdict = view.verdict.value.replace("_", " ")
     console.print(
-        Text(verdict, style=VERDICT_STYLE[diagnosis.verdict.value]),
-        Text(f"confidence {diagnosis.confidence:.2f}", style="dim"),
+        Text(verdict, style=VERDICT_STYLE[view.verdict.value]),
+        Text(f"confidence {view.confidence:.2f}", style="dim"),
     )
-    console.print(Text(report.headline, style="bold"))
-    for claim in report.claims:
+    console.print(Text(view.headline, style="bold"))
+    for claim in view.said:
         console.print(Text(f"  {claim.text} "), Text(" ".join(claim.findings), style="cyan"))
-    for step in report.next_steps:
+    for step in view.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
-    for line in report.guidance:
+    for line in view.guidance:
         console.print(Text(f"  {said_by(line)}", style="magenta"), Text(line.url or ""))
-    for sentence in diagnosis.missing:
+    for sentence in view.missing:
         console.print(Text("  missing: ", style="yellow"), Text(quotable(sentence)))
-    if len(diagnosis.causes) > 1 and verdict in ("cause found", "recovered"):
+    if view.other_causes and view.established:
         console.print(Text("other candidates", style="dim"))
-        for cause in diagnosis.causes[1:5]:
-            console.print(
-                Text(
-                    f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})",
-                    style="dim",
-                )
-            )
-    for gap in replayed.case.gaps:
+        for cause in view.other_causes[:MOST_OTHERS]:
+            said = f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})"
+            console.print(Text(said, style="dim"))
+    for gap in view.gaps:
         console.print(Text(f"  {gap.id} {gap.source}: {quotable(gap.reason)}", style="yellow"))
 
 

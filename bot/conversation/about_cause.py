@@ -3,9 +3,8 @@ do next."""
 
 from __future__ import annotations
 
-from analysis.changes.nearby import RULED_OUT
-from analysis.vocabulary import Cause, Finding, Verdict
-from bot.answer.lines import LABELS, percent
+from analysis.vocabulary import Cause, Verdict
+from bot.answer.lines import percent
 from bot.conversation.held import Held
 from bot.intake.questions.asked import AnswerLine, AnswerText
 
@@ -24,14 +23,12 @@ NO_CAUSE = {
 def cause(held: Held) -> AnswerText:
     """What happened, in short."""
     first = held.first
-    lines = [held.said(held.report.headline, bold=LABELS[held.diagnosis.verdict])]
+    lines = [held.said(held.view.headline, bold=held.view.verdict_label)]
     if first is not None:
         lines.append(held.said(first.summary, first.findings[:2], bold=named_cause(held)))
-    lines.append(
-        held.said(held.diagnosis.impact.sentence, held.diagnosis.impact.findings[:2], bold="Impact")
-    )
+    lines.append(held.said(held.view.impact.sentence, held.view.impact.findings[:2], bold="Impact"))
     return AnswerText(
-        lead=f"In short ({percent(held.diagnosis.confidence)} confidence):", lines=tuple(lines)
+        lead=f"In short ({percent(held.view.confidence)} confidence):", lines=tuple(lines)
     )
 
 
@@ -39,10 +36,11 @@ def why(held: Held) -> AnswerText:
     """What the first cause rests on."""
     first = held.first
     if first is None:
-        return AnswerText(lead=f"{NO_CAUSE[held.diagnosis.verdict]}.", lines=_about_nothing(held))
+        return AnswerText(lead=f"{NO_CAUSE[held.view.verdict]}.", lines=_about_nothing(held))
+    view = held.view
     found = held.some(first.findings)
     more = [f"{len(found) - MOST} more findings stand on the page"] if len(found) > MOST else []
-    counter = len(_against(held, first))
+    counter = len(view.really_against)
     more.append(
         f"{counter} finding{'s' if counter != 1 else ''} against it"
         if counter
@@ -54,18 +52,18 @@ def why(held: Held) -> AnswerText:
 
 def against(held: Held) -> AnswerText:
     """What speaks against the first cause, how sure it is, and what would change it."""
-    first, diagnosis = held.first, held.diagnosis
+    first, view = held.first, held.view
     if first is None:
-        return AnswerText(lead=f"{NO_CAUSE[diagnosis.verdict]}.", lines=tuple(_missing(held)))
-    counter = _against(held, first)
+        return AnswerText(lead=f"{NO_CAUSE[view.verdict]}.", lines=tuple(_missing(held)))
+    counter = view.really_against
     lines = [held.line(f, "Against") for f in counter[:MOST]]
     rivals = [c for c in held.causes[1:3] if c.confidence >= 0.1]
     lines += [
         held.said(f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?")
         for c in rivals
     ]
-    if diagnosis.next_query is not None:
-        lines.append(held.said(diagnosis.next_query.text, bold="Would tell"))
+    if view.to_tell_apart is not None:
+        lines.append(held.said(view.to_tell_apart, bold="Would tell"))
     lines += _missing(held)[:2]
     said = (
         "Nothing that was measured speaks against it"
@@ -104,45 +102,36 @@ def suspects(held: Held) -> AnswerText:
 
 def next_steps(held: Held) -> AnswerText:
     """What to do, what would tell the first two causes apart."""
-    lines = [held.said(s.text, s.findings[:2]) for s in held.report.next_steps[:4]]
-    first = held.first
-    if not lines and first is not None and first.next_step:
-        lines = [held.said(first.next_step, first.findings[:2])]
-    if held.diagnosis.next_query is not None:
-        lines.append(held.said(held.diagnosis.next_query.text, bold="To be surer"))
+    view, first = held.view, held.first
+    lines = [held.said(step.text, step.findings[:2]) for step in view.next_steps[:4]]
+    if view.to_tell_apart is not None:
+        lines.append(held.said(view.to_tell_apart, bold="To be surer"))
     if not lines:
         lines = _missing(held)
     said = "What follows from the findings:" if lines else "No step follows from the findings."
     if lines and first is None:
-        said = f"{NO_CAUSE[held.diagnosis.verdict]}. What would help:"
+        said = f"{NO_CAUSE[held.view.verdict]}. What would help:"
     return AnswerText(lead=said, lines=tuple(lines), more=("I change nothing myself.",))
 
 
 def named_cause(held: Held) -> str:
     """`Cause`, or that it is only suspected."""
-    return "First suspect" if held.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Cause"
+    return "First suspect" if held.view.suspected_only else "Cause"
 
 
 def _sure(held: Held, first: Cause) -> str:
-    suspected = held.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
+    suspected = held.view.suspected_only
     return "Not established; I suspect" if suspected else f"I blame ({percent(first.confidence)})"
 
 
-def _against(held: Held, first: Cause) -> list[Finding]:
-    """Without the changes that were ruled out: those are of other explanations."""
-    return [f for f in held.some(first.contradicting) if f.kind != RULED_OUT]
-
-
 def _ruled_out(held: Held) -> tuple[AnswerLine, ...]:
-    return tuple(held.line(f, "Ruled out") for f in held.findings.values() if f.kind == RULED_OUT)[
-        :SUSPECTS
-    ]
+    return tuple(held.line(f, "Ruled out") for f in held.view.ruled_out)[:SUSPECTS]
 
 
 def _missing(held: Held) -> list[AnswerLine]:
-    return [held.said(m, bold="Missing") for m in held.diagnosis.missing[:4]]
+    return [held.said(m, bold="Missing") for m in held.view.missing[:4]]
 
 
 def _about_nothing(held: Held) -> tuple[AnswerLine, ...]:
-    told = [held.line(f) for f in held.some(held.diagnosis.impact.findings)]
+    told = [held.line(f) for f in held.some(held.view.impact.findings)]
     return (*told[:3], *_missing(held)[:3])

@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.vocabulary import Cause, Diagnosis, Finding, Report, Verdict
+from analysis.vocabulary import Cause, Diagnosis, Finding, Report
 from bot.answer.foreign_text import one_line, safe_url, sentence
+from bot.answer.view import AnswerView, answer_view
 from bot.intake.questions.asked import AnswerLine
 from bot.settings import Settings
 from bot.store.store import Investigation
@@ -36,16 +37,22 @@ class Held:
     newer_runs: bool = False
 
     @cached_property
+    def view(self) -> AnswerView:
+        """What the answer says."""
+        case = self.case
+        return answer_view(
+            case.alert, self.diagnosis, self.report, gaps=case.gaps, evidence=case.evidence
+        )
+
+    @property
     def findings(self) -> Mapping[str, Finding]:
         """By id."""
-        return {f.id: f for f in self.diagnosis.findings}
+        return self.view.findings
 
-    @cached_property
+    @property
     def causes(self) -> Sequence[Cause]:
         """The likeliest first; none where nothing is wrong: what moved then is no suspect."""
-        if self.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-            return ()
-        return sorted(self.diagnosis.causes, key=lambda c: c.rank)
+        return self.view.suspects
 
     @property
     def first(self) -> Cause | None:
@@ -95,7 +102,7 @@ class Held:
         found = [
             (one_line(i, 12), safe_url(f"{self.page_url}#{quote(i, safe='')}")) for i in ids[:LINKS]
         ]
-        items = {e.id: e for e in self.case.evidence}
+        items = self.view.evidence
         evidence = [items[e] for i in ids for e in self.findings[i].evidence if e in items]
         vendor = next(((e, url) for e in evidence if (url := safe_url(e.link))), None)
         if vendor is not None:

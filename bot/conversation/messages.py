@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     Block,
     bold,
     bullets,
@@ -22,7 +22,7 @@ from bot.answer.targets.slack_blocks import (
     size,
     text,
 )
-from bot.answer.targets.slack_message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
+from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
 from bot.intake.questions.asked import AnswerLine, AnswerText
 
 MAX_LINES = 14

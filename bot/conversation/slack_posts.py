@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack_posts import (
+from bot.answer.targets.slack.posts import (
     IsIt,
     MessageRef,
     SlackPlace,
@@ -19,7 +19,7 @@ from bot.answer.targets.slack_posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.messages import message_of
 from bot.intake.questions.asked import AnswerText
 from bot.settings import Settings

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted, plain
-from bot.answer.lines import LABELS, at
+from bot.answer.lines import at
+from bot.answer.view import VERDICT_LABELS
 from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.store.store import Investigation
 from connectors.base import Check, Connector
@@ -75,7 +76,7 @@ def _running(one: Investigation) -> AnswerLine:
 
 def _answered(one: Investigation) -> AnswerLine:
     verdict = next(
-        (label for known, label in LABELS.items() if known.value == one.verdict), "Failed"
+        (label for known, label in VERDICT_LABELS.items() if known.value == one.verdict), "Failed"
     )
     title, headline = plain(one.alert.title, 120), plain(one.headline or "", 200)
     return AnswerLine(

@@ -18,7 +18,7 @@ from typing import TypedDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.targets.slack_posts import MessageRef
+from bot.answer.targets.slack.posts import MessageRef
 from bot.conversation.held import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts

@@ -17,6 +17,7 @@ from analysis.case.folder import Case, json_bytes, read_case, read_diagnosis, re
 from analysis.case.observations import OBSERVATIONS_FILE, Observations
 from analysis.vocabulary import Diagnosis, Report
 from bot.answer.guidance import with_guidance
+from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from bot.answer.writer.model_use import model_use_line
 from bot.investigation.analyzing import render_chart
@@ -42,7 +43,8 @@ async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Dia
     folder = await in_thread(checkout.__enter__)
     try:
         case, diagnosis, report = await in_thread(_read, folder)
-        markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+        view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        markdown = to_markdown(view)
         chart = await context.pool.run(render_chart, folder)
     finally:
         await in_thread(checkout.__exit__, None, None, None)

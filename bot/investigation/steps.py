@@ -27,6 +27,7 @@ from analysis.vocabulary import Alert, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
+from bot.answer.view import answer_view
 from bot.investigation.analyzing import analyze_case, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
@@ -67,6 +68,7 @@ class Opened(TypedDict):
     asks_model: NotRequired[bool]
     """Whether a model investigates further once code has answered."""
     places: list[str]
+    """Names of the reply targets. Steps that an earlier version kept call them so."""
 
 
 class Analyzed(TypedDict):
@@ -103,8 +105,8 @@ class Steps:
         self._worker = uuid.uuid4().hex[:8]
         self._resumed: set[str] = set()
         self.awaiting_retry: set[str] = set()
-        """Workflows that wait for a place to come back: nothing is lost when they are left at
-        once."""
+        """Workflows that wait for a reply target to come back: nothing is lost when they are left
+        at once."""
 
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
@@ -137,15 +139,15 @@ class Steps:
             "may_capture": self.context.recorded is None
             and may_capture(alert, scope, self.context.settings),
             "asks_model": self.context.settings.model.name is not None,
-            "places": [p.name for p in self.context.places if p.wanted(investigation)],
+            "places": self._wanted(investigation),
         }
 
-    async def announce(self, investigation_id: str, place: str) -> str:
-        """First message. A place that does not answer gets its message with the final one."""
+    async def announce(self, investigation_id: str, target: str) -> str:
+        """First message. A target that does not answer gets its message with the final one."""
         try:
-            await self._place(place).announce(await self._investigation(investigation_id))
+            await self._target(target).announce(await self._investigation(investigation_id))
         except ConnectorError as error:
-            await self._say(investigation_id, f"announce {place}", str(error))
+            await self._say(investigation_id, f"announce {target}", str(error))
             return str(error)
         return "announced"
 
@@ -241,23 +243,24 @@ class Steps:
             report = with_guidance(report, case.runbooks)
             chart = await self.context.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
-        markdown = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+        view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        markdown = to_markdown(view)
         await self._put(investigation_id, "report.md", markdown.encode())
         if chart is not None:
             await self._put(investigation_id, CHART, chart)
         await self._say(investigation_id, "write", f"written by {report.written_by}")
         return report.headline
 
-    async def preview(self, investigation_id: str, place: str) -> str:
-        """The answer by code, while the model investigates. A place that does not answer gets the
+    async def preview(self, investigation_id: str, target: str) -> str:
+        """The answer by code, while the model investigates. A target that does not answer gets the
         final one."""
         try:
             outcome = Outcome(
                 await self._investigation(investigation_id), await self._answer(investigation_id)
             )
-            await self._place(place).preview(outcome)
+            await self._target(target).preview(outcome)
         except ConnectorError as error:
-            await self._say(investigation_id, f"preview {place}", str(error))
+            await self._say(investigation_id, f"preview {target}", str(error))
             return str(error)
         return "shown"
 
@@ -326,7 +329,7 @@ class Steps:
         return json_bytes(answer_times(investigation, self.context.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
-        """There is no answer; say why. Gives the places that must be told."""
+        """There is no answer; say why. Gives the reply targets that must be told."""
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
         await in_store(
@@ -339,19 +342,19 @@ class Steps:
         )
         await self._say(investigation_id, "failed", headline)
         self._resumed.discard(investigation_id)
-        return [p.name for p in self.context.places if p.wanted(investigation)]
+        return self._wanted(investigation)
 
-    async def reply(self, investigation_id: str, place: str) -> Posted:
-        """Post the answer in one place."""
+    async def reply(self, investigation_id: str, target: str) -> Posted:
+        """Post the answer at one reply target."""
         outcome = await self._outcome(investigation_id)
         if outcome.investigation.status not in ENDED:
             return {"again": False, "why": "it is being run again, and that run answers"}
         try:
-            await self._place(place).answer(outcome)
+            await self._target(target).answer(outcome)
         except ConnectorError as error:
-            await self._say(investigation_id, f"reply {place}: {error.problem}", str(error))
+            await self._say(investigation_id, f"reply {target}: {error.problem}", str(error))
             return {"again": error.retryable, "why": str(error)}
-        await self._say(investigation_id, f"reply {place}", f"answered in {place}")
+        await self._say(investigation_id, f"reply {target}", f"answered in {target}")
         return {"again": False, "why": "posted"}
 
     async def _outcome(self, investigation_id: str) -> Outcome:
@@ -426,10 +429,15 @@ class Steps:
         finally:
             await in_thread(checkout.__exit__, None, None, None)
 
-    def _place(self, name: str) -> ReplyTarget:
-        for place in self.context.places:
-            if place.name == name:
-                return place
+    def _wanted(self, investigation: Investigation) -> list[str]:
+        """Names of the reply targets at which it is to be answered."""
+        targets = self.context.reply_targets
+        return [target.name for target in targets if target.wanted(investigation)]
+
+    def _target(self, name: str) -> ReplyTarget:
+        for target in self.context.reply_targets:
+            if target.name == name:
+                return target
         raise ConnectorError(name, "post", "is not configured any more")
 
     async def _put(self, investigation_id: str, name: str, data: bytes) -> None:

@@ -36,7 +36,7 @@ class WorkerContext:
     store: Store
     cases: CaseStore
     connectors: Sequence[Connector]
-    places: Sequence[ReplyTarget]
+    reply_targets: Sequence[ReplyTarget]
     pool: ProcessPool
     recorded: Scope | None = None
     traces: TraceReading | None = None

@@ -1,7 +1,8 @@
-"""The durable workflows: one investigates, one per place answers. Read top to bottom: that is the
-way of an alert.
+"""The durable workflows: one investigates, one per reply target answers.
 
-An investigation never waits for a place: what it shows there on the way is posted beside it.
+Read top to bottom: that is the way of an alert.
+
+An investigation never waits for a reply target: what it shows there on the way is posted beside it.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from analysis.errors import FaultlineError
 from bot.operating.findings import Finding, as_json, print_findings
 from bot.operating.looking import Look, looking
 from bot.operating.place_checks import place_checks
+from bot.operating.reply_checks import reply_checks
 from bot.operating.settings_checks import settings_checks
 from bot.operating.story import story
-from bot.operating.telling_checks import telling_checks
 from bot.operating.work_checks import question_checks, work_checks
 from bot.settings import Settings
 from bot.store.opening import first_line
@@ -46,7 +46,7 @@ def whole(look: Look) -> Sequence[Finding]:
     parts: tuple[tuple[str, Checks], ...] = (
         ("database", place_checks),
         ("workers", work_checks),
-        ("replies", telling_checks),
+        ("replies", reply_checks),
         ("questions", question_checks),
         ("settings", lambda one: settings_checks(one.settings)),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Engine, or_, select
 from sqlalchemy.orm import Session
@@ -18,21 +19,19 @@ from sqlalchemy.orm import Session
 from analysis.errors import FaultlineError
 from bot.operating.engine_rows import EngineRows
 from bot.operating.looking import Look
+from bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
 from bot.settings import Settings
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow
+from bot.store.message_updates import ENDED
 from bot.store.models import InvestigationRow, PostRow
-from bot.store.retelling import ENDED
 from bot.store.store import forgotten_key
 
 OWNER = "requeued"
 ANSWER, FILE = "answer", "file"
 """Names in the keys of a question's posts: `bot.conversation.slack_posts`."""
-PLACES = ("slack", "pagerduty")
-"""Names in the keys of posts: `bot.answer.targets.slack_replies`,
-`bot.answer.targets.pagerduty_replies`."""
-TOLD_FOR = timedelta(days=1)
-"""A place that is down is tried again for most of a day (`bot.investigation.workflow`): what ended
-before was told, or given up."""
+NOTIFIED_FOR = timedelta(days=1)
+"""A reply target that is down is tried again for most of a day (`bot.investigation.workflow`): what
+ended before was answered, or given up."""
 LONG_AGO = timedelta(hours=1)
 """When the attempts were that nobody remembers: long enough for all of them to have arrived."""
 
@@ -75,7 +74,7 @@ def requeue_all(
         newest = since or session.scalar(
             select(row.finished_at).order_by(row.finished_at.desc().nulls_last()).limit(1)
         )
-        recent = row.finished_at > newest - TOLD_FOR if newest else row.finished_at.is_not(None)
+        recent = row.finished_at > newest - NOTIFIED_FOR if newest else row.finished_at.is_not(None)
         query = select(row.id).where(or_(row.status.not_in(ENDED), recent)).order_by(row.id)
         names = list(session.scalars(query))
     rows.delete([w.id for w in rows.active()])
@@ -92,7 +91,7 @@ def _requeue(
     questions: bool = False,
 ) -> Requeued:
     begun, told, asked = [], [], []
-    places = _places(settings)
+    targets = configured_targets(settings)
     for name in names:
         with Session(store) as session, session.begin():
             row = session.get_one(InvestigationRow, name, with_for_update=True)
@@ -103,8 +102,8 @@ def _requeue(
                 rows.delete([w.id for w in rows.of(name)])
                 row.dispatched_at, row.status = None, "accepted"
                 begun.append(name)
-            elif _is_untold(session, row, places):
-                row.changes += 1
+            elif _lacks_a_post(session, row, targets):
+                row.revision += 1
                 told.append(name)
     if questions:
         with Session(store) as session, session.begin():
@@ -126,9 +125,11 @@ def _mark_forgotten(session: Session, row: InvestigationRow, now: datetime) -> N
         )
 
 
-def _is_untold(session: Session, row: InvestigationRow, places: Sequence[str]) -> bool:
-    """Whether a place has no recorded post of it."""
-    posts = [session.get(PostRow, f"{row.id}:{place}") for place in places]
+def _lacks_a_post(
+    session: Session, row: InvestigationRow, targets: Sequence[ReplyTargetDeclaration[Any]]
+) -> bool:
+    """Whether a reply target has no recorded post of it."""
+    posts = [session.get(PostRow, target.post_key(row.id)) for target in targets]
     return any(post is None or post.ref is None for post in posts)
 
 
@@ -140,8 +141,3 @@ def _ask_again(session: Session, question: QuestionRow, now: datetime) -> None:
             session.add(
                 QuestionPostRow(key=key, question_id=question.id, owner=OWNER, attempted_at=at)
             )
-
-
-def _places(settings: Settings) -> list[str]:
-    tokens = {"slack": settings.slack.bot_token, "pagerduty": settings.pagerduty.api_token}
-    return [place for place in PLACES if tokens[place] is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bot.operating.findings import Finding
+from bot.policy.reply_targets import configured_targets, declared_targets
 from bot.settings import Settings
 from bot.settings.addresses import names_this_machine
 
@@ -18,55 +19,18 @@ def settings_checks(settings: Settings) -> Iterator[Finding]:
 
 
 def _in_and_out(settings: Settings) -> Iterator[Finding]:
-    slack, pagerduty = settings.slack, settings.pagerduty
-    if slack.bot_token is None and pagerduty.api_token is None:
-        said = "answers are posted nowhere: there is neither a Slack token nor a PagerDuty key"
-        yield Finding(
-            "note",
-            "settings",
-            said,
-            "set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN",
-        )
-    if slack.app_token is not None and slack.bot_token is None:
-        yield Finding(
-            "wrong",
-            "settings",
-            "Socket Mode (app_token) without a bot token",
-            "set FAULTLINE_SLACK__BOT_TOKEN",
-        )
-    if slack.bot_token is not None and slack.app_token is None and not slack.signing_secrets:
-        said = "Slack gets answers, but its events and buttons are refused"
-        yield Finding(
-            "wrong",
-            "settings",
-            said,
-            "set FAULTLINE_SLACK__SIGNING_SECRETS, or an app_token for Socket Mode",
-        )
-    if (
-        slack.bot_token is not None
-        and slack.channel is None
-        and not any(s.slack_channel for s in settings.services.values())
-    ):
-        said = (
-            "only alerts that come from Slack are answered there: no channel is named for the "
-            "others"
-        )
-        yield Finding("note", "settings", said, "set slack.channel")
-    if pagerduty.api_token is not None and not pagerduty.from_email:
-        yield Finding(
-            "wrong",
-            "settings",
-            "PagerDuty takes no notes without an author",
-            "set pagerduty.from_email, a user's address",
-        )
-    if settings.recorded.case is not None and (slack.bot_token or pagerduty.api_token):
+    configured = configured_targets(settings)
+    if not configured:
+        variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
+        said = "answers are posted nowhere: no reply target is configured"
+        yield Finding("note", "settings", said, f"set {variables}")
+    for target in declared_targets(settings):
+        for one in target.problems(settings):
+            yield Finding(one.state, "settings", one.problem, one.todo)
+    if settings.recorded.case is not None and configured:
         said = "every alert is answered from one recorded case (recorded.case)"
-        yield Finding(
-            "wrong",
-            "settings",
-            said,
-            "that is for trying things out: unset it where real alerts come in",
-        )
+        todo = "that is for trying things out: unset it where real alerts come in"
+        yield Finding("wrong", "settings", said, todo)
 
 
 def _doors(settings: Settings) -> Iterator[Finding]:

@@ -3,9 +3,10 @@ that it goes by."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import ColumnElement, String, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
@@ -18,8 +19,8 @@ from bot.operating.work_checks import usual_length
 from bot.queue.engine import WORKFLOW_REPLY
 from bot.store.conversation_rows import FurtherRow, QuestionRow
 from bot.store.memory import storable
+from bot.store.message_updates import ENDED
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
-from bot.store.retelling import ENDED
 from bot.store.store import NO_POST, forgotten_key
 from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
 
@@ -190,7 +191,7 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
     for post in session.scalars(
         select(PostRow).where(PostRow.investigation_id == row.id).order_by(PostRow.attempted_at)
     ):
-        place = post.key.removeprefix(f"{row.id}:")
+        where = post.key.removeprefix(f"{row.id}:")
         if post.key == forgotten_key(row.id):
             yield Finding(
                 "ok",
@@ -204,11 +205,11 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
             yield Finding(
                 "ok",
                 "posted",
-                f"{place}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else ""),
+                f"{where}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else ""),
             )
         else:
             said = (
-                f"{place}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
+                f"{where}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
             )
             yield Finding("note", "posted", said, "the next try looks for it at the vendor first")
 
@@ -244,16 +245,24 @@ def _stands(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Fi
 
 
 def _next_reply(look: Look, reply: Workflow) -> Finding:
-    place = (reply.queue or "").removeprefix("replies-")
+    target = (reply.queue or "").removeprefix("replies-")
     tries, again = next_try(look.rows.steps(reply.id)) if look.rows else (0, None)
     if not tries:
-        return Finding("ok", "next", f"it is told in {place or 'a place'} now")
-    said = f"{place} was tried {tries} times" + (
+        return Finding("ok", "next", f"it is told in {target or 'a reply target'} now")
+    said = f"{target} was tried {tries} times" + (
         f", and is tried again at {when(again)}" if again else ""
     )
     return Finding(
-        "wrong", "next", said, f"is {place} down, or its token refused? `faultline check` asks it"
+        "wrong", "next", said, f"is {target} down, or its token refused? `faultline check` asks it"
     )
+
+
+def _answered_at(address: str) -> ColumnElement[bool]:
+    """Whether it is an investigation's address at a target whose addresses have no column."""
+    # Both databases keep JSON as text that holds a value between quotes.
+    quoted = json.dumps(address)
+    kept = cast(InvestigationRow.reply_addresses, String)
+    return kept.contains(f": {quoted}", autoescape=True)
 
 
 def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
@@ -301,7 +310,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         )
     row = InvestigationRow
     query = select(row.id, row.accepted_at, row.status).where(
-        or_(row.fingerprint == name, row.pagerduty_incident == name)
+        or_(row.fingerprint == name, row.pagerduty_incident == name, _answered_at(name))
     )
     for id_, at, status in session.execute(query.order_by(row.accepted_at.desc()).limit(5)):
         yield Finding(

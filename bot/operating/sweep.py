@@ -20,8 +20,8 @@ from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
 from bot.store.held_alerts import KEPT
+from bot.store.message_updates import ENDED
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
-from bot.store.retelling import ENDED
 from bot.store.store import Store
 from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
 from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow

@@ -10,6 +10,7 @@ from typing import Literal
 from analysis.vocabulary import Alert
 from bot.policy.alert_rules import held_back_by, plain_severity
 from bot.policy.quiet_hours import quiet_until
+from bot.policy.reply_targets import reply_channel
 from bot.policy.teams import Teams
 from bot.policy.topology import Topology
 from bot.policy.traits import Traits, traits_of
@@ -50,11 +51,8 @@ class Policy:
 
     def channel(self, arrival: Arrival) -> str:
         """The channel in which the alert would be answered; "" where there is none."""
-        if arrival.reply_to.slack_channel:
-            return arrival.reply_to.slack_channel
         service = self.topology.name(arrival.alert.service)
-        entry = self.settings.services.get(service) if service else None
-        return (entry.slack_channel if entry else None) or self.settings.slack.channel or ""
+        return reply_channel(arrival.reply_to, service, self.settings)
 
     def team(self, alert: Alert, channel: str) -> str:
         """Whose the alert is; "" where it belongs to no team."""

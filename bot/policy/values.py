@@ -38,11 +38,13 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ReplyTo:
-    """Where an investigation's answer goes."""
+    """Where an investigation's answer goes, as the alert itself says."""
 
     slack_channel: str | None = None
     slack_thread: str | None = None
     pagerduty_incident: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Addresses at other reply targets: the target's name to what it alone understands."""
 
 
 @dataclass(frozen=True)

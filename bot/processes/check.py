@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -12,11 +13,12 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from bot.answer.targets.slack_replies import check_slack
+from bot.answer.targets.target_type import ReplyTargetType, configured_types
 from bot.intake.alert_sources import alert_sources
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.operating.credentials import bounded
+from bot.policy.reply_targets import declared_targets
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
@@ -24,8 +26,6 @@ from bot.web.oidc.provider import Provider
 from connectors.base import Check
 from connectors.plugins import Plugin, installed
 from connectors.registry import GROUP, build_connectors, load_connector
-
-NOWHERE = "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN"
 
 
 def run_checks(settings: Settings) -> int:
@@ -128,27 +128,24 @@ async def _inbound(settings: Settings) -> Check:
 
 
 async def _replies(settings: Settings) -> Check:
-    places = [name for name, token in _reply_tokens(settings).items() if token is not None]
-    if not places:
-        return Check(
-            "replies",
-            False,
-            "nowhere to answer: set FAULTLINE_SLACK__BOT_TOKEN or FAULTLINE_PAGERDUTY__API_TOKEN",
-        )
-    if settings.pagerduty.api_token and not settings.pagerduty.from_email:
-        return Check(
-            "replies", False, "PagerDuty notes need pagerduty.from_email, a user's address"
-        )
-    if settings.slack.bot_token is None:
-        return Check("replies", True, ", ".join(places))
-    said = await check_slack(settings.slack)
-    if not settings.slack.channel:
-        said += "; slack.channel is not set: only alerts from Slack are answered there"
-    return Check("replies", True, f"{', '.join(places)}; Slack: {said}")
+    types = configured_types(settings)
+    if not types:
+        variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
+        return Check("replies", False, f"no reply target configured: set {variables}")
+    checks = await asyncio.gather(*(_reply_target(one, settings) for one in types))
+    said = [", ".join(one.label for one in types)]
+    said += [check.line for check in checks if check.line]
+    failed = [check.line for check in checks if not check.ok]
+    # One that fails is the news; what works would only hide it.
+    return Check("replies", not failed, "; ".join(failed or said))
 
 
-def _reply_tokens(settings: Settings) -> dict[str, object | None]:
-    return {"Slack": settings.slack.bot_token, "PagerDuty notes": settings.pagerduty.api_token}
+async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
+    try:
+        said = await one.check(settings)
+    except FaultlineError as error:
+        return Check(one.name, False, str(error))
+    return Check(one.name, True, f"{one.label}: {said}" if said else "")
 
 
 async def _login(settings: Settings) -> Check:

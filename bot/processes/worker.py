@@ -14,11 +14,8 @@ from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.answer.announcing import Announce
-from bot.answer.outcome import ReplyTarget
-from bot.answer.retelling import Retell
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
-from bot.answer.targets.slack_digest import SlackDigests
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.message_updates import MessageUpdates
+from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation.reading_traces import TraceReading
@@ -28,6 +25,11 @@ from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.operating.retention import Retention
 from bot.operating.telemetry.observing import Telemetry, observe_worker
+from bot.policy.reply_targets import (
+    configured_targets,
+    fewest_channels_at_once,
+    slowest_edits,
+)
 from bot.policy.teams import Teams
 from bot.queue.dispatch import Dispatch, FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
@@ -96,7 +98,6 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     context = replace(context, traces=traces)
     talks = settings.slack.bot_token is not None
     every_s = settings.worker.polling_interval_s
-    digests = digests_for(settings, store, engine.executor_id)
     components: list[Component] = [
         Telemetry("worker", partial(observe_worker, settings, store, engine.database)),
         FunctionComponent("analysis pool", on_stop=context.pool.close),
@@ -111,10 +112,20 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
             concurrency=settings.worker.concurrency,
             every_s=every_s,
         ),
-        Retell(store, context.places, engine.enqueue_on, digests, every_s=every_s),
+        MessageUpdates(
+            store,
+            context.reply_targets,
+            engine.enqueue_on,
+            every_s=every_s,
+            edit_every=slowest_edits(settings),
+        ),
     ]
+    if any(target.announces for target in configured_targets(settings)):
+        at_once = fewest_channels_at_once(settings)
+        components.append(
+            Announce(store, context.reply_targets, every_s=every_s, channels_at_once=at_once)
+        )
     if talks:
-        components.append(Announce(store, context.places, every_s=every_s))
         asked = Conversations(store.engine)
         components.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
     return components
@@ -129,7 +140,7 @@ class RunningEngine:
         self, engine: WorkerEngine, context: WorkerContext, traces: TraceReading, *, talks: bool
     ) -> None:
         self._engine = engine
-        self._places = [place.name for place in context.places]
+        self._targets = [target.name for target in context.reply_targets]
         self._grace_s = context.settings.worker.grace_s
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
         self._queues = {TRACES_QUEUE: queue_width(traces.processes)}
@@ -144,7 +155,7 @@ class RunningEngine:
     def start(self) -> None:
         """Take work off the queues."""
         self._engine.launch(
-            on_lock_lost=_end_at_once, places=self._places, more_queues=self._queues
+            on_lock_lost=_end_at_once, places=self._targets, more_queues=self._queues
         )
 
     def stop(self) -> None:
@@ -169,25 +180,10 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
         store=store,
         cases=open_cases(settings),
         connectors=connectors,
-        places=places_for(settings, store, owner),
+        reply_targets=reply_targets(settings, store, owner=owner),
         pool=ProcessPool(),
         recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
     )
-
-
-def places_for(settings: Settings, store: Store, owner: str) -> list[ReplyTarget]:
-    """Where answers are posted: one line per place."""
-    places: list[ReplyTarget] = []
-    if settings.slack.bot_token:
-        places.append(SlackReplies(settings, store, owner=owner))
-    if settings.pagerduty.api_token:
-        places.append(PagerDutyReplies(settings, store, owner=owner))
-    return places
-
-
-def digests_for(settings: Settings, store: Store, owner: str) -> SlackDigests | None:
-    """What tells channels of their quiet hours."""
-    return SlackDigests(settings, store, owner=owner) if settings.slack.bot_token else None
 
 
 def _model_probe(settings: Settings) -> list[Component]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, SupportsIndex, get_args
@@ -32,6 +32,7 @@ from bot.settings.alerts import AlertSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
+from bot.settings.plugin_sections import SectionOwner, plugin_sections
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
 from bot.settings.teams import TeamSettings, claimed_twice
@@ -154,6 +155,8 @@ class Settings(ConnectorSections):
 
     plugin_sections: ClassVar[tuple[str, ...]] = ()
     """The sections that other packages bring."""
+    reply_target_plugins: ClassVar[Mapping[str, SectionOwner]] = {}
+    """The reply targets among what other packages bring, by section."""
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
@@ -205,25 +208,29 @@ class Settings(ConnectorSections):
 
 @cache
 def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
-    """`Settings`, with those of the unknown sections that other packages bring: connectors and
-    alert sources.
+    """`Settings`, with those of the unknown sections that other packages bring: connectors, alert
+    sources and reply targets.
 
     Raises SettingsError for a plug-in that cannot be used.
     """
-    plugins = plugin_connectors(unknown)
-    sections: dict[str, Any] = {name: (one.settings, ...) for name, one in plugins.items()}
-    for name, section in sections_of_alert_sources(set(unknown) - set(plugins)).items():
+    connectors = plugin_connectors(unknown)
+    sections: dict[str, Any] = {name: (one.settings, ...) for name, one in connectors.items()}
+    for name, section in sections_of_alert_sources(set(unknown) - set(sections)).items():
         sections[name] = (section, section())
+    targets = plugin_sections(set(unknown) - set(sections))
+    for name, target in targets.items():
+        sections[name] = (target.settings, ...)
     if not sections:
         return Settings
     model = create_model("Settings", __base__=Settings, __module__=__name__, **sections)
-    model.plugins = plugins
+    model.plugins = connectors
+    model.reply_target_plugins = targets
     model.plugin_sections = tuple(sections)
     return model
 
 
-def _revived(plugin_sections: tuple[str, ...], state: dict[Any, Any]) -> Settings:
-    model = settings_model(plugin_sections)
+def _revived(plugin_names: tuple[str, ...], state: dict[Any, Any]) -> Settings:
+    model = settings_model(plugin_names)
     settings = model.__new__(model)
     settings.__setstate__(state)
     return settings
@@ -316,11 +323,13 @@ def _refuse_secrets(values: Mapping[str, Any], model: type[Settings]) -> None:
                 )
 
 
-def _sections_of_environment(environ: Mapping[str, str]) -> Iterator[str]:
-    for key in environ:
+def _sections_of_environment(environ: Mapping[str, str]) -> set[str]:
+    found = set()
+    for key, value in environ.items():
         section, mark, _ = key.removeprefix(ENV_PREFIX).lower().partition("__")
-        if key.startswith(ENV_PREFIX) and mark:
-            yield section
+        if key.startswith(ENV_PREFIX) and mark and value:
+            found.add(section)
+    return found
 
 
 def _from_environment(

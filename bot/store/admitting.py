@@ -24,6 +24,7 @@ from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.mutes import end_when_resolved, held_mute
 from bot.store.replays import remember, told_before
+from bot.store.reply_addresses import address_columns, adopt_addresses
 from bot.store.storm_tables import GroupedAlertRow
 
 GROUPS_STAGE = "groups"
@@ -170,7 +171,7 @@ class Admission:
             return None
         known.groups.join(found, arrival.alert, traits)
         row = found[1]
-        row.pagerduty_incident = row.pagerduty_incident or arrival.reply_to.pagerduty_incident
+        adopt_addresses(row, arrival.reply_to)
         _more_urgent(row, arrival)
         self._break_through(row, arrival.alert, now)
         return Accepted("grouped", row.id)
@@ -202,7 +203,7 @@ class Admission:
             session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now
         ):
             row.surplus += 1
-            row.changes += 1
+            row.revision += 1
         return Accepted("surplus", None)
 
     def _start(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
@@ -214,9 +215,7 @@ class Admission:
             open_fingerprint=alert.fingerprint,
             alert=alert.model_dump(mode="json"),
             question=arrival.question,
-            slack_channel=reply_to.slack_channel,
-            slack_thread=reply_to.slack_thread,
-            pagerduty_incident=reply_to.pagerduty_incident,
+            **address_columns(reply_to),
             accepted_at=now,
             automatic=not asked_for(arrival),
             channel=channel,
@@ -242,7 +241,7 @@ class Admission:
             return
         if row.digested_at is None:
             row.quiet_until = None
-            row.changes += 1
+            row.revision += 1
 
 
 def asked_for(arrival: Arrival) -> bool:
@@ -288,7 +287,7 @@ def _held(
 
 
 def _changed(session: Session, investigation_id: str) -> None:
-    _locked(session, investigation_id).changes += 1
+    _locked(session, investigation_id).revision += 1
 
 
 def _locked(session: Session, investigation_id: str) -> InvestigationRow:

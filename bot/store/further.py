@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Engine, func, select
@@ -19,6 +19,7 @@ from analysis.vocabulary import Scope, Window
 from bot.store.conversation_rows import FurtherRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
+from bot.store.reply_addresses import address_columns
 from bot.store.store import Investigation, ReplyTo, new_investigation_id
 
 MAX_SERVICES = 20
@@ -163,9 +164,8 @@ def _investigation(
         open_fingerprint=None,
         alert=parent.alert.model_dump(mode="json"),
         question=storable(question, MAX_QUESTION) or None,
-        slack_channel=reply_to.slack_channel,
-        slack_thread=reply_to.slack_thread,
-        pagerduty_incident=None,
+        # A further answer amends the incident's note when somebody asks for that, not by itself.
+        **address_columns(replace(reply_to, pagerduty_incident=None)),
         accepted_at=now,
         automatic=False,
         team=parent.team,

@@ -135,7 +135,7 @@ class Groups:
         member.why = relation.why
         member.open_fingerprint = alert.fingerprint
         member.resolved_at = None
-        row.changes += 1
+        row.revision += 1
         self.note(row, traits)
 
     def _last(self, traits: Traits, team: str) -> Found | None:

@@ -69,8 +69,9 @@ class InvestigationRow(Base):
 
     `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself
     refuses a second investigation of the same open alert; it is null afterwards. `automatic`: no
-    person asked for it. `changes` counts what its message must say anew, `told` how much of that it
-    was edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
+    person asked for it. `reply_addresses` are those at targets without a column, by target.
+    `revision` counts what its message must say anew, `notified_revision` how much of that it was
+    edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
     `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at` is set once
     its first message was posted, or left to its workflow.
     """
@@ -107,6 +108,7 @@ class InvestigationRow(Base):
     slack_channel: Mapped[str | None]
     slack_thread: Mapped[str | None]
     pagerduty_incident: Mapped[str | None]
+    reply_addresses: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     accepted_at: Mapped[datetime] = mapped_column(index=True)
     dispatched_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
@@ -121,9 +123,9 @@ class InvestigationRow(Base):
     digested_at: Mapped[datetime | None]
     members: Mapped[int] = mapped_column(default=0)
     surplus: Mapped[int] = mapped_column(default=0)
-    changes: Mapped[int] = mapped_column(default=0)
-    told: Mapped[int] = mapped_column(default=0)
-    told_at: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column("changes", default=0)
+    notified_revision: Mapped[int] = mapped_column("told", default=0)
+    notified_at: Mapped[datetime | None] = mapped_column("told_at")
     wants_run: Mapped[bool] = mapped_column(default=False)
     runs: Mapped[int] = mapped_column(default=0)
     team: Mapped[str] = mapped_column(default="")

@@ -30,6 +30,7 @@ from bot.policy.values import (
 )
 from bot.store.admitting import Admission, new_investigation_id
 from bot.store.models import InvestigationRow, PostRow, ProgressRow
+from bot.store.reply_addresses import reply_to_of
 from bot.store.sight import ALL, Sight
 from bot.store.storm_tables import GroupedAlertRow
 
@@ -196,7 +197,8 @@ class Store:
             row.verdict = verdict
             row.confidence = confidence
             row.headline = headline
-            row.told = row.changes  # the answer tells what joined so far
+            # The answer says what joined so far.
+            row.notified_revision = row.revision
             row.finished_at = row.finished_at or datetime.now(UTC)
 
     def add_progress(self, investigation_id: str, stage: str, text: str, *, key: str) -> None:
@@ -306,7 +308,7 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         question=row.question,
         status=row.status,  # type: ignore[arg-type]
         repeats=row.repeats,
-        reply_to=ReplyTo(row.slack_channel, row.slack_thread, row.pagerduty_incident),
+        reply_to=reply_to_of(row),
         accepted_at=row.accepted_at,
         started_at=row.started_at,
         finished_at=row.finished_at,

@@ -6,7 +6,7 @@ What of a case cannot be read becomes one line of `troubles`; the rest of the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
+from bot.answer.view import answer_view
 from bot.answer.writer.earlier import is_memory
 from bot.store.store import Investigation, Progress
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
@@ -215,55 +216,32 @@ def _read(reader: Callable[[], T], troubles: list[str], *, wanted: bool = True) 
 def _with_diagnosis(
     view: InvestigationView, diagnosis: Diagnosis, report: Report | None, case: Case | None
 ) -> InvestigationView:
-    by_id = {f.id: f for f in diagnosis.findings}
-    items = {e.id: e for e in case.evidence} if case else {}
-    cited = _cited_ids(diagnosis, report)
-    first_step = next((c for c in diagnosis.causes if c.next_step), None)
-    fallback = (
-        (Claim(text=first_step.next_step or "", findings=first_step.findings[:3]),)
-        if first_step
-        else ()
-    )
+    evidence = case.evidence if case else ()
+    said = answer_view(view.alert, diagnosis, report, gaps=view.gaps, evidence=evidence)
+    causes = []
+    for cause in said.causes:
+        causes.append(CauseView(cause, said.known(cause.findings), said.known(cause.contradicting)))
+    findings = []
+    for finding in diagnosis.findings:
+        if not is_memory(finding):
+            cited = finding.id in said.rests_on
+            findings.append(finding_view(finding, said.evidence, cited=cited))
     failed = view.investigation.status == "failed"
+    verdict = verdict_view(view.investigation.status, said.verdict.value)
+    # An answer without report and without a cause has no headline but the stored one.
+    headline = said.headline if report or said.causes else view.headline
     return replace(
         view,
         diagnosis=diagnosis,
-        verdict=view.verdict
-        if failed
-        else verdict_view(view.investigation.status, diagnosis.verdict.value),
-        confidence=diagnosis.confidence,
-        headline=_headline(view, diagnosis, report),
-        causes=tuple(
-            CauseView(
-                c,
-                tuple(by_id[i] for i in c.findings if i in by_id),
-                tuple(by_id[i] for i in c.contradicting if i in by_id),
-            )
-            for c in sorted(diagnosis.causes, key=lambda c: c.rank)
-        ),
-        claims=report.claims if report else (),
-        next_steps=(report.next_steps if report else ()) or fallback,
+        verdict=view.verdict if failed else verdict,
+        confidence=said.confidence,
+        headline=headline,
+        causes=tuple(causes),
+        claims=said.said,
+        next_steps=said.next_steps,
         earlier=earlier_view(diagnosis),
-        findings=tuple(
-            finding_view(f, items, cited=f.id in cited)
-            for f in diagnosis.findings
-            if not is_memory(f)
-        ),
+        findings=tuple(findings),
     )
-
-
-def _headline(view: InvestigationView, diagnosis: Diagnosis, report: Report | None) -> str:
-    if report is not None:
-        return report.headline
-    return diagnosis.causes[0].summary if diagnosis.causes else view.headline
-
-
-def _cited_ids(diagnosis: Diagnosis, report: Report | None) -> set[str]:
-    """The first cause's findings, the impact's and the report's: what the answer rests on."""
-    groups: list[Iterable[str]] = [diagnosis.impact.findings]
-    groups += [ids for c in diagnosis.causes[:1] for ids in (c.findings, c.contradicting)]
-    groups += [c.findings for c in (*report.claims, *report.next_steps)] if report else []
-    return {i for group in groups for i in group}
 
 
 def read_changes(case: Case) -> tuple[Change, ...]:

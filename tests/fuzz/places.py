@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import final_message, first_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import final_message, first_message
+from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from bot.runtime.logs import JsonLines, TextLines
 from loopback.block_kit_rules import broken_rules
@@ -53,13 +54,17 @@ def _answers(_scratch: Path) -> Iterator[Try]:
         faults: list[str] = []
         messages = (
             first_message(about, PAGE),
-            final_message(about, bad, said, gaps, PAGE, evidence=evidence),
+            final_message(
+                about, answer_view(about.alert, bad, said, gaps=gaps, evidence=evidence), PAGE
+            ),
         )
         for message in messages:
             faults += broken_rules(message.blocks, lambda _: True)
             faults += _in_slack(message)
-        note = note_text(about, bad, said, gaps, PAGE, evidence=evidence)
-        text = to_markdown(said, bad, about.alert, evidence, gaps)
+        note = note_text(
+            about, answer_view(about.alert, bad, said, gaps=gaps, evidence=evidence), PAGE
+        )
+        text = to_markdown(answer_view(about.alert, bad, said, gaps=gaps, evidence=evidence))
         faults += [*_foreign_addresses(note), *_hidden(note), *_in_markdown(text), *_hidden(text)]
         if faults:
             raise AssertionError(faults[0][:200])

@@ -13,8 +13,9 @@ from typing import Any
 
 from analysis.vocabulary import Diagnosis, Report
 from bot.answer.replay import Replayed, print_report
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import SlackMessage, final_message, first_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import SlackMessage, final_message, first_message
+from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 
@@ -32,12 +33,22 @@ def faults(replayed: Replayed, report: Report) -> list[str]:
     found: list[str] = []
     for message in (
         first_message(about, PAGE),
-        final_message(about, diagnosis, report, case.gaps, PAGE, evidence=case.evidence),
+        final_message(
+            about,
+            answer_view(about.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence),
+            PAGE,
+        ),
     ):
         found += [f"slack: {f}" for f in _in_slack(message)]
-    note = note_text(about, diagnosis, report, case.gaps, PAGE, evidence=case.evidence)
+    note = note_text(
+        about,
+        answer_view(about.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence),
+        PAGE,
+    )
     found += [f"pagerduty: {f}" for f in (*_foreign_addresses(note), *_hidden(note))]
-    text = to_markdown(report, diagnosis, case.alert, case.evidence, case.gaps)
+    text = to_markdown(
+        answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+    )
     found += [f"markdown: {f}" for f in (*_in_markdown(text), *_hidden(text))]
     found += [f"terminal: {f}" for f in _in_terminal(replayed, report)]
     return found

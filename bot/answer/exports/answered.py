@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import EvidenceError
 from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Diagnosis, Evidence, Finding, Frozen, Report, UtcTime
+from analysis.vocabulary import Diagnosis, Frozen, Report, UtcTime
 from bot.answer.replay import replay
+from bot.answer.view import AnswerView, answer_view
 from bot.store.store import Investigation
 
 ANSWERED_FILE = "answered.json"
@@ -50,15 +52,13 @@ class Answered:
     report: Report
     times: AnswerTimes | None
 
-    @property
-    def findings(self) -> dict[str, Finding]:
-        """By id."""
-        return {finding.id: finding for finding in self.diagnosis.findings}
-
-    @property
-    def evidence(self) -> dict[str, Evidence]:
-        """By id."""
-        return {item.id: item for item in self.case.evidence}
+    @cached_property
+    def view(self) -> AnswerView:
+        """What the answer says."""
+        case = self.case
+        return answer_view(
+            case.alert, self.diagnosis, self.report, gaps=case.gaps, evidence=case.evidence
+        )
 
 
 def read_answered(folder: Path) -> Answered:
@@ -102,13 +102,12 @@ def timeline_of(answered: Answered) -> list[Moment]:
 
 
 def _onsets(answered: Answered) -> list[Moment]:
-    diagnosis = answered.diagnosis
-    first = {i for cause in diagnosis.causes[:1] for i in cause.findings} | set(
-        diagnosis.impact.findings
-    )
-    known = [
-        f for f in diagnosis.findings if f.onset is not None and f.series.get("table") != "changes"
-    ]
+    view = answered.view
+    first = {*(view.cause.findings if view.cause else ()), *view.impact.findings}
+    known = []
+    for finding in view.findings.values():
+        if finding.onset is not None and finding.series.get("table") != "changes":
+            known.append(finding)
     known.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
     return [Moment(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset]
 
@@ -117,7 +116,7 @@ def _changes(answered: Answered) -> list[Moment]:
     """The changes that the answer speaks of, then those nearest to the alert, of all that were
     collected."""
     about: dict[str, list[str]] = {}
-    for finding in answered.diagnosis.findings:
+    for finding in answered.view.findings.values():
         change = change_named(finding)
         if change is not None:
             about.setdefault(change, []).append(finding.id)

@@ -7,14 +7,14 @@ import json
 from typing import Any
 
 from bot.answer.exports.answered import Answered, timeline_of
-from bot.answer.replay import Replayed, as_json
+from bot.answer.replay import json_of
 
 
 def document(answered: Answered) -> str:
     """Sorted keys, so that equal content gives equal bytes. `timings` is empty: it would differ
     each time."""
     case, report = answered.case, answered.report
-    whole: dict[str, Any] = as_json(Replayed(case, answered.diagnosis, report, {}))
+    whole: dict[str, Any] = json_of(answered.view) | {"timings": {}}
     whole |= {
         "alert": case.alert.model_dump(mode="json"),
         "scope": case.scope.model_dump(mode="json"),

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 
 from analysis.kinds.finding_details import LogLineDetails
 from analysis.secrets.redaction import masked
-from analysis.vocabulary import Cause, Finding, Verdict
+from analysis.vocabulary import Cause, Finding
 from bot.answer.exports.answered import Answered
 from bot.answer.foreign_text import safe_url
 from bot.answer.guidance import said_by
-from bot.answer.lines import LABELS, percent
+from bot.answer.lines import percent
 from bot.answer.writer.support import quotable
 
 MOST_DIFF_LINES, LONGEST_DIFF, LONGEST_DATA_LINE = 400, 30_000, 2_000
@@ -37,14 +37,15 @@ How to read this:
 
 def hand_off(answered: Answered) -> str:
     """The text, in Markdown. The same case gives the same text."""
-    cause = min(answered.diagnosis.causes, key=lambda c: c.rank, default=None)
+    cause = answered.view.cause
+    against = cause.contradicting if cause else ()
     parts: list[list[str]] = [
         ["# Find and fix the cause of an incident in the code", "", RULES],
         _section("What happened", _happened(answered, cause)),
         _section("Suspect change", _change(answered, cause)),
         _section("Places in the code", _places(answered, cause)),
         _section("Evidence for it", _findings(answered, cause.findings if cause else ())),
-        _section("Evidence against it", _findings(answered, cause.contradicting if cause else ())),
+        _section("Evidence against it", _findings(answered, against)),
         _section("What to do", _task(answered, cause)),
         _section("What is not known", _unknown(answered)),
     ]
@@ -57,7 +58,8 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _happened(answered: Answered, cause: Cause | None) -> list[str]:
-    diagnosis, alert = answered.diagnosis, answered.case.alert
+    view = answered.view
+    alert = view.alert
     page = safe_url(answered.times.page) if answered.times else None
     facts = {
         "source": alert.source,
@@ -65,11 +67,11 @@ def _happened(answered: Answered, cause: Cause | None) -> list[str]:
         "service": alert.service,
         "summary": alert.summary,
     }
-    said = [f"{c.text} [{', '.join(c.findings)}]" for c in answered.report.claims]
+    said = [f"{c.text} [{', '.join(c.findings)}]" for c in view.said]
     if cause is not None:
         said.append(f"First cause ({percent(cause.confidence)}): {cause.summary}")
     return [
-        f"Verdict: {LABELS[diagnosis.verdict]}, confidence {percent(diagnosis.confidence)}.",
+        f"Verdict: {view.verdict_label}, confidence {percent(view.confidence)}.",
         *([f"The investigation's page: {page}"] if page else []),
         "",
         *_data("the alert", [f"{k}: {v}" for k, v in facts.items() if v]),
@@ -107,7 +109,8 @@ def _places(answered: Answered, cause: Cause | None) -> list[str]:
     logged."""
     about = {i: n for n, i in enumerate(cause.findings)} if cause else {}
     found = sorted(
-        answered.diagnosis.findings, key=lambda f: (about.get(f.id, len(about)), -f.strength, f.id)
+        answered.view.findings.values(),
+        key=lambda f: (about.get(f.id, len(about)), -f.strength, f.id),
     )
     first: dict[str, tuple[Finding, LogLineDetails]] = {}
     for finding in found:
@@ -126,8 +129,7 @@ def _places(answered: Answered, cause: Cause | None) -> list[str]:
 
 
 def _findings(answered: Answered, ids: Sequence[str]) -> list[str]:
-    known = answered.findings
-    found = [known[i] for i in ids if i in known][:MOST_EVIDENCE]
+    found = answered.view.known(ids)[:MOST_EVIDENCE]
     return (
         _data("findings", [line for finding in found for line in _finding(answered, finding)])
         if found
@@ -136,18 +138,19 @@ def _findings(answered: Answered, ids: Sequence[str]) -> list[str]:
 
 
 def _finding(answered: Answered, finding: Finding) -> Iterable[str]:
+    items = answered.view.evidence
     numbers = ", ".join(f"{k}={v:g}" for k, v in list(finding.numbers.items())[:8])
     since = f" Since {finding.onset:%Y-%m-%d %H:%M:%S} UTC." if finding.onset else ""
     yield (
         f"{finding.id}: {finding.sentence.rstrip('.')}.{since}{f' ({numbers})' if numbers else ''}"
     )
-    for item in [answered.evidence[e] for e in finding.evidence if e in answered.evidence][:2]:
+    for item in [items[e] for e in finding.evidence if e in items][:2]:
         url = safe_url(item.link)
         yield f"    {item.id}: {item.source}, {item.query}{f', {url}' if url else ''}"
 
 
 def _task(answered: Answered, cause: Cause | None) -> list[str]:
-    if cause is None or answered.diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+    if cause is None or not answered.view.established:
         lines = [
             "1. The cause is not established: look for what in the code could explain the findings "
             "above."
@@ -162,14 +165,14 @@ def _task(answered: Answered, cause: Cause | None) -> list[str]:
         "pass."
     )
     lines.append("3. Say which findings your change explains, by their ids, and which it does not.")
-    advice = [f"next step: {s.text}" for s in answered.report.next_steps[:3]]
-    advice += [said_by(g) for g in answered.report.guidance[:6]]
+    advice = [f"next step: {s.text}" for s in answered.view.next_steps[:3]]
+    advice += [said_by(g) for g in answered.view.guidance[:6]]
     return [*lines, *(["", *_data("advice for the people on call", advice)] if advice else [])]
 
 
 def _unknown(answered: Answered) -> list[str]:
-    lines = [*answered.diagnosis.missing[:10]]
-    lines += [f"{g.kind} from {g.source}: {g.reason}" for g in answered.case.gaps[:10]]
+    lines = [*answered.view.missing[:10]]
+    lines += [f"{g.kind} from {g.source}: {g.reason}" for g in answered.view.gaps[:10]]
     return _data("what is missing", lines) if lines else []
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Verdict
+from analysis.vocabulary import Evidence, Finding
 from bot.answer.exports.answered import Answered, timeline_of
 from bot.answer.guidance import said_by
-from bot.answer.lines import LABELS, percent, span_of
+from bot.answer.lines import percent, span_of
 from bot.answer.writer.markdown_text import opened, shown
 
 BLANK = "**To fill in:**"
@@ -51,15 +51,10 @@ class _Draft:
 
     def __init__(self, answered: Answered) -> None:
         self.answered = answered
-        self.diagnosis: Diagnosis = answered.diagnosis
-        self.known = answered.findings
-        self.items = answered.evidence
+        self.view = answered.view
+        self.known = self.view.findings
+        self.items = self.view.evidence
         self.cited: dict[str, None] = {}
-
-    @property
-    def cause(self) -> Cause | None:
-        """The first cause, where there is one to speak of."""
-        return min(self.diagnosis.causes, key=lambda c: c.rank, default=None)
 
     def head(self) -> list[str]:
         alert, times = self.answered.case.alert, self.answered.times
@@ -79,12 +74,12 @@ class _Draft:
         ]
 
     def summary(self) -> list[str]:
-        said = f"{LABELS[self.diagnosis.verdict]}, confidence {percent(self.diagnosis.confidence)}."
-        claims = [f"- {shown(c.text)}{self.cite(c.findings)}" for c in self.answered.report.claims]
-        return [f"{shown(self.answered.report.headline)} {said}", "", *claims]
+        said = f"{self.view.verdict_label}, confidence {percent(self.view.confidence)}."
+        claims = [f"- {shown(c.text)}{self.cite(c.findings)}" for c in self.view.said]
+        return [f"{shown(self.view.headline)} {said}", "", *claims]
 
     def impact(self) -> list[str]:
-        impact = self.diagnosis.impact
+        impact = self.view.impact
         said = shown(impact.sentence) or "Not measured."
         lines = [f"- {said}{self.cite(impact.findings)}"]
         if impact.since:
@@ -108,15 +103,15 @@ class _Draft:
         return ["| time (UTC) | from the alert | | |", "|---|---|---|---|", *rows, blank]
 
     def root_cause(self) -> list[str]:
-        cause, verdict = self.cause, self.diagnosis.verdict
-        if cause is None or verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+        cause = self.view.cause
+        if cause is None or not self.view.established:
             suspect = (
                 f" First suspect: {shown(cause.summary)}{self.cite(cause.findings)}"
                 if cause
                 else ""
             )
             return [
-                f"Not established ({LABELS[verdict].lower()}).{suspect}",
+                f"Not established ({self.view.verdict_label.lower()}).{suspect}",
                 "",
                 f"{BLANK} the root cause.",
             ]
@@ -129,39 +124,36 @@ class _Draft:
         return [*lines, "", f"{BLANK} whether this is right, and why it could happen."]
 
     def _listed(self, title: str, ids: Sequence[str]) -> list[str]:
-        found = [self.known[i] for i in ids if i in self.known]
+        found = self.view.known(ids)
         rest = [f"- and {len(found) - MOST_FINDINGS} more"] if len(found) > MOST_FINDINGS else []
         lines = [f"- {shown(f.sentence)}{self.cite((f.id,))}" for f in found[:MOST_FINDINGS]]
         return ["", f"### {title}", "", *(lines or ["- nothing that was found"]), *rest]
 
     def others(self) -> list[str]:
-        causes = sorted(self.diagnosis.causes, key=lambda c: c.rank)[1 : 1 + MOST_OTHERS]
+        causes = self.view.other_causes[:MOST_OTHERS]
         return [
             f"- {shown(c.summary)} ({percent(c.confidence)}){self.cite(c.findings)}" for c in causes
         ]
 
     def missing(self) -> list[str]:
-        lines = [f"- {shown(m)}" for m in self.diagnosis.missing]
+        lines = [f"- {shown(m)}" for m in self.view.missing]
         lines += [
             f"- {shown(g.kind)} from {shown(g.source)}: {shown(g.reason)}"
-            for g in self.answered.case.gaps[:20]
+            for g in self.view.gaps[:20]
         ]
         return [*lines, f"- {BLANK} what went badly: detection, response, safeguards."]
 
     def actions(self) -> list[str]:
         who = "owner: ____, due: ____"
         steps = [
-            f"- [ ] {shown(s.text)}{self.cite(s.findings)} ({who})"
-            for s in self.answered.report.next_steps
+            f"- [ ] {shown(s.text)}{self.cite(s.findings)} ({who})" for s in self.view.next_steps
         ]
-        asked = self.diagnosis.next_query
-        steps += [f"- [ ] {shown(asked.text)} ({who})"] if asked else []
+        asked = self.view.to_tell_apart
+        steps += [f"- [ ] {shown(asked)} ({who})"] if asked else []
         return [*steps, f"- [ ] {BLANK} what keeps it from happening again ({who})"]
 
     def runbooks(self) -> list[str]:
-        return [
-            f"- {shown(said_by(line))}{opened(line.url)}" for line in self.answered.report.guidance
-        ]
+        return [f"- {shown(said_by(line))}{opened(line.url)}" for line in self.view.guidance]
 
     def findings(self) -> list[str]:
         """Those that the sections above cite; after all of them."""

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from analysis.vocabulary import (
-    Alert,
-    Claim,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Gap,
-    Guidance,
-    Report,
-    Verdict,
-)
+from analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Verdict
 from bot.answer.guidance import said_by
+from bot.answer.view import AnswerView
 from bot.answer.writer.markdown_text import opened, shown
 from bot.answer.writer.model_use import model_use_line
 
@@ -27,55 +18,49 @@ VERDICTS = {
 }
 
 
-def to_markdown(
-    report: Report,
-    diagnosis: Diagnosis,
-    alert: Alert,
-    evidence: Sequence[Evidence],
-    gaps: Sequence[Gap],
-) -> str:
+def to_markdown(view: AnswerView) -> str:
     """The report with its causes, the findings behind it, their evidence, what is missing and what
     was removed."""
-    known, asked = {f.id: f for f in diagnosis.findings}, diagnosis.next_query
-    cited = _shown(report, diagnosis, known)
+    asked = [f"- {shown(view.to_tell_apart)}"] if view.to_tell_apart else []
+    steps = enumerate(view.next_steps, start=1)
     parts = [
-        [f"# {shown(report.headline)}"],
-        _facts(report, diagnosis, alert),
-        _section("What we know", (f"- {_claim(c, known)}" for c in report.claims)),
-        _section(
-            "Next steps",
-            (f"{n}. {_claim(c, known)}" for n, c in enumerate(report.next_steps, start=1)),
-        ),
-        _section("What runbooks say", (f"- {_guidance(line)}" for line in report.guidance)),
-        _section("To tell the first two causes apart", [f"- {shown(asked.text)}"] if asked else []),
-        _section("What is missing", (f"- {shown(m)}" for m in diagnosis.missing)),
-        _causes(diagnosis),
-        _section("Findings", (_finding(f) for f in cited)),
-        _section("Evidence", (_evidence(e) for e in evidence)),
-        _section(
-            "Gaps", (f"- {shown(g.kind)} from {shown(g.source)}: {shown(g.reason)}" for g in gaps)
-        ),
-        _section("Removed from the report", (f"- {shown(d)}" for d in report.dropped)),
+        [f"# {shown(view.headline)}"],
+        _facts(view),
+        _section("What we know", (f"- {_claim(c, view)}" for c in view.said)),
+        _section("Next steps", (f"{n}. {_claim(c, view)}" for n, c in steps)),
+        _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),
+        _section("To tell the first two causes apart", asked),
+        _section("What is missing", (f"- {shown(m)}" for m in view.missing)),
+        _causes(view),
+        _section("Findings", (_finding(f) for f in view.named)),
+        _section("Evidence", (_evidence(e) for e in view.evidence.values())),
+        _section("Gaps", (_gap(gap) for gap in view.gaps)),
+        _section("Removed from the report", (f"- {shown(d)}" for d in view.removed)),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _facts(report: Report, diagnosis: Diagnosis, alert: Alert) -> list[str]:
+def _facts(view: AnswerView) -> list[str]:
+    alert = view.alert
     about = f", on {shown(alert.service)}" if alert.service else ""
-    took = f" ({shown(model_use_line(report.model_use))})" if report.model_use else ""
+    took = f" ({shown(model_use_line(view.model_use))})" if view.model_use else ""
     return [
-        f"**{VERDICTS[diagnosis.verdict]}**, confidence {diagnosis.confidence:.0%}  ",
+        f"**{VERDICTS[view.verdict]}**, confidence {view.confidence:.0%}  ",
         f"Alert: {shown(alert.title)} ({shown(alert.source)}{about}, "
         f"{alert.started_at:%Y-%m-%d %H:%M:%S} UTC)  ",
-        f"Written by: {shown(report.written_by)}{took}",
+        f"Written by: {shown(view.written_by)}{took}",
     ]
 
 
-def _causes(diagnosis: Diagnosis) -> list[str]:
+def _gap(gap: Gap) -> str:
+    return f"- {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+
+
+def _causes(view: AnswerView) -> list[str]:
     rows = [
         f"| {c.rank} | {shown(c.subject)} | {_words(c.kind)} | {c.confidence:.0%} | "
         f"{shown(c.summary)} |"
-        for c in sorted(diagnosis.causes, key=lambda c: c.rank)
+        for c in view.causes
     ]
     head = ["## Causes", "", "| | subject | kind | confidence | why |", "|---|---|---|---|---|"]
     return [*head, *rows] if rows else []
@@ -90,19 +75,9 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
     return [f"## {title}", "", *found] if found else []
 
 
-def _shown(report: Report, diagnosis: Diagnosis, known: dict[str, Finding]) -> list[Finding]:
-    """The findings that the report or a cause cites, in the diagnosis's order."""
-    cited = {i for c in (*report.claims, *report.next_steps) for i in c.findings} | set(
-        diagnosis.impact.findings
-    )
-    cited |= {i for c in diagnosis.causes for i in (*c.findings, *c.contradicting)}
-    return [f for f in known.values() if f.id in cited]
-
-
-def _claim(claim: Claim, known: dict[str, Finding]) -> str:
-    ids = " ".join(
-        f"[{shown(i)}](#{i.lower()})" for i in claim.findings if i in known and i.isalnum()
-    )
+def _claim(claim: Claim, view: AnswerView) -> str:
+    cited = [one for one in claim.findings if one in view.findings and one.isalnum()]
+    ids = " ".join(f"[{shown(one)}](#{one.lower()})" for one in cited)
     return f"{shown(claim.text)} {ids}".rstrip()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from bot.answer.foreign_text import one_line
-from bot.answer.targets.slack_errors import said_by_slack
+from bot.answer.targets.slack.errors import said_by_slack
 from bot.conversation.slack.front import FAILURES, Front
 from bot.intake.payload_fields import Line, Payload, Table
 from bot.store.store import Investigation

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Window
 from bot.answer.lines import at, span_of
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
-from bot.answer.targets.slack_buttons import Choice, read_choice
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.targets.slack.buttons import Choice, read_choice
 from bot.conversation.slack.evidence_modal import (
     Answered,
     evidence_modal,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Gap
 from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import LABELS, percent
-from bot.answer.targets.slack_blocks import (
+from bot.answer.lines import percent
+from bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,
@@ -27,6 +27,7 @@ from bot.answer.targets.slack_blocks import (
     spoken,
     text,
 )
+from bot.answer.view import VERDICT_LABELS
 from bot.store.store import Investigation
 
 CALLBACK = "faultline_evidence_view"
@@ -111,7 +112,7 @@ def no_evidence_modal(investigation: Investigation, reason: str, page_url: str) 
 
 
 def _first(investigation: Investigation, diagnosis: Diagnosis) -> Block:
-    label = LABELS[diagnosis.verdict]
+    label = VERDICT_LABELS[diagnosis.verdict]
     said = (
         f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
     )

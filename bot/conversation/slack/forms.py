@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis
 from bot.answer.foreign_text import one_line
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     MAX_INPUT,
     MAX_METADATA,
     MAX_OPTIONS,

@@ -21,10 +21,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope
-from bot.answer.targets.slack_blocks import Block
-from bot.answer.targets.slack_errors import error_code, said_by_slack
-from bot.answer.targets.slack_posts import slack_client
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.blocks import Block
+from bot.answer.targets.slack.errors import error_code, said_by_slack
+from bot.answer.targets.slack.posts import slack_client
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
 from bot.runtime.threads import in_store, in_thread

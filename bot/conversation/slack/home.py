@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from bot.answer.targets.slack_errors import said_by_slack
+from bot.answer.targets.slack.errors import said_by_slack
 from bot.conversation.slack.front import FAILURES, Front
 from bot.conversation.slack.home_view import RECENT, Home, home_view
 from bot.runtime.threads import in_store

@@ -10,8 +10,8 @@ from datetime import datetime
 from analysis.case.earlier import MIN_JUDGED, RecordLevel
 from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import LABELS, percent, span_of
-from bot.answer.targets.slack_blocks import (
+from bot.answer.lines import percent, span_of
+from bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,
@@ -26,8 +26,9 @@ from bot.answer.targets.slack_blocks import (
     section,
     text,
 )
-from bot.answer.targets.slack_buttons import until_words
-from bot.answer.targets.slack_message import DOTS
+from bot.answer.targets.slack.buttons import until_words
+from bot.answer.targets.slack.message import DOTS
+from bot.answer.view import VERDICT_LABELS
 from bot.store.labels import Label
 from bot.store.mutes import Mute
 from bot.store.store import Investigation
@@ -147,7 +148,7 @@ def _state(investigation: Investigation) -> tuple[str, str]:
         return "warning", "Failed"
     known = next((v for v in Verdict if v.value == investigation.verdict), None)
     if investigation.status == "done" and known is not None:
-        return DOTS[known], LABELS[known]
+        return DOTS[known], VERDICT_LABELS[known]
     return "mag", "Waiting" if investigation.status == "accepted" else "Investigating"
 
 

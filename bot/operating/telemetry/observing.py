@@ -21,6 +21,7 @@ from bot.operating.telemetry.cloudwatch import CloudWatchLines
 from bot.operating.telemetry.listener import Listener, Page, Pages
 from bot.operating.telemetry.process_figures import Circuits, Pool, vendor_asked
 from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
+from bot.policy.reply_targets import declared_targets
 from bot.runtime import measures, tracing
 from bot.runtime.arrivals import ALARMING
 from bot.runtime.background_loop import BackgroundLoop
@@ -143,7 +144,8 @@ def observe_worker(
     watched."""
     observing = Observing()
     _observe(observing, settings, "worker", [store.engine, *engines])
-    posts = product(("slack", "pagerduty"), KINDS.values(), ("again", "refused"))
+    targets = [target.name for target in declared_targets(settings)]
+    posts = product(targets, KINDS.values(), ("again", "refused"))
     _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
     WATCH.heartbeat, WATCH.find, WATCH.posted_since = (
         heartbeat,

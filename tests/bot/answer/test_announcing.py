@@ -13,7 +13,7 @@ import pytest
 
 from analysis.vocabulary import Alert
 from bot.answer.announcing import Announce
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.settings import Settings
 from bot.store.announcing import Announcing
 from bot.store.store import ReplyTo, Store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.answer.targets.slack_message import MAX_BLOCKS_JSON, MAX_TEXT
+from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT
 from bot.conversation.answering import answer_from_case
 from bot.conversation.held import Held
 from bot.conversation.messages import message_of

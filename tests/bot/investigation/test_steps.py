@@ -94,7 +94,7 @@ def a_desk(folder: Path) -> WorkerContext:
         store=Store(engine),
         cases=CaseStore(folder / "cases"),
         connectors=[connector],
-        places=[Notebook()],
+        reply_targets=[Notebook()],
         pool=ProcessPool(workers=1),
         recorded=connector.scope(),
     )
@@ -172,7 +172,7 @@ def working(context: WorkerContext, url: str, directory: Path) -> Iterator[Worke
     engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
     register_workflows(Steps(context))
     engine.launch(
-        on_lock_lost=threading.Event().set, places=[place.name for place in context.places]
+        on_lock_lost=threading.Event().set, places=[place.name for place in context.reply_targets]
     )
     try:
         yield engine
@@ -198,7 +198,7 @@ def test_a_place_that_never_answers_keeps_no_other_and_no_investigation_waiting(
     deaf, place = Deaf(), Notebook()
     model = {"name": "m", "base_url": "http://127.0.0.1:9/v1"}
     context = replace(
-        context, places=[deaf, place], settings=Settings.model_validate({"model": model})
+        context, reply_targets=[deaf, place], settings=Settings.model_validate({"model": model})
     )
     first, second = accepted(context), accepted(context, "search")
     with working(context, url, tmp_path) as engine:  # one investigation at a time
@@ -222,7 +222,7 @@ def test_a_store_that_is_locked_and_a_place_that_breaks_delay_the_answer_only(
         tmp_path / "faultline.sqlite", check_same_thread=False, isolation_level=None
     )
     locked.execute("BEGIN IMMEDIATE")
-    place = context.places[0]
+    place = context.reply_targets[0]
     assert isinstance(place, Notebook)
     with working(context, url, tmp_path) as engine:
         engine.enqueue(investigation)

@@ -54,7 +54,9 @@ def main() -> None:
     reading = SlowReading(cases, settings.worker, Path(folder) / READS)
     store, pool = Store(connect(store_url)), ProcessPool(workers=1)
     steps = Steps(
-        WorkerContext(settings, store, cases, connectors=[], places=[], pool=pool, traces=reading)
+        WorkerContext(
+            settings, store, cases, connectors=[], reply_targets=[], pool=pool, traces=reading
+        )
     )
 
     @DBOS.workflow(name=WORKFLOW_INVESTIGATE)

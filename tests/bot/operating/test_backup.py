@@ -87,7 +87,7 @@ def test_an_answer_that_was_not_told_at_the_backup_is_told(
     engine = connect(f"sqlite:///{tmp_path}/elsewhere/faultline.sqlite")
     with Session(engine) as session:
         rows = {n: session.get_one(InvestigationRow, n) for n in (name, old)}
-        assert (rows[name].changes, rows[old].changes) == (1, 0)
+        assert (rows[name].revision, rows[old].revision) == (1, 0)
         assert session.get(PostRow, forgotten_key(name)) is not None
     engine.dispose()
 

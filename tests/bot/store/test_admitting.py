@@ -23,9 +23,9 @@ from bot.settings.teams import TeamSettings
 from bot.store.connect import connect
 from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.held_alerts import held_alerts
+from bot.store.message_updates import EDIT_EVERY, DueUpdates
 from bot.store.models import InvestigationRow
 from bot.store.mutes import Mutes
-from bot.store.retelling import EDIT_EVERY, Retelling
 from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 from connectors.shared_settings import ServiceSettings
@@ -221,7 +221,7 @@ def the_books(store: Store, outcomes: list[Accepted]) -> Any:
     with Session(store.engine) as session:
         rows = session.scalars(select(InvestigationRow)).all()
         of_rows = [
-            (r.fingerprint, r.members, r.changes, r.repeats, r.wants_run, second(r.resolved_at))
+            (r.fingerprint, r.members, r.revision, r.repeats, r.wants_run, second(r.resolved_at))
             for r in rows
         ]
         members = [
@@ -293,7 +293,7 @@ def test_what_a_person_asks_for_joins_nothing_and_nothing_joins_it(opened: Opene
 def test_the_services_of_alerts_that_joined_ask_for_another_run_only_once_the_scope_is_fixed(
     opened: Opened,
 ) -> None:
-    store, again = opened(), Retelling(opened().engine)
+    store, again = opened(), DueUpdates(opened().engine)
     _, first = taken(store, alert("payments"))
     assert first is not None
     taken(store, alert("checkout", minutes=1))
@@ -311,7 +311,7 @@ def test_the_services_of_alerts_that_joined_ask_for_another_run_only_once_the_sc
 
 
 def test_runs_are_not_asked_for_without_end(opened: Opened) -> None:
-    store, again = opened(), Retelling(opened().engine)
+    store, again = opened(), DueUpdates(opened().engine)
     many = {f"s{n}": ServiceSettings(depends_on=("hub",)) for n in range(6)}
     store = Store(store.engine, policy=Policy.of(Settings(services=many)))
     _, first = taken(store, alert("hub"))
@@ -328,21 +328,21 @@ def test_runs_are_not_asked_for_without_end(opened: Opened) -> None:
 def test_what_joins_after_the_answer_is_told_again_but_not_more_often_than_slack_likes(
     opened: Opened,
 ) -> None:
-    store, again = opened(), Retelling(opened().engine)
+    store, again = opened(), DueUpdates(opened().engine)
     _, first = taken(store, alert("payments"))
     assert first is not None
     store.start(first)
     taken(store, alert("bank"))
     store.finish(first, "done", verdict=None, confidence=None, headline="")
-    assert again.to_retell(NOW) == [], "the answer itself tells what joined before"
+    assert again.revisions(NOW) == [], "the answer itself tells what joined before"
     taken(store, alert("bank", "slow"))
-    [due] = again.to_retell(NOW)
+    [due] = again.revisions(NOW)
     taken(store, alert("bank", "slower"))
-    again.retold(due, NOW)
-    assert again.to_retell(NOW + EDIT_EVERY / 2) == []
-    [due] = again.to_retell(NOW + EDIT_EVERY)
-    again.retold(due, NOW + EDIT_EVERY)
-    assert again.to_retell(NOW + 9 * EDIT_EVERY) == []
+    again.mark_notified(due, NOW)
+    assert again.revisions(NOW + EDIT_EVERY / 2) == []
+    [due] = again.revisions(NOW + EDIT_EVERY)
+    again.mark_notified(due, NOW + EDIT_EVERY)
+    assert again.revisions(NOW + 9 * EDIT_EVERY) == []
 
 
 def test_a_muted_alert_is_counted_and_the_next_one_after_the_mute_is_investigated(
@@ -400,7 +400,7 @@ def test_over_the_rate_of_a_channel_the_last_investigation_says_how_many_more(
 
 def test_in_quiet_hours_an_alert_is_investigated_and_told_in_a_digest(opened: Opened) -> None:
     store = opened(groups="off", channels={"C1": ChannelSettings(quiet="22:00-07:00")})
-    again, end = Retelling(store.engine), NOW + timedelta(hours=4)
+    again, end = DueUpdates(store.engine), NOW + timedelta(hours=4)
     _, first = taken(store, alert("payments"))
     _, second = taken(store, alert("search"), now=NOW + MINUTE)
     taken(store, alert("cart", severity="critical"))

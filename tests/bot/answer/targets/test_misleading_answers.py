@@ -10,8 +10,8 @@ import pytest
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.store.store import ReplyTo, Store
 from tests.bot.answer.targets.answers import (
     a_diagnosis,

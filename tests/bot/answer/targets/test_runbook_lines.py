@@ -7,8 +7,9 @@ import json
 
 from analysis.vocabulary import Guidance, Report
 from bot.answer.lines import answer_lines
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import SlackMessage, final_message
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import SlackMessage, final_message
+from bot.answer.view import answer_view
 from bot.investigation.model.writing import to_markdown
 from loopback.block_kit_rules import broken_rules
 from tests.bot.answer.targets.answers import (
@@ -40,13 +41,21 @@ def guided(*guidance: Guidance) -> Report:
 
 def slack(report: Report) -> SlackMessage:
     return final_message(
-        an_investigation(), a_diagnosis(), report, [a_gap()], PAGE, evidence=some_evidence()
+        an_investigation(),
+        answer_view(
+            an_investigation().alert,
+            a_diagnosis(),
+            report,
+            gaps=[a_gap()],
+            evidence=some_evidence(),
+        ),
+        PAGE,
     )
 
 
 def test_the_six_lines_and_the_evidence_stay_what_they_were() -> None:
     with_them, without = (
-        answer_lines(an_alert(), a_diagnosis(), report, [], page_url=PAGE)
+        answer_lines(answer_view(an_alert(), a_diagnosis(), report, gaps=[]), page_url=PAGE)
         for report in (guided(), a_report())
     )
     assert with_them.six == without.six
@@ -81,13 +90,19 @@ def test_the_longest_of_them_break_no_limit() -> None:
 
 
 def test_the_note_lists_them_with_their_addresses() -> None:
-    note = note_text(an_investigation(), a_diagnosis(), guided(), [], PAGE)
+    note = note_text(
+        an_investigation(),
+        answer_view(an_investigation().alert, a_diagnosis(), guided(), gaps=[]),
+        PAGE,
+    )
     assert "Runbooks:\n- Runbook Backups says: this alert is expected" in note
     assert f"- Runbook Checkout: Dashboard {DASHBOARD}" in note
 
 
 def test_the_document_lists_them_with_links_that_cannot_break_out() -> None:
-    text = to_markdown(guided(), a_diagnosis(), an_alert(), some_evidence(), [])
+    text = to_markdown(
+        answer_view(an_alert(), a_diagnosis(), guided(), gaps=[], evidence=some_evidence())
+    )
     assert "## What runbooks say\n\n- Runbook Backups says" in text
     assert f"Runbook Checkout: Dashboard ([open]({DASHBOARD}))" in text
     assert "javascript" not in text

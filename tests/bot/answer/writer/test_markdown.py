@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from analysis.vocabulary import Evidence, Verdict, Window
+from bot.answer.view import answer_view
 from bot.answer.writer.built_in import word
 from bot.investigation.model.writing import to_markdown
 from tests.bot.answer.writer.diagnoses import (
@@ -30,7 +31,7 @@ def test_the_document_holds_the_whole_answer_in_reading_order() -> None:
     report = word(DIAGNOSIS, ALERT, GAPS).model_copy(
         update={"dropped": ('claim "x": cites no finding',)}
     )
-    text = to_markdown(report, DIAGNOSIS, ALERT, EVIDENCE, GAPS)
+    text = to_markdown(answer_view(ALERT, DIAGNOSIS, report, gaps=GAPS, evidence=EVIDENCE))
     sections = [
         "# frontend",
         "## What we know",
@@ -54,7 +55,9 @@ def test_the_document_holds_the_whole_answer_in_reading_order() -> None:
 
 def test_what_is_missing_is_told() -> None:
     diagnosis = with_verdict(Verdict.INSUFFICIENT_EVIDENCE, causes=(), missing=("Needed: logs.",))
-    text = to_markdown(word(diagnosis, ALERT, ()), diagnosis, ALERT, (), ())
+    text = to_markdown(
+        answer_view(ALERT, diagnosis, word(diagnosis, ALERT, ()), gaps=(), evidence=())
+    )
     assert "## What is missing\n\n- Needed: logs." in text
     assert "## Causes" not in text
 
@@ -66,7 +69,9 @@ def test_nothing_foreign_becomes_mark_up() -> None:
     )
     gaps = (GAPS[0].model_copy(update={"reason": HOSTILE}),)
     evidence = (EVIDENCE[0].model_copy(update={"link": "javascript:alert(1)", "query": HOSTILE}),)
-    text = to_markdown(word(diagnosis, alert, gaps), diagnosis, alert, evidence, gaps)
+    text = to_markdown(
+        answer_view(alert, diagnosis, word(diagnosis, alert, gaps), gaps=gaps, evidence=evidence)
+    )
     assert "<img" not in text
     assert "evil.example|docs" not in text
     assert "](javascript" not in text

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from analysis.case.folder import write_evidence, write_json
 from analysis.vocabulary import Diagnosis, Gap, Report, Scope, Window
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.slack.listeners import SlackFace
 from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes

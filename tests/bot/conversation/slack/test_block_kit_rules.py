@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     actions,
     button,
     context,

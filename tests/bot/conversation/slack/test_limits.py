@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
+from bot.answer.view import answer_view
 from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
 from bot.conversation.slack.evidence_modal import (
     Answered,
@@ -137,12 +138,9 @@ def test_messages(text: str, count: int, verdict: Verdict) -> None:
     messages = [
         final_message(
             about,
-            diagnosis,
-            report,
-            gaps,
+            answer_view(about.alert, diagnosis, report, gaps=gaps, evidence=long_evidence(text)),
             PAGE,
             "F000000001",
-            evidence=long_evidence(text),
             standing=standing(text),
         ),
         first_message(about, PAGE),

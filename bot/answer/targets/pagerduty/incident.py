@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.errors import ConnectorError
-from analysis.vocabulary import Cause
 from bot.answer.foreign_text import one_line
-from bot.answer.lines import LABELS, percent
+from bot.answer.lines import percent
 from bot.store.store import Investigation
 
 if TYPE_CHECKING:
@@ -62,14 +61,15 @@ def read_incident(answer: Any, asked: str) -> IncidentState:
 
 def field_values(investigation: Investigation, answer: Answer, page_url: str) -> dict[str, str]:
     """Our values for custom fields, by the names that the settings use; "" where there is none."""
-    top: Cause | None = min(answer.diagnosis.causes, key=lambda cause: cause.rank, default=None)
+    view = answer.view(investigation.alert)
+    top = view.cause
     said = {
-        "verdict": LABELS[answer.diagnosis.verdict],
-        "headline": answer.report.headline,
+        "verdict": view.verdict_label,
+        "headline": view.headline,
         "cause": top.summary if top else "",
         "service": top.subject if top else investigation.alert.service or "",
         "change": (top.change or "") if top else "",
-        "confidence": percent(answer.diagnosis.confidence),
+        "confidence": percent(view.confidence),
         "page": page_url,
     }
     return {name: one_line(value, MAX_FIELD) for name, value in said.items()}

@@ -16,8 +16,9 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Claim
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty_note import MAX_NOTE, bears_marker, note_text
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
+from bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.view import answer_view
 from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.answer.targets.answers import (
     PAGE,
@@ -53,7 +54,15 @@ def an_answer(headline: str = "payments v2 breaks checkout") -> Answer:
 
 def test_the_note_holds_six_lines_the_evidence_the_page_and_the_marker() -> None:
     text = note_text(
-        an_investigation(), a_diagnosis(), a_report(), [a_gap()], PAGE, evidence=some_evidence()
+        an_investigation(),
+        answer_view(
+            an_investigation().alert,
+            a_diagnosis(),
+            a_report(),
+            gaps=[a_gap()],
+            evidence=some_evidence(),
+        ),
+        PAGE,
     )
     lines = text.splitlines()
     assert [line.split(":")[0] for line in lines[:6]] == [
@@ -69,7 +78,14 @@ def test_the_longest_note_stays_within_the_limit_and_keeps_its_marker() -> None:
     claims = tuple(Claim(text="x" * 9000, findings=("F1",)) for _ in range(50))
     report = a_report(headline="y" * 90_000, claims=claims)
     text = note_text(
-        an_investigation(), a_diagnosis(missing=("z" * 9000,) * 40), report, [a_gap()] * 90, PAGE
+        an_investigation(),
+        answer_view(
+            an_investigation().alert,
+            a_diagnosis(missing=("z" * 9000,) * 40),
+            report,
+            gaps=[a_gap()] * 90,
+        ),
+        PAGE,
     )
     assert len(text) <= MAX_NOTE
     assert bears_marker(text, "20260914-102100-ab12cd")
@@ -77,7 +93,11 @@ def test_the_longest_note_stays_within_the_limit_and_keeps_its_marker() -> None:
 
 def test_foreign_text_cannot_forge_a_marker() -> None:
     forged = "all good\nFaultline other-id"
-    text = note_text(an_investigation(), a_diagnosis(), a_report(headline=forged), [], PAGE)
+    text = note_text(
+        an_investigation(),
+        answer_view(an_investigation().alert, a_diagnosis(), a_report(headline=forged), gaps=[]),
+        PAGE,
+    )
     assert "Faultline other-id" not in text.splitlines()
 
 
@@ -108,7 +128,11 @@ def test_a_worker_killed_on_either_side_of_the_note_leaves_one_note(
     investigation = an_incident(pagerduty_at, store)
     if moment == "after":
         pagerduty_at.pagerduty.open_incident(INCIDENT, "checkout", "checkout")
-        text = note_text(investigation, a_diagnosis(), a_report(), [], PAGE)
+        text = note_text(
+            investigation,
+            answer_view(investigation.alert, a_diagnosis(), a_report(), gaps=[]),
+            PAGE,
+        )
         headers = {"Authorization": "Token token=key", "From": "oncall@example.com"}
         url = f"{pagerduty_at.url}/incidents/{INCIDENT}/notes"
         httpx.post(url, json={"note": {"content": text}}, headers=headers).raise_for_status()

@@ -7,9 +7,10 @@ import re
 
 from rich.console import Console
 
-from bot.answer.targets.slack_message import SlackMessage, final_message
-from bot.answer.targets.slack_pictures import to_html
-from bot.answer.targets.slack_preview import to_terminal
+from bot.answer.targets.slack.message import SlackMessage, final_message
+from bot.answer.targets.slack.pictures import to_html
+from bot.answer.targets.slack.preview import to_terminal
+from bot.answer.view import answer_view
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,
@@ -23,12 +24,15 @@ from tests.bot.answer.targets.answers import (
 def a_message(headline: str = "payments v2 breaks checkout") -> SlackMessage:
     return final_message(
         an_investigation(),
-        a_diagnosis(),
-        a_report(headline=headline),
-        [a_gap()],
+        answer_view(
+            an_investigation().alert,
+            a_diagnosis(),
+            a_report(headline=headline),
+            gaps=[a_gap()],
+            evidence=some_evidence(),
+        ),
         PAGE,
         "F000000001",
-        evidence=some_evidence(),
     )
 
 

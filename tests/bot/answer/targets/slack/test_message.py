@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.message import (
     MAX_TEXT,
     SlackMessage,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
+from bot.answer.view import answer_view
 from loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.answer.targets.answers import (
     GRAPH,
@@ -70,7 +71,9 @@ def a_final(**more: Any) -> SlackMessage:
         "chart_file_id": "F000000001",
         **more,
     }
-    return final_message(page_url=PAGE, **given)
+    alert = given["investigation"].alert
+    said = {name: given.pop(name) for name in ("diagnosis", "report", "gaps", "evidence")}
+    return final_message(view=answer_view(alert, **said), page_url=PAGE, **given)
 
 
 def test_the_first_message_names_the_alert_and_links_the_page() -> None:
@@ -159,7 +162,11 @@ def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_
     assert text.count("Of 9 answers") == 1
     assert text.index("Before") > text.index("Speaks against it") > text.index("Evidence")
     assert PAGE.replace("20260914-102100-ab12cd", "20261103-010203-abcdef") in links(message)
-    note = note_text(an_investigation(), diagnosis, a_report(claims=claims), [], PAGE)
+    note = note_text(
+        an_investigation(),
+        answer_view(an_investigation().alert, diagnosis, a_report(claims=claims), gaps=[]),
+        PAGE,
+    )
     assert f"- {told.rstrip('.')}" in note
 
 
@@ -333,7 +340,6 @@ def test_the_longest_inputs_stay_within_slacks_limits(
         ),
         gaps=[a_gap(reason=text, source=text)] * count,
         evidence=(some_evidence()[0].model_copy(update={"link": link, "source": text}),),
-        chart_text=text,
     )
     assert broken_rules(message.blocks, lambda _: True) == []
     assert not too_long(message.blocks)
@@ -365,11 +371,14 @@ def test_evidence_is_given_up_before_the_six_lines_are() -> None:
     page = "https://faultline.example.com/" + "p" * 500
     message = final_message(
         an_investigation(),
-        a_diagnosis(findings=findings),
-        a_report(claims=claims),
-        [],
+        answer_view(
+            an_investigation().alert,
+            a_diagnosis(findings=findings),
+            a_report(claims=claims),
+            gaps=[],
+            evidence=evidence,
+        ),
         page,
-        evidence=evidence,
     )
     text = shown(message)
     assert "Confidence" in text

@@ -14,10 +14,11 @@ from sqlalchemy.orm import Session
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets import slack_posts, slack_replies
-from bot.answer.targets.slack_message import SlackMessage
-from bot.answer.targets.slack_posts import MessageRef
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.targets.slack import posts as slack_posts
+from bot.answer.targets.slack import replies as slack_replies
+from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.posts import MessageRef
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.store.models import PostRow
 from bot.store.store import Investigation, ReplyTo, Store
 from tests.bot.answer.targets.answers import (

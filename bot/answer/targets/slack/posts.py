@@ -15,8 +15,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from analysis.errors import ConnectorError
 from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
-from bot.answer.targets.slack_message import SlackMessage
+from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
+from bot.answer.targets.slack.message import SlackMessage
 from connectors.slack.settings import SlackSettings
 
 T = TypeVar("T")

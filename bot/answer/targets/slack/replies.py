@@ -1,4 +1,4 @@
-"""Slack as a place for answers: one message in the alert's thread, posted once, edited in place.
+"""Slack as a reply target: one message in the alert's thread, posted once, edited in place.
 
 What the message shows is read from the store each time it is edited, so that it does not matter who
 edits it last.
@@ -7,7 +7,7 @@ edits it last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,17 @@ import aiohttp
 from slack_sdk.errors import SlackClientError
 
 from analysis.errors import ConnectorError
-from bot.answer.decisive_signal import decisive_finding
 from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack_buttons import Standing
-from bot.answer.targets.slack_errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
-from bot.answer.targets.slack_message import (
+from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.digest import digest_message
+from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
+from bot.answer.targets.slack.message import (
     SlackMessage,
-    chart_description,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.slack_posts import (
+from bot.answer.targets.slack.posts import (
     MessageRef,
     SlackPlace,
     bears,
@@ -35,9 +34,11 @@ from bot.answer.targets.slack_posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.standing import standing_of
+from bot.answer.targets.slack.standing import standing_of
+from bot.answer.targets.slack.target import TARGET
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
+from bot.store.message_updates import DueDigest
 from bot.store.store import NO_POST, Investigation, Store
 from connectors.slack.settings import SlackSettings
 
@@ -51,6 +52,8 @@ CHART = "slack-chart"
 PREVIEW = "slack-preview"
 """Under this key and the number of the run: the preview was shown, or can be no more, for the
 answer comes."""
+DIGEST = "digest"
+"""Under this key the store keeps the digest of quiet hours."""
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
@@ -63,11 +66,12 @@ IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
     """The alert's own thread; else the service's channel; else the configured one; else none."""
     to = investigation.reply_to
-    if to.slack_channel:
-        return SlackPlace(to.slack_channel, to.slack_thread)
-    entry = settings.services.get(catalogue_name(investigation.alert.service, settings) or "")
-    channel = (entry.slack_channel if entry else None) or settings.slack.channel
-    return SlackPlace(channel) if channel else None
+    service = catalogue_name(investigation.alert.service, settings)
+    channel = TARGET.address(to, service, settings)
+    if channel is None:
+        return None
+    # A thread belongs to the channel that the alert itself came with.
+    return SlackPlace(channel, to.slack_thread if to.slack_channel else None)
 
 
 async def check_slack(settings: SlackSettings) -> str:
@@ -91,6 +95,7 @@ class SlackReplies:
     again."""
 
     name = VENDOR
+    posts_digests = True
 
     def __init__(
         self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
@@ -104,7 +109,7 @@ class SlackReplies:
     def wanted(self, investigation: Investigation) -> bool:
         """Whether there is a token and a channel for it, and the channel is not left alone for
         now."""
-        if self._settings.slack.bot_token is None or investigation.quiet_until is not None:
+        if not TARGET.configured(self._settings) or investigation.quiet_until is not None:
             return False
         return place_for(investigation, self._settings) is not None
 
@@ -178,7 +183,7 @@ class SlackReplies:
         """Bring the message up to date with the store; None when none was posted yet."""
         investigation = outcome.investigation
         posts = await asyncio.to_thread(self._store.posts, investigation.id)
-        ref = posts.get(f"{investigation.id}:{VENDOR}")
+        ref = posts.get(TARGET.post_key(investigation.id))
         if ref is None:
             return None
         chart = posts.get(f"{investigation.id}:{CHART}")
@@ -201,7 +206,7 @@ class SlackReplies:
         place = place_for(investigation, self._settings)
         if place is None:
             raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
-        key = f"{investigation.id}:slack"
+        key = TARGET.post_key(investigation.id)
         sent: list[str] = []
 
         async def find() -> str | None:
@@ -221,6 +226,27 @@ class SlackReplies:
             lease=self._lease,
         )
         return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """Post it once, in the channel and in no thread. Raises ConnectorError."""
+        if not digest.channel or not investigations:
+            return
+        first = investigations[0]
+        if place_for(first, self._settings) is None:
+            # Then its channel is one of another target, by which its quiet hours went.
+            return
+        place, key = SlackPlace(digest.channel), f"{first.id}:{DIGEST}"
+        message = digest_message(investigations, self._settings.server.public_url)
+
+        async def find() -> str | None:
+            return await self._find(place, key, first)
+
+        async def send() -> str:
+            return await self._send(place, key, message)
+
+        await post_once(
+            self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease
+        )
 
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
         """Replace the message. Without its image, at last without blocks, where Slack does not take
@@ -266,18 +292,8 @@ class SlackReplies:
         if answer is None:
             reason = (investigation.headline or "").removeprefix("The investigation failed: ")
             return slack_alert_failed_message(investigation, reason, url, standing=standing)
-        decisive = decisive_finding(answer.diagnosis)
-        return final_message(
-            investigation,
-            answer.diagnosis,
-            answer.report,
-            answer.gaps,
-            url,
-            chart,
-            evidence=answer.evidence,
-            chart_text=chart_description(decisive) if decisive else None,
-            standing=standing,
-        )
+        view = answer.view(investigation.alert)
+        return final_message(investigation, view, url, chart, standing=standing)
 
     async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
         """The chart's file id. The answer stands without its picture, so a refusal costs the

@@ -1,5 +1,5 @@
-"""Whether answers reach people: posts under way for too long, places that are down, digests that
-nobody got."""
+"""Whether answers reach people: posts under way for too long, reply targets that are down, digests
+that nobody got."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from bot.operating.engine_rows import Workflow
 from bot.operating.findings import Finding, lasting, when
 from bot.operating.looking import Look
 from bot.operating.stands import last_said, next_try
+from bot.policy.reply_targets import configured_targets
 from bot.queue.engine import WORKFLOW_REPLY
+from bot.store.message_updates import DIGEST_WAITS, ENDED
 from bot.store.models import InvestigationRow, PostRow
-from bot.store.retelling import DIGEST_WAITS, ENDED
 from bot.store.store import forgotten_key
 
 UNDER_WAY = timedelta(minutes=5)
 """A claim is renewed every few seconds while its request is under way, and passes on after 10 s
 (`LEASE`)."""
 TRIED = 2
-"""A reply that was tried so often meets a place that does not answer."""
+"""A reply that was tried so often meets a target that does not answer."""
 FORGOTTEN = forgotten_key("")
 DIGEST_LATE = DIGEST_WAITS + timedelta(minutes=10)
 TELLS_LATE = timedelta(minutes=10)
 
 
-def telling_checks(look: Look) -> Iterator[Finding]:
+def reply_checks(look: Look) -> Iterator[Finding]:
     """All of them."""
     replies = [w for w in look.rows.active() if w.name == WORKFLOW_REPLY] if look.rows else []
-    yield from _places(look, replies)
+    yield from _targets(look, replies)
     yield from _claims(look, {w.id.split(":")[0] for w in replies})
     yield from _digests(look)
     yield from _untold(look)
 
 
-def _places(look: Look, replies: list[Workflow]) -> Iterator[Finding]:
+def _targets(look: Look, replies: list[Workflow]) -> Iterator[Finding]:
     assert look.rows is not None or not replies
-    by_place: defaultdict[str, list[Workflow]] = defaultdict(list)
+    by_target: defaultdict[str, list[Workflow]] = defaultdict(list)
     for reply in replies:
-        by_place[(reply.queue or "").removeprefix("replies-") or "a place"].append(reply)
-    for place, waiting in sorted(by_place.items()):
+        by_target[(reply.queue or "").removeprefix("replies-") or "a reply target"].append(reply)
+    for target, waiting in sorted(by_target.items()):
         first = waiting[0]
         tries, again = next_try(look.rows.steps(first.id)) if look.rows else (0, None)
         if tries < TRIED and look.now - first.created_at < UNDER_WAY:
             continue
         id_ = first.id.split(":")[0]
-        said = f"{counted(len(waiting), 'answer')} waiting for {place}, the oldest ({id_}) "
+        said = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
         said += f"for {lasting(look.now - first.created_at)}, tried {tries} times"
-        why = last_said(look, id_, f"reply {place}")
+        why = last_said(look, id_, f"reply {target}")
         todo = (
-            f"is {place} down, or its token refused? `faultline check` asks it; tries go on "
+            f"is {target} down, or its token refused? `faultline check` asks it; tries go on "
             f"for most of a day"
         )
         todo += f", the next at {when(again)}" if again else ""
@@ -76,7 +77,7 @@ def _claims(look: Look, replying: set[str]) -> Iterator[Finding]:
         )
         todo = (
             "the next try looks for it at the vendor first; `faultline requeue ID` makes one, "
-            "if its place answers"
+            "if its target answers"
         )
         yield Finding("wrong", "posts", said, todo)
 
@@ -91,6 +92,8 @@ def _digests(look: Look) -> Iterator[Finding]:
     )
     with look.read() as session:
         found = session.execute(query).all()
+    targets = [one for one in configured_targets(look.settings) if one.has_channels]
+    labels = " or ".join(one.label for one in targets) or "no reply target with channels"
     for channel, count, until in found:
         said = (
             f"{channel or 'a channel'} was not told of {counted(count, 'investigation')} of "
@@ -101,7 +104,10 @@ def _digests(look: Look) -> Iterator[Finding]:
             "wrong",
             "digests",
             said,
-            "Slack is down, or the bot is not in that channel: workers' logs say `digest: ...`",
+            (
+                f"{labels} is down, or the bot is not in that channel: workers' logs say "
+                f"`digest: ...`"
+            ),
         )
 
 
@@ -109,7 +115,7 @@ def _untold(look: Look) -> Iterator[Finding]:
     """Messages to edit that nobody edits: a worker does so within seconds."""
     row = InvestigationRow
     due = (
-        row.changes > row.told,
+        row.revision > row.notified_revision,
         row.wants_run.is_(False),
         row.status.in_(ENDED),
         row.finished_at < look.now - TELLS_LATE,

@@ -1,4 +1,4 @@
-"""PagerDuty as a place for answers: one note per investigation, written once, amended in place.
+"""PagerDuty as a reply target: one note per investigation, written once, amended in place.
 
 The only file that knows pdpyras for writing; it blocks, so every call runs in a thread.
 """
@@ -13,20 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty_incident import (
+from bot.answer.targets.pagerduty.incident import (
     INCIDENT_ID,
     VENDOR,
     IncidentState,
     field_values,
     read_incident,
 )
-from bot.answer.targets.pagerduty_note import (
+from bot.answer.targets.pagerduty.note import (
     bears_marker,
     closing_note_text,
     failed_note_text,
     joined_note_text,
     note_text,
 )
+from bot.answer.targets.pagerduty.target import TARGET
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.settings import Settings
 from bot.store.store import Investigation, Store
@@ -69,9 +70,7 @@ class PagerDutyReplies:
 
     def wanted(self, investigation: Investigation) -> bool:
         """Whether there is a key, and the alert has an incident."""
-        return self._settings.pagerduty.api_token is not None and bool(
-            investigation.reply_to.pagerduty_incident
-        )
+        return TARGET.configured(self._settings) and bool(investigation.reply_to.pagerduty_incident)
 
     async def announce(self, investigation: Investigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -95,7 +94,7 @@ class PagerDutyReplies:
         else:
             await self.write(investigation, self._text(outcome), incident=incident.id)
             await self._fill_fields(outcome, incident.id)
-        await self._point_from_joined(outcome, but={own, incident.id})
+        await self._point_from_joined(outcome, own, but={own, incident.id})
 
     async def write(
         self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True
@@ -132,14 +131,7 @@ class PagerDutyReplies:
         investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
         if answer is None:
             return failed_note_text(investigation, _reason(investigation), url)
-        return note_text(
-            investigation,
-            answer.diagnosis,
-            answer.report,
-            answer.gaps,
-            url,
-            evidence=answer.evidence,
-        )
+        return note_text(investigation, answer.view(investigation.alert), url)
 
     async def _close(self, outcome: Outcome, incident: str) -> None:
         """One short note, where there is something to say and no note of ours stands already."""
@@ -168,7 +160,7 @@ class PagerDutyReplies:
                 self._call, "set custom fields", lambda session: _json(session.put(path, json=body))
             )
 
-    async def _point_from_joined(self, outcome: Outcome, *, but: set[str]) -> None:
+    async def _point_from_joined(self, outcome: Outcome, own: str, *, but: set[str]) -> None:
         """On open incidents whose alerts joined: why, and where the answer is. Written once, never
         amended."""
         investigation = outcome.investigation
@@ -182,7 +174,7 @@ class PagerDutyReplies:
             if (
                 one.alert.id in but
                 or one.resolved_at
-                or f"{investigation.id}:{VENDOR}:{one.alert.id}" in posts
+                or _key(investigation, one.alert.id, own) in posts
             ):
                 continue
             standing = await asyncio.to_thread(self._standing, one.alert.id)
@@ -284,7 +276,7 @@ class PagerDutyReplies:
 def _key(investigation: Investigation, incident: str, own: str) -> str:
     """Under which a note is remembered; that on another incident than the investigation's own has a
     key of its own."""
-    return f"{investigation.id}:{VENDOR}" + ("" if incident == own else f":{incident}")
+    return TARGET.post_key(investigation.id) + ("" if incident == own else f":{incident}")
 
 
 def _incident(incident: str, session: Any) -> Any:

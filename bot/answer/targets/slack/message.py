@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Report, Verdict
+from analysis.vocabulary import Alert, Finding, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
 from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
-from bot.answer.targets.slack_blocks import (
+from bot.answer.targets.slack.blocks import (
     Block,
     bold,
     context,
@@ -28,7 +28,8 @@ from bot.answer.targets.slack_blocks import (
     text,
     titled,
 )
-from bot.answer.targets.slack_buttons import Standing, buttons, standing_lines
+from bot.answer.targets.slack.buttons import Standing, buttons, standing_lines
+from bot.answer.view import AnswerView
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, Investigation
 
@@ -82,31 +83,26 @@ def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
 
 def final_message(
     investigation: Investigation,
-    diagnosis: Diagnosis,
-    report: Report,
-    gaps: Sequence[Gap],
+    view: AnswerView,
     page_url: str,
     chart_file_id: str | None = None,
     *,
-    evidence: Sequence[Evidence] = (),
-    chart_text: str | None = None,
     standing: Standing | None = None,
 ) -> SlackMessage:
     """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps,
     who wrote it."""
     standing = standing or Standing()
-    answer = answer_lines(
-        investigation.alert, diagnosis, report, gaps, page_url=page_url, evidence=evidence
-    )
-    footer = _written(investigation, report, len(diagnosis.findings))
+    answer = answer_lines(view, page_url=page_url)
+    footer = _written(investigation, view)
+    chart_text = chart_description(view.chart) if view.chart else view.headline
     for detail in _DETAIL:
         blocks = [
-            _lines(answer.six, DOTS[diagnosis.verdict]),
+            _lines(answer.six, DOTS[view.verdict]),
             *_related(investigation.related),
             *buttons(investigation, standing, answered=True),
             *standing_lines(standing, page_url),
             *_evidence(answer, detail),
-            *_chart(chart_file_id, chart_text or report.headline),
+            *_chart(chart_file_id, chart_text),
             *_gaps(answer, detail),
             context(footer, page_url),
         ]
@@ -173,23 +169,22 @@ def _footer(investigation: Investigation) -> str:
     return " · ".join(parts)
 
 
-def _written(investigation: Investigation, report: Report, findings: int) -> str:
-    writer = (
-        "the built-in writer"
-        if report.written_by == "built-in"
-        else one_line(report.written_by, 80)
-    )
+def _written(investigation: Investigation, view: AnswerView) -> str:
+    findings = len(view.findings)
+    writer = one_line(view.written_by, 80)
+    if view.written_by == "built-in":
+        writer = "the built-in writer"
     parts = [
         _footer(investigation),
         f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}",
     ]
-    if report.dropped:
-        count = len(report.dropped)
+    if view.removed:
+        count = len(view.removed)
         parts.append(
             f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings"
         )
-    if report.model_use is not None:
-        parts.append(model_use_line(report.model_use))
+    if view.model_use is not None:
+        parts.append(model_use_line(view.model_use))
     elif investigation.finished_at is None:
         parts.append("a model is still investigating")
     took = _took(investigation.accepted_at, investigation.finished_at)

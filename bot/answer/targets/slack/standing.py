@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from bot.answer.targets.slack_buttons import Standing
+from bot.answer.targets.pagerduty.target import TARGET as PAGERDUTY
+from bot.answer.targets.slack.buttons import Standing
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
@@ -33,6 +34,7 @@ def standing_of(investigation: Investigation, store: Store, settings: Settings) 
 def _note(
     investigation: Investigation, store: Store, settings: Settings
 ) -> Literal["none", "send", "update"]:
-    if settings.pagerduty.api_token is None:
+    if not PAGERDUTY.configured(settings):
         return "none"
-    return "update" if f"{investigation.id}:pagerduty" in store.posts(investigation.id) else "send"
+    posts = store.posts(investigation.id)
+    return "update" if PAGERDUTY.post_key(investigation.id) in posts else "send"

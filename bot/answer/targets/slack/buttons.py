@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
-from bot.answer.targets.slack_blocks import Block, actions, button, option, overflow
+from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
 from bot.store.labels import Label
 from bot.store.mutes import Mute
 from bot.store.store import Investigation

@@ -10,13 +10,13 @@ from typing import Any
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
-from bot.answer.retelling import Retell
-from bot.answer.targets.slack_digest import MAX_LINES, digest_message
-from bot.answer.targets.slack_replies import SlackReplies
+from bot.answer.message_updates import MessageUpdates
+from bot.answer.targets.slack.digest import MAX_LINES, digest_message
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.policy.admission import Policy
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings, ChannelSettings
-from bot.store.retelling import DueDigest
+from bot.store.message_updates import DueDigest
 from bot.store.store import Investigation, ReplyTo, Store
 from connectors.shared_settings import ServiceSettings
 from connectors.slack.settings import SlackSettings
@@ -25,10 +25,12 @@ NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SERVICES = {"checkout": ServiceSettings(depends_on=("payments",)), "payments": ServiceSettings()}
 
 
-class Digests:
-    """Keeps what is posted; refuses while `problem` is set."""
+class Digests(SlackReplies):
+    """Keeps what digests it posts; refuses while `problem` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        given = SlackSettings(bot_token="xoxb-1", channel="C1")
+        super().__init__(Settings(slack=given), store, owner="w")
         self.posted: list[tuple[str, int]] = []
         self.problem: ConnectorError | None = None
 
@@ -44,17 +46,13 @@ def opened(store: Store, **alerts: Any) -> Store:
     )
 
 
-def retelling(
-    store: Store, queued: list[tuple[str, ...]], digests: Digests | None = None
-) -> Retell:
-    slack = SlackReplies(
-        Settings(slack=SlackSettings(bot_token="xoxb-1", channel="C1")), store, owner="w"
-    )
-
+def updates(
+    store: Store, queued: list[tuple[str, ...]], slack: Digests | None = None
+) -> MessageUpdates:
     def enqueue(queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
         queued.append((queue, workflow, workflow_id, *arguments))
 
-    return Retell(store, [slack], enqueue, digests, every_s=0.1)
+    return MessageUpdates(store, [slack or Digests(store)], enqueue, every_s=0.1)
 
 
 def answered(store: Store, service: str, title: str = "errors", *, at: datetime = NOW) -> str:
@@ -81,7 +79,7 @@ def joined(store: Store, service: str, title: str) -> None:
 def test_an_alert_that_joins_after_the_answer_has_the_message_edited_once(store: Store) -> None:
     rules, queued = opened(store), []  # type: ignore[var-annotated]
     first = answered(rules, "checkout")
-    again = retelling(rules, queued)
+    again = updates(rules, queued)
     again.look(NOW)
     assert queued == []
     joined(rules, "payments", "slow")
@@ -94,7 +92,7 @@ def test_a_service_that_was_not_looked_at_has_it_run_again(store: Store) -> None
     rules, queued = opened(store), []  # type: ignore[var-annotated]
     first = answered(rules, "payments")
     joined(rules, "checkout", "slow")
-    again = retelling(rules, queued)
+    again = updates(rules, queued)
     again.look(NOW)
     assert set(queued) == {("investigations", "investigate", f"{first}:again1", first)}
     rules.start(first)
@@ -104,10 +102,10 @@ def test_a_service_that_was_not_looked_at_has_it_run_again(store: Store) -> None
 
 def test_what_came_in_quiet_hours_is_not_told_alone_but_in_a_digest_once(store: Store) -> None:
     rules = opened(store, channels={"C1": ChannelSettings(quiet="22:00-07:00")})
-    queued, digests = [], Digests()  # type: ignore[var-annotated]
+    queued, digests = [], Digests(store)  # type: ignore[var-annotated]
     answered(rules, "payments")
     joined(rules, "payments", "slow")
-    again, end = retelling(rules, queued, digests), NOW + timedelta(hours=4)
+    again, end = updates(rules, queued, digests), NOW + timedelta(hours=4)
     again.look(NOW)
     assert (queued, digests.posted) == ([], [])
     digests.problem = ConnectorError("slack", "chat.postMessage", "is away", retryable=True)

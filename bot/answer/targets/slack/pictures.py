@@ -8,8 +8,8 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bot.answer.targets.slack_message import SlackMessage
-from bot.answer.targets.slack_preview import EMOJI, Run, mrkdwn_runs, runs_of
+from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.preview import EMOJI, Run, mrkdwn_runs, runs_of
 
 Images = Mapping[str, bytes]
 

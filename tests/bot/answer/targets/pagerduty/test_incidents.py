@@ -13,9 +13,10 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty_incident import read_incident
-from bot.answer.targets.pagerduty_note import note_text
-from bot.answer.targets.pagerduty_replies import PagerDutyReplies
+from bot.answer.targets.pagerduty.incident import read_incident
+from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.view import answer_view
 from bot.store.store import GroupedAlert, Investigation, ReplyTo, Store
 from loopback.pagerduty import PagerDutyIncident
 from tests.bot.answer.targets.answers import (
@@ -199,11 +200,14 @@ def test_the_note_says_what_was_looked_at_and_is_fine_and_which_alerts_are_part_
     )
     text = note_text(
         investigation,
-        a_diagnosis(),
-        a_report(),
-        [a_gap()],
+        answer_view(
+            investigation.alert,
+            a_diagnosis(),
+            a_report(),
+            gaps=[a_gap()],
+            evidence=[*some_evidence(), *quiet],
+        ),
         PAGE,
-        evidence=[*some_evidence(), *quiet],
     )
     lines = text.splitlines()
     assert any(

@@ -1,5 +1,4 @@
-"""What must be told or looked at again: messages to edit, investigations to run once more, digests
-to post.
+"""What is due after an answer: messages to edit, investigations to run once more, digests to post.
 
 Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
@@ -18,24 +17,24 @@ from bot.store.models import InvestigationRow as Row
 
 ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
-"""A message is edited at most so often for alerts that join: Slack takes about 50 edits a minute of
-a whole workspace (https://docs.slack.dev/apis/web-api/rate-limits, tier 3)."""
+"""A message is edited at most this often for alerts that join, unless a reply target wants it less
+often (`bot.policy.reply_targets.ReplyLimits`)."""
 DIGEST_WAITS = timedelta(minutes=15)
 """A digest waits so long for investigations of its last minutes."""
 MOST = 100
 
 
 @dataclass(frozen=True)
-class Retold:
-    """An investigation whose messages are to be edited, and the state of it that they will tell."""
+class MessageRevision:
+    """An investigation whose messages are to be edited, and the revision that they will show."""
 
     investigation_id: str
-    changes: int
+    revision: int
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """An investigation that is to be run again, for the how-manieth time."""
+    """An investigation that is to be run again; `number` counts its runs."""
 
     investigation_id: str
     number: int
@@ -50,12 +49,14 @@ class DueDigest:
 
 
 @cache
-def _to_retell() -> Select[str, int]:
+def _due_revisions() -> Select[str, int]:
     """Like the next two built once, as they are asked for all the time."""
     rested = or_(
-        Row.told_at.is_(None), Row.told_at <= bindparam("before"), Row.told_at > bindparam("after")
+        Row.notified_at.is_(None),
+        Row.notified_at <= bindparam("before"),
+        Row.notified_at > bindparam("after"),
     )
-    query = select(Row.id, Row.changes).where(Row.changes > Row.told, rested)
+    query = select(Row.id, Row.revision).where(Row.revision > Row.notified_revision, rested)
     return query.where(Row.status.in_(ENDED), Row.wants_run.is_(False)).order_by(Row.id).limit(MOST)
 
 
@@ -76,26 +77,30 @@ def _due_digests() -> Select[str, str, str, datetime | None]:
     return query.order_by(Row.accepted_at, Row.id).limit(MOST)
 
 
-class Retelling:
+class DueUpdates:
     """On the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, edit_every: timedelta = EDIT_EVERY) -> None:
         self._engine = engine
+        self._edit_every = edit_every
 
-    def to_retell(self, now: datetime) -> list[Retold]:
-        """Investigations that ended and changed since they were told. A run that ends tells by
-        itself."""
-        rested = {"before": now - EDIT_EVERY, "after": now + EDIT_EVERY}
+    def revisions(self, now: datetime) -> list[MessageRevision]:
+        """Investigations that ended and changed since their messages were last edited.
+
+        One that is being run again is not among them: that run answers.
+        """
+        # A clock that was set back must not hold an edit for longer, hence `after`.
+        rested = {"before": now - self._edit_every, "after": now + self._edit_every}
         with self._reading() as session:
-            return [
-                Retold(name, changes) for name, changes in session.execute(_to_retell(), rested)
-            ]
+            rows = session.execute(_due_revisions(), rested)
+            return [MessageRevision(name, revision) for name, revision in rows]
 
-    def retold(self, given: Retold, now: datetime) -> None:
+    def mark_notified(self, given: MessageRevision, now: datetime) -> None:
         """Its edits are queued; what joined since then is due again."""
-        known = (Row.id == given.investigation_id, Row.told < given.changes)
+        known = (Row.id == given.investigation_id, Row.notified_revision < given.revision)
+        notified = {Row.notified_revision: given.revision, Row.notified_at: now}
         with Session(self._engine) as session, session.begin():
-            session.execute(update(Row).where(*known).values(told=given.changes, told_at=now))
+            session.execute(update(Row).where(*known).values(notified))
 
     def to_rerun(self) -> list[Rerun]:
         """Investigations that ended and are to be run again. One is named until its run has

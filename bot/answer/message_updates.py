@@ -1,0 +1,113 @@
+"""From the store to the engine's queues, once an investigation has ended: messages to edit, and
+runs to make again; and to reply targets, the digests of quiet hours.
+
+In the worker, beside `bot.queue.dispatch`. Several workers may do so at once: each workflow's id
+says what it is for, so that it is queued once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from analysis.errors import ConnectorError
+from bot.answer.outcome import PostsDigests, ReplyTarget
+from bot.queue.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from bot.runtime.background_loop import BackgroundLoop
+from bot.store.message_updates import EDIT_EVERY, DueDigest, DueUpdates, MessageRevision, Rerun
+from bot.store.store import Store
+
+log = logging.getLogger("faultline.message_updates")
+
+WAIT_AFTER_REFUSAL_S = 60.0
+"""A digest that could not be posted is tried again after this."""
+
+
+class Enqueue(Protocol):
+    """The engine's queue: the same workflow id again changes nothing."""
+
+    def __call__(self, queue: str, workflow: str, workflow_id: str, *arguments: str) -> None:
+        """Queue one workflow."""
+
+
+class MessageUpdates(BackgroundLoop):
+    """Looks at the store every few moments, in a thread of its own."""
+
+    def __init__(
+        self,
+        store: Store,
+        targets: Sequence[ReplyTarget],
+        enqueue: Enqueue,
+        *,
+        every_s: float,
+        edit_every: timedelta = EDIT_EVERY,
+    ) -> None:
+        super().__init__("message updates", every_s=every_s, part="retelling")
+        self._store = store
+        self._due = DueUpdates(store.engine, edit_every=edit_every)
+        self._targets = targets
+        self._enqueue = enqueue
+        self._refused: dict[tuple[str, str], datetime] = {}
+
+    def turn(self) -> bool:
+        """Look once."""
+        self.look()
+        return False
+
+    def look(self, now: datetime | None = None) -> None:
+        """Queue and post what is due."""
+        now = now or datetime.now(UTC)
+        for rerun in self._due.to_rerun():
+            self._run_again(rerun)
+        for revision in self._due.revisions(now):
+            self._update(revision, now)
+        posting: list[PostsDigests] = []
+        for target in self._targets:
+            if isinstance(target, PostsDigests) and target.posts_digests:
+                posting.append(target)
+        for digest in self._due.due_digests(now) if posting else ():
+            self._post(digest, posting, now)
+
+    def _run_again(self, rerun: Rerun) -> None:
+        workflow_id = f"{rerun.investigation_id}:again{rerun.number}"
+        self._enqueue(INVESTIGATIONS, WORKFLOW_INVESTIGATE, workflow_id, rerun.investigation_id)
+
+    def _update(self, due: MessageRevision, now: datetime) -> None:
+        """Queued first, marked then: a crash between queues the same ids again, which changes
+        nothing."""
+        investigation = self._store.get(due.investigation_id)
+        if investigation is not None:
+            for target in self._targets:
+                if target.wanted(investigation):
+                    self._enqueue_edit(due, target.name)
+        self._due.mark_notified(due, now)
+
+    def _enqueue_edit(self, due: MessageRevision, target: str) -> None:
+        # Workflows that an earlier version queued bear this id, so it stays as it is.
+        workflow_id = f"{due.investigation_id}:{target}:told{due.revision}"
+        arguments = (due.investigation_id, target)
+        self._enqueue(reply_queue(target), WORKFLOW_REPLY, workflow_id, *arguments)
+
+    def _post(self, digest: DueDigest, posting: Sequence[PostsDigests], now: datetime) -> None:
+        """At every target; one that posted it already is asked again and does nothing then."""
+        done = [self._post_at(target, digest, now) for target in posting]
+        if all(done):
+            self._due.digested(digest, now)
+
+    def _post_at(self, target: PostsDigests, digest: DueDigest, now: datetime) -> bool:
+        """Whether nothing is left to do at this target."""
+        key = (target.name, digest.channel)
+        refused = self._refused.get(key)
+        if refused and abs((now - refused).total_seconds()) < WAIT_AFTER_REFUSAL_S:
+            return False
+        try:
+            investigations = self._store.some(digest.investigation_ids)
+            asyncio.run(target.post_digest(digest, investigations))
+        except ConnectorError as error:
+            self._refused[key] = now
+            log.warning("digest: %s; %s", error, "tried again" if error.retryable else "given up")
+            return not error.retryable
+        return True

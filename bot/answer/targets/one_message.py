@@ -1,0 +1,202 @@
+"""A reply target with one message for each investigation: posted once, then edited in place.
+
+A target that has nothing of its own (no buttons, no pictures) says how its vendor finds, sends and
+edits a text. When that happens, and that it happens once whatever crashes, is decided here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import httpx
+
+from analysis.errors import ConnectorError
+from bot.answer.outcome import Outcome
+from bot.answer.targets.plain_message import answer_text, digest_text, first_text
+from bot.answer.targets.posting import LEASE, post_once
+from bot.policy.reply_targets import ReplyTargetDeclaration
+from bot.policy.service_catalogue import catalogue_name
+from bot.settings import Settings
+from bot.store.message_updates import DueDigest
+from bot.store.store import NO_POST, Investigation, Store
+
+T = TypeVar("T")
+
+NOT_UNDERSTOOD = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+"""How reading an answer of another shape fails."""
+SEARCH_BACK = timedelta(minutes=10)
+"""A post is looked for from this long before its reason: the vendor's clock and ours differ."""
+WORTH_ANOTHER = (408, 425, 429)
+"""Statuses below 500 after which the same request may be accepted later (RFC 9110, RFC 6585)."""
+
+
+class OneMessage(ABC):
+    """Posts and edits. Every failure is one ConnectorError that says whether to try again."""
+
+    def __init__(
+        self,
+        declared: ReplyTargetDeclaration[Any],
+        settings: Settings,
+        store: Store,
+        *,
+        owner: str,
+        lease: timedelta = LEASE,
+    ) -> None:
+        self._declared = declared
+        self._settings = settings
+        self._store = store
+        self._owner = owner
+        self._lease = lease
+
+    @abstractmethod
+    async def find(self, address: str, key: str, since: datetime) -> str | None:
+        """The ref of our message that bears `key`, sent after `since`; None when there is none."""
+
+    @abstractmethod
+    async def send(self, address: str, key: str, text: str) -> str:
+        """Send a new message that bears `key`, and give the ref by which it can be edited."""
+
+    @abstractmethod
+    async def edit(self, address: str, ref: str, text: str) -> None:
+        """Replace the text of a message."""
+
+    @property
+    def name(self) -> str:
+        """As it is declared."""
+        return self._declared.name
+
+    @property
+    def posts_digests(self) -> bool:
+        """Whether its addresses are channels."""
+        return self._declared.has_channels
+
+    def wanted(self, investigation: Investigation) -> bool:
+        """Whether it has an address for it, and its channel is not to be left alone for now."""
+        if self._declared.has_channels and investigation.quiet_until is not None:
+            return False
+        return self._declared.configured(self._settings) and bool(self._address(investigation))
+
+    async def announce(self, investigation: Investigation) -> None:
+        """Say that it has begun; nothing where the message stands already."""
+        if self._declared.announces:
+            await self._post(investigation, first_text(investigation, self._page(investigation)))
+
+    async def preview(self, outcome: Outcome) -> None:
+        """Edit the message into the answer so far; nothing once the answer is on its way."""
+        if not self._declared.announces:
+            return
+
+        async def show() -> str:
+            await self._show(outcome)
+            return NO_POST
+
+        await self._preview_once(outcome.investigation, show)
+
+    async def answer(self, outcome: Outcome) -> None:
+        """Edit the message into the answer, or post the answer where there is no message yet."""
+        if self._settings.model.name is not None:
+            await self._no_preview_after(outcome.investigation)
+        await self._show(outcome)
+
+    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+        """One message in each of its channels, once. Raises ConnectorError."""
+        channels: defaultdict[str, list[Investigation]] = defaultdict(list)
+        for investigation in investigations:
+            channels[self._address(investigation)].append(investigation)
+        for channel, told in channels.items():
+            if channel:
+                text = digest_text(told, self._settings.server.public_url)
+                await self._once(told[0], f"{self._key(told[0])}-digest", channel, text)
+
+    async def _show(self, outcome: Outcome) -> None:
+        investigation = outcome.investigation
+        text = answer_text(outcome, self._page(investigation))
+        ref, sent_now = await self._post(investigation, text)
+        if not sent_now:
+            await self._said("edit", self.edit(self._address(investigation), ref, text))
+
+    async def _post(self, investigation: Investigation, text: str) -> tuple[str, bool]:
+        key = self._key(investigation)
+        return await self._once(investigation, key, self._address(investigation), text)
+
+    async def _once(
+        self, investigation: Investigation, key: str, address: str, text: str
+    ) -> tuple[str, bool]:
+        """The ref of the one message under a key, and whether this call has sent it."""
+        sent: list[str] = []
+
+        async def find() -> str | None:
+            since = investigation.accepted_at - SEARCH_BACK
+            return await self._said("find", self.find(address, key, since))
+
+        async def send() -> str:
+            sent.append(await self._said("send", self.send(address, key, text)))
+            return sent[-1]
+
+        ref = await self._claimed(key, investigation, find, send)
+        return ref, bool(sent) and sent[-1] == ref
+
+    async def _no_preview_after(self, investigation: Investigation) -> None:
+        """Wait for a preview that is on its way, and take the right to one that has not begun."""
+
+        async def passed() -> str:
+            return NO_POST
+
+        await self._preview_once(investigation, passed)
+
+    async def _preview_once(
+        self, investigation: Investigation, send: Callable[[], Awaitable[str]]
+    ) -> None:
+        async def find() -> None:
+            return None
+
+        key = f"{self._key(investigation)}-preview:{investigation.runs}"
+        await self._claimed(key, investigation, find, send)
+
+    async def _claimed(
+        self,
+        key: str,
+        investigation: Investigation,
+        find: Callable[[], Awaitable[str | None]],
+        send: Callable[[], Awaitable[str]],
+    ) -> str:
+        return await post_once(
+            self._store,
+            key,
+            investigation.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
+        )
+
+    def _key(self, investigation: Investigation) -> str:
+        return self._declared.post_key(investigation.id)
+
+    def _address(self, investigation: Investigation) -> str:
+        service = catalogue_name(investigation.alert.service, self._settings)
+        address = self._declared.address(investigation.reply_to, service, self._settings)
+        return address or ""
+
+    def _page(self, investigation: Investigation) -> str:
+        return f"{self._settings.server.public_url}/investigations/{investigation.id}"
+
+    async def _said(self, call: str, answer: Awaitable[T]) -> T:
+        """The vendor's answer. Raises ConnectorError."""
+        try:
+            return await answer
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            again = status >= 500 or status in WORTH_ANOTHER
+            said = "the request was refused"
+            raise ConnectorError(self.name, call, said, status=status, retryable=again) from error
+        except (httpx.TransportError, TimeoutError) as error:
+            said = "cannot be reached, or gave no answer in time"
+            raise ConnectorError(self.name, call, said, retryable=True) from error
+        except NOT_UNDERSTOOD as error:
+            said = f"unexpected response ({type(error).__name__})"
+            raise ConnectorError(self.name, call, said, retryable=True) from error

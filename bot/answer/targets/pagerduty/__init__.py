@@ -1,0 +1,1 @@
+"""PagerDuty as a reply target; `target` declares it."""

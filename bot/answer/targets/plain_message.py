@@ -1,0 +1,159 @@
+"""An answer as lines of plain text, for targets whose messages have no markup of ours.
+
+Pure. Foreign text is cut, and holds neither a line of its own nor a link that a client would make
+of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from analysis.vocabulary import Verdict
+from bot.answer.foreign_text import one_line, safe_url, sentence
+from bot.answer.lines import AnswerLines, CitedLine, answer_lines, at, percent
+from bot.answer.outcome import Outcome
+from bot.answer.view import VERDICT_LABELS, AnswerView
+from bot.answer.writer.model_use import model_use_line
+from bot.store.store import Investigation
+
+MAX_TEXT = 20_000
+"""Characters of a message; what answers say takes a tenth of it."""
+EVIDENCE_LINES = 4
+GAPS = 3
+FINE_LINES = 3
+RELATED = 10
+RUNBOOK_LINES = 6
+MAX_DIGEST_LINES = 20
+TITLE, HEADLINE = 80, 140
+MEASURED = frozenset({"metrics", "logs", "spans"})
+"""Kinds of evidence in which something unusual would show."""
+
+
+def first_text(investigation: Investigation, page_url: str) -> str:
+    """`Investigating ...`, posted within seconds."""
+    alert = investigation.alert
+    title = one_line(alert.title, 240) or "an alert without a title"
+    lines = [
+        f"Investigating: {title}",
+        f"Alert: {one_line(alert.source, 40)}, {at(alert.started_at)}",
+    ]
+    return _with_page(lines, page_url)
+
+
+def answer_text(outcome: Outcome, page_url: str) -> str:
+    """The answer, or that there is none and why."""
+    investigation, answer = outcome.investigation, outcome.answer
+    if answer is None:
+        reason = (investigation.headline or "").removeprefix("The investigation failed: ")
+        return _with_page([failure_line(reason)], page_url)
+    view = answer.view(investigation.alert)
+    return _with_page(answer_text_lines(investigation, view, page_url), page_url)
+
+
+def digest_text(investigations: Sequence[Investigation], public_url: str) -> str:
+    """What came in quiet hours, what was found, and where to read on; the oldest first."""
+    count = len(investigations)
+    were = "s were" if count != 1 else " was"
+    lines = [f"While it was quiet, {count} alert{were} investigated"]
+    for one in investigations[:MAX_DIGEST_LINES]:
+        title = one_line(one.alert.title, TITLE)
+        page = safe_url(f"{public_url}/investigations/{one.id}") or ""
+        lines.append(f"- {one.accepted_at:%d %b %H:%M} UTC  {title}: {outcome_line(one)} {page}")
+    if count > MAX_DIGEST_LINES:
+        lines.append(f"and {count - MAX_DIGEST_LINES} more: {safe_url(public_url) or ''}")
+    return "\n".join(lines)[:MAX_TEXT]
+
+
+def failure_line(reason: str) -> str:
+    """There is no answer, and why."""
+    return f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"
+
+
+def outcome_line(one: Investigation) -> str:
+    """How an investigation ended, in one line of a list."""
+    if one.status not in ("done", "failed"):
+        return "still being investigated"
+    headline = one_line(one.headline or "", HEADLINE) or "no answer"
+    if one.verdict is None:
+        return headline
+    try:
+        label = VERDICT_LABELS[Verdict(one.verdict)]
+    except ValueError:
+        return headline
+    if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND:
+        return f"{label} ({percent(one.confidence)}): {headline}"
+    return f"{label}: {headline}"
+
+
+def answer_text_lines(investigation: Investigation, view: AnswerView, page_url: str) -> list[str]:
+    """Six lines, the main evidence, what was looked at and is fine, what could not be had."""
+    answer = answer_lines(view, page_url=page_url)
+    lines = [f"{line.label}: {line.text}" for line in answer.six]
+    lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
+    lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
+    lines += _listed("Looked at, and nothing unusual", _fine(view))
+    lines += _listed("Before", [_cited(line) for line in answer.earlier])
+    runbooks = [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]]
+    lines += _listed("Runbooks", runbooks)
+    lines += _listed("Also part of it", _related(investigation))
+    lines += _listed("What is missing", answer.missing)
+    lines += _listed("Could not be had", _gaps(answer))
+    if view.model_use is not None:
+        lines.append(f"Model: {model_use_line(view.model_use)}")
+    return lines
+
+
+def _with_page(lines: Sequence[str], page_url: str) -> str:
+    url = safe_url(page_url)
+    text = "\n".join(lines)[:MAX_TEXT]
+    return f"{text}\nDetails: {url}" if url else text
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+    return [f"{title}:", *(f"- {item}" for item in items)] if items else []
+
+
+def _fine(view: AnswerView) -> list[str]:
+    """Measurements of each source on which no finding rests; and changes that were ruled out.
+
+    What merely describes (topology, the state of the monitor that fired) is no sign that anything
+    is fine.
+    """
+    noticed = {item for finding in view.findings.values() for item in finding.evidence}
+    calm: Counter[tuple[str, str]] = Counter()
+    every: Counter[tuple[str, str]] = Counter()
+    for one in view.evidence.values():
+        if one.rows and one.kind in MEASURED:
+            every[one.source, one.kind] += 1
+            if one.id not in noticed:
+                calm[one.source, one.kind] += 1
+    lines = []
+    for (source, kind), count in calm.most_common(FINE_LINES):
+        lines.append(f"{sentence(source, 40)} {kind}: {count} of {every[source, kind]} answers")
+    return lines + [sentence(found.sentence, 280) for found in view.ruled_out[:FINE_LINES]]
+
+
+def _related(investigation: Investigation) -> list[str]:
+    shown = [
+        f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})"
+        for one in investigation.related[:RELATED]
+    ]
+    left_out = len(investigation.related) - len(shown)
+    return [*shown, f"and {left_out} more alerts"] if left_out else shown
+
+
+def _cited(line: CitedLine) -> str:
+    cited = ", ".join(link.title for link in line.links)
+    return f"{line.text} [{cited}]" if cited else line.text
+
+
+def _with_addresses(line: CitedLine) -> str:
+    """Links of a runbook lead to what is not on the page: they are written out."""
+    return " ".join([line.text, *(f"{link.title} {link.url}" for link in line.links)])
+
+
+def _gaps(answer: AnswerLines) -> list[str]:
+    said = [f"{gap.label}: {gap.text}" for gap in answer.gaps[:GAPS]]
+    left_out = answer.gaps_left_out + len(answer.gaps[GAPS:])
+    return [*said, f"and {left_out} more"] if left_out else said

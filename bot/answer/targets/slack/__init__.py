@@ -1,0 +1,1 @@
+"""Slack as a reply target; `target` declares it."""

@@ -1,0 +1,48 @@
+"""The digest: one message for what came in a channel's quiet hours. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from bot.answer.targets.plain_message import outcome_line
+from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
+from bot.answer.targets.slack.message import SlackMessage
+from bot.store.store import Investigation
+
+MAX_LINES = 20
+"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack
+takes."""
+TITLE, HEADLINE = 80, 140
+
+
+def digest_message(investigations: Sequence[Investigation], public_url: str) -> SlackMessage:
+    """What came, what was found, and where to read on; the oldest first."""
+    count = len(investigations)
+    title = f"While it was quiet, {count} alert{'s were' if count != 1 else ' was'} investigated"
+    shown = investigations[:MAX_LINES]
+    blocks: list[Block] = [
+        rich(section(bold(title))),
+        rich(bullets([_line(one, public_url) for one in shown])),
+    ]
+    if count > len(shown):
+        blocks.append(
+            context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
+        )
+    said = escape_mrkdwn(
+        "\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)])
+    )
+    return SlackMessage(said[:3_000], tuple(blocks))
+
+
+def _line(one: Investigation, public_url: str) -> Block:
+    related = f" and {len(one.related)} more" if one.related else ""
+    url = safe_url(f"{public_url}/investigations/{one.id}")
+    elements = [
+        text(f"{one.accepted_at:%d %b %H:%M} UTC  "),
+        bold(one_line(one.alert.title, TITLE)),
+        text(f"{related}: "),
+    ]
+    elements += [text(f"{outcome_line(one)} ")]
+    elements += [link(url, "open")] if url else []
+    return section(*elements)

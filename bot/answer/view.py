@@ -1,0 +1,219 @@
+"""One answer as one value: what it says, in order, decided once for everything that shows it.
+
+Slack, PagerDuty, plain messages, the page, report.md, the terminal, JSON, the exports and the
+conversation render this value. They choose layout, length and punctuation, and nothing else: which
+cause is the first, what to do next, what an answer rests on and what is memory is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from analysis.case.earlier import KIND as EARLIER
+from analysis.case.earlier import RECORD
+from analysis.changes.nearby import RULED_OUT
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Claim,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Gap,
+    Guidance,
+    Impact,
+    ModelUse,
+    Report,
+    Verdict,
+)
+from bot.answer.decisive_signal import decisive_finding
+
+HIGH, MEDIUM = 0.75, 0.5
+"""Confidence from which it is called high, and medium."""
+STEP_FINDINGS = 3
+"""Findings that a cause's own next step cites."""
+
+VERDICT_LABELS: Mapping[Verdict, str] = {
+    Verdict.CAUSE_FOUND: "Cause found",
+    Verdict.RECOVERED: "Recovered",
+    Verdict.NO_ACTIVE_INCIDENT: "No active incident",
+    Verdict.INSUFFICIENT_EVIDENCE: "Not enough evidence",
+}
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """What an answer says, from top to bottom.
+
+    `causes` are in the order of their rank, `findings` in that of the diagnosis. Texts are as the
+    report and the diagnosis have them: each renderer escapes and cuts them for its own medium.
+    """
+
+    alert: Alert
+    verdict: Verdict
+    headline: str
+    confidence: float
+    """From 0 to 1."""
+    impact: Impact
+    causes: tuple[Cause, ...]
+    claims: tuple[Claim, ...]
+    """What was measured, each with the findings that show it; memory's claims are not among
+    them."""
+    remembered: tuple[Claim, ...]
+    """What memory knows of earlier investigations, tested again; no evidence."""
+    said: tuple[Claim, ...]
+    """`claims` and `remembered` in the order in which the report says them."""
+    guidance: tuple[Guidance, ...]
+    """What the operator's runbooks say; no evidence either."""
+    next_steps: tuple[Claim, ...]
+    to_tell_apart: str | None
+    """The question that would separate the first two causes."""
+    missing: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+    removed: tuple[str, ...]
+    """Sentences that were taken out of the report, because no finding supports them."""
+    findings: Mapping[str, Finding]
+    evidence: Mapping[str, Evidence]
+    written_by: str
+    model_use: ModelUse | None = None
+    record: Finding | None = None
+    """How often earlier answers of this kind were right."""
+    chart: Finding | None = None
+    """The finding whose signal is drawn beside the answer."""
+
+    @property
+    def cause(self) -> Cause | None:
+        """The first one."""
+        return self.causes[0] if self.causes else None
+
+    @property
+    def other_causes(self) -> tuple[Cause, ...]:
+        """Less likely ones, the likeliest first."""
+        return self.causes[1:]
+
+    @property
+    def suspects(self) -> tuple[Cause, ...]:
+        """The causes, unless nothing is wrong: what moved then is no suspect."""
+        return () if self.verdict is Verdict.NO_ACTIVE_INCIDENT else self.causes
+
+    @property
+    def established(self) -> bool:
+        """Whether the first cause is one that the evidence points to."""
+        return self.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+
+    @property
+    def suspected_only(self) -> bool:
+        """Whether the first cause is named, but not established."""
+        return self.verdict is Verdict.INSUFFICIENT_EVIDENCE
+
+    @property
+    def verdict_label(self) -> str:
+        """The verdict for people."""
+        return VERDICT_LABELS[self.verdict]
+
+    @property
+    def confidence_word(self) -> str:
+        """`High`, `Medium` or `Low`."""
+        if self.confidence >= HIGH:
+            return "High"
+        return "Medium" if self.confidence >= MEDIUM else "Low"
+
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        """Findings that contradict the first cause, those of ruled-out explanations among them."""
+        return self.known(self.cause.contradicting) if self.cause else ()
+
+    @property
+    def really_against(self) -> tuple[Finding, ...]:
+        """The same without ruled-out changes: those are evidence against another explanation."""
+        return tuple(found for found in self.against if found.kind != RULED_OUT)
+
+    @property
+    def ruled_out(self) -> tuple[Finding, ...]:
+        """Changes that were checked and are no explanation."""
+        return tuple(found for found in self.findings.values() if found.kind == RULED_OUT)
+
+    @cached_property
+    def rests_on(self) -> frozenset[str]:
+        """Ids of findings behind the first cause, the impact and what the report says."""
+        cited = set(self.impact.findings)
+        for cause in self.causes[:1]:
+            cited.update(cause.findings, cause.contradicting)
+        for claim in (*self.said, *self.next_steps):
+            cited.update(claim.findings)
+        return frozenset(cited)
+
+    @cached_property
+    def named(self) -> tuple[Finding, ...]:
+        """Findings that the report or any cause cites, in the diagnosis's order."""
+        cited = set(self.rests_on)
+        for cause in self.causes:
+            cited.update(cause.findings, cause.contradicting)
+        return tuple(found for found in self.findings.values() if found.id in cited)
+
+    def known(self, ids: Sequence[str]) -> tuple[Finding, ...]:
+        """The findings of these ids, without ids that the diagnosis does not have."""
+        return tuple(self.findings[one] for one in ids if one in self.findings)
+
+
+def answer_view(
+    alert: Alert,
+    diagnosis: Diagnosis,
+    report: Report | None,
+    *,
+    gaps: Sequence[Gap] = (),
+    evidence: Sequence[Evidence] = (),
+) -> AnswerView:
+    """The answer. Without a report, which a case can have lost, the diagnosis speaks for itself."""
+    causes = tuple(sorted(diagnosis.causes, key=lambda cause: cause.rank))
+    findings = {found.id: found for found in diagnosis.findings}
+    said = report.claims if report else ()
+    question = diagnosis.next_query
+    record = [found for found in diagnosis.findings if found.kind == RECORD]
+    return AnswerView(
+        alert=alert,
+        verdict=diagnosis.verdict,
+        headline=_headline(alert, causes, report),
+        confidence=diagnosis.confidence,
+        impact=diagnosis.impact,
+        causes=causes,
+        claims=tuple(claim for claim in said if not _is_memory(claim, findings)),
+        remembered=tuple(claim for claim in said if _is_memory(claim, findings)),
+        said=tuple(said),
+        guidance=tuple(report.guidance) if report else (),
+        next_steps=_next_steps(causes, report),
+        to_tell_apart=question.text if question else None,
+        missing=tuple(diagnosis.missing),
+        gaps=tuple(gaps),
+        removed=tuple(report.dropped) if report else (),
+        findings=findings,
+        evidence={item.id: item for item in evidence},
+        written_by=report.written_by if report else "built-in",
+        model_use=report.model_use if report else None,
+        record=record[0] if record else None,
+        chart=decisive_finding(diagnosis),
+    )
+
+
+def _headline(alert: Alert, causes: Sequence[Cause], report: Report | None) -> str:
+    if report is not None:
+        return report.headline
+    return causes[0].summary if causes else alert.title
+
+
+def _next_steps(causes: Sequence[Cause], report: Report | None) -> tuple[Claim, ...]:
+    """The report's; where it names none, that of the first cause."""
+    if report is not None and report.next_steps:
+        return tuple(report.next_steps)
+    if causes and causes[0].next_step:
+        first = causes[0]
+        return (Claim(text=first.next_step or "", findings=first.findings[:STEP_FINDINGS]),)
+    return ()
+
+
+def _is_memory(claim: Claim, findings: Mapping[str, Finding]) -> bool:
+    """By the finding that it cites first: the others show again what memory knows."""
+    first = findings.get(claim.findings[0]) if claim.findings else None
+    return first is not None and first.kind in (EARLIER, RECORD)

@@ -1,0 +1,151 @@
+"""Every reply target: Faultline's own, and those that other packages bring.
+
+A target is one object. What it says of itself here is plain data and pure: its name, its section,
+its addresses, its limits. How it posts is `bot.answer.targets.target_type`, which only the worker
+and `faultline check` load. Adding one is a package that declares such an object, and one line here;
+a package outside this repository declares an entry point of the group `faultline.reply_targets`
+instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from bot.policy.values import ReplyTo
+from bot.settings import Settings
+from bot.settings.plugin_sections import REPLY_TARGETS, SectionOwner
+from bot.settings.settings import secret_variable
+from connectors.plugins import load_object
+from connectors.settings_types import Section
+
+S = TypeVar("S", bound=Section)
+
+GROUP = REPLY_TARGETS
+"""The group of entry points for reply targets."""
+BUILT_IN = (
+    "bot.answer.targets.slack.target:TARGET",
+    "bot.answer.targets.pagerduty.target:TARGET",
+)
+
+
+@dataclass(frozen=True)
+class ReplyLimits:
+    """How fast a target may be used. The defaults are Slack's, the strictest that we know."""
+
+    edit_every: timedelta = timedelta(seconds=10)
+    """A message is edited at most this often for alerts that join. Slack takes about 50 edits a
+    minute of a whole workspace (https://docs.slack.dev/apis/web-api/rate-limits, tier 3)."""
+    channels_at_once: int = 40
+    """Channels in which one worker posts first messages at the same time."""
+
+
+@dataclass(frozen=True)
+class TargetProblem:
+    """Settings of a target that cannot do what somebody expects of them, for `faultline doctor`."""
+
+    state: Literal["wrong", "note"]
+    problem: str
+    todo: str
+
+
+class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
+    """What a reply target says of itself."""
+
+    name: ClassVar[str]
+    """In keys of posts, queues and progress lines, and the name of its section."""
+    label: ClassVar[str]
+    """Its name for people."""
+    settings: ClassVar[type[Any]]
+    """The model of its section in the settings file, `S`."""
+    needs: ClassVar[tuple[str, ...]]
+    """Keys of its section without which it is not used."""
+    announces: ClassVar[bool] = False
+    """Whether a first message is posted as soon as an alert is accepted."""
+    has_channels: ClassVar[bool] = False
+    """Whether its addresses are channels, which have rates, quiet hours and digests."""
+    limits: ClassVar[ReplyLimits] = ReplyLimits()
+
+    def section(self, settings: Settings) -> S | None:
+        """Its section, or None where the settings have none."""
+        own = getattr(settings, self.name, None)
+        return own if isinstance(own, self.settings) else None
+
+    def configured(self, settings: Settings) -> bool:
+        """Whether answers are posted there."""
+        own = self.section(settings)
+        return own is not None and all(getattr(own, key) for key in self.needs)
+
+    @property
+    def switched_on_by(self) -> str:
+        """The variable to set for it, for people who have no reply target yet."""
+        return secret_variable(self.name, self.needs[0])
+
+    @abstractmethod
+    def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
+        """Where an investigation is answered there, or None where it is not.
+
+        `service` is the catalogue's name of the alert's service. Pure and fast: it is asked in the
+        transaction that accepts an alert.
+        """
+
+    def post_key(self, investigation_id: str) -> str:
+        """The key under which the store keeps the investigation's post at this target."""
+        return f"{investigation_id}:{self.name}"
+
+    def problems(self, settings: Settings) -> Iterator[TargetProblem]:
+        """Settings that contradict each other."""
+        yield from ()
+
+
+@cache
+def _built_in() -> tuple[ReplyTargetDeclaration[Any], ...]:
+    # They are loaded by name and late, because they lie in a room above this one.
+    declared = [load_object(target) for target in BUILT_IN]
+    for one in declared:
+        assert isinstance(one, ReplyTargetDeclaration), one
+    return tuple(declared)  # type: ignore[arg-type]
+
+
+def declared_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
+    """All of them, Faultline's own first, whether configured or not."""
+    brought = settings.reply_target_plugins.values()
+    plugins = [one for one in brought if isinstance(one, ReplyTargetDeclaration)]
+    return (*_built_in(), *plugins)
+
+
+def configured_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
+    """Those that the settings use."""
+    return tuple(one for one in declared_targets(settings) if one.configured(settings))
+
+
+def reply_channel(reply_to: ReplyTo, service: str | None, settings: Settings) -> str:
+    """The channel in which an investigation is answered, by which rates and quiet hours go.
+
+    The first target that has channels decides; "" where there is none.
+    """
+    with_channels = [one for one in declared_targets(settings) if one.has_channels]
+    # A channel can be named for a target that is not switched on. It decides last, but it decides:
+    # alert rules may name it.
+    with_channels.sort(key=lambda one: not one.configured(settings))
+    for one in with_channels:
+        channel = one.address(reply_to, service, settings)
+        if channel:
+            return channel
+    return ""
+
+
+def slowest_edits(settings: Settings) -> timedelta:
+    """How often a message is edited at most, so that no configured target is asked too often."""
+    every = [one.limits.edit_every for one in configured_targets(settings)]
+    return max(every, default=ReplyLimits().edit_every)
+
+
+def fewest_channels_at_once(settings: Settings) -> int:
+    """Channels in which first messages are posted at the same time, by the strictest target."""
+    limits = [one.limits for one in configured_targets(settings) if one.announces]
+    return min((one.channels_at_once for one in limits), default=ReplyLimits().channels_at_once)
