@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from trace_report.page_model import Page
 
 HERE = Path(__file__).parent
-WEB = HERE.parent / "web" / "static"
+WEB = HERE.parent / "bot" / "web" / "static"
 
 
 def render(page: Page) -> str:
