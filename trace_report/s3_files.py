@@ -48,9 +48,9 @@ def _store(bucket: str) -> S3Store:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint is None:
         return S3Store(bucket)
-    return S3Store(
-        bucket, endpoint=endpoint, client_options={"allow_http": endpoint.startswith("http://")}
-    )
+    # obstore refuses plain HTTP unless it is told that this is meant.
+    allow_http = endpoint.startswith("http://")
+    return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": allow_http})
 
 
 def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
@@ -70,4 +70,6 @@ def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    lines = str(error).splitlines()
+    first = lines[0][:200] if lines else ""
+    return first or type(error).__name__

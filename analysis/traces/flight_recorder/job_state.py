@@ -18,7 +18,7 @@ DEFAULT_GROUPS = ("default_pg", "default")
 
 
 @dataclass
-class Progress:
+class GroupProgress:
     """One rank in one group."""
 
     enqueued: int | None = None
@@ -41,44 +41,55 @@ class JobState:
     members: Mapping[Group, tuple[int, ...]]
     """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default
     group: all)."""
-    progress: Mapping[Group, Mapping[int, Progress]]
+    progress: Mapping[Group, Mapping[int, GroupProgress]]
 
     @property
     def without_dump(self) -> frozenset[int]:
         """Ranks of the job with no dump that could be read."""
         return self.world - frozenset(self.dumps)
 
-    def at(self, group: Group, rank: int) -> Progress | None:
+    def at(self, group: Group, rank: int) -> GroupProgress | None:
         """How far a rank is in a group; None for a rank without a dump."""
         return self.progress.get(group, {}).get(rank)
 
     def global_rank(self, group: Group, number: int) -> int | None:
         """A rank's number within the group to its global rank."""
-        if group.ranks:
-            return group.ranks[number] if number < len(group.ranks) else None
-        members = self.members.get(group, ())
-        return members[number] if number < len(members) else None
+        members = group.ranks or self.members.get(group, ())
+        if number >= len(members):
+            return None
+        return members[number]
 
 
 def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobState:
     """Put dumps side by side, one per rank; `other_ranks` are known from elsewhere (names of logs,
     metrics)."""
-    by_rank = {d.rank: d for d in dumps}
+    by_rank = {dump.rank: dump for dump in dumps}
     world = _world(by_rank, other_ranks)
     local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
     members = _members(by_rank, local, world)
-    mixed = {e.group for d in by_rank.values() for e in d.entries if e.is_p2p or e.p2p_seq > 0}
-    progress: dict[Group, dict[int, Progress]] = {group: {} for group in members}
+    mixed = _groups_with_peers(by_rank)
+    progress: dict[Group, dict[int, GroupProgress]] = {group: {} for group in members}
     for rank, dump in by_rank.items():
         for entry in dump.entries:
-            _add(progress[entry.group].setdefault(rank, Progress()), entry)
+            _add(progress[entry.group].setdefault(rank, GroupProgress()), entry)
         for number, group in local[rank].items():
             if number in dump.status and group not in mixed:
-                _count(progress[group].setdefault(rank, Progress()), dump.status[number])
+                of_rank = progress[group].setdefault(rank, GroupProgress())
+                _count(of_rank, dump.status[number])
     for group, ranks in members.items():
         for rank in by_rank.keys() & set(ranks):
-            progress[group].setdefault(rank, Progress())
+            progress[group].setdefault(rank, GroupProgress())
     return JobState(by_rank, world, members, progress)
+
+
+def _groups_with_peers(dumps: Mapping[int, Dump]) -> set[Group]:
+    """Groups with point-to-point operations, whose own count mixes both kinds."""
+    groups = set()
+    for dump in dumps.values():
+        for entry in dump.entries:
+            if entry.is_p2p or entry.p2p_seq > 0:
+                groups.add(entry.group)
+    return groups
 
 
 def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[int]:
@@ -87,11 +98,13 @@ def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[i
         for group in dump.groups.values():
             known.update(group.ranks)
     highest = max(known, default=-1)
-    few = highest < 2 * len(known) + 8
-    return frozenset(range(highest + 1)) if few else frozenset(known)
+    # A hostile name such as rank999999 must not make a million ranks of two.
+    if highest < 2 * len(known) + 8:
+        return frozenset(range(highest + 1))
+    return frozenset(known)
 
 
-def _add(progress: Progress, entry: Collective) -> None:
+def _add(progress: GroupProgress, entry: Collective) -> None:
     """An entry's share in what is known: point-to-point entries carry the number of the last
     collective too."""
     progress.enqueued = max(progress.enqueued or 0, entry.seq)
@@ -103,7 +116,7 @@ def _add(progress: Progress, entry: Collective) -> None:
         progress.completed = max(progress.completed or 0, entry.seq)
 
 
-def _count(progress: Progress, status: GroupStatus) -> None:
+def _count(progress: GroupProgress, status: GroupStatus) -> None:
     if status.enqueued >= 0:
         progress.enqueued = max(progress.enqueued or 0, status.enqueued)
     if status.completed >= 0:
@@ -119,10 +132,15 @@ def _members(
             seen[group].add(rank)
         for entry in dump.entries:
             seen[entry.group].add(rank)
-    return {
-        group: group.ranks or tuple(sorted(world if group.description in DEFAULT_GROUPS else ranks))
-        for group, ranks in seen.items()
-    }
+    members = {}
+    for group, ranks in seen.items():
+        if group.ranks:
+            members[group] = group.ranks
+        elif group.description in DEFAULT_GROUPS:
+            members[group] = tuple(sorted(world))
+        else:
+            members[group] = tuple(sorted(ranks))
+    return members
 
 
 def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
@@ -146,12 +164,10 @@ def _own(dump: Dump, other: Group) -> Group | None:
     """This rank's group that corresponds to another rank's: the same one, else the only one so
     described."""
     if other.name in dump.groups or not dump.groups:
-        return (
-            dump.groups.get(other.name, other)
-            if not other.ranks or dump.rank in other.ranks
-            else None
-        )
-    alike = [g for g in dump.groups.values() if g.description == other.description]
+        if other.ranks and dump.rank not in other.ranks:
+            return None
+        return dump.groups.get(other.name, other)
+    alike = [group for group in dump.groups.values() if group.description == other.description]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -160,9 +176,16 @@ def _by_order(dump: Dump) -> dict[int, Group]:
 
     Used where both lists are equally long and the entries agree.
     """
-    if len(dump.groups) != len(dump.status) or not all(name.isdecimal() for name in dump.groups):
+    if len(dump.groups) != len(dump.status):
         return {}
-    ordered = [dump.groups[name] for name in sorted(dump.groups, key=int)]
-    paired = dict(zip(sorted(dump.status), ordered, strict=True))
-    agrees = all(paired.get(n, g).name == g.name for n, g in dump.local_ids.items())
-    return paired if agrees else {}
+    if not all(name.isdecimal() for name in dump.groups):
+        return {}
+    names = sorted(dump.groups, key=int)
+    by_number = {}
+    for number, name in zip(sorted(dump.status), names, strict=True):
+        by_number[number] = dump.groups[name]
+    for number, group in dump.local_ids.items():
+        paired = by_number.get(number)
+        if paired is not None and paired.name != group.name:
+            return {}
+    return by_number

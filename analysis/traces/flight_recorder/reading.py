@@ -48,15 +48,17 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
         if len(dumps) >= MAX_DUMPS:
             unread.append(UnreadDump(str(path), None, f"more than {MAX_DUMPS} dumps"))
             break
-        found = _read(path, rank, source, shared)
-        unnamed += source == "order" and any(
-            isinstance(d, Dump) and d.form != "page" for d in found
-        )
-        for dump in found:
-            if isinstance(dump, Dump):
-                dumps.append(dump)
-            else:
+        took_rank = False
+        for dump in _read(path, rank, source, shared):
+            if isinstance(dump, UnreadDump):
                 unread.append(dump)
+                continue
+            dumps.append(dump)
+            # A page names its ranks itself.
+            if source == "order" and dump.form != "page":
+                took_rank = True
+        if took_rank:
+            unnamed += 1
     return dumps, unread
 
 
@@ -75,13 +77,18 @@ def _read(
     start = data.lstrip()[:1]
     if start == b"<":
         return _page(path, data, shared)
-    value, problem, cut = _json(data) if start == b"{" else _pickle(data)
+    if start == b"{":
+        form = "json"
+        value, problem, cut = _json(data)
+    else:
+        form = "pickle"
+        value, problem, cut = _pickle(data)
     if problem:
         return [UnreadDump(str(path), named, problem)]
-    dump = dump_of(
-        value, rank, source, str(path), "json" if start == b"{" else "pickle", cut, shared
-    )
-    return [dump if dump is not None else UnreadDump(str(path), named, "holds no flight recorder")]
+    dump = dump_of(value, rank, source, str(path), form, cut, shared)
+    if dump is None:
+        return [UnreadDump(str(path), named, "holds no flight recorder")]
+    return [dump]
 
 
 def _content(path: Path) -> bytes | str:
@@ -112,15 +119,20 @@ def _pieces(stack: list[Any]) -> dict[str, Any]:
     entries beside it."""
     top: dict[str, Any] = {}
     entries: list[Any] = []
-    for before, value in zip([None, *stack], stack, strict=False):
+    before = None
+    for value in stack:
         if isinstance(value, dict) and "collective_seq_id" in value:
             entries.append(value)
-        elif isinstance(before, str) and before == "entries" and isinstance(value, list):
+        elif before == "entries" and isinstance(value, list):
             entries += value
         elif isinstance(before, str) and isinstance(value, dict | str) and before not in top:
             top[before] = value
-    known = {k: v for k, v in top.items() if k in ("version", "pg_config", "pg_status")}
-    return known | {"entries": entries} if entries or "pg_status" in known else {}
+        before = value
+    known = {key: top[key] for key in top if key in ("version", "pg_config", "pg_status")}
+    if not entries and "pg_status" not in known:
+        return {}
+    known["entries"] = entries
+    return known
 
 
 def _json(data: bytes) -> tuple[Any, str, bool]:
@@ -142,12 +154,16 @@ def _page(path: Path, data: bytes, shared: dict[Group, Group]) -> list[Dump | Un
     page = data.decode("utf-8", "replace")
     found: list[Dump | UnreadDump] = []
     for heading in _PAGE_PART.finditer(page):
-        end = page.find("</pre>", heading.end())
-        text = html.unescape(page[heading.end() : end if end >= 0 else len(page)])
         rank = int(heading[1])
+        end = page.find("</pre>", heading.end())
+        if end < 0:
+            end = len(page)
+        text = html.unescape(page[heading.end() : end])
         value, problem, _ = _json(text.encode())
-        dump = (
-            dump_of(value, rank, "page", str(path), "page", False, shared) if not problem else None
-        )
-        found.append(dump or UnreadDump(str(path), rank, problem or "holds no flight recorder"))
+        dump: Dump | UnreadDump | None = None
+        if not problem:
+            dump = dump_of(value, rank, "page", str(path), "page", False, shared)
+        if dump is None:
+            dump = UnreadDump(str(path), rank, problem or "holds no flight recorder")
+        found.append(dump)
     return found or [UnreadDump(str(path), None, "a page without dumps")]

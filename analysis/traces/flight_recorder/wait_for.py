@@ -112,12 +112,7 @@ def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
 def _channels(state: JobState) -> Iterator[WaitedOperation]:
     """Point-to-point: a rank waits for its peer unless the peer has the opposite operation pending
     as well."""
-    offers = {
-        (rank, entry.group, entry.channel, entry.sends)
-        for rank, dump in state.dumps.items()
-        for entry in dump.pending
-        if entry.is_p2p
-    }
+    offers = _offers(state)
     for rank, dump in state.dumps.items():
         seen: set[tuple[Group, tuple[int, int] | None, bool]] = set()
         for entry in dump.pending:
@@ -125,7 +120,8 @@ def _channels(state: JobState) -> Iterator[WaitedOperation]:
             if entry.channel is None or place in seen:
                 continue
             seen.add(place)
-            peer = state.global_rank(entry.group, entry.channel[1 if entry.sends else 0])
+            sender, receiver = entry.channel
+            peer = state.global_rank(entry.group, receiver if entry.sends else sender)
             if peer is None or peer == rank:
                 continue
             offered = (peer, entry.group, entry.channel, not entry.sends) in offers
@@ -136,17 +132,26 @@ def _point_to_point(
     state: JobState, entry: Collective, rank: int, peer: int, offered: bool
 ) -> WaitedOperation:
     dump = state.dumps.get(peer)
-    where = (
-        "absent"
-        if dump is None
-        else "joined"
-        if offered
-        else "unclear"
-        if dump.cut_off
-        else "missing"
-    )
+    if dump is None:
+        where = "absent"
+    elif offered:
+        where = "joined"
+    elif dump.cut_off:
+        where = "unclear"
+    else:
+        where = "missing"
     places: dict[str, tuple[int, ...]] = dict.fromkeys(
         ("joined", "missing", "done", "absent", "unclear"), ()
     )
     places[where] = (peer,)
     return WaitedOperation(group=entry.group, seq=-1, entry=entry, waiting=(rank,), **places)
+
+
+def _offers(state: JobState) -> set[tuple[int, Group, tuple[int, int] | None, bool]]:
+    """What every rank sends or receives: (rank, group, channel, whether it sends)."""
+    offers = set()
+    for rank, dump in state.dumps.items():
+        for entry in dump.pending:
+            if entry.is_p2p:
+                offers.add((rank, entry.group, entry.channel, entry.sends))
+    return offers
