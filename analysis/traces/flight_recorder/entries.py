@@ -153,15 +153,20 @@ def _groups(raw: Any) -> dict[str, Group]:
     groups: dict[str, Group] = {}
     seen: dict[str, tuple[int, ...]] = {}
     memberships = 0
-    for key, item in list(raw.items())[:MAX_GROUPS] if isinstance(raw, dict) else ():
+    for key, item in _first_items(raw):
         if not isinstance(item, dict):
             continue
         listed = item.get("ranks")
-        ranks = seen[listed] if isinstance(listed, str) and listed in seen else _ranks(listed)
+        # A hostile dump may give the same long text to every group: it is read once.
         if isinstance(listed, str):
-            seen[listed] = ranks
+            if listed not in seen:
+                seen[listed] = _ranks(listed)
+            ranks = seen[listed]
+        else:
+            ranks = _ranks(listed)
         memberships += len(ranks)
-        ranks = ranks if memberships <= MAX_MEMBERSHIPS else ()
+        if memberships > MAX_MEMBERSHIPS:
+            ranks = ()
         name = _text(item.get("name")) or _text(key)
         if name:
             groups[name] = Group(name, _text(item.get("desc")), ranks)
@@ -170,24 +175,35 @@ def _groups(raw: Any) -> dict[str, Group]:
     return groups
 
 
+def _first_items(raw: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(raw, dict):
+        return []
+    return list(raw.items())[:MAX_GROUPS]
+
+
 def _ranks(raw: Any) -> tuple[int, ...]:
     """ "[0, 1]", or a list."""
     if isinstance(raw, str):
-        return tuple(int(n) for n in _NUMBER.findall(raw[: MAX_RANKS * 8]))[:MAX_RANKS]
-    if isinstance(raw, list | tuple):
-        return tuple(n for n in (_integer(r, -1) for r in raw[:MAX_RANKS]) if n >= 0)
-    return ()
+        numbers = _NUMBER.findall(raw[: MAX_RANKS * 8])
+        return tuple(int(number) for number in numbers)[:MAX_RANKS]
+    if not isinstance(raw, list | tuple):
+        return ()
+    ranks = []
+    for item in raw[:MAX_RANKS]:
+        rank = _integer(item, -1)
+        if rank >= 0:
+            ranks.append(rank)
+    return tuple(ranks)
 
 
 def _status(raw: Any) -> dict[int, GroupStatus]:
     status: dict[int, GroupStatus] = {}
-    for key, item in list(raw.items())[:MAX_GROUPS] if isinstance(raw, dict) else ():
+    for key, item in _first_items(raw):
         local = _integer(key, -1)
         if local >= 0 and isinstance(item, dict):
             enqueued = _integer(item.get("last_enqueued_collective"), -1)
-            status[local] = GroupStatus(
-                enqueued, _integer(item.get("last_completed_collective"), -1)
-            )
+            completed = _integer(item.get("last_completed_collective"), -1)
+            status[local] = GroupStatus(enqueued, completed)
     return status
 
 
@@ -208,14 +224,16 @@ def _text(raw: Any) -> str:
 
 
 def _texts(raw: Any) -> tuple[str, ...]:
-    return tuple(_text(t) for t in raw[:MAX_TENSORS]) if isinstance(raw, list | tuple) else ()
+    if not isinstance(raw, list | tuple):
+        return ()
+    return tuple(_text(item) for item in raw[:MAX_TENSORS])
 
 
 def _shapes(raw: Any) -> Shapes:
     if not isinstance(raw, list | tuple):
         return ()
-    return tuple(
-        tuple(_integer(n, -1) for n in shape[:MAX_DIMENSIONS])
-        for shape in raw[:MAX_TENSORS]
-        if isinstance(shape, list | tuple)
-    )
+    shapes = []
+    for shape in raw[:MAX_TENSORS]:
+        if isinstance(shape, list | tuple):
+            shapes.append(tuple(_integer(size, -1) for size in shape[:MAX_DIMENSIONS]))
+    return tuple(shapes)
