@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import Comparison
+from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
@@ -35,7 +35,7 @@ class JobReport:
 
     result: JobResult
     job: TrainingJob
-    compared: Comparison | None
+    compared: RankComparison | None
     """None without a trace."""
     lines: tuple[RankLine, ...]
     diagnoses: tuple[Diagnosis, ...]
@@ -148,7 +148,7 @@ def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     return JobReport(result, job, job.comparison, lines, diagnoses, all_ranks, all_well)
 
 
-def _lines(result: JobResult, compared: Comparison | None) -> tuple[RankLine, ...]:
+def _lines(result: JobResult, compared: RankComparison | None) -> tuple[RankLine, ...]:
     if compared is None:
         return ()
     blames = {}

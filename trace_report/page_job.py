@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from analysis.traces.across_ranks.wait_transfer import CollectiveRow, CollectiveTable
 from trace_report.job_report import MAX_SHOWN, JobReport
-from trace_report.page_model import Block, Section, section_of
+from trace_report.page_model import ReportBlock, ReportSection, section_of
 from trace_report.page_parts import (
     Bars,
-    Cell,
     Column,
     Curves,
     Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -36,7 +36,7 @@ PART_COLOURS = {
 MAX_CURVES = 8
 
 
-def job_sections(report: JobReport) -> tuple[Section, ...]:
+def job_sections(report: JobReport) -> tuple[ReportSection, ...]:
     """The sections that have something to show."""
     found = [memory_section(report)]
     if report.lines:
@@ -51,16 +51,16 @@ def job_sections(report: JobReport) -> tuple[Section, ...]:
     return tuple(section for section in found if section.blocks)
 
 
-def ranks_section(report: JobReport) -> Section:
+def ranks_section(report: JobReport) -> ReportSection:
     """The table of ranks, the stacked step of each, the length of each step."""
     blocks = (
-        Block("", table=ranks_table(report)),
-        Block(
+        ReportBlock("", table=ranks_table(report)),
+        ReportBlock(
             "A step of each rank, by what it goes to",
             bars=step_bars(report),
             note=_bars_note(report),
         ),
-        Block("Length of each step", curves=step_curves(report)),
+        ReportBlock("Length of each step", curves=step_curves(report)),
     )
     return section_of("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
 
@@ -93,7 +93,7 @@ def ranks_table(report: JobReport) -> Table | None:
     return table(kept_columns, kept_rows, marked=marked)
 
 
-def _rank_cells(line: RankLine) -> tuple[Cell, ...]:
+def _rank_cells(line: RankLine) -> tuple[TableCell, ...]:
     return (
         count_cell(line.rank),
         number_cell(line.window_ms if line.step_ms is None else line.step_ms, 2),
@@ -150,19 +150,19 @@ def step_curves(report: JobReport) -> Curves | None:
     return Curves("steps", x, "step", " ms", tuple(series), bold=bold, whole_x=True)
 
 
-def communication_section(report: JobReport) -> Section:
+def communication_section(report: JobReport) -> ReportSection:
     """How much of each rank's communication computation hides; every collective, waiting apart from
     transfer."""
-    overlap = Block(
+    overlap = ReportBlock(
         "Overlap: communication of each rank",
         "Exposed communication makes the step longer.",
         bars=_overlap_bars(report),
     )
-    blocks = (overlap, Block("Collectives", ""))
+    blocks = (overlap, ReportBlock("Collectives", ""))
     if report.compared:
         collectives = report.compared.collectives
         lead = _SPLIT[collectives.by]
-        blocks = (overlap, Block("Collectives", lead, table=_collectives(collectives)))
+        blocks = (overlap, ReportBlock("Collectives", lead, table=_collectives(collectives)))
     return section_of("communication", "Communication", "", blocks)
 
 
@@ -190,10 +190,10 @@ _SPLIT = {
 }
 
 
-def _bandwidth_cell(row: CollectiveRow) -> Cell:
+def _bandwidth_cell(row: CollectiveRow) -> TableCell:
     cell = number_cell(row.bus_bandwidth, 2)
     if row.at_least and cell.value is not None:
-        return Cell(f"≥ {cell.text}", cell.value)
+        return TableCell(f"≥ {cell.text}", cell.value)
     return cell
 
 

@@ -8,15 +8,15 @@ from typing import Any
 from analysis.traces.per_rank.idle import CATEGORIES
 from trace_report.job_report import JobReport
 from trace_report.kernel_lines import KernelLine, kernel_lines, kernel_time, operator_lines
-from trace_report.page_model import Block, Section, section_of
+from trace_report.page_model import ReportBlock, ReportSection, section_of
 from trace_report.page_parts import (
-    Bar,
     Bars,
-    Cell,
+    ChartBar,
     Column,
     Curves,
     Segment,
     Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -28,15 +28,15 @@ from trace_report.page_parts import (
 MAX_BARS = 12
 
 
-def idle_section(report: JobReport) -> Section:
+def idle_section(report: JobReport) -> ReportSection:
     """Idle time of each rank, and times in which all are idle at once."""
-    gaps = Block(
+    gaps = ReportBlock(
         "Why streams are idle",
         "Gaps between pieces of work on one stream, by what they wait for.",
         bars=idle_bars(report),
     )
     lead = "Their cause is shared: storage, checkpoint, loader."
-    together = Block("All ranks idle at once", lead, table=_idle_together(report))
+    together = ReportBlock("All ranks idle at once", lead, table=_idle_together(report))
     return section_of("idle", "Idle", "", (gaps, together))
 
 
@@ -85,12 +85,12 @@ def idle_bars(report: JobReport) -> Bars | None:
     return stacked(parts, rows, values, frozenset(f"rank {rank}" for rank in report.blamed))
 
 
-def memory_section(report: JobReport) -> Section:
+def memory_section(report: JobReport) -> ReportSection:
     """Raw memory timelines: bytes by category."""
     blocks = []
     for number, (file, rows) in enumerate(report.result.timelines.items()):
         curves = _memory_curves(f"timeline{number}", rows)
-        blocks.append(Block(text_cell(file).text, curves=curves))
+        blocks.append(ReportBlock(text_cell(file).text, curves=curves))
     return section_of("memory", "Memory by category", "", blocks)
 
 
@@ -110,7 +110,7 @@ def _memory_curves(name: str, rows: Sequence[dict[str, Any]]) -> Curves | None:
     return Curves(name, times, "ms", "B", tuple(series), stepped=True)
 
 
-def kernels_section(report: JobReport) -> Section:
+def kernels_section(report: JobReport) -> ReportSection:
     """Computation kernels of all ranks, by total time."""
     kernels = kernel_lines(report.result.summaries)
     # Kernels may all have taken no time.
@@ -131,8 +131,8 @@ def kernels_section(report: JobReport) -> Section:
         )
         rows = [cells + _rank_cells(kernel) for cells, kernel in zip(rows, kernels, strict=True)]
     blocks = (
-        Block("Most time", bars=_kernel_bars(kernels[:MAX_BARS], whole)),
-        Block("All", table=table(columns, rows, filter=len(rows) > 12)),
+        ReportBlock("Most time", bars=_kernel_bars(kernels[:MAX_BARS], whole)),
+        ReportBlock("All", table=table(columns, rows, filter=len(rows) > 12)),
     )
     return section_of(
         "kernels",
@@ -151,17 +151,17 @@ def _kernel_bars(kernels: Sequence[KernelLine], whole: int) -> Bars | None:
         hint = f"{kernel.count:,} calls, median {kernel.median / 1e3:,.1f} µs"
         length = Segment(0, 0.0, 100 * kernel.total / longest, hint)
         value = f"{kernel.total / 1e6:,.1f} ms  {100 * kernel.total / whole:.1f} %"
-        bars.append(Bar(text_cell(kernel.name).text, (length,), value))
+        bars.append(ChartBar(text_cell(kernel.name).text, (length,), value))
     return Bars(("time",), tuple(bars), True)
 
 
-def operators_section(report: JobReport) -> Section:
+def operators_section(report: JobReport) -> ReportSection:
     """Operators by their own time, for jobs in which nothing ran on a device."""
     if any(summary.has_accelerator for summary in report.result.summaries):
         return section_of("operators", "Operators", "", ())
     operators = operator_lines(report.result.summaries)[:MAX_BARS]
     lead = "Own time on the host per step, mean over ranks."
-    blocks = (Block("", bars=_operator_bars(operators)),)
+    blocks = (ReportBlock("", bars=_operator_bars(operators)),)
     return section_of("operators", "Operators", lead, blocks)
 
 
@@ -173,11 +173,11 @@ def _operator_bars(operators: Sequence[tuple[str, float]]) -> Bars | None:
     bars = []
     for name, ns in operators:
         length = Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms")
-        bars.append(Bar(text_cell(name).text, (length,), f"{ns / 1e6:,.2f} ms"))
+        bars.append(ChartBar(text_cell(name).text, (length,), f"{ns / 1e6:,.2f} ms"))
     return Bars(("time",), tuple(bars), True)
 
 
-def _kernel_cells(kernel: KernelLine, whole: int) -> tuple[Cell, ...]:
+def _kernel_cells(kernel: KernelLine, whole: int) -> tuple[TableCell, ...]:
     return (
         text_cell(kernel.name),
         ms_cell(kernel.total),
@@ -188,7 +188,7 @@ def _kernel_cells(kernel: KernelLine, whole: int) -> tuple[Cell, ...]:
     )
 
 
-def _rank_cells(kernel: KernelLine) -> tuple[Cell, ...]:
+def _rank_cells(kernel: KernelLine) -> tuple[TableCell, ...]:
     slower = None
     if kernel.fastest_rank:
         slower = 100 * (kernel.slowest_rank / kernel.fastest_rank - 1)

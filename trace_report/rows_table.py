@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trace_report.page_parts import (
-    Cell,
     Column,
     Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -83,11 +83,11 @@ def _column(key: str, values: Sequence[Any]) -> Column:
     return Column(heading(key), "")
 
 
-def _cell(key: str, value: Any) -> Cell:
+def _cell(key: str, value: Any) -> TableCell:
     if value is None:
-        return Cell("")
+        return TableCell("")
     if isinstance(value, bool):
-        return Cell("yes" if value else "no", float(value))
+        return TableCell("yes" if value else "no", float(value))
     if _is_number(value):
         if key.endswith("_ns"):
             return ms_cell(value)

@@ -15,10 +15,10 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
 from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import MAX_MEMBERS, Scratch
+from trace_report.archives import MAX_MEMBERS, ScratchFolder
 
 
-def downloaded(location: str, scratch: Scratch) -> Iterator[tuple[str, Path]]:
+def downloaded(location: str, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:
     """(name below the prefix, copy) of every object; `scratch.problems` says which do not fit.
 
     Raises EvidenceError when the prefix cannot be listed or holds nothing.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import Scratch, is_archive, unpacked
+from trace_report.archives import ScratchFolder, is_archive, unpacked
 from trace_report.nsight_reports import exported, is_report, without_export
 
 MAX_FILES = 20_000
@@ -49,7 +49,7 @@ class Sources:
 
 @dataclass
 class _Gathering:
-    scratch: Scratch
+    scratch: ScratchFolder
     files: list[SourceFile] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
 
@@ -76,7 +76,7 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
         prefix="faultline-trace-", ignore_cleanup_errors=True
     ) as folder:
         room = max(0, shutil.disk_usage(folder).free - KEEP_FREE_BYTES)
-        gathering = _Gathering(Scratch(Path(folder), min(room, MAX_SCRATCH_BYTES)))
+        gathering = _Gathering(ScratchFolder(Path(folder), min(room, MAX_SCRATCH_BYTES)))
         for path in paths:
             try:
                 _gather(path, gathering)

@@ -10,7 +10,15 @@ from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, plural, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    plural,
+    said_ranks,
+    short,
+    subject_of,
+)
 from analysis.traces.per_rank.tiny_kernels import SMALL_NS
 from analysis.traces.readable import readable
 
@@ -36,7 +44,7 @@ OPERATOR_SHARE = 0.25
 """And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47
 %)."""
 
-GPU_IDLE = Rule(
+GPU_IDLE = DoctorRule(
     name="gpu_idle",
     sees="time in which no kernel, copy or fill runs; gaps of 1 ms and more, and what the host "
     "does in the longest",
@@ -49,7 +57,7 @@ GPU_IDLE = Rule(
     "accelerator larger "
     "batches.",
 )
-TINY_KERNELS = Rule(
+TINY_KERNELS = DoctorRule(
     name="tiny_kernels",
     sees="computation kernels shorter than 10 us on average on an accelerator that is half idle; "
     "without an "
@@ -63,7 +71,7 @@ TINY_KERNELS = Rule(
     "optimizers, or one "
     "operation on a stacked tensor instead of many on small ones.",
 )
-LAUNCH_QUEUE_FULL = Rule(
+LAUNCH_QUEUE_FULL = DoctorRule(
     name="launch_queue_full",
     sees="1,024 kernels launched and not yet started on one stream: the next launch blocks the "
     "host",

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
-from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
 WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
@@ -18,7 +18,7 @@ MIN_RANKS = 0.5
 """Share of the ranks that wait for their loaders, from which it is the job's trouble and not one
 rank's (own)."""
 
-DATALOADER_STALL = Rule(
+DATALOADER_STALL = DoctorRule(
     name="dataloader_stall",
     sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; "
     "without an "

@@ -48,7 +48,7 @@ from analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from analysis.traces.doctor.rule import Rule
+from analysis.traces.doctor.rule import DoctorRule
 from analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,
@@ -56,7 +56,7 @@ from analysis.traces.doctor.shared_rules import (
     slow_everywhere,
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DoctorRule, ...] = (
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
     CAPTURE_LIMITED,

@@ -10,14 +10,14 @@ from analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA, OutlierStep
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
-from analysis.traces.doctor.rule import Rule, short
+from analysis.traces.doctor.rule import DoctorRule, short
 from analysis.traces.per_rank.device_use import HUGE_GAP_NS
 from analysis.traces.per_rank.pauses import Pause, pause_kind
 from analysis.traces.readable import readable
 
 MAX_SAID = 3
 
-ALL_RANKS_IDLE = Rule(
+ALL_RANKS_IDLE = DoctorRule(
     name="all_ranks_idle",
     sees="times in which no rank works and no collective is pending",
     threshold="500 ms",
@@ -26,7 +26,7 @@ ALL_RANKS_IDLE = Rule(
     "at what the hosts "
     "do in it.",
 )
-SLOW_STEP_EVERYWHERE = Rule(
+SLOW_STEP_EVERYWHERE = DoctorRule(
     name="slow_step_everywhere",
     sees="one step that took far longer than the others on most ranks, without one rank that they "
     "waited for",

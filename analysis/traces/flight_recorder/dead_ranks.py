@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
-from analysis.traces.flight_recorder.code_lines import CodeLines
+from analysis.traces.flight_recorder.code_lines import RankCodeLines
 from analysis.traces.flight_recorder.collective import UnreadDump
 from analysis.traces.flight_recorder.hang import HangAnalysis
 from analysis.traces.flight_recorder.job_state import JobState
@@ -129,7 +129,7 @@ def dead_diagnosis(
     dead: Sequence[DeadRank],
     analysis: HangAnalysis,
     unread: Sequence[UnreadDump],
-    lines: CodeLines,
+    lines: RankCodeLines,
     severity: Severity,
 ) -> Diagnosis | None:
     """Ranks that died; else ranks without a dump that others wait for."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from analysis.traces.flight_recorder.collective import (
+    CallFrame,
     Collective,
     Dump,
-    Frame,
-    Group,
     GroupStatus,
+    RecordedGroup,
     Shapes,
 )
 
@@ -44,7 +44,7 @@ def dump_of(
     file: str,
     form: str,
     cut_off: bool,
-    shared: dict[Group, Group] | None = None,
+    shared: dict[RecordedGroup, RecordedGroup] | None = None,
 ) -> Dump | None:
     """The dump of one rank, or None where the value is none. Equal groups of several dumps become
     one in `shared`."""
@@ -76,12 +76,14 @@ def dump_of(
 class _Entries:
     """Reads entries of one dump; groups and stacks that are equal become one value."""
 
-    def __init__(self, groups: Mapping[str, Group], shared: dict[Group, Group]) -> None:
+    def __init__(
+        self, groups: Mapping[str, RecordedGroup], shared: dict[RecordedGroup, RecordedGroup]
+    ) -> None:
         self.groups = groups
         self._shared = shared
-        self.local_ids: dict[int, Group] = {}
-        self._seen: dict[tuple[str, str], Group] = {}
-        self._stacks: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
+        self.local_ids: dict[int, RecordedGroup] = {}
+        self._seen: dict[tuple[str, str], RecordedGroup] = {}
+        self._stacks: dict[tuple[CallFrame, ...], tuple[CallFrame, ...]] = {}
         self._read: dict[tuple[str, int], Any] = {}
 
     def entry(self, raw: Any) -> Collective | None:
@@ -120,7 +122,7 @@ class _Entries:
         known: Values = self._read[key]
         return known
 
-    def _group(self, raw: dict[str, Any]) -> Group:
+    def _group(self, raw: dict[str, Any]) -> RecordedGroup:
         pair = raw.get("process_group")
         if isinstance(pair, list | tuple) and len(pair) == 2:
             name, description = _text(pair[0]), _text(pair[1])
@@ -128,18 +130,18 @@ class _Entries:
             name, description = str(_integer(raw.get("pg_id"), 0)), ""
         group = self._seen.get((name, description))
         if group is None:
-            group = self.groups.get(name) or Group(name, description)
+            group = self.groups.get(name) or RecordedGroup(name, description)
             group = self._seen[name, description] = self._shared.setdefault(group, group)
         local = _integer(raw.get("pg_id"), -1)
         if local >= 0:
             self.local_ids.setdefault(local, group)
         return group
 
-    def _stack(self, raw: Any) -> tuple[Frame, ...]:
+    def _stack(self, raw: Any) -> tuple[CallFrame, ...]:
         if not isinstance(raw, list):
             return ()
         stack = tuple(
-            Frame(
+            CallFrame(
                 _text(item.get("name")), _text(item.get("filename")), _integer(item.get("line"), 0)
             )
             for item in raw[:MAX_FRAMES]
@@ -148,9 +150,9 @@ class _Entries:
         return self._stacks.setdefault(stack, stack)
 
 
-def _groups(raw: Any) -> dict[str, Group]:
+def _groups(raw: Any) -> dict[str, RecordedGroup]:
     """pg_config; gloo's one entry "" is the default group's where it lists ranks."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, RecordedGroup] = {}
     seen: dict[str, tuple[int, ...]] = {}
     memberships = 0
     for key, item in _first_items(raw):
@@ -169,9 +171,9 @@ def _groups(raw: Any) -> dict[str, Group]:
             ranks = ()
         name = _text(item.get("name")) or _text(key)
         if name:
-            groups[name] = Group(name, _text(item.get("desc")), ranks)
+            groups[name] = RecordedGroup(name, _text(item.get("desc")), ranks)
         elif ranks:
-            groups["0"] = Group("0", "default_pg", ranks)
+            groups["0"] = RecordedGroup("0", "default_pg", ranks)
     return groups
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 
 MIN_ROUNDS = 3
 """Times an operation must have been followed by others before its successor is a habit (own)."""
@@ -18,7 +18,7 @@ MAX_WINDOW = 200
 Step = tuple[str, str]
 
 
-def breaks_habit(entries: Sequence[Collective], group: Group, seq: int) -> bool:
+def breaks_habit(entries: Sequence[Collective], group: RecordedGroup, seq: int) -> bool:
     """Whether, between a group's collective `seq - 1` and `seq`, an operation has a successor that
     it never had.
 

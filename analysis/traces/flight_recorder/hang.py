@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from analysis.traces.flight_recorder.circles import Circle, circle_of_waiting
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
 from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
@@ -233,7 +233,7 @@ def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[
     return found
 
 
-def _last_collectives(state: JobState) -> list[tuple[Group, int]]:
+def _last_collectives(state: JobState) -> list[tuple[RecordedGroup, int]]:
     last = []
     for group, progress in state.progress.items():
         numbers = {number for of_rank in progress.values() for number in of_rank.by_seq}

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.circles import Circle
-from analysis.traces.flight_recorder.code_lines import CodeLine, CodeLines, called_at
+from analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
 from analysis.traces.flight_recorder.collective import Collective
 from analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
 from analysis.traces.flight_recorder.job_state import JobState
@@ -29,7 +29,7 @@ MAX_ROWS = 20
 
 
 def hang_diagnosis(
-    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+    state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
 ) -> Diagnosis | None:
     """The diagnosis of the first kind that has candidates; None where nothing hangs or only a dump
     is missing."""
@@ -45,7 +45,7 @@ def hang_diagnosis(
 
 
 def _outside(
-    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+    state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
 ) -> Diagnosis:
     found = analysis.outside
     first = found[0]
@@ -129,7 +129,7 @@ def _culprit_row(
 
 
 def _mismatch(
-    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeLines, severity: Severity
+    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: RankCodeLines, severity: Severity
 ) -> Diagnosis:
     first = next((mismatch for mismatch in found if mismatch.odd), found[0])
     numbers = Numbers()
@@ -238,7 +238,7 @@ def _odd_row(rank: int, entry: Collective) -> dict[str, Any]:
     }
 
 
-def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> Diagnosis:
+def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity) -> Diagnosis:
     first = found[0]
     ranks = tuple(stuck.rank for stuck in found)
     one = len(ranks) == 1
@@ -273,7 +273,7 @@ def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> 
     )
 
 
-def _circle(circle: Circle, lines: CodeLines, severity: Severity) -> Diagnosis:
+def _circle(circle: Circle, lines: RankCodeLines, severity: Severity) -> Diagnosis:
     rows = []
     for rank, operation in zip(circle.ranks, circle.operations, strict=True):
         rows.append({"rank": rank} | operation_row(operation))
@@ -300,7 +300,7 @@ def _skipped(
     rank: int,
     left_out: Collective,
     rows: Sequence[dict[str, Any]],
-    lines: CodeLines,
+    lines: RankCodeLines,
     severity: Severity,
 ) -> Diagnosis:
     numbers = Numbers()

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.traces.flight_recorder.collective import Collective, Dump, Group, GroupStatus
+from analysis.traces.flight_recorder.collective import Collective, Dump, GroupStatus, RecordedGroup
 
 DEFAULT_GROUPS = ("default_pg", "default")
 
@@ -38,21 +38,21 @@ class JobState:
     dumps: Mapping[int, Dump]
     world: frozenset[int]
     """Every rank that a dump, a group's list or a file's name speaks of."""
-    members: Mapping[Group, tuple[int, ...]]
+    members: Mapping[RecordedGroup, tuple[int, ...]]
     """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default
     group: all)."""
-    progress: Mapping[Group, Mapping[int, GroupProgress]]
+    progress: Mapping[RecordedGroup, Mapping[int, GroupProgress]]
 
     @property
     def without_dump(self) -> frozenset[int]:
         """Ranks of the job with no dump that could be read."""
         return self.world - frozenset(self.dumps)
 
-    def at(self, group: Group, rank: int) -> GroupProgress | None:
+    def at(self, group: RecordedGroup, rank: int) -> GroupProgress | None:
         """How far a rank is in a group; None for a rank without a dump."""
         return self.progress.get(group, {}).get(rank)
 
-    def global_rank(self, group: Group, number: int) -> int | None:
+    def global_rank(self, group: RecordedGroup, number: int) -> int | None:
         """A rank's number within the group to its global rank."""
         members = group.ranks or self.members.get(group, ())
         if number >= len(members):
@@ -68,7 +68,7 @@ def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobStat
     local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
     members = _members(by_rank, local, world)
     mixed = _groups_with_peers(by_rank)
-    progress: dict[Group, dict[int, GroupProgress]] = {group: {} for group in members}
+    progress: dict[RecordedGroup, dict[int, GroupProgress]] = {group: {} for group in members}
     for rank, dump in by_rank.items():
         for entry in dump.entries:
             _add(progress[entry.group].setdefault(rank, GroupProgress()), entry)
@@ -82,7 +82,7 @@ def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobStat
     return JobState(by_rank, world, members, progress)
 
 
-def _groups_with_peers(dumps: Mapping[int, Dump]) -> set[Group]:
+def _groups_with_peers(dumps: Mapping[int, Dump]) -> set[RecordedGroup]:
     """Groups with point-to-point operations, whose own count mixes both kinds."""
     groups = set()
     for dump in dumps.values():
@@ -124,9 +124,11 @@ def _count(progress: GroupProgress, status: GroupStatus) -> None:
 
 
 def _members(
-    dumps: Mapping[int, Dump], local: Mapping[int, Mapping[int, Group]], world: frozenset[int]
-) -> dict[Group, tuple[int, ...]]:
-    seen: dict[Group, set[int]] = defaultdict(set)
+    dumps: Mapping[int, Dump],
+    local: Mapping[int, Mapping[int, RecordedGroup]],
+    world: frozenset[int],
+) -> dict[RecordedGroup, tuple[int, ...]]:
+    seen: dict[RecordedGroup, set[int]] = defaultdict(set)
     for rank, dump in dumps.items():
         for group in (*dump.groups.values(), *local[rank].values()):
             seen[group].add(rank)
@@ -143,7 +145,7 @@ def _members(
     return members
 
 
-def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
+def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, RecordedGroup]:
     """The group of each of a rank's local numbers."""
     known = dict(dump.local_ids)
     by_order = _by_order(dump)
@@ -160,7 +162,7 @@ def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
     return known
 
 
-def _own(dump: Dump, other: Group) -> Group | None:
+def _own(dump: Dump, other: RecordedGroup) -> RecordedGroup | None:
     """This rank's group that corresponds to another rank's: the same one, else the only one so
     described."""
     if other.name in dump.groups or not dump.groups:
@@ -171,7 +173,7 @@ def _own(dump: Dump, other: Group) -> Group | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _by_order(dump: Dump) -> dict[int, Group]:
+def _by_order(dump: Dump) -> dict[int, RecordedGroup]:
     """Local numbers follow the order in which groups were made, as do names that are numbers.
 
     Used where both lists are equally long and the entries agree.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from analysis.traces.flight_recorder.collective import Collective, Group, Shapes
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup, Shapes
 from analysis.traces.flight_recorder.habits import breaks_habit
 from analysis.traces.flight_recorder.job_state import JobState
 
@@ -43,7 +43,7 @@ MAX_HISTORY = 50
 class Mismatch:
     """Ranks that disagree at one collective."""
 
-    group: Group
+    group: RecordedGroup
     seq: int
     aspect: Aspect
     odd: Mapping[int, Collective]
@@ -56,7 +56,7 @@ class Mismatch:
     """A tie, decided by what the group did before."""
 
 
-def mismatch_at(state: JobState, group: Group, seq: int) -> Mismatch | None:
+def mismatch_at(state: JobState, group: RecordedGroup, seq: int) -> Mismatch | None:
     """The first aspect in which the ranks that recorded this collective disagree, or None."""
     entries = {}
     for rank, progress in sorted(state.progress.get(group, {}).items()):
@@ -73,7 +73,11 @@ def mismatch_at(state: JobState, group: Group, seq: int) -> Mismatch | None:
 
 
 def _disagreement(
-    state: JobState, group: Group, seq: int, aspect: Aspect, entries: Mapping[int, Collective]
+    state: JobState,
+    group: RecordedGroup,
+    seq: int,
+    aspect: Aspect,
+    entries: Mapping[int, Collective],
 ) -> Mismatch | None:
     sides: dict[Hashable, list[int]] = defaultdict(list)
     for rank, entry in entries.items():
@@ -108,7 +112,11 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _usual(
-    state: JobState, group: Group, seq: int, aspect: Aspect, sides: Mapping[Hashable, list[int]]
+    state: JobState,
+    group: RecordedGroup,
+    seq: int,
+    aspect: Aspect,
+    sides: Mapping[Hashable, list[int]],
 ) -> list[Hashable]:
     """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has
     been seen before; all of them where neither tells."""
@@ -122,7 +130,7 @@ def _usual(
     return list(sides)
 
 
-def _earlier(state: JobState, group: Group, seq: int, aspect: Aspect) -> Counter[Hashable]:
+def _earlier(state: JobState, group: RecordedGroup, seq: int, aspect: Aspect) -> Counter[Hashable]:
     """How often each side's signature occurs in the group's collectives before this one."""
     earlier: Counter[Hashable] = Counter()
     for progress in state.progress.get(group, {}).values():
@@ -132,6 +140,6 @@ def _earlier(state: JobState, group: Group, seq: int, aspect: Aspect) -> Counter
     return earlier
 
 
-def _break_habits(state: JobState, group: Group, seq: int, ranks: Sequence[int]) -> bool:
+def _break_habits(state: JobState, group: RecordedGroup, seq: int, ranks: Sequence[int]) -> bool:
     asked = ranks[:MAX_ASKED]
     return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in asked)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from analysis.errors import EvidenceError
-from analysis.traces.flight_recorder.collective import Dump, Group, UnreadDump
+from analysis.traces.flight_recorder.collective import Dump, RecordedGroup, UnreadDump
 from analysis.traces.flight_recorder.entries import dump_of
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
@@ -40,7 +40,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
     dumps: list[Dump] = []
     unread: list[UnreadDump] = []
     unnamed = 0
-    shared: dict[Group, Group] = {}
+    shared: dict[RecordedGroup, RecordedGroup] = {}
     for path in paths:
         rank, source = rank_in_name(path), "file name"
         if rank is None:
@@ -63,7 +63,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
 
 
 def _read(
-    path: Path, rank: int, source: str, shared: dict[Group, Group]
+    path: Path, rank: int, source: str, shared: dict[RecordedGroup, RecordedGroup]
 ) -> list[Dump | UnreadDump]:
     named = rank if source == "file name" else None
     try:
@@ -147,7 +147,9 @@ def _json(data: bytes) -> tuple[Any, str, bool]:
         return None, "cut off" if cut else "no JSON", False
 
 
-def _page(path: Path, data: bytes, shared: dict[Group, Group]) -> list[Dump | UnreadDump]:
+def _page(
+    path: Path, data: bytes, shared: dict[RecordedGroup, RecordedGroup]
+) -> list[Dump | UnreadDump]:
     """The debug server's page: per rank a heading and the JSON in <pre>."""
     if len(data) > MAX_JSON_BYTES:
         return [UnreadDump(str(path), None, f"larger than {MAX_JSON_BYTES >> 20} MiB")]

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.job_state import JobState
 
 MAX_OPERATIONS = 64
@@ -24,7 +24,7 @@ rank."""
 class WaitedOperation:
     """An operation in which at least one rank hangs."""
 
-    group: Group
+    group: RecordedGroup
     seq: int
     """Number of the collective; -1 for point-to-point."""
     entry: Collective
@@ -50,9 +50,9 @@ def waited_operations(state: JobState) -> list[WaitedOperation]:
 
 
 def _collectives(state: JobState) -> Iterator[WaitedOperation]:
-    first: dict[Group, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    first: dict[RecordedGroup, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for rank, dump in state.dumps.items():
-        seen: set[Group] = set()
+        seen: set[RecordedGroup] = set()
         for entry in dump.pending:
             if not entry.is_p2p and entry.group not in seen:
                 seen.add(entry.group)
@@ -62,7 +62,9 @@ def _collectives(state: JobState) -> Iterator[WaitedOperation]:
             yield _collective(state, group, seq, by_seq[seq])
 
 
-def _collective(state: JobState, group: Group, seq: int, waiting: list[int]) -> WaitedOperation:
+def _collective(
+    state: JobState, group: RecordedGroup, seq: int, waiting: list[int]
+) -> WaitedOperation:
     sorted_out: dict[str, list[int]] = defaultdict(list)
     first = set(waiting)
     for member in state.members.get(group, ()):
@@ -94,7 +96,7 @@ def _settle(state: JobState, sorted_out: dict[str, list[int]], waiting: int) -> 
         ]
 
 
-def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
+def _standing(state: JobState, group: RecordedGroup, seq: int, member: int) -> str:
     dump = state.dumps.get(member)
     progress = state.at(group, member)
     if dump is None or progress is None:
@@ -114,7 +116,7 @@ def _channels(state: JobState) -> Iterator[WaitedOperation]:
     as well."""
     offers = _offers(state)
     for rank, dump in state.dumps.items():
-        seen: set[tuple[Group, tuple[int, int] | None, bool]] = set()
+        seen: set[tuple[RecordedGroup, tuple[int, int] | None, bool]] = set()
         for entry in dump.pending:
             place = (entry.group, entry.channel, entry.sends)
             if entry.channel is None or place in seen:
@@ -147,7 +149,7 @@ def _point_to_point(
     return WaitedOperation(group=entry.group, seq=-1, entry=entry, waiting=(rank,), **places)
 
 
-def _offers(state: JobState) -> set[tuple[int, Group, tuple[int, int] | None, bool]]:
+def _offers(state: JobState) -> set[tuple[int, RecordedGroup, tuple[int, int] | None, bool]]:
     """What every rank sends or receives: (rank, group, channel, whether it sends)."""
     offers = set()
     for rank, dump in state.dumps.items():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns.arguments import Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
 from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, ExportPart, Strings
 from analysis.traces.reading.file_kinds import rank_in_name
@@ -221,7 +221,7 @@ def _joined(own: Sequence[tuple[ExportPart, Bool]], what: str) -> Int64:
     return np.concatenate(columns)
 
 
-def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> Arguments:
+def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> ArgumentColumns:
     rows_of: dict[str, list[Int32]] = {}
     values_of: dict[str, list[Any]] = {}
     texts: dict[str, SparseTexts] = {}
@@ -239,4 +239,4 @@ def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> Arguments:
     numbers = {}
     for key, found in rows_of.items():
         numbers[key] = SparseNumbers(np.concatenate(found), np.concatenate(values_of[key]))
-    return Arguments(numbers, texts)
+    return ArgumentColumns(numbers, texts)

@@ -31,8 +31,8 @@ from analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
     MEMORY_UNKNOWN,
-    Limits,
     Outcome,
+    ScanLimits,
     Scanned,
     lost_reasons,
     spellings,
@@ -81,7 +81,7 @@ class _Table(dict[bytes, int]):
 class PythonLane:
     """Collects rows; see analysis/traces/reading/scanned.py."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ScanLimits) -> None:
         self._limits = limits
         self._text_left = limits.text_bytes
         self._wide = {name: array("q") for name in ("ts", "dur", "event", "offset")}

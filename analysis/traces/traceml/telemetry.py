@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.errors import EvidenceError
 from analysis.traces.reading.hostile_sqlite import Database
-from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, Session
+from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, TraceMLSession
 
 MAX_SAMPLES = 200_000
 """Rows of one table: 200 ranks of 1,000 steps; TraceML keeps a window of the last steps."""
@@ -30,7 +30,7 @@ EVENTS = {
 Samples = dict[int, dict[int, dict[str, float]]]
 
 
-def read_telemetry(path: Path) -> Session:
+def read_telemetry(path: Path) -> TraceMLSession:
     """The session of a database. Raises EvidenceError when it is no readable SQLite file, or none
     of TraceML's."""
     with Database(path) as database:
@@ -41,7 +41,7 @@ def read_telemetry(path: Path) -> Session:
         )
         samples, on_gpu = _samples(rows[:MAX_SAMPLES])
         ranks, steps, ms = _common(samples)
-        return Session(
+        return TraceMLSession(
             file=str(path),
             ranks=ranks,
             ms=ms,
