@@ -88,9 +88,7 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
     tasks = [
         trace_task(
             file,
-            RankTask(
-                file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))
-            ),
+            RankRun(file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))),
         )
         for n, file in enumerate(traces)
     ]
@@ -110,7 +108,7 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
 
 
 @dataclass(frozen=True)
-class RankTask:
+class RankRun:
     """One file to read."""
 
     path: Path
@@ -121,7 +119,7 @@ class RankTask:
     """The rank's Chakra execution trace, where there is one."""
 
 
-def read_ranks(task: RankTask, say: Say) -> list[RankResult]:
+def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
     """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError
     when it is neither."""
     traces = traces_in(task.path, task.order, _percent(task.path, say))
@@ -144,7 +142,7 @@ def traces_in(
     return [read_trace(path, order=order, progress=progress)]
 
 
-def _analysed(trace: TraceColumns, task: RankTask, say: Say) -> RankResult:
+def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
     say("summing up")
     summary = summarise(trace)
     wanted = task.wanted

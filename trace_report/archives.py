@@ -45,7 +45,7 @@ def is_archive(name: str) -> bool:
 
 
 @dataclass
-class Scratch:
+class ScratchFolder:
     """A folder for copies, and how much may still be written to it."""
 
     folder: Path
@@ -94,7 +94,7 @@ def safe_name(name: str) -> str:
     return "/".join(kept) or "file"
 
 
-def unpacked(archive: Path, scratch: Scratch) -> Iterator[tuple[str, Path]]:
+def unpacked(archive: Path, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:
     """(name in the archive, copy) of every file that can be had; `scratch.problems` says what could
     not.
 

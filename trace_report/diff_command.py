@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -123,26 +126,32 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
     none can be read."""
     with opened([path]) as sources:
         _, names, files = trace_files(sources)
-        tasks = [trace_task(f, _SideTask(f.path, names[f.path], n)) for n, f in enumerate(files)]
+        tasks = []
+        for order, file in enumerate(files):
+            tasks.append(trace_task(file, _SideTask(file.path, names[file.path], order)))
         problems = list(sources.problems)
         found: list[_RankSide] = []
         done = 0
         for update in run_tasks(_read, tasks, options.jobs):
+            name = tasks[update.number].argument.name
             done += update.done
-            say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
+            say(f"{name} {update.doing}", done, len(tasks))
             if update.error is not None:
-                problems.append((tasks[update.number].argument.name, problem_of(update.error)))
+                problems.append((name, problem_of(update.error)))
             found += update.result or ()
     if not found:
-        file, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
-        raise EvidenceError(visible(file, MAX_PROBLEM), visible(why, MAX_PROBLEM))
+        file_name, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
+        raise EvidenceError(visible(file_name, MAX_PROBLEM), visible(why, MAX_PROBLEM))
+    _write_problems(problems)
+    return _joined(_runs(found) if options.repeats else [found])
+
+
+def _write_problems(problems: Sequence[tuple[str, str]]) -> None:
     for file, why in problems[:MAX_FAILURES]:
         sys.stderr.write(visible(f"faultline: {file}: {why}", MAX_PROBLEM) + "\n")
-    if len(problems) > MAX_FAILURES:
-        sys.stderr.write(
-            f"faultline: {len(problems) - MAX_FAILURES:,} more files could not be read\n"
-        )
-    return _joined(_runs(found) if options.repeats else [found])
+    more = len(problems) - MAX_FAILURES
+    if more > 0:
+        sys.stderr.write(f"faultline: {more:,} more files could not be read\n")
 
 
 def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
@@ -150,14 +159,17 @@ def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
     capture."""
     if any("/" in side.file for side in found):
         folders: dict[str, list[_RankSide]] = {}
-        for side in sorted(found, key=lambda s: s.file):
-            folders.setdefault(side.file.rpartition("/")[0].partition("/")[0], []).append(side)
+        for side in sorted(found, key=lambda side: side.file):
+            folder = side.file.rpartition("/")[0]
+            run = folder.partition("/")[0]
+            folders.setdefault(run, []).append(side)
         return list(folders.values())
     runs: list[list[_RankSide]] = []
-    turn: dict[tuple[str, ...], int] = {}
-    for side in sorted(found, key=lambda s: (s.start_ns, s.file)):
-        key = (side.rank,) if side.rank is not None else ("", str(side.process))
-        number = turn[key] = turn.get(key, -1) + 1
+    captures: Counter[tuple[str, ...]] = Counter()
+    for side in sorted(found, key=lambda side: (side.start_ns, side.file)):
+        key = ("", str(side.process)) if side.rank is None else (side.rank,)
+        number = captures[key]
+        captures[key] += 1
         if number == len(runs):
             runs.append([])
         runs[number].append(side)
@@ -170,11 +182,14 @@ def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
     for number, run in enumerate(runs):
         newest: dict[tuple[str, ...], _RankSide] = {}
         for side in run:
-            key = (side.rank,) if side.rank is not None else (side.file, str(side.process))
+            key: tuple[str, ...] = (side.file, str(side.process))
+            if side.rank is not None:
+                key = (side.rank,)
             known = newest.get(key)
             if known is None or known.start_ns < side.start_ns:
                 newest[key] = side
-        sides += [newest[key].side.of_run(number) for key in sorted(newest)]
+        for _, side in sorted(newest.items(), key=itemgetter(0)):
+            sides.append(side.side.of_run(number))
     return joined(sides)
 
 
@@ -193,69 +208,87 @@ def _side(trace: TraceColumns, name: str) -> _RankSide:
 
 def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
     """What `--json` prints."""
-    sides = {"base": (base, found.diff.control), "new": (new, found.diff.test)}
-    return {
-        **{
-            key: {
-                "path": path,
-                "ranks": len({rank for rank, _ in side.samples}),
-                "runs": len(set(side.run.tolist())),
-                "samples": len(side.samples),
+    failing = []
+    for regression in found.failing:
+        failing.append(
+            {
+                "kind": regression.kind,
+                "name": regression.measure.name,
+                "growth_percent": round(regression.measure.growth_percent, 2),
+                "statement": regression.statement,
             }
-            for key, (path, side) in sides.items()
-        },
+        )
+    return {
+        "base": _side_answer(base, found.diff.control),
+        "new": _side_answer(new, found.diff.test),
         "fail_over_percent": found.limit_percent,
         "fails": bool(found.failing),
-        "regressions": [
-            {
-                "kind": r.kind,
-                "name": r.measure.name,
-                "growth_percent": round(r.measure.growth_percent, 2),
-                "statement": r.statement,
-            }
-            for r in found.failing
-        ],
+        "regressions": failing,
         "measures": regression_rows(found.diff, found.limit_percent),
         "names": diff_rows(found.diff),
     }
 
 
+def _side_answer(path: str, side: Side) -> dict[str, Any]:
+    return {
+        "path": path,
+        "ranks": len({rank for rank, _ in side.samples}),
+        "runs": len(set(side.run.tolist())),
+        "samples": len(side.samples),
+    }
+
+
 def lines_of(found: Compared) -> list[str]:
     """The comparison for a person."""
-    failing = {(r.kind, r.measure.name) for r in found.failing}
+    failing = {(regression.kind, regression.measure.name) for regression in found.failing}
     lines = [f"{'':<24} {'base':>12} {'new':>12} {'change':>9}   median of the steps"]
-    lines += [_measure_line(m, ("measure", m.name) in failing) for m in measures(found.diff)]
-    for title, on_device in (("kernels that grew", True), ("operators that grew", False)):
-        chosen = grown(found.diff, MAX_NAMES, on_device=on_device)
-        if chosen:
-            kind = "kernel" if on_device else "operator"
-            lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}, per step"]
-            lines += [_name_line(d, (kind, d.name) in failing) for d in chosen]
+    for measure in measures(found.diff):
+        lines.append(_measure_line(measure, ("measure", measure.name) in failing))
+    for kind in ("kernel", "operator"):
+        chosen = grown(found.diff, MAX_NAMES, on_device=kind == "kernel")
+        if not chosen:
+            continue
+        title = f"{kind}s that grew, per step"
+        lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}"]
+        for difference in chosen:
+            lines.append(_name_line(difference, (kind, difference.name) in failing))
     return [*lines, "", *_verdict(found)]
 
 
-def _measure_line(m: Measure, fails: bool) -> str:
-    divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
-    change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
-    note = "  grew" if fails else "  within noise" if 0 < abs(m.growth) <= m.noise else ""
-    return (
-        f"{m.name + ', ' + unit:<24} {m.control / divisor:>12,.2f} {m.test / divisor:>12,.2f} "
-        f"{change:>9} {note}"
-    )
+def _measure_line(measure: Measure, fails: bool) -> str:
+    divisor, unit = (1e6, "ms") if measure.unit == "ns" else (1e9, "GB")
+    change = "new"
+    if math.isfinite(measure.growth_percent):
+        change = f"{measure.growth_percent:+.1f} %"
+    note = ""
+    if fails:
+        note = "  grew"
+    elif 0 < abs(measure.growth) <= measure.noise:
+        note = "  within noise"
+    name = f"{measure.name}, {unit}"
+    before, after = measure.control / divisor, measure.test / divisor
+    return f"{name:<24} {before:>12,.2f} {after:>12,.2f} {change:>9} {note}"
 
 
-def _name_line(d: NameDifference, fails: bool) -> str:
-    before, after = d.control.own_ns_median / 1e6, d.test.own_ns_median / 1e6
-    line = (
-        f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {'!' if fails else ' '} {d.name}"
-    )
+def _name_line(difference: NameDifference, fails: bool) -> str:
+    before = difference.control.own_ns_median / 1e6
+    after = difference.test.own_ns_median / 1e6
+    mark = "!" if fails else " "
+    line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {mark} {difference.name}"
     return visible(line, WIDTH)
 
 
 def _verdict(found: Compared) -> Sequence[str]:
     if not found.failing:
         return [f"Nothing grew by more than {found.limit_percent:g} % and the noise."]
-    told = [r for r in found.failing if r.kind == "measure"] or list(found.failing[:MAX_NAMES])
-    said = [visible(r.statement[:1].upper() + r.statement[1:], 240) for r in told]
+    named = [regression for regression in found.failing if regression.kind == "measure"]
+    if not named:
+        named = list(found.failing[:MAX_NAMES])
+    said = []
+    for regression in named:
+        statement = regression.statement
+        said.append(visible(statement[:1].upper() + statement[1:], 240))
     more = len(found.failing) - len(said)
-    return [*said, *([f"And {more} kernels and operators; those above with !"] if more else [])]
+    if more:
+        said.append(f"And {more} kernels and operators; those above with !")
+    return said

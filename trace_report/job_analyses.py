@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import Comparison
+from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.kernel_speed import kernel_distribution
 from analysis.traces.across_ranks.wait_transfer import rows_of
 
@@ -24,7 +24,7 @@ ACROSS_RANKS: dict[str, str] = {
 }
 
 
-def job_analyses(compared: Comparison) -> dict[str, Rows]:
+def job_analyses(compared: RankComparison) -> dict[str, Rows]:
     """All of ACROSS_RANKS."""
     return {
         "steps_by_rank": _cut(_steps(compared)),
@@ -38,7 +38,7 @@ def job_analyses(compared: Comparison) -> dict[str, Rows]:
     }
 
 
-def _steps(compared: Comparison) -> Rows:
+def _steps(compared: RankComparison) -> Rows:
     rows = []
     for steps in compared.steps:
         lengths, numbers = steps.length.tolist(), steps.number.tolist()
@@ -51,7 +51,7 @@ def _steps(compared: Comparison) -> Rows:
     return rows
 
 
-def _blame(compared: Comparison) -> Rows:
+def _blame(compared: RankComparison) -> Rows:
     if compared.why_not is not None:
         return []
     return [
@@ -67,7 +67,7 @@ def _blame(compared: Comparison) -> Rows:
     ]
 
 
-def _exposed(compared: Comparison) -> Rows:
+def _exposed(compared: RankComparison) -> Rows:
     return [
         {
             "rank": e.rank,
@@ -83,7 +83,7 @@ def _exposed(compared: Comparison) -> Rows:
     ]
 
 
-def _slow_steps(compared: Comparison) -> Rows:
+def _slow_steps(compared: RankComparison) -> Rows:
     return [
         {
             "step": s.step,
@@ -95,7 +95,7 @@ def _slow_steps(compared: Comparison) -> Rows:
     ]
 
 
-def _idle(compared: Comparison) -> Rows:
+def _idle(compared: RankComparison) -> Rows:
     return [
         {
             "start_ns": i.start_ns,
@@ -108,7 +108,7 @@ def _idle(compared: Comparison) -> Rows:
     ]
 
 
-def _speeds(compared: Comparison) -> Rows:
+def _speeds(compared: RankComparison) -> Rows:
     return [
         {
             "rank": s.rank,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import Comparison
+from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong
 from analysis.traces.doctor.rules import diagnose
@@ -34,7 +35,7 @@ class JobReport:
 
     result: JobResult
     job: TrainingJob
-    compared: Comparison | None
+    compared: RankComparison | None
     """None without a trace."""
     lines: tuple[RankLine, ...]
     diagnoses: tuple[Diagnosis, ...]
@@ -55,13 +56,17 @@ class JobReport:
     @property
     def blamed(self) -> frozenset[int]:
         """Ranks that a diagnosis says are at fault."""
-        return frozenset(rank for d in self.diagnoses if d.severity != "info" for rank in d.ranks)
+        blamed: set[int] = set()
+        for diagnosis in self.diagnoses:
+            if diagnosis.severity != "info":
+                blamed.update(diagnosis.ranks)
+        return frozenset(blamed)
 
     def shown(self) -> list[RankSummary]:
         """The ranks that a chart has room for, by rank: those at fault, and as many others as
         fit."""
-        summaries = self.result.summaries
-        by_need = sorted(summaries, key=lambda s: (s.rank not in self.blamed, s.rank))
+        blamed = self.blamed
+        by_need = sorted(self.result.summaries, key=lambda s: (s.rank not in blamed, s.rank))
         return sorted(by_need[:MAX_SHOWN], key=lambda s: s.rank)
 
     @property
@@ -70,19 +75,20 @@ class JobReport:
         lines = self.lines
         if not lines:
             return []
-        worlds = [line.world_size for line in lines if line.world_size]
-        of = f" of {max(worlds)}" if worlds else ""
-        facts = [
-            f"{_count(len(lines), 'rank')}{of}",
-            _count(max(line.steps for line in lines), "step"),
-        ]
+        ranks = _count(len(lines), "rank")
+        world = _world_size(lines)
+        if world is not None:
+            ranks += f" of {world}"
+        steps = _count(max(line.steps for line in lines), "step")
         timed = any(line.step_ms is not None for line in lines)
-        facts.append(f"{self.job.step_ns / 1e6:,.1f} ms {'a step' if timed else 'in all'}")
+        length = f"{self.job.step_ns / 1e6:,.1f} ms {'a step' if timed else 'in all'}"
+        facts = [ranks, steps, length]
         hosts = {line.host for line in lines if line.host}
         if hosts:
             facts.append(_count(len(hosts), "host"))
         devices = Counter(line.accelerator for line in lines)
-        facts.append(devices.most_common(1)[0][0] + (" and others" if len(devices) > 1 else ""))
+        most_common = devices.most_common(1)[0][0]
+        facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
         return facts
 
@@ -90,10 +96,12 @@ class JobReport:
     def step_parts(self) -> dict[int, dict[str, float]]:
         """Rank -> mean ms per step of each part, in the order of a stacked chart; of the window,
         without steps."""
+        by_rank = {}
+        if self.compared is not None:
+            by_rank = {steps.rank: steps for steps in self.compared.steps}
         found = {}
-        told = {s.rank: s for s in self.compared.steps} if self.compared else {}
         for summary in self.result.summaries:
-            steps = told.get(summary.rank)
+            steps = by_rank.get(summary.rank)
             if steps is not None and len(steps):
                 found[summary.rank] = {part: steps.ms(part) for part in PARTS}
             else:
@@ -109,17 +117,21 @@ class JobReport:
     @property
     def dropped(self) -> dict[str, Any]:
         """All that was given and is not in the analyses, by kind."""
-        ranks = [(r, r.summary) for r in self.result.ranks]
+        files = [{"file": file, "why": why} for file, why in self.result.unread]
+        events = {}
+        analyses = []
+        for rank in self.result.ranks:
+            summary = rank.summary
+            if summary.dropped:
+                events[summary.file] = dict(summary.dropped)
+            for name, why in sorted(rank.failed.items()):
+                analyses.append({"rank": summary.rank, "analysis": name, "why": why})
         return {
-            "files": [{"file": file, "why": why} for file, why in self.result.unread],
+            "files": files,
             "older_captures": list(self.result.older),
             "not_looked_at": dict(self.result.files.left_out),
-            "events": {s.file: dict(s.dropped) for _, s in ranks if s.dropped},
-            "analyses": [
-                {"rank": s.rank, "analysis": name, "why": why}
-                for r, s in ranks
-                for name, why in sorted(r.failed.items())
-            ],
+            "events": events,
+            "analyses": analyses,
         }
 
 
@@ -128,27 +140,25 @@ def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     told = told_by_files(result.files)
     job = job_of(result.summaries, told, len(result.unread))
     diagnoses = tuple(diagnose(job))
-    serious = any(d.severity != "info" for d in diagnoses)
-    compared = job.comparison
-    lines = _lines(result, compared)
-    return JobReport(
-        result,
-        job,
-        compared,
-        lines,
-        diagnoses,
-        all_ranks,
-        "" if serious or not lines else nothing_wrong(job, diagnoses),
-    )
+    lines = _lines(result, job.comparison)
+    serious = any(diagnosis.severity != "info" for diagnosis in diagnoses)
+    all_well = ""
+    if lines and not serious:
+        all_well = nothing_wrong(job, diagnoses)
+    return JobReport(result, job, job.comparison, lines, diagnoses, all_ranks, all_well)
 
 
-def _lines(result: JobResult, compared: Comparison | None) -> tuple[RankLine, ...]:
+def _lines(result: JobResult, compared: RankComparison | None) -> tuple[RankLine, ...]:
     if compared is None:
         return ()
-    several = len(compared.matched) > 0
-    blames = {b.rank: b.share for b in compared.blame.ranks} if compared.comparable else {}
-    waits = {s.rank: s.ms(WAIT) for s in compared.steps if len(s)} if several else {}
-    return tuple(rank_line(s, waits, blames) for s in result.summaries)
+    blames = {}
+    if compared.comparable:
+        blames = {blame.rank: blame.share for blame in compared.blame.ranks}
+    waits = {}
+    # Without a collective that two ranks share, nobody is known to wait for anybody.
+    if len(compared.matched) > 0:
+        waits = {steps.rank: steps.ms(WAIT) for steps in compared.steps if len(steps)}
+    return tuple(rank_line(summary, waits, blames) for summary in result.summaries)
 
 
 def answer(report: JobReport) -> dict[str, Any]:
@@ -162,49 +172,52 @@ def answer(report: JobReport) -> dict[str, Any]:
     }
 
 
-def diagnosis_json(d: Diagnosis) -> dict[str, Any]:
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """A diagnosis as JSON; `evidence` holds what the sentence rests on."""
-    events = [
-        {
-            "rank": e.rank,
-            "file": e.file,
-            "event": e.event,
-            "name": e.name,
-            "start_ns": e.start_ns,
-            "duration_ns": e.duration_ns,
-            "step": e.step,
-        }
-        for e in d.events
-    ]
     evidence = {
-        "ranks": list(d.ranks),
-        "steps": list(d.steps),
-        "numbers": dict(d.numbers),
-        "events": events,
-        "details": dict(d.details),
+        "ranks": list(diagnosis.ranks),
+        "steps": list(diagnosis.steps),
+        "numbers": dict(diagnosis.numbers),
+        "events": [_event_json(event) for event in diagnosis.events],
+        "details": dict(diagnosis.details),
     }
     return {
-        "rule": d.rule,
-        "severity": d.severity,
-        "subject": d.subject,
-        "statement": d.statement,
+        "rule": diagnosis.rule,
+        "severity": diagnosis.severity,
+        "subject": diagnosis.subject,
+        "statement": diagnosis.statement,
         "evidence": evidence,
-        "fix": d.fix,
-        "source": d.source,
+        "fix": diagnosis.fix,
+        "source": diagnosis.source,
+    }
+
+
+def _event_json(event: EventReference) -> dict[str, Any]:
+    return {
+        "rank": event.rank,
+        "file": event.file,
+        "event": event.event,
+        "name": event.name,
+        "start_ns": event.start_ns,
+        "duration_ns": event.duration_ns,
+        "step": event.step,
     }
 
 
 def _summary(report: JobReport) -> dict[str, Any]:
     lines = report.lines
-    lengths = [ms for summary in report.job.ranks for ms in summary.own_steps.ms.tolist()]
-    worlds = [line.world_size for line in lines if line.world_size]
-    severities = Counter(d.severity for d in report.diagnoses)
+    lengths: list[float] = []
+    for summary in report.job.ranks:
+        lengths += summary.own_steps.ms.tolist()
+    statement = report.nothing_wrong
+    if not statement and report.diagnoses:
+        statement = report.diagnoses[0].statement
+    severities = Counter(diagnosis.severity for diagnosis in report.diagnoses)
     return {
         "verdict": report.verdict,
-        "statement": report.nothing_wrong
-        or (report.diagnoses[0].statement if report.diagnoses else ""),
+        "statement": statement,
         "ranks": len(lines),
-        "world_size": max(worlds) if worlds else None,
+        "world_size": _world_size(lines),
         "hosts": sorted({line.host for line in lines if line.host}),
         "rank_sources": sorted({line.rank_source for line in lines}),
         "steps": max((line.steps for line in lines), default=0),
@@ -216,15 +229,26 @@ def _summary(report: JobReport) -> dict[str, Any]:
     }
 
 
+def _world_size(lines: Sequence[RankLine]) -> int | None:
+    """The largest that a trace tells of; None where none does."""
+    return max((line.world_size for line in lines if line.world_size), default=None)
+
+
 def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
-    ranks = report.result.ranks
-    found = job_analyses(report.compared) if report.compared and report.all_ranks else {}
-    for name in dict.fromkeys(name for r in ranks for name in r.rows):
-        found[name] = [
-            {"rank": r.summary.rank, **row} for r in ranks for row in r.rows.get(name, ())
-        ]
+    found: dict[str, list[dict[str, Any]]] = {}
+    if report.compared and report.all_ranks:
+        found = dict(job_analyses(report.compared))
+    of_ranks: dict[str, list[dict[str, Any]]] = {}
+    for rank in report.result.ranks:
+        for name, rows in rank.rows.items():
+            own = of_ranks.setdefault(name, [])
+            for row in rows:
+                own.append({"rank": rank.summary.rank, **row})
+    found |= of_ranks
     for file, rows in report.result.timelines.items():
-        found.setdefault("memory_by_category", []).extend({"file": file, **row} for row in rows)
+        timeline = found.setdefault("memory_by_category", [])
+        for row in rows:
+            timeline.append({"file": file, **row})
     return dict(sorted(found.items()))
 
 
@@ -233,4 +257,4 @@ def _rounded(parts: dict[str, float]) -> dict[str, float]:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -15,13 +15,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from trace_report.page_model import Page
+from trace_report.page_model import ReportPage
 
 HERE = Path(__file__).parent
-WEB = HERE.parent / "web" / "static"
+WEB = HERE.parent / "bot" / "web" / "static"
 
 
-def render(page: Page) -> str:
+def render(page: ReportPage) -> str:
     """The page as HTML."""
     style = "\n".join(
         _text(p)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.wait_transfer import CollectiveRow
+from analysis.traces.across_ranks.wait_transfer import CollectiveRow, CollectiveTable
 from trace_report.job_report import MAX_SHOWN, JobReport
-from trace_report.page_model import Block, Section, section_of
+from trace_report.page_model import ReportBlock, ReportSection, section_of
 from trace_report.page_parts import (
     Bars,
-    Cell,
     Column,
     Curves,
     Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -19,6 +19,7 @@ from trace_report.page_parts import (
     text_cell,
 )
 from trace_report.page_work import idle_section, kernels_section, memory_section, operators_section
+from trace_report.rank_lines import RankLine
 
 PART_COLOURS = {
     "backward pass": 0,
@@ -35,31 +36,31 @@ PART_COLOURS = {
 MAX_CURVES = 8
 
 
-def job_sections(report: JobReport) -> tuple[Section, ...]:
+def job_sections(report: JobReport) -> tuple[ReportSection, ...]:
     """The sections that have something to show."""
-    if not report.lines:
-        return tuple(s for s in (memory_section(report),) if s.blocks)
-    found = [
-        ranks_section(report),
-        communication_section(report),
-        idle_section(report),
-        kernels_section(report),
-        operators_section(report),
-        memory_section(report),
-    ]
-    return tuple(s for s in found if s.blocks)
+    found = [memory_section(report)]
+    if report.lines:
+        found = [
+            ranks_section(report),
+            communication_section(report),
+            idle_section(report),
+            kernels_section(report),
+            operators_section(report),
+            *found,
+        ]
+    return tuple(section for section in found if section.blocks)
 
 
-def ranks_section(report: JobReport) -> Section:
+def ranks_section(report: JobReport) -> ReportSection:
     """The table of ranks, the stacked step of each, the length of each step."""
     blocks = (
-        Block("", table=ranks_table(report)),
-        Block(
+        ReportBlock("", table=ranks_table(report)),
+        ReportBlock(
             "A step of each rank, by what it goes to",
             bars=step_bars(report),
             note=_bars_note(report),
         ),
-        Block("Length of each step", curves=step_curves(report)),
+        ReportBlock("Length of each step", curves=step_curves(report)),
     )
     return section_of("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
 
@@ -79,86 +80,104 @@ def ranks_table(report: JobReport) -> Table | None:
         Column("host", ""),
         Column("file", "name"),
     ]
-    rows = [
-        (
-            count_cell(r.rank),
-            number_cell(r.step_ms if r.step_ms is not None else r.window_ms, 2),
-            number_cell(r.compute_percent),
-            number_cell(r.communication_percent),
-            number_cell(r.exposed_communication_percent),
-            number_cell(r.idle_percent),
-            number_cell(r.data_ms, 2),
-            number_cell(r.wait_ms, 2),
-            number_cell(r.blame_percent),
-            text_cell(r.host or ""),
-            text_cell(r.file),
-        )
-        for r in report.lines
-    ]
-    kept = [i for i in range(len(columns)) if any(row[i].text not in ("–", "") for row in rows)]
-    marked = frozenset(i for i, r in enumerate(report.lines) if r.rank in report.blamed)
-    return table(
-        [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], marked=marked
+    rows = [_rank_cells(line) for line in report.lines]
+    marked = frozenset(
+        place for place, line in enumerate(report.lines) if line.rank in report.blamed
+    )
+    filled = []
+    for i in range(len(columns)):
+        if any(row[i].text not in ("–", "") for row in rows):
+            filled.append(i)
+    kept_columns = [columns[i] for i in filled]
+    kept_rows = [[row[i] for i in filled] for row in rows]
+    return table(kept_columns, kept_rows, marked=marked)
+
+
+def _rank_cells(line: RankLine) -> tuple[TableCell, ...]:
+    return (
+        count_cell(line.rank),
+        number_cell(line.window_ms if line.step_ms is None else line.step_ms, 2),
+        number_cell(line.compute_percent),
+        number_cell(line.communication_percent),
+        number_cell(line.exposed_communication_percent),
+        number_cell(line.idle_percent),
+        number_cell(line.data_ms, 2),
+        number_cell(line.wait_ms, 2),
+        number_cell(line.blame_percent),
+        text_cell(line.host or ""),
+        text_cell(line.file),
     )
 
 
 def step_bars(report: JobReport) -> Bars | None:
     """The mean step of each rank, stacked."""
-    wanted = {s.rank for s in report.shown()}
-    parts = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
-    if not parts:
+    wanted = {summary.rank for summary in report.shown()}
+    by_rank = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
+    if not by_rank:
         return None
-    used = [
-        part for part in next(iter(parts.values())) if any(own[part] > 0 for own in parts.values())
-    ]
-    rows = {f"rank {rank}": [own[part] for part in used] for rank, own in parts.items()}
-    values = {label: f"{sum(row):,.1f} ms" for label, row in rows.items()}
+    colours = {}
+    # All ranks have the same parts, in the same order.
+    for part in next(iter(by_rank.values())):
+        if any(own[part] > 0 for own in by_rank.values()):
+            colours[part] = PART_COLOURS.get(part, 8)
+    rows, values = {}, {}
+    for rank, own in by_rank.items():
+        row = [own[part] for part in colours]
+        rows[f"rank {rank}"] = row
+        values[f"rank {rank}"] = f"{sum(row):,.1f} ms"
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
-    return stacked({part: PART_COLOURS.get(part, 8) for part in used}, rows, values, marked)
+    return stacked(colours, rows, values, marked)
 
 
 def step_curves(report: JobReport) -> Curves | None:
     """The length of each step, a line per rank; None for a single step."""
-    shown = report.shown()[:MAX_CURVES]
-    numbers = sorted({n for s in shown for n in s.steps.number.tolist()})
+    lines: list[tuple[str, dict[int, float]]] = []
+    numbers: set[int] = set()
+    for summary in report.shown()[:MAX_CURVES]:
+        steps = summary.steps
+        ms = ((steps.end - steps.start) / 1e6).round(3)
+        by_number = dict(zip(steps.number.tolist(), ms.tolist(), strict=True))
+        lines.append((f"rank {summary.rank}", by_number))
+        numbers.update(by_number)
     if len(numbers) < 2:
         return None
+    shown = sorted(numbers)
     series = []
-    for s in shown:
-        lengths = ((s.steps.end - s.steps.start) / 1e6).round(3).tolist()
-        ms = dict(zip(s.steps.number.tolist(), lengths, strict=True))
-        series.append((f"rank {s.rank}", tuple(ms.get(n) for n in numbers)))
+    for label, by_number in lines:
+        series.append((label, tuple(by_number.get(number) for number in shown)))
     bold = frozenset(f"rank {rank}" for rank in report.blamed)
-    return Curves(
-        "steps", tuple(map(float, numbers)), "step", " ms", tuple(series), bold=bold, whole_x=True
-    )
+    x = tuple(float(number) for number in shown)
+    return Curves("steps", x, "step", " ms", tuple(series), bold=bold, whole_x=True)
 
 
-def communication_section(report: JobReport) -> Section:
+def communication_section(report: JobReport) -> ReportSection:
     """How much of each rank's communication computation hides; every collective, waiting apart from
     transfer."""
-    rows, values = {}, {}
-    for s in report.shown():
-        device = s.time_on_device
-        if device.communication:
-            hidden = device.hidden_communication
-            rows[f"rank {s.rank}"] = [hidden / 1e6, (device.communication - hidden) / 1e6]
-            values[f"rank {s.rank}"] = f"{100 * hidden / device.communication:.0f} % hidden"
-    marked = frozenset(f"rank {rank}" for rank in report.blamed)
-    bars = stacked({"hidden behind computation": 0, "exposed": 3}, rows, values, marked)
-    blocks = (
-        Block(
-            "Overlap: communication of each rank",
-            "Exposed communication makes the step longer.",
-            bars=bars,
-        ),
-        Block(
-            "Collectives",
-            _SPLIT[report.compared.collectives.by] if report.compared else "",
-            table=_collectives(report),
-        ),
+    overlap = ReportBlock(
+        "Overlap: communication of each rank",
+        "Exposed communication makes the step longer.",
+        bars=_overlap_bars(report),
     )
+    blocks = (overlap, ReportBlock("Collectives", ""))
+    if report.compared:
+        collectives = report.compared.collectives
+        lead = _SPLIT[collectives.by]
+        blocks = (overlap, ReportBlock("Collectives", lead, table=_collectives(collectives)))
     return section_of("communication", "Communication", "", blocks)
+
+
+def _overlap_bars(report: JobReport) -> Bars | None:
+    rows, values = {}, {}
+    for summary in report.shown():
+        device = summary.time_on_device
+        if not device.communication:
+            continue
+        label = f"rank {summary.rank}"
+        hidden = device.hidden_communication
+        rows[label] = [hidden / 1e6, (device.communication - hidden) / 1e6]
+        values[label] = f"{100 * hidden / device.communication:.0f} % hidden"
+    marked = frozenset(f"rank {rank}" for rank in report.blamed)
+    return stacked({"hidden behind computation": 0, "exposed": 3}, rows, values, marked)
 
 
 _SPLIT = {
@@ -171,12 +190,14 @@ _SPLIT = {
 }
 
 
-def _bandwidth_cell(row: CollectiveRow) -> Cell:
+def _bandwidth_cell(row: CollectiveRow) -> TableCell:
     cell = number_cell(row.bus_bandwidth, 2)
-    return Cell(f"≥ {cell.text}", cell.value) if row.at_least and cell.value is not None else cell
+    if row.at_least and cell.value is not None:
+        return TableCell(f"≥ {cell.text}", cell.value)
+    return cell
 
 
-def _collectives(report: JobReport) -> Table | None:
+def _collectives(collectives: CollectiveTable) -> Table | None:
     columns = (
         Column("operation", ""),
         Column("group", ""),
@@ -191,27 +212,23 @@ def _collectives(report: JobReport) -> Table | None:
             "bus GB/s", hint="comparable with the hardware's bandwidth whatever the number of ranks"
         ),
     )
-    rows = [
-        (
-            text_cell(r.operation),
-            text_cell(r.group[:40]),
-            count_cell(r.ranks),
-            number_cell(r.bytes / 1e6 if r.bytes else None, 2),
-            count_cell(r.count),
-            ms_cell(
-                r.wait if report.compared and report.compared.collectives.by != "duration" else None
-            ),
-            ms_cell(
-                r.worst_wait
-                if report.compared and report.compared.collectives.by != "duration"
-                else None
-            ),
-            ms_cell(r.transfer),
-            ms_cell(r.median_transfer),
-            _bandwidth_cell(r),
+    waits_known = collectives.by != "duration"
+    rows = []
+    for row in collectives.rows:
+        rows.append(
+            (
+                text_cell(row.operation),
+                text_cell(row.group[:40]),
+                count_cell(row.ranks),
+                number_cell(row.bytes / 1e6 if row.bytes else None, 2),
+                count_cell(row.count),
+                ms_cell(row.wait if waits_known else None),
+                ms_cell(row.worst_wait if waits_known else None),
+                ms_cell(row.transfer),
+                ms_cell(row.median_transfer),
+                _bandwidth_cell(row),
+            )
         )
-        for r in (report.compared.collectives.rows if report.compared else ())
-    ]
     return table(columns, rows)
 
 

@@ -10,7 +10,7 @@ from trace_report.page_parts import Bars, Curves, Table
 
 
 @dataclass(frozen=True)
-class Block:
+class ReportBlock:
     """One card: bars, curves and a table, whichever there are."""
 
     heading: str
@@ -30,18 +30,18 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """Blocks under one heading; `key` is its anchor."""
 
     key: str
     heading: str
     lead: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ReportBlock, ...]
 
 
-def section_of(key: str, heading: str, lead: str, blocks: Sequence[Block]) -> Section:
+def section_of(key: str, heading: str, lead: str, blocks: Sequence[ReportBlock]) -> ReportSection:
     """A section of the blocks that have something to show."""
-    return Section(key, heading, lead, tuple(block for block in blocks if block))
+    return ReportSection(key, heading, lead, tuple(block for block in blocks if block))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Panel:
 
     rank: int
     label: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ReportBlock, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class DiagnosisView:
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The whole page."""
 
     title: str
@@ -89,7 +89,7 @@ class Page:
     verdict: tuple[str, str]
     """In two words, and the style's name of its colour: fault, open, well."""
     diagnoses: tuple[DiagnosisView, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     panels: tuple[Panel, ...]
     ranks_left_out: str
     files: Table | None

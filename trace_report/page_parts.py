@@ -19,7 +19,7 @@ MAX_NAME = 240
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What stands in a table's cell, and the number that it sorts by."""
 
     text: str
@@ -42,7 +42,7 @@ class Table:
     before it was cut."""
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     marked: frozenset[int] = frozenset()
     total: int = 0
     filter: bool = False
@@ -59,7 +59,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Bar:
+class ChartBar:
     """One labelled bar."""
 
     label: str
@@ -73,7 +73,7 @@ class Bars:
     """Bars under one legend."""
 
     parts: tuple[str, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[ChartBar, ...]
     long_labels: bool = False
     colours: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8)
     """Number of each part's colour in the style sheet."""
@@ -121,7 +121,7 @@ def script_json(value: Any) -> str:
 
 def table(
     columns: Sequence[Column],
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Sequence[TableCell]],
     *,
     most: int = MAX_TABLE_ROWS,
     **options: Any,
@@ -158,33 +158,33 @@ def stacked(
                     )
                 )
             x += max(width, 0)
-        bars.append(Bar(label, tuple(segments), values[label], label in marked))
+        bars.append(ChartBar(label, tuple(segments), values[label], label in marked))
     return Bars(names, tuple(bars), colours=tuple(parts.values()))
 
 
-def text_cell(text: object) -> Cell:
+def text_cell(text: object) -> TableCell:
     """A word or a name."""
-    return Cell(visible(str(text), MAX_NAME))
+    return TableCell(visible(str(text), MAX_NAME))
 
 
-def number_cell(value: float | int | None, digits: int = 1, unit: str = "") -> Cell:
+def number_cell(value: float | int | None, digits: int = 1, unit: str = "") -> TableCell:
     """A number with so many digits after the point; a dash where there is none."""
     if value is None or not math.isfinite(value):
-        return Cell("–")
-    return Cell(f"{value:,.{digits}f}{unit}", float(value))
+        return TableCell("–")
+    return TableCell(f"{value:,.{digits}f}{unit}", float(value))
 
 
-def count_cell(value: int | None) -> Cell:
+def count_cell(value: int | None) -> TableCell:
     """A whole number."""
-    return Cell("–") if value is None else Cell(f"{value:,}", float(value))
+    return TableCell("–") if value is None else TableCell(f"{value:,}", float(value))
 
 
-def ms_cell(ns: float | None) -> Cell:
+def ms_cell(ns: float | None) -> TableCell:
     """Nanoseconds as milliseconds, with as many digits as it needs."""
     if ns is None or not math.isfinite(ns):
-        return Cell("–")
+        return TableCell("–")
     ms = ns / 1e6
-    return Cell(
+    return TableCell(
         f"{ms:,.{0 if abs(ms) >= 1000 else 1 if abs(ms) >= 100 else 2 if abs(ms) >= 1 else 3}f}",
         float(ns),
     )

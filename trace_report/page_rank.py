@@ -6,10 +6,10 @@ from typing import Any
 
 from trace_report.analysis_run import RankResult
 from trace_report.job_report import JobReport
-from trace_report.page_model import Block, Panel
+from trace_report.page_model import Panel, ReportBlock
 from trace_report.page_parts import (
-    Bar,
     Bars,
+    ChartBar,
     Column,
     Curves,
     Segment,
@@ -78,28 +78,28 @@ def panels(report: JobReport) -> tuple[Panel, ...]:
     return tuple(panel for panel in found if panel.blocks)
 
 
-def _blocks(result: RankResult) -> tuple[Block, ...]:
+def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:
     rank = result.summary.rank
     charts = result.charts
     blocks = [_path_block(charts.path)] if charts and charts.path else []
     if charts and charts.queue:
         blocks.append(
-            Block(
+            ReportBlock(
                 "Launch queue",
                 "Work launched and not yet begun.",
                 curves=_curves(f"queue{rank}", charts.queue),
             )
         )
     if charts and charts.memory:
-        blocks.append(Block("Memory", curves=_curves(f"memory{rank}", charts.memory)))
-    blocks.append(Block("Longest idle times", table=_idle_table(result)))
+        blocks.append(ReportBlock("Memory", curves=_curves(f"memory{rank}", charts.memory)))
+    blocks.append(ReportBlock("Longest idle times", table=_idle_table(result)))
     for name in HEADINGS:
         if name in ON_DEVICE and not result.summary.has_accelerator:
             continue
         rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
         blocks.append(
-            Block(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True)
+            ReportBlock(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True)
         )
     return tuple(block for block in blocks if block)
 
@@ -109,7 +109,7 @@ def _is_shown(row: dict[str, Any]) -> bool:
     return row.get("what", "name") == "name" and row.get("kind") != "point"
 
 
-def _path_block(path: PathStrip) -> Block:
+def _path_block(path: PathStrip) -> ReportBlock:
     bounds = [b for b in PATH_PARTS if any(piece[2] == b for piece in path.pieces)]
     whole = path.length_ms or 1.0
     times = {b: sum(to - at for at, to, bound in path.pieces if bound == b) for b in bounds}
@@ -126,14 +126,14 @@ def _path_block(path: PathStrip) -> Block:
     parts = tuple(f"{PATH_PARTS[b][0]} {times[b]:,.1f} ms" for b in bounds)
     colours = tuple(PATH_PARTS[b][1] for b in bounds)
     strip = Bars(
-        parts, (Bar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours
+        parts, (ChartBar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours
     )
     axis = tuple(f"{path.length_ms * quarter / 4:,.1f} ms" for quarter in range(5))
     lead = (
         f"The chain of work that {path.window} had to wait for: making anything else faster "
         f"does not make it shorter."
     )
-    return Block("Critical path", lead, strip=strip, axis=axis)
+    return ReportBlock("Critical path", lead, strip=strip, axis=axis)
 
 
 def _curves(key: str, drawn: DrawnCurves) -> Curves:

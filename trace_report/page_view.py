@@ -8,20 +8,20 @@ from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.wording.phrases import capitalised
 from trace_report.job_report import JobReport
 from trace_report.page_job import job_sections
-from trace_report.page_model import DiagnosisView, EventView, Page
+from trace_report.page_model import DiagnosisView, EventView, ReportPage
 from trace_report.page_parts import Column, Table, count_cell, ms_cell, table, text_cell, visible
 from trace_report.page_rank import panels
-from trace_report.perfetto import Windows
+from trace_report.perfetto import PerfettoWindows
 
 MAX_LEFT_OUT = 200
 
 
-def page_of(report: JobReport, windows: Windows) -> Page:
+def page_of(report: JobReport, windows: PerfettoWindows) -> ReportPage:
     """The page of a job."""
     shown = panels(report)
     left = len(report.lines) - len(shown)
     headline = _headline(report)
-    return Page(
+    return ReportPage(
         title=f"Trace report: {headline}",
         headline=headline,
         facts=tuple(visible(fact, 60) for fact in report.facts),
@@ -66,7 +66,7 @@ def _verdict(report: JobReport) -> tuple[str, str]:
     )
 
 
-def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
+def _diagnosis_view(d: Diagnosis, windows: PerfettoWindows) -> DiagnosisView:
     numbers = tuple(
         (visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items()
     )
@@ -82,7 +82,7 @@ def _diagnosis_view(d: Diagnosis, windows: Windows) -> DiagnosisView:
     )
 
 
-def _event_view(e: EventReference, windows: Windows) -> EventView:
+def _event_view(e: EventReference, windows: PerfettoWindows) -> EventView:
     step = f", step {e.step}" if e.step is not None else ""
     where = (
         f"rank {e.rank}{step}, {ms_cell(e.duration_ns).text} ms long, event {e.event:,} of "

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from analysis.traces.per_rank.idle import CATEGORIES
 from trace_report.job_report import JobReport
 from trace_report.kernel_lines import KernelLine, kernel_lines, kernel_time, operator_lines
-from trace_report.page_model import Block, Section, section_of
+from trace_report.page_model import ReportBlock, ReportSection, section_of
 from trace_report.page_parts import (
-    Bar,
     Bars,
-    Cell,
+    ChartBar,
     Column,
     Curves,
     Segment,
+    Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -24,11 +28,19 @@ from trace_report.page_parts import (
 MAX_BARS = 12
 
 
-def idle_section(report: JobReport) -> Section:
+def idle_section(report: JobReport) -> ReportSection:
     """Idle time of each rank, and times in which all are idle at once."""
-    compared = report.compared
-    together = compared.idle.intervals if compared and len(report.lines) > 1 else ()
-    first = report.result.summaries[0]
+    gaps = ReportBlock(
+        "Why streams are idle",
+        "Gaps between pieces of work on one stream, by what they wait for.",
+        bars=idle_bars(report),
+    )
+    lead = "Their cause is shared: storage, checkpoint, loader."
+    together = ReportBlock("All ranks idle at once", lead, table=_idle_together(report))
+    return section_of("idle", "Idle", "", (gaps, together))
+
+
+def _idle_together(report: JobReport) -> Table | None:
     columns = (
         Column("ms"),
         Column("at ms", hint="from the start of the first rank's trace"),
@@ -36,101 +48,91 @@ def idle_section(report: JobReport) -> Section:
         Column("the hosts meanwhile", "name"),
         Column("ranks doing that"),
     )
-    rows = [
-        (
-            ms_cell(i.length_ns),
-            ms_cell(i.start_ns - first.start_ns),
-            count_cell(i.step),
-            text_cell(i.host),
-            count_cell(i.hosts_alike),
-        )
-        for i in sorted(together, key=lambda i: -i.length_ns)
-    ]
-    lead = "Their cause is shared: storage, checkpoint, loader."
-    blocks = (
-        Block(
-            "Why streams are idle",
-            "Gaps between pieces of work on one stream, by what they wait for.",
-            bars=idle_bars(report),
-        ),
-        Block("All ranks idle at once", lead, table=table(columns, rows)),
-    )
-    return section_of("idle", "Idle", "", blocks)
+    rows = []
+    if report.compared and len(report.lines) > 1:
+        begin_ns = report.result.summaries[0].start_ns
+        intervals = sorted(report.compared.idle.intervals, key=lambda idle: -idle.length_ns)
+        for idle in intervals:
+            rows.append(
+                (
+                    ms_cell(idle.length_ns),
+                    ms_cell(idle.start_ns - begin_ns),
+                    count_cell(idle.step),
+                    text_cell(idle.host),
+                    count_cell(idle.hosts_alike),
+                )
+            )
+    return table(columns, rows)
 
 
 def idle_bars(report: JobReport) -> Bars | None:
     """Idle time of each rank's streams: the host was late, one kernel waits for the next, or
     something else."""
-    chosen = {s.rank for s in report.shown()}
+    chosen = {summary.rank for summary in report.shown()}
     rows, values = {}, {}
     for result in report.result.ranks:
+        rank = result.summary.rank
         found = [row for row in result.rows.get("idle", ()) if "idle_ns" in row]
-        if found and result.summary.rank in chosen:
-            label = f"rank {result.summary.rank}"
-            own = [sum(r["idle_ns"] for r in found if r["category"] == c) / 1e6 for c in CATEGORIES]
-            rows[label], values[label] = own, f"{sum(own):,.1f} ms"
+        if not found or rank not in chosen:
+            continue
+        own = []
+        for category in CATEGORIES:
+            idle_ns = sum(row["idle_ns"] for row in found if row["category"] == category)
+            own.append(idle_ns / 1e6)
+        rows[f"rank {rank}"] = own
+        values[f"rank {rank}"] = f"{sum(own):,.1f} ms"
     parts = {"the host is late": 8, "the kernel before": 1, "other": 7}
     return stacked(parts, rows, values, frozenset(f"rank {rank}" for rank in report.blamed))
 
 
-def memory_section(report: JobReport) -> Section:
+def memory_section(report: JobReport) -> ReportSection:
     """Raw memory timelines: bytes by category."""
     blocks = []
     for number, (file, rows) in enumerate(report.result.timelines.items()):
-        keys = (
-            [k for k in rows[0] if k.endswith("_bytes") and any(row[k] for row in rows)]
-            if rows
-            else []
-        )
-        series = [
-            (k.removesuffix("_bytes").replace("_", " "), tuple(float(row[k]) for row in rows))
-            for k in keys
-        ]
-        x = tuple((row["ts_ns"] - rows[0]["ts_ns"]) / 1e6 for row in rows)
-        curves = (
-            Curves(f"timeline{number}", x, "ms", "B", tuple(series), stepped=True)
-            if series
-            else None
-        )
-        blocks.append(Block(text_cell(file).text, curves=curves))
+        curves = _memory_curves(f"timeline{number}", rows)
+        blocks.append(ReportBlock(text_cell(file).text, curves=curves))
     return section_of("memory", "Memory by category", "", blocks)
 
 
-def kernels_section(report: JobReport) -> Section:
+def _memory_curves(name: str, rows: Sequence[dict[str, Any]]) -> Curves | None:
+    if not rows:
+        return None
+    series = []
+    for key in rows[0]:
+        if not key.endswith("_bytes"):
+            continue
+        sizes = tuple(float(row[key]) for row in rows)
+        if any(sizes):
+            series.append((key.removesuffix("_bytes").replace("_", " "), sizes))
+    if not series:
+        return None
+    times = tuple((row["ts_ns"] - rows[0]["ts_ns"]) / 1e6 for row in rows)
+    return Curves(name, times, "ms", "B", tuple(series), stepped=True)
+
+
+def kernels_section(report: JobReport) -> ReportSection:
     """Computation kernels of all ranks, by total time."""
     kernels = kernel_lines(report.result.summaries)
-    whole = max(kernel_time(report.result.summaries), 1)  # kernels may all have taken no time
-    longest = max(kernels[0].total, 1) if kernels else 1
-    bars = tuple(
-        Bar(
-            text_cell(k.name).text,
-            (
-                Segment(
-                    0,
-                    0.0,
-                    100 * k.total / longest,
-                    f"{k.count:,} calls, median {k.median / 1e3:,.1f} µs",
-                ),
-            ),
-            f"{k.total / 1e6:,.1f} ms  {100 * k.total / whole:.1f} %",
-        )
-        for k in kernels[:MAX_BARS]
-    )
-    columns = (
+    # Kernels may all have taken no time.
+    whole = max(kernel_time(report.result.summaries), 1)
+    columns: tuple[Column, ...] = (
         Column("kernel", "name"),
         Column("time ms"),
         Column("%"),
         Column("calls"),
         Column("median µs"),
         Column("longest µs"),
-        Column("slowest rank"),
-        Column("slower by %", hint="median on that rank against the fastest rank's"),
     )
-    many = len(report.lines) > 1
-    rows = [_kernel_cells(k, whole)[: 8 if many else 6] for k in kernels]
+    rows = [_kernel_cells(kernel, whole) for kernel in kernels]
+    if len(report.lines) > 1:
+        columns += (
+            Column("slowest rank"),
+            Column("slower by %", hint="median on that rank against the fastest rank's"),
+        )
+        rows = [cells + _rank_cells(kernel) for cells, kernel in zip(rows, kernels, strict=True)]
     blocks = (
-        Block("Most time", bars=Bars(("time",), bars, True) if bars else None),
-        Block("All", table=table(columns[: 8 if many else 6], rows, filter=len(rows) > 12)),
+        ReportBlock("Most time", bars=_kernel_bars(kernels[:MAX_BARS], whole)),
+        ReportBlock("All", table=table(columns, rows, filter=len(rows) > 12)),
     )
     return section_of(
         "kernels",
@@ -140,39 +142,54 @@ def kernels_section(report: JobReport) -> Section:
     )
 
 
-def operators_section(report: JobReport) -> Section:
+def _kernel_bars(kernels: Sequence[KernelLine], whole: int) -> Bars | None:
+    if not kernels:
+        return None
+    longest = max(kernels[0].total, 1)
+    bars = []
+    for kernel in kernels:
+        hint = f"{kernel.count:,} calls, median {kernel.median / 1e3:,.1f} µs"
+        length = Segment(0, 0.0, 100 * kernel.total / longest, hint)
+        value = f"{kernel.total / 1e6:,.1f} ms  {100 * kernel.total / whole:.1f} %"
+        bars.append(ChartBar(text_cell(kernel.name).text, (length,), value))
+    return Bars(("time",), tuple(bars), True)
+
+
+def operators_section(report: JobReport) -> ReportSection:
     """Operators by their own time, for jobs in which nothing ran on a device."""
-    if any(s.has_accelerator for s in report.result.summaries):
+    if any(summary.has_accelerator for summary in report.result.summaries):
         return section_of("operators", "Operators", "", ())
     operators = operator_lines(report.result.summaries)[:MAX_BARS]
-    longest = operators[0][1] if operators else 0
-    bars = tuple(
-        Bar(
-            text_cell(name).text,
-            (Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms"),),
-            f"{ns / 1e6:,.2f} ms",
-        )
-        for name, ns in operators
-        if longest > 0
-    )
     lead = "Own time on the host per step, mean over ranks."
-    return section_of(
-        "operators",
-        "Operators",
-        lead,
-        (Block("", bars=Bars(("time",), bars, True) if bars else None),),
-    )
+    blocks = (ReportBlock("", bars=_operator_bars(operators)),)
+    return section_of("operators", "Operators", lead, blocks)
 
 
-def _kernel_cells(k: KernelLine, whole: int) -> tuple[Cell, ...]:
-    slower = 100 * (k.slowest_rank / k.fastest_rank - 1) if k.fastest_rank else None
+def _operator_bars(operators: Sequence[tuple[str, float]]) -> Bars | None:
+    # The first is the longest; where it took no time, there is nothing to draw.
+    if not operators or operators[0][1] <= 0:
+        return None
+    longest = operators[0][1]
+    bars = []
+    for name, ns in operators:
+        length = Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms")
+        bars.append(ChartBar(text_cell(name).text, (length,), f"{ns / 1e6:,.2f} ms"))
+    return Bars(("time",), tuple(bars), True)
+
+
+def _kernel_cells(kernel: KernelLine, whole: int) -> tuple[TableCell, ...]:
     return (
-        text_cell(k.name),
-        ms_cell(k.total),
-        number_cell(100 * k.total / whole),
-        count_cell(k.count),
-        number_cell(k.median / 1e3),
-        number_cell(k.longest / 1e3),
-        count_cell(k.slowest),
-        number_cell(slower),
+        text_cell(kernel.name),
+        ms_cell(kernel.total),
+        number_cell(100 * kernel.total / whole),
+        count_cell(kernel.count),
+        number_cell(kernel.median / 1e3),
+        number_cell(kernel.longest / 1e3),
     )
+
+
+def _rank_cells(kernel: KernelLine) -> tuple[TableCell, ...]:
+    slower = None
+    if kernel.fastest_rank:
+        slower = 100 * (kernel.slowest_rank / kernel.fastest_rank - 1)
+    return count_cell(kernel.slowest), number_cell(slower)

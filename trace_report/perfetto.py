@@ -33,7 +33,7 @@ MARGIN_NS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Windows:
+class PerfettoWindows:
     """Embedded windows, and which event has which."""
 
     embedded: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Crop:
     events: tuple[EventReference, ...]
 
 
-def windows_of(report: JobReport, jobs: int | None) -> Windows:
+def windows_of(report: JobReport, jobs: int | None) -> PerfettoWindows:
     """The windows that fit, those of each diagnosis's clearest event first. Each file is read once
     more."""
     paths = {
@@ -99,7 +99,7 @@ def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
 
 def _embedded(
     wanted: Sequence[tuple[str, int]], packed: Mapping[tuple[str, int], bytes]
-) -> Windows:
+) -> PerfettoWindows:
     embedded: dict[str, str] = {}
     by_event: dict[tuple[str, int], str] = {}
     left = MAX_BYTES
@@ -110,4 +110,4 @@ def _embedded(
         left -= len(content)
         by_event[key] = f"window-{len(embedded) + 1}"
         embedded[by_event[key]] = script_json(base64.b64encode(content).decode())
-    return Windows(embedded, by_event)
+    return PerfettoWindows(embedded, by_event)

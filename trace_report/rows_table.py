@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trace_report.page_parts import (
-    Cell,
     Column,
     Table,
+    TableCell,
     count_cell,
     ms_cell,
     number_cell,
@@ -44,10 +44,7 @@ def rows_table(
 ) -> Table | None:
     """A table of the rows that are no note about a cut; None where there are none."""
     kept = [row for row in rows if not row.get("cut")]
-    keys = [
-        k for k in dict.fromkeys(key for row in kept for key in row) if k not in HIDDEN | leave_out
-    ]
-    keys = [k for k in keys if any(row.get(k) not in (None, "") for row in kept)][:MAX_COLUMNS]
+    keys = _keys(kept, HIDDEN | leave_out)
     if not keys:
         return None
     columns = [_column(key, [row.get(key) for row in kept]) for key in keys]
@@ -55,27 +52,42 @@ def rows_table(
     return table(columns, cells, most=MAX_ROWS, filter=len(cells) > 12)
 
 
+def _keys(rows: Sequence[dict[str, Any]], hidden: frozenset[str]) -> list[str]:
+    """The first keys for which any row has a value."""
+    filled: dict[str, bool] = {}
+    for row in rows:
+        for key, value in row.items():
+            if key not in hidden:
+                has_value = value not in (None, "")
+                filled[key] = filled.get(key, False) or has_value
+    keys = [key for key in filled if filled[key]]
+    return keys[:MAX_COLUMNS]
+
+
 def heading(key: str) -> str:
     """ "self_time_ns" -> "self time ms"."""
-    words = key.removesuffix("_ns") + " ms" if key.endswith("_ns") else key
-    if key.endswith("_percent"):
+    words = key
+    if key.endswith("_ns"):
+        words = key.removesuffix("_ns") + " ms"
+    elif key.endswith("_percent"):
         words = key.removesuffix("_percent") + " %"
     return words.replace("_", " ")
 
 
 def _column(key: str, values: Sequence[Any]) -> Column:
-    numeric = any(_is_number(v) for v in values) and not any(
-        isinstance(v, str) and v for v in values
-    )
-    kind = "n" if numeric else "name" if key in NAMES or key.endswith("_name") else ""
-    return Column(heading(key), kind)
+    has_text = any(isinstance(value, str) and value for value in values)
+    if not has_text and any(_is_number(value) for value in values):
+        return Column(heading(key), "n")
+    if key in NAMES or key.endswith("_name"):
+        return Column(heading(key), "name")
+    return Column(heading(key), "")
 
 
-def _cell(key: str, value: Any) -> Cell:
+def _cell(key: str, value: Any) -> TableCell:
     if value is None:
-        return Cell("")
+        return TableCell("")
     if isinstance(value, bool):
-        return Cell("yes" if value else "no", float(value))
+        return TableCell("yes" if value else "no", float(value))
     if _is_number(value):
         if key.endswith("_ns"):
             return ms_cell(value)

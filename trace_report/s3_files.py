@@ -15,10 +15,10 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
 from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import MAX_MEMBERS, Scratch
+from trace_report.archives import MAX_MEMBERS, ScratchFolder
 
 
-def downloaded(location: str, scratch: Scratch) -> Iterator[tuple[str, Path]]:
+def downloaded(location: str, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:
     """(name below the prefix, copy) of every object; `scratch.problems` says which do not fit.
 
     Raises EvidenceError when the prefix cannot be listed or holds nothing.
@@ -48,9 +48,9 @@ def _store(bucket: str) -> S3Store:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint is None:
         return S3Store(bucket)
-    return S3Store(
-        bucket, endpoint=endpoint, client_options={"allow_http": endpoint.startswith("http://")}
-    )
+    # obstore refuses plain HTTP unless it is told that this is meant.
+    allow_http = endpoint.startswith("http://")
+    return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": allow_http})
 
 
 def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
@@ -70,4 +70,6 @@ def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    lines = str(error).splitlines()
+    first = lines[0][:200] if lines else ""
+    return first or type(error).__name__

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import Scratch, is_archive, unpacked
+from trace_report.archives import ScratchFolder, is_archive, unpacked
 from trace_report.nsight_reports import exported, is_report, without_export
 
 MAX_FILES = 20_000
@@ -49,7 +49,7 @@ class Sources:
 
 @dataclass
 class _Gathering:
-    scratch: Scratch
+    scratch: ScratchFolder
     files: list[SourceFile] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
 
@@ -76,7 +76,7 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
         prefix="faultline-trace-", ignore_cleanup_errors=True
     ) as folder:
         room = max(0, shutil.disk_usage(folder).free - KEEP_FREE_BYTES)
-        gathering = _Gathering(Scratch(Path(folder), min(room, MAX_SCRATCH_BYTES)))
+        gathering = _Gathering(ScratchFolder(Path(folder), min(room, MAX_SCRATCH_BYTES)))
         for path in paths:
             try:
                 _gather(path, gathering)
@@ -90,15 +90,17 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
 def _export_reports(gathering: _Gathering) -> None:
     """Put exports in the place of reports; one that cannot be exported is a problem, and is no file
     any more."""
-    wanted = set(without_export(f.path for f in gathering.files))
+    wanted = set(without_export(file.path for file in gathering.files))
     files, gathering.files = gathering.files, []
     scratch = gathering.scratch
     for file in files:
         if file.path not in wanted:
-            gathering.files += [] if is_report(file.path) else [file]
+            # A report that is not wanted has its export beside it.
+            if not is_report(file.path):
+                gathering.files.append(file)
             continue
-        own = file.path.is_relative_to(scratch.folder)
-        name = file.name if own else str(file.path)
+        is_copy = file.path.is_relative_to(scratch.folder)
+        name = file.name if is_copy else str(file.path)
         try:
             copy = exported(file.path, scratch.folder, name=name, most_bytes=scratch.bytes_left)
         except EvidenceError as error:
@@ -114,30 +116,35 @@ def _gather(given: str, gathering: _Gathering) -> None:
         return
     path = Path(given)
     try:
-        if path.is_dir():
-            found = [(p, p.relative_to(path).as_posix()) for p in _below(path)]
-        elif path.exists():
-            found = [(path, path.name)]
-        else:
-            found = [(Path(match), Path(match).name) for match in _matches(given)]
+        found = _found(given, path)
     except (OSError, ValueError) as error:
-        raise EvidenceError(
-            given, f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        ) from error
+        why = getattr(error, "strerror", None) or error
+        raise EvidenceError(given, f"cannot be read ({why})") from error
     if not found:
         raise EvidenceError(given, "holds no files" if path.is_dir() else "no such file")
     for file, name in found:
         gathering.add(file, name, named=file == path)
 
 
-def _matches(pattern: str) -> list[str]:
-    found: list[str] = []
+def _found(given: str, path: Path) -> list[tuple[Path, str]]:
+    """The files of a folder, the file, or what the pattern finds; each with its name for people."""
+    if path.is_dir():
+        return [(file, file.relative_to(path).as_posix()) for file in _below(path)]
+    if path.exists():
+        return [(path, path.name)]
+    return [(file, file.name) for file in _matches(given)]
+
+
+def _matches(pattern: str) -> list[Path]:
+    found: list[Path] = []
     for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
-        found += (
-            [str(p) for p in _below(path)] if path.is_dir() and "**" not in pattern else [match]
-        )
-    return [match for match in dict.fromkeys(found) if Path(match).is_file()]
+        # "**" finds what lies below a folder by itself.
+        if path.is_dir() and "**" not in pattern:
+            found += _below(path)
+        else:
+            found.append(path)
+    return [path for path in dict.fromkeys(found) if path.is_file()]
 
 
 def _below(folder: Path) -> list[Path]:
@@ -146,13 +153,19 @@ def _below(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
-        folders[:] = (
-            sorted(f for f in folders if not f.startswith(".")) if depth < MAX_DEPTH else []
-        )
-        found += [Path(place, name) for name in files if not name.startswith(".")]
+        # os.walk goes on into what is left in the list.
+        if depth < MAX_DEPTH:
+            folders[:] = sorted(_visible(folders))
+        else:
+            folders.clear()
+        found += [Path(place, name) for name in _visible(files)]
         if len(found) > 2 * MAX_FILES:
             break
-    return sorted(p for p in found if p.is_file())
+    return sorted(path for path in found if path.is_file())
+
+
+def _visible(names: Sequence[str]) -> list[str]:
+    return [name for name in names if not name.startswith(".")]
 
 
 def _from_s3(location: str, gathering: _Gathering) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -62,86 +62,87 @@ def print_report(report: JobReport, *, hint: bool) -> None:
 
 def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
     """What is printed, top to bottom, for so many columns."""
+    parts: list[RenderableType] = []
     facts = " · ".join(_safe(fact, 40) for fact in report.facts)
-    parts: list[RenderableType] = [Text(facts, style="bold"), Text()] if facts else []
-    parts += [_diagnosis(d) for d in report.diagnoses[:MAX_DIAGNOSES]]
-    if len(report.diagnoses) > MAX_DIAGNOSES:
-        parts.append(
-            Text(
-                f"  and {len(report.diagnoses) - MAX_DIAGNOSES} more (--json, --html)", style="dim"
-            )
-        )
+    if facts:
+        parts += [Text(facts, style="bold"), Text()]
+    for diagnosis in report.diagnoses[:MAX_DIAGNOSES]:
+        parts.append(_diagnosis(diagnosis))
+    more = len(report.diagnoses) - MAX_DIAGNOSES
+    if more > 0:
+        parts.append(Text(f"  and {more} more (--json, --html)", style="dim"))
     if report.nothing_wrong:
         style = "bold green" if report.verdict == "nothing_wrong" else "bold"
         parts.append(Text(_sentence(report.nothing_wrong, 300), style=style))
     if report.lines:
         parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
-    parts += [_memory(file, rows) for file, rows in report.result.timelines.items()]
+    for file, rows in report.result.timelines.items():
+        parts.append(_memory(file, rows))
     parts += _notes(report)
     if hint and report.lines:
         parts.append(Text("--html FILE writes a page with charts; --json all numbers", style="dim"))
     return parts
 
 
-def _diagnosis(d: Diagnosis) -> RenderableType:
+def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
+    severity = diagnosis.severity
     head = Text.assemble(
-        (f"{d.severity:<9}", STYLES.get(d.severity, "bold")), (_safe(d.subject, 60), "bold")
+        (f"{severity:<9}", STYLES.get(severity, "bold")),
+        (_safe(diagnosis.subject, 60), "bold"),
     )
-    below = [Text(_sentence(d.statement, 600))]
-    if d.fix:
-        below.append(Text.assemble(("fix: ", "bold"), _sentence(d.fix, 500)))
-    if d.events:
-        below.append(Text.assemble(("look at: ", "dim"), (_place(d.events[0]), "dim")))
+    below = [Text(_sentence(diagnosis.statement, 600))]
+    if diagnosis.fix:
+        below.append(Text.assemble(("fix: ", "bold"), _sentence(diagnosis.fix, 500)))
+    if diagnosis.events:
+        below.append(Text.assemble(("look at: ", "dim"), (_place(diagnosis.events[0]), "dim")))
     return Group(head, Padding(Group(*below), (0, 0, 0, 9)))
 
 
-def _place(e: EventReference) -> str:
-    step = f", step {e.step}" if e.step is not None else ""
-    file = f"{_safe(e.file, 60)}, event {e.event}"
-    return (
-        f"{_safe(e.name, 60)} on rank {e.rank}{step}, {e.duration_ns / 1e6:,.3f} ms long ({file})"
-    )
+def _place(event: EventReference) -> str:
+    step = "" if event.step is None else f", step {event.step}"
+    file = f"{_safe(event.file, 60)}, event {event.event}"
+    ms = f"{event.duration_ns / 1e6:,.3f} ms"
+    return f"{_safe(event.name, 60)} on rank {event.rank}{step}, {ms} long ({file})"
 
 
 def _ranks(report: JobReport) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    headings = (
-        "rank",
-        "step ms",
-        "compute %",
-        "comm %",
-        "exposed %",
-        "idle %",
-        "data ms",
-        "wait ms",
-        "blame %",
-    )
     shown = _shown(report)
-    timed = any(line.step_ms is not None for line in shown)
-    columns = [
-        [str(line.rank) for line in shown],
-        [_number(line.step_ms if timed else line.window_ms, 1) for line in shown],
-        [_number(line.compute_percent, 1) for line in shown],
-        [_number(line.communication_percent, 1) for line in shown],
-        [_number(line.exposed_communication_percent, 1) for line in shown],
-        [_number(line.idle_percent, 1) for line in shown],
-        [_number(line.data_ms, 2) for line in shown],
-        [_number(line.wait_ms, 2) for line in shown],
-        [_number(line.blame_percent, 1) for line in shown],
-    ]
-    kept = [i for i, column in enumerate(columns) if i < 2 or any(cell != "-" for cell in column)]
-    for i in kept:
-        table.add_column(
-            "window ms" if i == 1 and not timed else headings[i], justify="right", no_wrap=True
-        )
+    columns = _columns(shown)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
     for place, line in enumerate(shown):
-        table.add_row(
-            *(columns[i][place] for i in kept),
-            style="bold red" if line.rank in report.blamed else "",
-        )
+        style = "bold red" if line.rank in report.blamed else ""
+        cells = [column[place] for column in columns.values()]
+        table.add_row(*cells, style=style)
     left = len(report.lines) - len(shown)
-    note = [Text(f"and {left} more ranks, none of them named above", style="dim")] if left else []
-    return Group(table, *note)
+    if not left:
+        return Group(table)
+    return Group(table, Text(f"and {left} more ranks, none of them named above", style="dim"))
+
+
+def _columns(lines: Sequence[RankLine]) -> dict[str, list[str]]:
+    """The cells below each heading; a column in which no rank has a number is left out."""
+    timed = any(line.step_ms is not None for line in lines)
+    columns = {
+        "rank": [str(line.rank) for line in lines],
+        "compute %": [_number(line.compute_percent, 1) for line in lines],
+        "comm %": [_number(line.communication_percent, 1) for line in lines],
+        "exposed %": [_number(line.exposed_communication_percent, 1) for line in lines],
+        "idle %": [_number(line.idle_percent, 1) for line in lines],
+        "data ms": [_number(line.data_ms, 2) for line in lines],
+        "wait ms": [_number(line.wait_ms, 2) for line in lines],
+        "blame %": [_number(line.blame_percent, 1) for line in lines],
+    }
+    kept = {"rank": columns.pop("rank")}
+    if timed:
+        kept["step ms"] = [_number(line.step_ms, 1) for line in lines]
+    else:
+        kept["window ms"] = [_number(line.window_ms, 1) for line in lines]
+    for name, cells in columns.items():
+        if any(cell != "-" for cell in cells):
+            kept[name] = cells
+    return kept
 
 
 def _shown(report: JobReport) -> list[RankLine]:
@@ -149,12 +150,12 @@ def _shown(report: JobReport) -> list[RankLine]:
     lines = report.lines
     if len(lines) <= MAX_RANKS:
         return list(lines)
-    named = [rank for d in report.diagnoses for rank in d.ranks]
-    by_step = sorted(lines, key=lambda r: r.step_ms or r.window_ms)
-    wanted = dict.fromkeys(
-        [*named, by_step[-1].rank, by_step[0].rank, *(line.rank for line in lines)]
-    )
-    kept = set(list(wanted)[:MAX_RANKS])
+    by_step = sorted(lines, key=lambda line: line.step_ms or line.window_ms)
+    wanted = [rank for diagnosis in report.diagnoses for rank in diagnosis.ranks]
+    wanted += [by_step[-1].rank, by_step[0].rank]
+    wanted += [line.rank for line in lines]
+    # The same rank may be wanted for several reasons.
+    kept = list(dict.fromkeys(wanted))[:MAX_RANKS]
     return [line for line in lines if line.rank in kept]
 
 
@@ -167,78 +168,101 @@ def _where_time_goes(report: JobReport) -> list[RenderableType]:
     whole = sum(sums.values())
     if whole <= 0:
         return []
-    bar, words = Text(), Text()
-    styles = {part: _COLOURS.get(part, "white") for part in sums}
+    bar = Text()
     for part, ms in sums.items():
-        bar.append("█" * round(BAR * ms / whole), styles[part])
+        bar.append("█" * round(BAR * ms / whole), _COLOURS.get(part, "white"))
+    has_steps = any(line.step_ms is not None for line in report.lines)
+    what = "a step" if has_steps else "window"
+    head = Text.assemble((f"{what}  ", "dim"), bar, f"  {whole:,.1f} ms")
+    return [Text(), head, _shares(sums, whole)]
+
+
+def _shares(sums: Mapping[str, float], whole: float) -> Text:
+    """The parts of the bar in words, the largest first, in lines of at most 76 characters."""
+    words = Text()
     for part, ms in sorted(sums.items(), key=lambda item: -item[1]):
+        if ms < 0.005 * whole:
+            continue
         word = f"{part} {100 * ms / whole:.0f} %  "
-        if ms >= 0.005 * whole:
-            if len(words.plain.rpartition("\n")[2]) + len(word) > 76:
-                words.rstrip()
-                words.append("\n")
-            words.append("■ ", styles[part]).append(word)
-    what = "a step" if any(line.step_ms is not None for line in report.lines) else "window"
-    return [Text(), Text.assemble((f"{what}  ", "dim"), bar, f"  {whole:,.1f} ms"), words]
+        line = words.plain.rpartition("\n")[2]
+        if len(line) + len(word) > 76:
+            words.rstrip()
+            words.append("\n")
+        words.append("■ ", _COLOURS.get(part, "white"))
+        words.append(word)
+    return words
 
 
 def _top(report: JobReport, width: int) -> list[RenderableType]:
     """Kernels with the most time, or operators where nothing ran on a device."""
     summaries = report.result.summaries
     kernels = kernel_lines(summaries)
-    whole = kernel_time(summaries)
+    rows = []
     if kernels:
         head = f"{'ms':>10} {'%':>6} {'calls':>9} {'median µs':>10}  top kernels"
-        rows = [
-            f"{k.total / 1e6:>10,.2f} {100 * k.total / whole:>6.1f} {k.count:>9,} "
-            f"{k.median / 1e3:>10,.1f}  {k.name}"
-            for k in kernels[:MAX_KERNELS]
-        ]
+        whole = kernel_time(summaries)
+        for kernel in kernels[:MAX_KERNELS]:
+            rows.append(
+                f"{kernel.total / 1e6:>10,.2f} {100 * kernel.total / whole:>6.1f} "
+                f"{kernel.count:>9,} {kernel.median / 1e3:>10,.1f}  {kernel.name}"
+            )
     else:
         head = f"{'ms/step':>10}  top operators, their own time"
-        rows = [
-            f"{ns / 1e6:>10,.2f}  {name}" for name, ns in operator_lines(summaries)[:MAX_KERNELS]
-        ]
-    return (
-        [Text(), Text(head, style="dim"), *(Text(_safe(row, width)) for row in rows)]
-        if rows
-        else []
-    )
+        for name, ns in operator_lines(summaries)[:MAX_KERNELS]:
+            rows.append(f"{ns / 1e6:>10,.2f}  {name}")
+    if not rows:
+        return []
+    parts: list[RenderableType] = [Text(), Text(head, style="dim")]
+    parts += [Text(_safe(row, width)) for row in rows]
+    return parts
 
 
 def _memory(file: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
     """The fullest moment of a raw memory timeline, by category."""
-    sizes = [
-        {k.removesuffix("_bytes"): v for k, v in row.items() if k.endswith("_bytes")}
-        for row in rows
-    ]
-    peak = max(sizes, key=lambda row: sum(row.values()), default={})
-    parts = sorted(((v, k.replace("_", " ")) for k, v in peak.items() if v > 0), reverse=True)
+    peak: dict[str, float] = {}
+    peak_bytes = 0.0
+    for row in rows:
+        sizes = {name: size for name, size in row.items() if name.endswith("_bytes")}
+        whole = sum(sizes.values())
+        if not peak or whole > peak_bytes:
+            peak, peak_bytes = sizes, whole
+    parts = []
+    for name, size in peak.items():
+        if size > 0:
+            parts.append((size, name.removesuffix("_bytes").replace("_", " ")))
+    parts.sort(reverse=True)
     said = ", ".join(f"{name} {size / 1e9:,.2f}" for size, name in parts)
-    return Text(f"memory of {_safe(file, 80)}: at most {sum(peak.values()) / 1e9:,.2f} GB ({said})")
+    return Text(f"memory of {_safe(file, 80)}: at most {peak_bytes / 1e9:,.2f} GB ({said})")
 
 
 def _notes(report: JobReport) -> list[RenderableType]:
     """What was not read, and how the ranks were told."""
-    notes: list[str] = []
     dropped = report.dropped
-    for entry in dropped["files"][:4]:
-        notes.append(f"not read: {_safe(entry['file'], 80)} {_safe(entry['why'], 160)}")
-    if len(dropped["files"]) > 4:
-        notes.append(f"not read: {len(dropped['files']) - 4} more files (--json names them)")
-    if dropped["older_captures"]:
-        notes.append(
-            f"older captures of the same ranks, left out: {len(dropped['older_captures'])} files"
-        )
+    notes = _unread(dropped)
     for file, reasons in list(dropped["events"].items())[:3]:
         said = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
         notes.append(f"dropped of {_safe(file, 60)}: {said}")
     for analysis in sorted({entry["analysis"] for entry in dropped["analyses"]}):
         ranks = [entry for entry in dropped["analyses"] if entry["analysis"] == analysis]
         notes.append(f"no {analysis} of {len(ranks)} ranks: {_safe(ranks[0]['why'], 120)}")
-    if any(line.rank_source == "order" for line in report.lines) and len(report.lines) > 1:
+    if len(report.lines) > 1 and any(line.rank_source == "order" for line in report.lines):
         notes.append(report.how_ranks_were_told)
-    return [Text(), *(Text(note, style="dim") for note in notes)] if notes else [Text()]
+    parts: list[RenderableType] = [Text()]
+    parts += [Text(note, style="dim") for note in notes]
+    return parts
+
+
+def _unread(dropped: Mapping[str, Any]) -> list[str]:
+    files = dropped["files"]
+    notes = []
+    for entry in files[:4]:
+        notes.append(f"not read: {_safe(entry['file'], 80)} {_safe(entry['why'], 160)}")
+    if len(files) > 4:
+        notes.append(f"not read: {len(files) - 4} more files (--json names them)")
+    older = dropped["older_captures"]
+    if older:
+        notes.append(f"older captures of the same ranks, left out: {len(older)} files")
+    return notes
 
 
 def _number(value: float | None, digits: int) -> str:

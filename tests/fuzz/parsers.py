@@ -42,7 +42,7 @@ from tests.analysis.traces.wandb_files import history, wandb_file
 from tests.fuzz.counting import Answer, Target, Try
 from tests.fuzz.mutations import HOSTILE_TEXT, changed, damaged, hostile
 from tests.hostile.cases import incident
-from trace_report.archives import Scratch, unpacked
+from trace_report.archives import ScratchFolder, unpacked
 
 Seeds = Sequence[tuple[str, bytes]]
 Read = Callable[[Path], object]
@@ -223,7 +223,7 @@ def _runbook(text: str) -> None:
 
 
 def _unpack(path: Path) -> None:
-    scratch = Scratch(path.parent / "out", 64 << 20)
+    scratch = ScratchFolder(path.parent / "out", 64 << 20)
     try:
         for _, copy in unpacked(path, scratch):
             assert copy.resolve().is_relative_to(scratch.folder.resolve()), (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from bot.cli.main import main as cli
+from bot.cli import main as cli
 from tests.analysis.traces.written_traces import document, job, write_trace
 
 

@@ -291,7 +291,8 @@ def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) > SMALL_BYTES
     main, other = pty.openpty()
     soon = (
-        "from bot import cli; from trace_report import progress; progress.AFTER_S = 0.01; "
+        "from bot.cli import main as cli; from trace_report import progress; "
+        "progress.AFTER_S = 0.01; "
         "cli.main()"
     )
     command = [sys.executable, "-c", soon, "trace", str(tmp_path), "--json"]

@@ -34,7 +34,7 @@ from analysis.traces.columns.disjoint_intervals import (
 )
 from analysis.traces.columns.events import Int64
 from analysis.traces.columns.intervals import clip, union
-from analysis.traces.columns.steps import Steps
+from analysis.traces.columns.steps import StepColumns
 from analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 BLAME_SHARE = 0.20
@@ -97,7 +97,7 @@ class Blame:
 
     ranks: tuple[RankBlame, ...]
     """In the participants' order."""
-    steps: tuple[Steps, ...]
+    steps: tuple[StepColumns, ...]
     """The common steps of each rank, in the first rank's time."""
     wall_ns: int
     beyond_median: tuple[RankBlame, ...] = ()
@@ -321,7 +321,7 @@ def _felt(
 
 
 def _rank_blame(
-    summary: RankSummary, late: Spans, steps: Steps, wall_ns: int, charges: Sequence[_Charge]
+    summary: RankSummary, late: Spans, steps: StepColumns, wall_ns: int, charges: Sequence[_Charge]
 ) -> RankBlame:
     charged = _per_step(late, steps)
     held = (charged > 0) & (charged >= STEP_SHARE * (steps.end - steps.start))
@@ -337,7 +337,7 @@ def _rank_blame(
     )
 
 
-def _per_step(late: Spans, steps: Steps) -> Int64:
+def _per_step(late: Spans, steps: StepColumns) -> Int64:
     """What is charged in each step: the whole of each interval belongs to the step it ends in."""
     before = np.concatenate(([0], np.cumsum(late[1] - late[0])))
     first, last = (
@@ -373,11 +373,11 @@ def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArr
     return tuple(told)
 
 
-def _shifted(steps: Steps, offset: int) -> Steps:
-    return Steps(steps.number, steps.start - offset, steps.end - offset)
+def _shifted(steps: StepColumns, offset: int) -> StepColumns:
+    return StepColumns(steps.number, steps.start - offset, steps.end - offset)
 
 
-def _wall(steps: Sequence[Steps], matched: Matched) -> tuple[int, int]:
+def _wall(steps: Sequence[StepColumns], matched: Matched) -> tuple[int, int]:
     """From the first step's start to the last one's end over all ranks; without steps, of the
     collectives."""
     if steps and len(steps[0]):

@@ -44,17 +44,18 @@ class Clocks:
 
 def aligned(matched: Matched, ranks: Sequence[RankSummary]) -> tuple[Matched, Clocks]:
     """The same collectives in the first rank's time."""
-    hosts = [s.host for s in ranks]
-    one = len(set(hosts)) < 2
-    offset = clock_offsets(matched, [str(h) for h in hosts])
+    hosts = [summary.host for summary in ranks]
+    offset = clock_offsets(matched, [str(host) for host in hosts])
     moved = shifted(matched, offset)
     impossible = impossible_share(moved)
-    unnamed = all(h is None for h in hosts) and len(ranks) > 1
-    if unnamed and (impossible > MAX_IMPOSSIBLE or not all(s.clock.since_epoch for s in ranks)):
-        offset = clock_offsets(matched, [str(place) for place in range(len(ranks))])
-        moved = shifted(matched, offset)
-        return moved, Clocks(offset, "rank", impossible_share(moved))
-    return moved, Clocks(offset, "one host" if one else "host", impossible)
+    if len(ranks) > 1 and all(host is None for host in hosts):
+        comparable = all(summary.clock.since_epoch for summary in ranks)
+        if impossible > MAX_IMPOSSIBLE or not comparable:
+            offset = clock_offsets(matched, [str(place) for place in range(len(ranks))])
+            moved = shifted(matched, offset)
+            return moved, Clocks(offset, "rank", impossible_share(moved))
+    one_host = len(set(hosts)) < 2
+    return moved, Clocks(offset, "one host" if one_host else "host", impossible)
 
 
 def shifted(matched: Matched, offset: Int64) -> Matched:
@@ -74,34 +75,46 @@ def clock_offsets(matched: Matched, clocks: Sequence[str]) -> Int64:
     `clocks` names each rank's. Clocks that share no collective with the first are reached through
     others; those that cannot be reached keep 0.
     """
-    names = {name: i for i, name in enumerate(dict.fromkeys(clocks))}
-    clock = np.asarray([names[name] for name in clocks], dtype=np.int64)
+    numbers: dict[str, int] = {}
+    for name in clocks:
+        numbers.setdefault(name, len(numbers))
+    clock = np.asarray([numbers[name] for name in clocks], dtype=np.int64)
     known: dict[int, int] = {0: 0}
-    blocks = [
-        b.select(b.synchronising) for b in matched.groups if len(np.unique(clock[b.places])) > 1
-    ]
-    touching: dict[int, list[MatchedGroup]] = defaultdict(list)
-    for block in blocks:
-        for own in np.unique(clock[block.places]).tolist():
-            touching[own].append(block)
+    waiting = _by_clock(matched, clock)
     reached = deque([0])
     while reached:
-        for block in touching.pop(reached.popleft(), []):
+        for block in waiting.pop(reached.popleft(), []):
             reached.extend(_learn(block, clock[block.places], known))
-    return np.asarray([known.get(c, 0) for c in clock.tolist()], dtype=np.int64)
+    return np.asarray([known.get(number, 0) for number in clock.tolist()], dtype=np.int64)
+
+
+def _by_clock(matched: Matched, clock: Int64) -> dict[int, list[MatchedGroup]]:
+    """The groups that join several clocks, by each of these; only their synchronising
+    collectives."""
+    groups: dict[int, list[MatchedGroup]] = defaultdict(list)
+    for block in matched.groups:
+        own = np.unique(clock[block.places])
+        if len(own) < 2:
+            continue
+        synchronising = block.select(block.synchronising)
+        for number in own.tolist():
+            groups[number].append(synchronising)
+    return groups
 
 
 def _learn(block: MatchedGroup, clock: Int64, known: dict[int, int]) -> list[int]:
     """Add the offsets that follow from this group; the clocks that are new."""
-    new = [c for c in np.unique(clock).tolist() if c not in known]
+    new = [number for number in np.unique(clock).tolist() if number not in known]
     if not new or not len(block):
         return []
-    have = np.flatnonzero([c in known for c in clock.tolist()])
-    own = np.asarray([known[c] for c in clock[have].tolist()], dtype=np.int64)
+    have = np.flatnonzero([number in known for number in clock.tolist()])
+    own = np.asarray([known[number] for number in clock[have].tolist()], dtype=np.int64)
     reference = block.end[:, have] - own
-    middle = reference[:, 0] + (reference - reference[:, :1]).mean(axis=1).astype(np.int64)
-    for c in new:
-        known[c] = int(np.median(block.end[:, clock == c] - middle[:, None]))
+    # The mean is taken of differences: times since the epoch in ns lose digits as floats.
+    differences = reference - reference[:, :1]
+    middle = reference[:, 0] + differences.mean(axis=1).astype(np.int64)
+    for number in new:
+        known[number] = int(np.median(block.end[:, clock == number] - middle[:, None]))
     return new
 
 

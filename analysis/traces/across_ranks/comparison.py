@@ -40,7 +40,7 @@ class WhyNot:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class RankComparison:
     """One job's ranks compared. Tuples with one entry per rank are in the participants' order."""
 
     job: Participants
@@ -104,7 +104,7 @@ class Comparison:
         return next((s for s in self.speeds if s.rank == rank), None)
 
 
-def compare(summaries: Iterable[RankSummary]) -> Comparison:
+def compare(summaries: Iterable[RankSummary]) -> RankComparison:
     """Compare one job's ranks. Raises ValueError where there is no summary."""
     job = participants(summaries)
     ranks = job.ranks
@@ -112,7 +112,7 @@ def compare(summaries: Iterable[RankSummary]) -> Comparison:
     charged = blame(ranks, matched, clocks.offset, job.steps)
     common = set(job.steps)
     steps = rank_steps(ranks, matched, clocks)
-    return Comparison(
+    return RankComparison(
         job=job,
         matched=matched,
         clocks=clocks,

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.traces.columns.disjoint_intervals import Spans, coarsened, intersection, length
 from analysis.traces.columns.events import Int64, RankSource, TraceColumns
-from analysis.traces.columns.steps import Steps, steps_of, steps_on_device
+from analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
 from analysis.traces.per_rank.activity import Activity, activity_of
 from analysis.traces.per_rank.collective_calls import (
     CollectiveCalls,
@@ -137,10 +137,10 @@ class RankSummary:
         return self.device_event_count > 0
 
     @property
-    def own_steps(self) -> Steps:
+    def own_steps(self) -> StepColumns:
         """Numbers, starts and ends of the steps; on a rank with an accelerator, of the work that
         each launched."""
-        return Steps(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
+        return StepColumns(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
 
 
 def summarise(trace: TraceColumns) -> RankSummary:

@@ -121,7 +121,7 @@ NO_TEXTS = SparseTexts(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32),
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ArgumentColumns:
     """All kept arguments of a trace, by name."""
 
     numbers: Mapping[str, SparseNumbers] = field(default_factory=dict)
@@ -135,9 +135,9 @@ class Arguments:
         """An argument as text; without rows where no event has it."""
         return self.texts.get(name, NO_TEXTS)
 
-    def select(self, new_row: Int32) -> Arguments:
+    def select(self, new_row: Int32) -> ArgumentColumns:
         """After rows were renumbered."""
-        return Arguments(
+        return ArgumentColumns(
             {name: found.select(new_row) for name, found in self.numbers.items()},
             {name: found.select(new_row) for name, found in self.texts.items()},
         )

@@ -252,7 +252,7 @@ def device_work(trace: TraceColumns) -> DeviceWork:
 
 
 @dataclass(frozen=True)
-class Stream:
+class DeviceStream:
     """A queue of work on one accelerator."""
 
     device: str
@@ -260,7 +260,7 @@ class Stream:
     stream: int
 
 
-def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, ...]]:
+def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[DeviceStream, ...]]:
     """Which stream each row ran on: index into the streams, which are in order of device and
     number.
 
@@ -272,7 +272,7 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     if own is not None:
         used, a_number = np.flatnonzero(own[0]), own[1]
         return _indexed(
-            [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()],
+            [DeviceStream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()],
             used, len(trace.lanes), lambda table: of_lane(rows, trace.lane, table),
         )  # fmt: skip
     lane, number = trace.lane.take(rows), trace.stream.take(rows)
@@ -280,19 +280,19 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[Stream, .
     a_number[lane] = number
     if (a_number.take(lane) == number).all():
         group, used = lane, np.flatnonzero(np.bincount(lane))
-        found = [Stream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
+        found = [DeviceStream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
     else:
         numbers, of_row = np.unique(number, return_inverse=True)
         used, group = np.unique(lane * np.int64(len(numbers)) + of_row, return_inverse=True)
         keys = [divmod(key, len(numbers)) for key in used.tolist()]
-        found = [Stream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
+        found = [DeviceStream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
         used = np.arange(len(used))
     return _indexed(found, used, int(used[-1]) + 1, lambda table: table.take(group))
 
 
 def _indexed(
-    found: Sequence[Stream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
-) -> tuple[Int64, tuple[Stream, ...]]:
+    found: Sequence[DeviceStream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
+) -> tuple[Int64, tuple[DeviceStream, ...]]:
     """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands
     for."""
     streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
@@ -302,7 +302,7 @@ def _indexed(
     return look_up(table), streams
 
 
-def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[Stream, ...]]:
+def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[DeviceStream, ...]]:
     """`streams_of` all `device_rows`. Kept with the trace; read-only."""
     kept = vars(trace)
     if "_device_streams" not in kept:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import Arguments
+from analysis.traces.columns.arguments import ArgumentColumns
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -109,7 +109,7 @@ class TraceColumns:
     python_id: Int64
     python_parent_id: Int64
     """Nesting of python_function events; -1 for none."""
-    arguments: Arguments = field(default_factory=Arguments)
+    arguments: ArgumentColumns = field(default_factory=ArgumentColumns)
     memory: MemoryEvents = field(default_factory=_no_memory)
     header: Mapping[str, Any] = field(default_factory=dict)
     """What stands beside the list of events (deviceProperties, distributedInfo, ...), as JSON

@@ -33,7 +33,7 @@ _STEP = re.compile(r"^ProfilerStep#(\d{1,12})$")
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepColumns:
     """The steps of one rank by number: `number`, `start` and `end` (ns), in order of start."""
 
     number: Int64
@@ -69,17 +69,17 @@ class Steps:
         inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
         return np.where(inside, place, -1).astype(np.int64)
 
-    def first(self, count: int) -> Steps:
+    def first(self, count: int) -> StepColumns:
         """At most so many steps from the start."""
-        return Steps(self.number[:count], self.start[:count], self.end[:count], self.inferred)
+        return StepColumns(self.number[:count], self.start[:count], self.end[:count], self.inferred)
 
-    def only(self, numbers: set[int]) -> Steps:
+    def only(self, numbers: set[int]) -> StepColumns:
         """The steps with these numbers."""
         keep = np.isin(self.number, np.asarray(sorted(numbers), dtype=np.int64))
-        return Steps(self.number[keep], self.start[keep], self.end[keep], self.inferred)
+        return StepColumns(self.number[keep], self.start[keep], self.end[keep], self.inferred)
 
 
-def steps_of(trace: TraceColumns) -> Steps:
+def steps_of(trace: TraceColumns) -> StepColumns:
     """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts
     once."""
     rows = trace.rows_named(is_step)
@@ -92,10 +92,10 @@ def steps_of(trace: TraceColumns) -> Steps:
         if found and cpu[row]:
             first.setdefault(int(found[1]), row)
     kept = np.asarray(list(first.values()), dtype=np.int64)
-    return Steps(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+    return StepColumns(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
 
 
-def _between_optimizers(trace: TraceColumns) -> Steps:
+def _between_optimizers(trace: TraceColumns) -> StepColumns:
     rows = trace.rows_named(lambda name: _OPTIMIZER.match(name) is not None)
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
     ends = (
@@ -104,10 +104,10 @@ def _between_optimizers(trace: TraceColumns) -> Steps:
         else trace.ts[rows]
     )
     count = max(len(ends) - 1, 0)
-    return Steps(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
+    return StepColumns(np.arange(count, dtype=np.int64), ends[:-1], ends[1:], inferred=count > 0)
 
 
-def steps_on_device(steps: Steps, launched: Int64, ended: Int64) -> Steps:
+def steps_on_device(steps: StepColumns, launched: Int64, ended: Int64) -> StepColumns:
     """The same steps as the accelerator worked them off: each ends with the last work that was
     launched in it.
 
@@ -123,7 +123,7 @@ def steps_on_device(steps: Steps, launched: Int64, ended: Int64) -> Steps:
     np.maximum.at(done, place[place >= 0], ended[place >= 0])
     done = np.maximum.accumulate(done)
     begun = np.maximum(steps.start, np.concatenate((steps.start[:1], done[:-1])))
-    return Steps(steps.number, begun, np.maximum(done, begun), steps.inferred)
+    return StepColumns(steps.number, begun, np.maximum(done, begun), steps.inferred)
 
 
 def is_step(name: str) -> bool:

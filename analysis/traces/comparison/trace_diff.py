@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from analysis.errors import EvidenceError
 from analysis.traces.columns.device import device_work
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.steps import Steps, is_step, steps_of
+from analysis.traces.columns.steps import StepColumns, is_step, steps_of
 from analysis.traces.per_rank.call_stacks import call_stacks
 from analysis.traces.per_rank.temporal import TemporalBreakdown, breakdowns
 
@@ -265,7 +265,7 @@ def _as_json(times: Times) -> dict[str, Any]:
     }
 
 
-def _windows(trace: TraceColumns, steps: Collection[int] | None) -> Steps:
+def _windows(trace: TraceColumns, steps: Collection[int] | None) -> StepColumns:
     found = steps_of(trace)
     if steps is not None:
         chosen = found.only(set(steps))
@@ -279,7 +279,7 @@ def _windows(trace: TraceColumns, steps: Collection[int] | None) -> Steps:
     begin = int(trace.ts.min()) if len(trace) else 0
     end = int(trace.end.max()) if len(trace) else 0
     number, start, stop = np.asarray([[-1], [begin], [end + 1]], dtype=np.int64)
-    return Steps(number, start, stop)
+    return StepColumns(number, start, stop)
 
 
 def _names(trace: TraceColumns, short: bool) -> tuple[list[str], Int64]:
@@ -292,7 +292,7 @@ def _names(trace: TraceColumns, short: bool) -> tuple[list[str], Int64]:
     return list(known), place
 
 
-def _measures(trace: TraceColumns, steps: Steps) -> NDArray[np.int64]:
+def _measures(trace: TraceColumns, steps: StepColumns) -> NDArray[np.int64]:
     windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
     work = device_work(trace)
     parts: Sequence[TemporalBreakdown | None] = (

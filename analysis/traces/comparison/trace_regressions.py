@@ -88,12 +88,13 @@ class Regression:
 
 def measures(diff: TraceDiff) -> list[Measure]:
     """Step time, time on the device by kind, idle time and peak memory, as both runs have them."""
-    found = [
-        _measure(diff, name, diff.control.measures[:, i], diff.test.measures[:, i])
-        for i, name in enumerate(MEASURES)
-        if diff.control.measures[:, i].any() or diff.test.measures[:, i].any()
-    ]
-    before, after = ([p for p in side.peak_bytes if p >= 0] for side in (diff.control, diff.test))
+    found = []
+    for i, name in enumerate(MEASURES):
+        control, test = diff.control.measures[:, i], diff.test.measures[:, i]
+        if control.any() or test.any():
+            found.append(_measure(diff, name, control, test))
+    before = [peak for peak in diff.control.peak_bytes if peak >= 0]
+    after = [peak for peak in diff.test.peak_bytes if peak >= 0]
     if before and after:
         found.append(Measure(PEAK, "bytes", max(before), max(after), len(before), len(after), 0.0))
     return found
@@ -102,11 +103,15 @@ def measures(diff: TraceDiff) -> list[Measure]:
 def grown(diff: TraceDiff, limit: int = 20, *, on_device: bool) -> list[NameDifference]:
     """Kernels or operators whose own time per step grew most; not communication, which waits for
     other ranks."""
-    chosen = [
-        d for d in diff.of("device" if on_device else "host") if d.growth_ns > 0 and d.name != STEP
-    ]
-    chosen = [d for d in chosen if not on_device or not is_communication_kernel(d.name)]
-    return sorted(chosen, key=lambda d: (-d.growth_ns, d.name))[:limit]
+    chosen = []
+    for difference in diff.of("device" if on_device else "host"):
+        if difference.growth_ns <= 0 or difference.name == STEP:
+            continue
+        if on_device and is_communication_kernel(difference.name):
+            continue
+        chosen.append(difference)
+    chosen.sort(key=lambda difference: (-difference.growth_ns, difference.name))
+    return chosen[:limit]
 
 
 def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -> list[Regression]:
@@ -114,25 +119,29 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     first. Empty: the run passes. A name that the control does not have fails nothing by itself:
     kernels are renamed and fused.
     """
-    step = float(np.median(diff.control.measures[:, 0])) if len(diff.control.measures) else 0.0
-    least = {MEASURES[0]: 0.0, PEAK: LEAST_BYTES}
-    found = [
-        _regression("measure", m, fail_over_percent)
-        for m in measures(diff)
-        if (m.name in FAILING or m.name == PEAK)
-        and _fails(m, fail_over_percent, least.get(m.name, LEAST_STEP_SHARE * step))
-    ]
+    step_ns = 0.0
+    if len(diff.control.measures):
+        step_ns = float(np.median(diff.control.measures[:, 0]))
+    least_ns = LEAST_STEP_SHARE * step_ns
+    found = []
+    for measure in measures(diff):
+        if measure.name not in FAILING and measure.name != PEAK:
+            continue
+        least = {MEASURES[0]: 0.0, PEAK: LEAST_BYTES}.get(measure.name, least_ns)
+        if _fails(measure, fail_over_percent, least):
+            found.append(_regression("measure", measure, fail_over_percent))
     failed = bool(found)
-    slower = any(r.measure.name == MEASURES[0] for r in found)
-    for on_device in (True, False) if slower else (True,):
-        for difference in grown(diff, on_device=on_device):
+    slower = any(regression.measure.name == MEASURES[0] for regression in found)
+    kinds: list[Literal["kernel", "operator"]] = ["kernel"]
+    # What the host does longer costs nothing while the step is not longer.
+    if slower:
+        kinds.append("operator")
+    for kind in kinds:
+        for difference in grown(diff, on_device=kind == "kernel"):
             measure = _of_name(diff, difference)
-            if (measure.control or failed) and _fails(
-                measure, fail_over_percent, LEAST_STEP_SHARE * step
-            ):
-                found.append(
-                    _regression("kernel" if on_device else "operator", measure, fail_over_percent)
-                )
+            known = failed or measure.control
+            if known and _fails(measure, fail_over_percent, least_ns):
+                found.append(_regression(kind, measure, fail_over_percent))
     return found
 
 
@@ -141,23 +150,32 @@ def regression_rows(
 ) -> list[dict[str, Any]]:
     """All measures and whether they fail, then names that fail, as JSON values."""
     failing = regressions(diff, fail_over_percent)
-    failed = {r.measure.name for r in failing if r.kind == "measure"}
-    table = [("measure", m, m.name in failed) for m in measures(diff)]
-    table += [(r.kind, r.measure, True) for r in failing if r.kind != "measure"]
-    return [
-        {
-            "kind": kind,
-            "name": m.name,
-            f"control_{m.unit}": round(m.control),
-            f"test_{m.unit}": round(m.test),
-            "growth_percent": round(m.growth_percent, 2) if np.isfinite(m.growth_percent) else None,
-            f"noise_{m.unit}": round(m.noise),
-            "control_samples": m.control_samples,
-            "test_samples": m.test_samples,
-            "fails": fails,
-        }
-        for kind, m, fails in table
-    ]
+    failed = {regression.measure.name for regression in failing if regression.kind == "measure"}
+    rows = []
+    for measure in measures(diff):
+        rows.append(_row("measure", measure, fails=measure.name in failed))
+    for regression in failing:
+        if regression.kind != "measure":
+            rows.append(_row(regression.kind, regression.measure, fails=True))
+    return rows
+
+
+def _row(kind: str, measure: Measure, *, fails: bool) -> dict[str, Any]:
+    growth_percent = None
+    # JSON has no infinity.
+    if np.isfinite(measure.growth_percent):
+        growth_percent = round(measure.growth_percent, 2)
+    return {
+        "kind": kind,
+        "name": measure.name,
+        f"control_{measure.unit}": round(measure.control),
+        f"test_{measure.unit}": round(measure.test),
+        "growth_percent": growth_percent,
+        f"noise_{measure.unit}": round(measure.noise),
+        "control_samples": measure.control_samples,
+        "test_samples": measure.test_samples,
+        "fails": fails,
+    }
 
 
 def _measure(
@@ -187,15 +205,20 @@ def _noise(control: NDArray[np.int64], test: NDArray[np.int64]) -> float:
     if freedom < 1:
         return 0.0
     factor = NOISE_FACTORS[freedom - 1] if freedom <= len(NOISE_FACTORS) else NOISE_SIGMAS
-    apart = [
-        np.sort(np.abs(values - np.median(values)))[len(values) % 2 :] for values in (control, test)
-    ]
-    sigma = SIGMA_PER_MAD * float(np.median(np.concatenate(apart)))
+    deviations = np.concatenate([_deviations(control), _deviations(test)])
+    sigma = SIGMA_PER_MAD * float(np.median(deviations))
     return float(factor * MEDIAN_ERROR * sigma * np.sqrt(1 / len(control) + 1 / len(test)))
 
 
+def _deviations(values: NDArray[np.int64]) -> NDArray[np.float64]:
+    deviations = np.sort(np.abs(values - np.median(values)))
+    # With an odd number of values one of them is the median itself.
+    return deviations[len(values) % 2 :]
+
+
 def _of_name(diff: TraceDiff, difference: NameDifference) -> Measure:
-    control, test = (_own_times(side, difference) for side in (diff.control, diff.test))
+    control = _own_times(diff.control, difference)
+    test = _own_times(diff.test, difference)
     return _measure(diff, difference.name, control, test)
 
 
@@ -218,11 +241,14 @@ def _regression(
     kind: Literal["measure", "kernel", "operator"], measure: Measure, limit: float
 ) -> Regression:
     if measure.unit == "bytes":
-        before, after = (f"{value / 1e9:.2f} GB" for value in (measure.control, measure.test))
+        before, after = f"{measure.control / 1e9:.2f} GB", f"{measure.test / 1e9:.2f} GB"
+        where = ""
     else:
-        before, after = (f"{value / 1e6:.3f} ms" for value in (measure.control, measure.test))
+        before, after = f"{measure.control / 1e6:.3f} ms", f"{measure.test / 1e6:.3f} ms"
+        where = " per step"
     by = f"by {measure.growth_percent:.1f} %" if measure.control else "from nothing"
-    where = "" if measure.unit == "bytes" else " per step"
-    few = " (one sample each: the noise is unknown)" if measure.noise_unknown else ""
     subject = measure.name if kind == "measure" else f"{kind} {measure.name[:200]}"
-    return Regression(kind, measure, limit, f"{subject} grew {by}{where}: {before} to {after}{few}")
+    statement = f"{subject} grew {by}{where}: {before} to {after}"
+    if measure.noise_unknown:
+        statement += " (one sample each: the noise is unknown)"
+    return Regression(kind, measure, limit, statement)

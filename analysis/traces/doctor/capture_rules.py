@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, plural, said_ranks, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
 
 OVERHEAD_SHARE = 0.15
 """Share of the steps spent by the profiler itself from which times are contaminated (nsys-ai)."""
 MIN_STEPS = 2
 """Fewer steps show nothing that could be called usual (TraceML)."""
 
-PROFILER_OVERHEAD = Rule(
+PROFILER_OVERHEAD = DoctorRule(
     name="profiler_overhead",
     sees="events of category `overhead` (buffer flushes, set-up of the accelerator's profiler) in "
     "the steps",
@@ -20,14 +20,14 @@ PROFILER_OVERHEAD = Rule(
     fix="Record again with fewer activities (no stacks, shapes or memory), or after more warm-up "
     "steps.",
 )
-CAPTURE_UNUSABLE = Rule(
+CAPTURE_UNUSABLE = DoctorRule(
     name="capture_unusable",
     sees="traces without events, or cut off before they hold 2 steps",
     threshold="every rank",
     source="TensorBoard's plugin and nsys-ai abstain without data",
     fix="Record again: let the profiler stop by itself and write its files before the job ends.",
 )
-CAPTURE_LIMITED = Rule(
+CAPTURE_LIMITED = DoctorRule(
     name="capture_limited",
     sees="fewer than 2 steps, ranks of the job without a trace, cut-off files, accelerators "
     "without recorded work, "

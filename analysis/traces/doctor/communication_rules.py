@@ -14,7 +14,7 @@ from analysis.traces.across_ranks.step_breakdown import TRANSFER
 from analysis.traces.across_ranks.wait_transfer import exposures
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""
@@ -22,7 +22,7 @@ OVERLAP = 0.30
 """Share of the communication that computation hides, below which it counts as not overlapped
 (nsys-ai)."""
 
-NO_OVERLAP = Rule(
+NO_OVERLAP = DoctorRule(
     name="no_overlap",
     sees="all_reduce calls launched only after the backward pass; or communication that "
     "computation does not hide",
@@ -35,7 +35,7 @@ NO_OVERLAP = Rule(
     "gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=False) instead of "
     "one by one after it.",
 )
-COMMUNICATION = Rule(
+COMMUNICATION = DoctorRule(
     name="communication",
     sees="transfer of collectives that no computation hides, after the waiting for other ranks is "
     "taken off",
@@ -45,7 +45,7 @@ COMMUNICATION = Rule(
     "compression or "
     "accumulation; check NCCL_DEBUG=INFO for the transport and the links for errors.",
 )
-FSDP_EXPOSED = Rule(
+FSDP_EXPOSED = DoctorRule(
     name="fsdp_exposed",
     sees="all_gather and reduce_scatter of sharded parameters that no computation hides",
     threshold="10 % of the step, on accelerators",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, subject_of
 
 RECOMPILE_LIMIT = 8
 """Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its
@@ -21,7 +21,7 @@ VOLTA = 7.0
 MATRIX_SHARE = 0.10
 """Share of the kernel time in matrix products from which it matters (own)."""
 
-RECOMPILES = Rule(
+RECOMPILES = DoctorRule(
     name="recompiles",
     sees="distinct `Torch-Compiled Region: f/N` of one frame f, compilations inside steps, and "
     "steps that look "
@@ -34,7 +34,7 @@ RECOMPILES = Rule(
     "few fixed shapes; "
     "TORCH_LOGS=recompiles names the guard that failed.",
 )
-TENSOR_CORES_UNUSED = Rule(
+TENSOR_CORES_UNUSED = DoctorRule(
     name="tensor_cores_unused",
     sees="matrix products and convolutions, none of whose kernels uses tensor cores",
     threshold="compute capability 7.0, eligible operators, no such kernel, and 10 % of the kernel "

@@ -10,7 +10,15 @@ from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, ms, percent, plural, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    plural,
+    said_ranks,
+    short,
+    subject_of,
+)
 from analysis.traces.per_rank.tiny_kernels import SMALL_NS
 from analysis.traces.readable import readable
 
@@ -36,7 +44,7 @@ OPERATOR_SHARE = 0.25
 """And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47
 %)."""
 
-GPU_IDLE = Rule(
+GPU_IDLE = DoctorRule(
     name="gpu_idle",
     sees="time in which no kernel, copy or fill runs; gaps of 1 ms and more, and what the host "
     "does in the longest",
@@ -49,7 +57,7 @@ GPU_IDLE = Rule(
     "accelerator larger "
     "batches.",
 )
-TINY_KERNELS = Rule(
+TINY_KERNELS = DoctorRule(
     name="tiny_kernels",
     sees="computation kernels shorter than 10 us on average on an accelerator that is half idle; "
     "without an "
@@ -63,7 +71,7 @@ TINY_KERNELS = Rule(
     "optimizers, or one "
     "operation on a stacked tensor instead of many on small ones.",
 )
-LAUNCH_QUEUE_FULL = Rule(
+LAUNCH_QUEUE_FULL = DoctorRule(
     name="launch_queue_full",
     sees="1,024 kernels launched and not yet started on one stream: the next launch blocks the "
     "host",
@@ -79,66 +87,70 @@ def device_rules(job: TrainingJob) -> list[Diagnosis]:
     return [
         *over_ranks(job, _tiny, _tiny_kernels),
         *over_ranks(job, _idle, _gpu_idle),
-        *over_ranks(job, lambda s: s.facts.device.full_queue_ns > 0, _queue_full),
+        *over_ranks(job, _has_full_queue, _queue_full),
     ]
 
 
 def _tiny(summary: RankSummary) -> bool:
     facts = summary.facts
-    kernels, operators = facts.tiny.kernels, facts.tiny.operators
     if facts.on_device:
+        kernels = facts.tiny.kernels
         many = kernels.count >= MIN_LAUNCHES * facts.step_count
         return many and kernels.mean_ns < SMALL_NS and facts.device.busy_share < LOW_USE
-    many = operators.count >= MANY_OPERATORS * facts.step_count
+    operators = facts.tiny.operators
     busy = facts.tiny.operator_busy_ns
+    many = operators.count >= MANY_OPERATORS * facts.step_count
     small = operators.median_ns < SMALL_NS and busy < MEAN_OPERATOR_NS * operators.count
     return many and small and busy >= OPERATOR_SHARE * facts.window_ns
 
 
 def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
     worst = max(ranks, key=lambda s: s.facts.tiny.kernels.count or s.facts.tiny.operators.count)
-    facts = worst.facts
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    verb = "launches" if len(ranks) == 1 else "launch"
-    if facts.on_device:
-        pieces, small = facts.tiny.kernels, [s.facts.tiny.kernels for s in ranks]
-        numbers |= {
-            "kernels_per_step": short(
-                fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
-            ),
-            "mean_us": short(sum(k.total_ns for k in small) / sum(k.count for k in small) / 1e3),
-            "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
-        }
-        statement = (
-            f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
-            f"{numbers['mean_us']:g} us on average, "
-            f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
-        )
+    named = [summary.rank for summary in ranks]
+    who, numbers = said_ranks(named, job.count)
+    if worst.facts.on_device:
+        pieces = worst.facts.tiny.kernels
+        statement = _said_kernels(who, numbers, ranks)
     else:
-        pieces = facts.tiny.operators
-        numbers |= {
-            "operators_per_step": short(
-                fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)
-            ),
-            "median_us": short(fmean(s.facts.tiny.operators.median_ns for s in ranks) / 1e3),
-            "percent": percent(
-                fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)
-            ),
-        }
-        statement = (
-            f"{who} {'runs' if len(ranks) == 1 else 'run'} {numbers['operators_per_step']:g} "
-            f"operators per step, half "
-            f"of them shorter than {numbers['median_us']:g} us, in {numbers['percent']:g} % of "
-            f"the time: calling them "
-            "costs more than what they compute"
-        )
+        pieces = worst.facts.tiny.operators
+        statement = _said_operators(who, numbers, ranks)
     details = {
         "most_frequent": readable(pieces.most_frequent),
         "most_frequent_count": pieces.most_frequent_count,
     }
-    subject = subject_of([s.rank for s in ranks], job.count)
+    subject = subject_of(named, job.count)
     return TINY_KERNELS.found(
         "warning", subject, statement, numbers, events=[pieces.example], details=details
+    )
+
+
+def _said_kernels(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
+    per_step = fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
+    total_ns = sum(s.facts.tiny.kernels.total_ns for s in ranks)
+    count = sum(s.facts.tiny.kernels.count for s in ranks)
+    numbers["kernels_per_step"] = short(per_step)
+    numbers["mean_us"] = short(total_ns / count / 1e3)
+    numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
+    verb = "launches" if len(ranks) == 1 else "launch"
+    return (
+        f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
+        f"{numbers['mean_us']:g} us on average, "
+        f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
+    )
+
+
+def _said_operators(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
+    per_step = fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)
+    median_ns = fmean(s.facts.tiny.operators.median_ns for s in ranks)
+    share = fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)
+    numbers["operators_per_step"] = short(per_step)
+    numbers["median_us"] = short(median_ns / 1e3)
+    numbers["percent"] = percent(share)
+    verb = "runs" if len(ranks) == 1 else "run"
+    return (
+        f"{who} {verb} {numbers['operators_per_step']:g} operators per step, half of them "
+        f"shorter than {numbers['median_us']:g} us, in {numbers['percent']:g} % of the time: "
+        "calling them costs more than what they compute"
     )
 
 
@@ -147,55 +159,65 @@ def _idle(summary: RankSummary) -> bool:
     use = facts.device
     if not facts.on_device or (use.busy_share >= LOW_USE and not use.huge_gaps):
         return False
-    idle = facts.window_ns - use.busy_ns
+    if facts.tiny.kernels.count < MIN_KERNELS * facts.step_count:
+        return False
+    if _is_explained(summary) or _tiny(summary):
+        return False
+    return use.long_gaps >= MANY_GAPS or use.huge_gaps > 0
+
+
+def _is_explained(summary: RankSummary) -> bool:
+    """Whether input, waits or compilations, which have rules of their own, make up the idle
+    time."""
+    facts = summary.facts
+    busy = facts.device.busy_ns
     waits = facts.syncs.idle_after_ns if waits_cost(summary) else 0
     compiling = facts.recompiles.compiling_ns if compiles_again(summary) else 0
     explained = max(facts.data.exposed_ns, waits, compiling)
-    if explained >= EXPLAINED * idle or (
-        explained and use.busy_ns + explained >= LOW_USE * facts.window_ns
-    ):
-        return False
-    enough = facts.tiny.kernels.count >= MIN_KERNELS * facts.step_count
-    return enough and (use.long_gaps >= MANY_GAPS or use.huge_gaps > 0) and not _tiny(summary)
+    if explained >= EXPLAINED * (facts.window_ns - busy):
+        return True
+    # Without that cause the accelerator would be busy enough.
+    return explained > 0 and busy + explained >= LOW_USE * facts.window_ns
 
 
 def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
-    use = max((s.facts.device for s in ranks), key=lambda d: d.longest_gap_ns)
+    use = max((s.facts.device for s in ranks), key=lambda device: device.longest_gap_ns)
     gaps = sum(s.facts.device.long_gaps for s in ranks)
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    numbers |= {
-        "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
-        "gaps": float(gaps),
-        "gap_ms": ms(use.longest_gap_ns),
-    }
-    many = len(ranks) > 1
+    named = [summary.rank for summary in ranks]
+    who, numbers = said_ranks(named, job.count)
+    numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
+    numbers["gaps"] = float(gaps)
+    numbers["gap_ms"] = ms(use.longest_gap_ns)
+    are_busy = f"accelerators of {who} are busy"
+    if len(ranks) == 1:
+        are_busy = f"accelerator of {who} is busy"
     statement = (
-        f"the accelerator{'s' if many else ''} of {who} {'are' if many else 'is'} busy only "
-        f"{numbers['busy_percent']:g} % of the time: {plural(gaps, 'gap')} of a millisecond or "
-        f"more, "
-        f"the longest {numbers['gap_ms']:g} ms"
+        f"the {are_busy} only {numbers['busy_percent']:g} % of the time: {plural(gaps, 'gap')} of "
+        f"a millisecond or more, the longest {numbers['gap_ms']:g} ms"
     )
     doing = use.in_gap.name if use.in_gap is not None else ""
+    # The mark of the step itself says nothing about what the host does.
     if doing and not doing.startswith("ProfilerStep"):
         statement += f", in which the host is in `{doing}`"
-    subject = subject_of([s.rank for s in ranks], job.count)
+    subject = subject_of(named, job.count)
     return GPU_IDLE.found(
         "warning", subject, statement, numbers, events=[use.in_gap], details={"in_gap": doing}
     )
 
 
+def _has_full_queue(summary: RankSummary) -> bool:
+    return summary.facts.device.full_queue_ns > 0
+
+
 def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
-    worst = max(ranks, key=lambda s: s.facts.device.full_queue_ns)
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    numbers |= {
-        "full_ms": ms(worst.facts.device.full_queue_ns),
-        "most": float(worst.facts.device.most_outstanding),
-    }
+    device = max((s.facts.device for s in ranks), key=lambda device: device.full_queue_ns)
+    named = [summary.rank for summary in ranks]
+    who, numbers = said_ranks(named, job.count)
+    numbers["full_ms"] = ms(device.full_queue_ns)
+    numbers["most"] = float(device.most_outstanding)
     statement = (
         f"the launch queue is full for {numbers['full_ms']:g} ms on {who} (up to "
-        f"{worst.facts.device.most_outstanding} "
-        "kernels outstanding): launches that take long wait for the accelerator"
+        f"{device.most_outstanding} kernels outstanding): launches that take long wait for the "
+        "accelerator"
     )
-    return LAUNCH_QUEUE_FULL.found(
-        "info", subject_of([s.rank for s in ranks], job.count), statement, numbers
-    )
+    return LAUNCH_QUEUE_FULL.found("info", subject_of(named, job.count), statement, numbers)

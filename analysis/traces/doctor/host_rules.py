@@ -8,7 +8,7 @@ from statistics import fmean
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
-from analysis.traces.doctor.rule import Rule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
 
 SYNC_SHARE = 0.15
 """Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms
@@ -23,7 +23,7 @@ COPY_NS = 50_000_000
 """Copies to the accelerator of 50 ms (nsys-ai), per step."""
 COPY_SHARE = 0.05
 """Share of the step in pageable copies (own: below it, pinning memory cannot gain more)."""
-HOST_SYNCS = Rule(
+HOST_SYNCS = DoctorRule(
     name="host_syncs",
     sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, "
     "cudaStreamSynchronize, "
@@ -36,7 +36,7 @@ HOST_SYNCS = Rule(
     "non_blocking=True, and avoid "
     "operations whose result size the host must know.",
 )
-PAGEABLE_COPIES = Rule(
+PAGEABLE_COPIES = DoctorRule(
     name="pageable_copies",
     sees="copies from pageable host memory, which block the host and cannot overlap",
     threshold="5 % of the step",
@@ -44,7 +44,7 @@ PAGEABLE_COPIES = Rule(
     fix="pin_memory=True in the DataLoader (or tensor.pin_memory()) and .to(device, "
     "non_blocking=True).",
 )
-LONG_COPIES = Rule(
+LONG_COPIES = DoctorRule(
     name="long_copies",
     sees="copies from the host to the accelerator in every step",
     threshold="50 ms and 10 % of the step",

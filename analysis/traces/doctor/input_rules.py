@@ -8,7 +8,7 @@ from statistics import fmean, median
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
-from analysis.traces.doctor.rule import Rule, ms, said_ranks, subject_of
+from analysis.traces.doctor.rule import DoctorRule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
 WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
@@ -18,7 +18,7 @@ MIN_RANKS = 0.5
 """Share of the ranks that wait for their loaders, from which it is the job's trouble and not one
 rank's (own)."""
 
-DATALOADER_STALL = Rule(
+DATALOADER_STALL = DoctorRule(
     name="dataloader_stall",
     sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; "
     "without an "
@@ -43,32 +43,32 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[Diagno
     stalled = [s for s in job.ranks if _stalled(s) and s.rank not in silenced]
     if not stalled or len(stalled) < MIN_RANKS * job.count:
         return []
-    share = median(s.facts.data.share for s in stalled)
-    in_process = any(s.facts.data.in_process for s in stalled)
-    who, numbers = said_ranks([s.rank for s in stalled], job.count)
-    numbers |= {
-        "data_ms": ms(fmean(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)),
-        "step_ms": ms(mean_step_ns(stalled)),
-    }
+    ranks = [summary.rank for summary in stalled]
+    share = median(summary.facts.data.share for summary in stalled)
+    in_process = any(summary.facts.data.in_process for summary in stalled)
+    who, numbers = said_ranks(ranks, job.count)
+    exposed = fmean(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)
+    numbers["data_ms"] = ms(exposed)
+    numbers["step_ms"] = ms(mean_step_ns(stalled))
     verb = "spends" if len(stalled) == 1 else "spend"
     statement = (
         f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step waiting "
-        f"for the data loader"
-        + (", which runs in the training process itself" if in_process else "")
+        "for the data loader"
     )
-    worst = max(stalled, key=lambda s: s.facts.data.share)
-    return [
-        DATALOADER_STALL.found(
-            "critical" if share >= CRITICAL_SHARE else "warning",
-            subject_of([s.rank for s in stalled], job.count),
-            statement,
-            numbers,
-            ranks=[s.rank for s in stalled] if len(stalled) < job.count else (),
-            events=worst.facts.data.longest,
-            details={"data_share": share, "in_training_process": in_process},
-            fix=IN_PROCESS_FIX if in_process else None,
-        )
-    ]
+    if in_process:
+        statement += ", which runs in the training process itself"
+    worst = max(stalled, key=lambda summary: summary.facts.data.share)
+    found = DATALOADER_STALL.found(
+        "critical" if share >= CRITICAL_SHARE else "warning",
+        subject_of(ranks, job.count),
+        statement,
+        numbers,
+        ranks=ranks if len(ranks) < job.count else (),
+        events=worst.facts.data.longest,
+        details={"data_share": share, "in_training_process": in_process},
+        fix=IN_PROCESS_FIX if in_process else None,
+    )
+    return [found]
 
 
 def _stalled(summary: RankSummary) -> bool:
@@ -77,9 +77,9 @@ def _stalled(summary: RankSummary) -> bool:
         return False
     if summary.has_accelerator:
         return data.share >= WARN_SHARE
-    return data.share >= (WARN_SHARE if data.in_process else CRITICAL_SHARE) and _longest_part(
-        summary
-    )
+    # On a CPU workers load while the step computes, on the same cores: only much of it is a stall.
+    limit = WARN_SHARE if data.in_process else CRITICAL_SHARE
+    return data.share >= limit and _longest_part(summary)
 
 
 def _longest_part(summary: RankSummary) -> bool:
@@ -87,5 +87,10 @@ def _longest_part(summary: RankSummary) -> bool:
     known."""
     if not len(summary.steps):
         return True
-    parts = {part: int(summary.steps.parts[part].sum()) for part in PARTS}
-    return all(parts[DATA] >= ns for part, ns in parts.items() if part not in ("other", "idle"))
+    loading = int(summary.steps.parts[DATA].sum())
+    for part in PARTS:
+        if part in ("other", "idle"):
+            continue
+        if int(summary.steps.parts[part].sum()) > loading:
+            return False
+    return True

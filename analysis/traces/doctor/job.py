@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.comparison import RankComparison, compare
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import RankSteps
 from analysis.traces.doctor.diagnosis import Diagnosis
@@ -25,12 +25,12 @@ class TrainingJob:
     """Trace files that could not be read."""
 
     @cached_property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> RankComparison | None:
         """None without a trace."""
         return compare(self.summaries) if self.summaries else None
 
     @property
-    def compared(self) -> Comparison | None:
+    def compared(self) -> RankComparison | None:
         """The comparison, where ranks can be blamed by it."""
         return (
             self.comparison if self.comparison is not None and self.comparison.comparable else None

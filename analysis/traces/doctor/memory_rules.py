@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, percent, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import DoctorRule, percent, said_ranks, short, subject_of
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident
@@ -24,7 +24,7 @@ MIN_STEPS = 5
 PRESSURE, HIGH_PRESSURE = 0.92, 0.97
 """Reserved share of the device's memory (TraceML; TensorBoard's plugin advises from 90 %)."""
 
-ALLOCATOR_CALLS = Rule(
+ALLOCATOR_CALLS = DoctorRule(
     name="allocator_calls",
     sees="cudaMalloc, cudaFree (hipMalloc, hipFree, cuMemCreate, ...) in steps after the first",
     threshold="in half of these steps",
@@ -33,14 +33,14 @@ ALLOCATOR_CALLS = Rule(
     "torch.cuda.empty_cache() in the loop, or "
     "a smaller batch.",
 )
-FRAGMENTATION = Rule(
+FRAGMENTATION = DoctorRule(
     name="memory_fragmentation",
     sees="memory that the allocator reserved but cannot use",
     threshold="reserved at least twice the allocated, and 30 % of the device",
     source="TraceML",
     fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or fixed shapes.",
 )
-MEMORY_GROWTH = Rule(
+MEMORY_GROWTH = DoctorRule(
     name="memory_growth",
     sees="the lowest allocated total of each step, from the profiler's `[memory]` events",
     threshold="above the step before in 80 % of at least 5 steps, by 64 KiB per step in the "
@@ -51,7 +51,7 @@ MEMORY_GROWTH = Rule(
     "lists of outputs, "
     "and look for tensors held by hooks or closures (torch.cuda.memory._snapshot()).",
 )
-MEMORY_PRESSURE = Rule(
+MEMORY_PRESSURE = DoctorRule(
     name="memory_pressure",
     sees="the allocator's largest reserved total against the device's memory",
     threshold="92 % warns, 97 % is critical",

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from analysis.traces.across_ranks.blame import RankBlame
-from analysis.traces.across_ranks.comparison import Comparison
+from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.kernel_speed import RankSpeed
 from analysis.traces.across_ranks.rank_summary import RankSummary
@@ -17,7 +17,7 @@ from analysis.traces.across_ranks.slow_steps import SlowStep
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import Rule, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import DoctorRule, said_ranks, short, subject_of
 from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from analysis.traces.per_rank.pauses import Pause
 from analysis.traces.per_rank.step_times import DATA, IDLE
@@ -41,7 +41,7 @@ _FRAMEWORK = re.compile(
 """How operations begin whose names the framework gave."""
 PART_WORDS = {"idle": "idle time", "other": "time outside of every phase", "copies": "copying"}
 
-STRAGGLER = Rule(
+STRAGGLER = DoctorRule(
     name="straggler",
     sees="the time from the second-last to the last arrival at every matched collective, charged "
     "to the rank that "
@@ -70,7 +70,7 @@ STRAGGLER_FIXES = {
     "CPU limits and "
     "clocks; record with_stack=True there.",
 }
-SLOW_KERNELS = Rule(
+SLOW_KERNELS = DoctorRule(
     name="slow_kernels",
     sees="the same kernels (name, grid, block) on every rank: one rank takes longer for most of "
     "them",
@@ -78,7 +78,7 @@ SLOW_KERNELS = Rule(
     source="training-telemetry practice; no tool names a number",
     fix=STRAGGLER_FIXES["device"],
 )
-SLOW_STEP = Rule(
+SLOW_STEP = DoctorRule(
     name="slow_step",
     sees="one step that took far longer than the others and for which the other ranks waited for "
     "one rank; saves and "
@@ -115,7 +115,7 @@ def stragglers(job: TrainingJob) -> list[Diagnosis]:
     )
 
 
-def _not_held_up(compared: Comparison) -> list[RankBlame]:
+def _not_held_up(compared: RankComparison) -> list[RankBlame]:
     """The stragglers whose own work explains why they are late, where any does.
 
     With tensor or pipeline parallelism a late rank makes its row late for all other groups that the
@@ -126,7 +126,7 @@ def _not_held_up(compared: Comparison) -> list[RankBlame]:
     return explained or late
 
 
-def _explained(compared: Comparison, charged: RankBlame) -> bool:
+def _explained(compared: RankComparison, charged: RankBlame) -> bool:
     part = compared.extra_part(charged.rank)
     wait_ms = charged.blame_ns / 1e6 / max(compared.blame.step_count, 1)
     return part is not None and part.extra_ms >= EXPLAINED_SHARE * wait_ms
@@ -185,7 +185,7 @@ class _Why:
     operation: str | None
 
 
-def _straggler(job: TrainingJob, compared: Comparison, late: Sequence[RankBlame]) -> Diagnosis:
+def _straggler(job: TrainingJob, compared: RankComparison, late: Sequence[RankBlame]) -> Diagnosis:
     """One rank, or several that are late together: then the worst one's numbers."""
     charged, ranks = late[0], sorted(b.rank for b in late)
     (summary,) = job.where([charged.rank])
@@ -249,7 +249,7 @@ def _events(charged: RankBlame, summary: RankSummary, why: _Why) -> list[EventRe
     return [*summary.facts.data.longest[:1], *late] if why.cause == "input" else late
 
 
-def _parts(compared: Comparison, rank: int) -> tuple[dict[str, float], dict[str, float]]:
+def _parts(compared: RankComparison, rank: int) -> tuple[dict[str, float], dict[str, float]]:
     """Milliseconds per step of each phase, of the rank and the median of the others."""
     steps = {s.rank: s for s in compared.steps}
     others = [s for r, s in steps.items() if r != rank]
@@ -258,7 +258,7 @@ def _parts(compared: Comparison, rank: int) -> tuple[dict[str, float], dict[str,
     }
 
 
-def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
+def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
     """Where the straggler's extra time goes: part of the step, operation, and what kind of cause
     that is."""
     part = compared.extra_part(rank)
@@ -286,7 +286,7 @@ def _why(compared: Comparison, rank: int, wait_ms: float) -> _Why:
     )
 
 
-def _extra_operation(compared: Comparison, rank: int, explained_ms: float) -> ExtraWork | None:
+def _extra_operation(compared: RankComparison, rank: int, explained_ms: float) -> ExtraWork | None:
     """As the comparison tells it, but waits of the host for its accelerator explain nothing."""
     common = set(compared.job.steps)
     by_rank = {
@@ -325,7 +325,7 @@ def _said(part: ExtraWork | None, operation: ExtraWork | None) -> tuple[str, dic
     return text, numbers
 
 
-def _slow_step(job: TrainingJob, compared: Comparison, slow: SlowStep) -> Diagnosis:
+def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Diagnosis:
     (summary,) = job.where([slow.rank])
     numbers = {
         "rank": float(slow.rank),
@@ -384,7 +384,7 @@ def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
     )
 
 
-def _late_in(compared: Comparison, slow: SlowStep) -> list[EventReference]:
+def _late_in(compared: RankComparison, slow: SlowStep) -> list[EventReference]:
     charged = next((b for b in compared.blame.ranks if b.rank == slow.rank), None)
     return [
         EventReference(

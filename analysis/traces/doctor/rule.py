@@ -13,7 +13,7 @@ MAX_EVENTS = 3
 
 
 @dataclass(frozen=True)
-class Rule:
+class DoctorRule:
     """One rule of the trace doctor, as it stands in docs/trace-engine/rules.md."""
 
     name: str

@@ -29,7 +29,7 @@ from analysis.traces.doctor.device_rules import (
     TINY_KERNELS,
     device_rules,
 )
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
 from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from analysis.traces.doctor.job import TrainingJob
@@ -48,7 +48,7 @@ from analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from analysis.traces.doctor.rule import Rule
+from analysis.traces.doctor.rule import DoctorRule
 from analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,
@@ -56,7 +56,7 @@ from analysis.traces.doctor.shared_rules import (
     slow_everywhere,
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DoctorRule, ...] = (
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
     CAPTURE_LIMITED,
@@ -84,7 +84,6 @@ RULES: tuple[Rule, ...] = (
 )
 """The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand
 between the capture's and the outlier's."""
-_INFO_LAST = {"critical": 0, "warning": 0, "info": 1}
 
 
 def diagnose(job: TrainingJob) -> list[Diagnosis]:
@@ -96,39 +95,67 @@ def diagnose(job: TrainingJob) -> list[Diagnosis]:
     """
     capture = capture_rules(job)
     found = _from_traces(job)
-    if not job.has_steps or any(d.severity == "warning" for d in capture):
-        found = [replace(d, severity="info") for d in found]
-    certain = [d for d in job.told if d.severity == "critical"]
-    rest = [d for d in job.told if d.severity != "critical"]
-    limits = [d for d in capture if d.severity == "info"]
-    said = [*(d for d in capture if d.severity != "info"), *certain, *found, *rest, *limits]
-    return sorted(said, key=lambda d: _INFO_LAST[d.severity])
+    unreliable = any(diagnosis.severity == "warning" for diagnosis in capture)
+    if unreliable or not job.has_steps:
+        found = [replace(diagnosis, severity="info") for diagnosis in found]
+    troubles, limits = _split(capture, "info")
+    rest, certain = _split(job.told, "critical")
+    said = [*troubles, *certain, *found, *rest, *limits]
+    # The sort is stable: within both halves the order of precedence stays.
+    said.sort(key=lambda diagnosis: diagnosis.severity == "info")
+    return said
+
+
+def _split(
+    diagnoses: Sequence[Diagnosis], severity: Severity
+) -> tuple[list[Diagnosis], list[Diagnosis]]:
+    """Those of other severities, and those of this one."""
+    others = []
+    same = []
+    for diagnosis in diagnoses:
+        if diagnosis.severity == severity:
+            same.append(diagnosis)
+        else:
+            others.append(diagnosis)
+    return others, same
 
 
 def _from_traces(job: TrainingJob) -> list[Diagnosis]:
     held_up = stragglers(job)
-    culprits = {rank for d in held_up for rank in d.ranks}
-    slow = [] if held_up else single_slow_steps(job)
-    explained = {step + later for d in slow for step in d.steps for later in (0, 1)}
+    culprits = {rank for diagnosis in held_up for rank in diagnosis.ranks}
+    slow: list[Diagnosis] = []
     shared: list[Diagnosis] = []
     if not held_up:
-        shared = slow_everywhere(job, explained)
-        explained |= {step for d in shared for step in d.steps}
-        shared += all_idle(job, explained)
+        slow = single_slow_steps(job)
+        shared = _shared(job, slow)
     slow_devices = slow_kernels(job, culprits)
     found = [*slow, *shared, *held_up, *slow_devices]
     found += input_rules(job, culprits)
     if not (held_up or slow or slow_devices):
         found += communication_rules(job)
-    found += [
-        *host_rules(job),
-        *_on_device(job, held_up or slow or shared),
-        *memory_rules(job),
-        *compute_rules(job),
-    ]
+    found += host_rules(job)
+    found += _on_device(job, held_up or slow or shared)
+    found += memory_rules(job)
+    found += compute_rules(job)
     return found
+
+
+def _shared(job: TrainingJob, slow: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """What all ranks share, outside of the steps that a slow rank explains."""
+    explained: set[int] = set()
+    for diagnosis in slow:
+        for step in diagnosis.steps:
+            # The others' wait for it may only show in the step after.
+            explained.update((step, step + 1))
+    shared = slow_everywhere(job, explained)
+    for diagnosis in shared:
+        explained.update(diagnosis.steps)
+    return shared + all_idle(job, explained)
 
 
 def _on_device(job: TrainingJob, explained: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Ranks that wait for another, or all for what they share, are idle for its sake."""
-    return [d for d in device_rules(job) if not explained or d.rule != GPU_IDLE.name]
+    found = device_rules(job)
+    if explained:
+        found = [diagnosis for diagnosis in found if diagnosis.rule != GPU_IDLE.name]
+    return found

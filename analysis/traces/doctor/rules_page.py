@@ -6,53 +6,53 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from analysis.traces.doctor.rule import Rule
+from analysis.traces.doctor.rule import DoctorRule
 from analysis.traces.doctor.rules import RULES
 
-OTHER_FILES: tuple[Rule, ...] = (
-    Rule(
+OTHER_FILES: tuple[DoctorRule, ...] = (
+    DoctorRule(
         "dead_rank",
         "a rank without a dump whose log, exit code or peers say that it ended",
         "others wait for it",
         "flight recorder dumps, logs and exit codes beside each other",
         "Read that rank's log first.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_missing_rank",
         "a rank that others wait for in a collective or a receive, while it waits for nobody",
         "the root of the wait-for graph; information from a single answer of the debug server",
         "own; compared with torch's fr_trace",
         "Look at the code line where its stack stands.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_mismatch",
         "ranks that call another operation, size or type at the same place of their group",
         "the minority",
         "torch's fr_trace (match states); minority: own",
         "Branches that differ between ranks, uneven last batches.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_device_stuck",
         "a collective that has ended on other ranks and not here",
         "at most half of the group",
         "own",
         "Xid and ECC errors of that device; drain the node.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_deadlock",
         "ranks that wait for one another in a circle",
         "any circle without a root",
         "own",
         "Call collectives of several groups in one order on all ranks.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_all_joined",
         "a collective that every rank has joined and that does not end",
         "no root, no mismatch, no stuck device",
         "own",
         "The network between the ranks.",
     ),
-    Rule(
+    DoctorRule(
         "stack_outlier",
         "ranks whose stacks stand outside of torch.distributed while all others wait in it, where "
         "dumps name nobody",
@@ -60,7 +60,7 @@ OTHER_FILES: tuple[Rule, ...] = (
         "own",
         "See what holds them there.",
     ),
-    Rule(
+    DoctorRule(
         "stuck_rank",
         "a rank whose innermost open span in TorchTitan's structured log is another than the "
         "others', or of an earlier "
@@ -71,87 +71,87 @@ OTHER_FILES: tuple[Rule, ...] = (
         "own",
         "See what holds it there.",
     ),
-    Rule(
+    DoctorRule(
         "all_ranks_stuck",
         "the same span on all ranks, in a structured log that has stopped",
         "as stuck_rank",
         "own",
         "Flight recorder dumps and stacks.",
     ),
-    Rule(
+    DoctorRule(
         "flight_recorder_incomplete",
         "dumps that are missing, empty or cut off",
         "any; information",
         "dumps found beside each other",
         "Collect the dumps of all ranks.",
     ),
-    Rule(
+    DoctorRule(
         "nan_loss",
         "the first rank and step at which loss or gradient norm is NaN or infinite, in metrics",
         "one value of the loss; gradient norms that last more than 3 steps",
         "loss scaling recovers within 1 to 3 steps",
         "That rank's batch, learning rate and loss scaling.",
     ),
-    Rule(
+    DoctorRule(
         "loss_spike",
         "a step whose loss is far above those before, in metrics",
         "2x the median of the 20 steps before, and 10 robust deviations",
         "own",
         "The data and the learning rate around that step.",
     ),
-    Rule(
+    DoctorRule(
         "throughput_drop",
         "a lasting loss of speed, in metrics",
         "20 %, and 3 robust deviations, 20 steps on each side",
         "own; TraceML calls 8 % between runs large",
         "Look at what changed at that step.",
     ),
-    Rule(
+    DoctorRule(
         "out_of_memory",
         "out-of-memory errors in logs",
         "one",
         "PyTorch's messages",
         "As memory_pressure.",
     ),
-    Rule(
+    DoctorRule(
         "hardware_error",
         "Xid errors in logs",
         "one of the hardware's",
         "NVIDIA, XID Errors",
         "As NVIDIA's table says.",
     ),
-    Rule(
+    DoctorRule(
         "ecc_error",
         "uncorrectable memory errors in logs",
         "one",
         "the driver's messages",
         "Replace the device.",
     ),
-    Rule(
+    DoctorRule(
         "ib_error",
         "errors of InfiniBand links in logs",
         "one",
         "NCCL's messages",
         "Check cables, ports, and routes.",
     ),
-    Rule(
+    DoctorRule(
         "time_outside_phases",
         "time of TraceML's steps that lies outside input, forward, backward and optimizer",
         "10 % of the step",
         "TraceML (RESIDUAL_HEAVY: 10 %, 20 %)",
         "Logging, saves, evaluation and other work of the training loop between the phases.",
     ),
-    Rule(
+    DoctorRule(
         "disk_full", "writes without space in logs", "one", "the system's messages", "Free space."
     ),
-    Rule(
+    DoctorRule(
         "known_failure",
         "other failures of a GPU, a host or the scheduler that logs name",
         "one line of a signature of weight 0.7 that follows from no other failure",
         "[failure signatures](../failure-signatures.md)",
         "As the signature says.",
     ),
-    Rule(
+    DoctorRule(
         "exception",
         "exceptions in logs that follow from no other rank's failure",
         "one",
@@ -194,7 +194,7 @@ def rules_page() -> str:
     )
 
 
-def _table(rules: Sequence[Rule]) -> list[str]:
+def _table(rules: Sequence[DoctorRule]) -> list[str]:
     rows = [
         " | ".join(["", f"`{r.name}`", r.sees, r.threshold, r.source, r.fix, ""])
         .strip()

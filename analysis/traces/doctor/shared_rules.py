@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from analysis.traces.across_ranks.idle_together import IdleTogether
-from analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA, OutlierStep
+from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
-from analysis.traces.doctor.rule import Rule, short
+from analysis.traces.doctor.rule import DoctorRule, short
 from analysis.traces.per_rank.device_use import HUGE_GAP_NS
 from analysis.traces.per_rank.pauses import Pause, pause_kind
 from analysis.traces.readable import readable
 
 MAX_SAID = 3
 
-ALL_RANKS_IDLE = Rule(
+ALL_RANKS_IDLE = DoctorRule(
     name="all_ranks_idle",
     sees="times in which no rank works and no collective is pending",
     threshold="500 ms",
@@ -26,7 +26,7 @@ ALL_RANKS_IDLE = Rule(
     "at what the hosts "
     "do in it.",
 )
-SLOW_STEP_EVERYWHERE = Rule(
+SLOW_STEP_EVERYWHERE = DoctorRule(
     name="slow_step_everywhere",
     sees="one step that took far longer than the others on most ranks, without one rank that they "
     "waited for",
@@ -45,54 +45,59 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]
     found = []
     for outlier in job.comparison.outlier_steps:
         lost = outlier.median_ns - outlier.usual_ns
-        if (
-            outlier.step in named
-            or outlier.step == common[0]
-            or lost < SLOW_STEP_EXTRA * outlier.usual_ns
-        ):
-            continue
-        numbers = {
-            "step": float(outlier.step),
-            "step_ms": short(outlier.median_ns / 1e6),
-            "usual_ms": short(outlier.usual_ns / 1e6),
-        }
-        where = f" on all {job.count} ranks" if job.count > 1 else ""
-        if where:
-            numbers["ranks"] = float(job.count)
-        statement = (
-            f"step {outlier.step} took {numbers['step_ms']:g} ms{where}; a usual step "
-            f"takes {numbers['usual_ms']:g} ms"
-        )
-        pause = _pause(job, outlier.step, int(lost))
-        if pause is not None:
-            numbers["operation_ms"] = short(pause.event.duration_ns / 1e6)
-            statement += f"; `{pause.event.name}` took {numbers['operation_ms']:g} ms of it"
-        found.append(
-            SLOW_STEP_EVERYWHERE.found(
-                "warning",
-                f"step {outlier.step}",
-                statement,
-                numbers,
-                steps=[outlier.step],
-                events=[pause.event] if pause else (),
-                details={"step": outlier.step, "operation": pause.event.name if pause else None},
-                fix=PAUSE_FIXES[pause.kind] if pause else None,
-            )
-        )
+        # The first recorded step warms up: compilation, allocation, the profiler's own start.
+        is_explained = outlier.step in named or outlier.step == common[0]
+        if not is_explained and lost >= SLOW_STEP_EXTRA * outlier.usual_ns:
+            found.append(_slow_step(job, outlier))
     return found[:MAX_SAID]
+
+
+def _slow_step(job: TrainingJob, outlier: OutlierStep) -> Diagnosis:
+    numbers = {
+        "step": float(outlier.step),
+        "step_ms": short(outlier.median_ns / 1e6),
+        "usual_ms": short(outlier.usual_ns / 1e6),
+    }
+    where = ""
+    if job.count > 1:
+        where = f" on all {job.count} ranks"
+        numbers["ranks"] = float(job.count)
+    statement = (
+        f"step {outlier.step} took {numbers['step_ms']:g} ms{where}; a usual step "
+        f"takes {numbers['usual_ms']:g} ms"
+    )
+    events: list[EventReference] = []
+    operation = fix = None
+    pause = _pause(job, outlier.step, int(outlier.median_ns - outlier.usual_ns))
+    if pause is not None:
+        operation = pause.event.name
+        numbers["operation_ms"] = short(pause.event.duration_ns / 1e6)
+        statement += f"; `{operation}` took {numbers['operation_ms']:g} ms of it"
+        events.append(pause.event)
+        fix = PAUSE_FIXES[pause.kind]
+    return SLOW_STEP_EVERYWHERE.found(
+        "warning",
+        f"step {outlier.step}",
+        statement,
+        numbers,
+        steps=[outlier.step],
+        events=events,
+        details={"step": outlier.step, "operation": operation},
+        fix=fix,
+    )
 
 
 def all_idle(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
     """Long times in which every rank was idle, outside of steps that have been explained."""
-    if job.comparison is None or (job.count > 1 and not job.comparison.clocks.agree):
+    if job.comparison is None or job.count < 2 or not job.comparison.clocks.agree:
         return []
-    found = job.comparison.idle.intervals
-    long = [
-        i for i in found if i.length_ns >= HUGE_GAP_NS and (i.step is None or i.step not in named)
-    ]
-    if not long or job.count < 2:
+    long = []
+    for interval in job.comparison.idle.intervals:
+        if interval.length_ns >= HUGE_GAP_NS and interval.step not in named:
+            long.append(interval)
+    if not long:
         return []
-    worst = max(long, key=lambda i: i.length_ns)
+    worst = max(long, key=lambda interval: interval.length_ns)
     numbers = {"idle_ms": short(worst.length_ns / 1e6), "ranks": float(job.count)}
     statement = f"all {job.count} ranks are idle together for {numbers['idle_ms']:g} ms"
     if worst.step is not None:
@@ -103,17 +108,16 @@ def all_idle(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
         statement += f" ({len(long)} such times)"
     if worst.host:
         statement += f"; the hosts are in `{readable(worst.host)}`"
-    return [
-        ALL_RANKS_IDLE.found(
-            "warning",
-            "all ranks",
-            statement,
-            numbers,
-            steps=sorted({i.step for i in long if i.step is not None}),
-            details={"intervals": [_interval(i) for i in long[:MAX_SAID]]},
-            fix=_fix(worst.host),
-        )
-    ]
+    found = ALL_RANKS_IDLE.found(
+        "warning",
+        "all ranks",
+        statement,
+        numbers,
+        steps=sorted({interval.step for interval in long if interval.step is not None}),
+        details={"intervals": [_interval(interval) for interval in long[:MAX_SAID]]},
+        fix=_fix(worst.host),
+    )
+    return [found]
 
 
 def _interval(interval: IdleTogether) -> dict[str, object]:
@@ -130,5 +134,12 @@ def _fix(host: str) -> str | None:
 
 
 def _pause(job: TrainingJob, step: int, lost_ns: int) -> Pause | None:
-    found = [p for p in (pause_in(s, step, lost_ns) for s in job.ranks) if p is not None]
-    return max(found, key=lambda p: p.event.duration_ns, default=None)
+    """The longest pause of any rank in that step."""
+    longest = None
+    for summary in job.ranks:
+        pause = pause_in(summary, step, lost_ns)
+        if pause is None:
+            continue
+        if longest is None or pause.event.duration_ns > longest.event.duration_ns:
+            longest = pause
+    return longest

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.wait_for import WaitedOperation
 
@@ -69,7 +69,7 @@ def _circle(
     return Circle(ranks, operations, None)
 
 
-def _left_out(state: JobState, rank: int, group: Group) -> bool:
+def _left_out(state: JobState, rank: int, group: RecordedGroup) -> bool:
     """Whether the rank's last round lacks the group's collective that nearly all rounds before
     had."""
     dump = state.dumps[rank]
@@ -81,10 +81,12 @@ def _left_out(state: JobState, rank: int, group: Group) -> bool:
     return habit and group not in rounds[-1]
 
 
-def _rounds(entries: Sequence[Collective], group: Group, last: int) -> list[set[Group]]:
+def _rounds(
+    entries: Sequence[Collective], group: RecordedGroup, last: int
+) -> list[set[RecordedGroup]]:
     """The groups used between each two collectives of a group, up to its collective `last`."""
-    rounds: list[set[Group]] = []
-    held: set[Group] | None = None
+    rounds: list[set[RecordedGroup]] = []
+    held: set[RecordedGroup] | None = None
     for entry in entries:
         if entry.group == group and not entry.is_p2p:
             if held is not None:

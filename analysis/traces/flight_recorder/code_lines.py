@@ -37,7 +37,7 @@ class CodeLine:
 
 
 @dataclass(frozen=True)
-class CodeLines:
+class RankCodeLines:
     """What is known of the ranks' places."""
 
     stacks: Mapping[int, StackDump]
@@ -66,10 +66,10 @@ def called_at(entry: Collective) -> CodeLine | None:
     return CodeLine(own, "flight recorder") if own else None
 
 
-def code_lines(stacks: Sequence[StackDump], logs: JobLogs) -> CodeLines:
+def code_lines(stacks: Sequence[StackDump], logs: JobLogs) -> RankCodeLines:
     """Join; of several stack dumps of a rank the first by name counts."""
     by_rank: dict[int, StackDump] = {}
     for dump in stacks:
         if dump.rank is not None and dump.main is not None:
             by_rank.setdefault(dump.rank, dump)
-    return CodeLines(by_rank, logs)
+    return RankCodeLines(by_rank, logs)

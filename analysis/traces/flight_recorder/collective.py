@@ -19,7 +19,7 @@ _PEERS = re.compile(r"^(send|recv|recvAnySource) (\d{1,6})(->|<-)(\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CallFrame:
     """A line of Python code on a stack."""
 
     function: str
@@ -28,7 +28,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RecordedGroup:
     """A process group, the same value on every rank that is in it."""
 
     name: str
@@ -56,7 +56,7 @@ class Collective:
 
     record: int
     """Position in the rank's order of enqueueing, over all groups."""
-    group: Group
+    group: RecordedGroup
     seq: int
     """Number of the collective within its group, from 1; for point-to-point that of the last
     collective before it."""
@@ -76,7 +76,7 @@ class Collective:
     retired: bool
     """The watchdog has seen it end, well or not: gloo's only sign of completion."""
     timeout_ms: int
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[CallFrame, ...] = ()
     """Where it was called, innermost first; JSON dumps have none."""
 
     @property
@@ -131,11 +131,11 @@ class Dump:
     form: str
     """"pickle", "json" or "page"."""
     version: str = ""
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, RecordedGroup] = field(default_factory=dict)
     """By the group's name, as pg_config lists them."""
     status: Mapping[int, GroupStatus] = field(default_factory=dict)
     """By the group's number on this rank (pg_id)."""
-    local_ids: Mapping[int, Group] = field(default_factory=dict)
+    local_ids: Mapping[int, RecordedGroup] = field(default_factory=dict)
     """The group of each pg_id, as far as entries tell."""
     entries: tuple[Collective, ...] = ()
     """By record."""

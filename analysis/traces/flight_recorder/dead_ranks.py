@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
-from analysis.traces.flight_recorder.code_lines import CodeLines
+from analysis.traces.flight_recorder.code_lines import RankCodeLines
 from analysis.traces.flight_recorder.collective import UnreadDump
 from analysis.traces.flight_recorder.hang import HangAnalysis
 from analysis.traces.flight_recorder.job_state import JobState
+from analysis.traces.flight_recorder.wait_for import WaitedOperation
 from analysis.traces.flight_recorder.wording import Numbers, bounded, operation_row, subject_of
 from analysis.traces.job_logs.diagnoses import is_symptom
 from analysis.traces.job_logs.rank_logs import JobLogs
@@ -24,11 +26,11 @@ CRASHES = (
     "device_assert",
     "illegal_memory_access",
 )
-
-
 GIVEN_UP = ("peer_connection_lost", "gloo_timeout", "nccl_watchdog_timeout")
 ENDED_BY_LAUNCHER = (-15, -6, -9, 143, 134, 137)
 """SIGTERM, then SIGKILL for what is left; watchdogs abort."""
+MAX_ROWS = 20
+"""Ranks and operations listed in details."""
 
 
 @dataclass(frozen=True)
@@ -58,124 +60,145 @@ def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
     while all others lost the connection to a peer.
     """
     if not state.dumps:
-        first = [
-            DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0) for rank in _first_to_fail(logs)
-        ]
+        first = []
+        for rank in _first_to_fail(logs):
+            first.append(DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0))
         return first or _only_silent(logs)
-    lost = {rank for name in GIVEN_UP for rank, _ in logs.failed(name) if rank is not None}
+    gave_up = _gave_up(logs, GIVEN_UP)
     found = []
     for rank in sorted(state.without_dump):
         code, crash = logs.exits.get(rank), _crash(logs, rank)
         log = logs.ranks.get(rank)
-        peers = len(lost - {rank}) if log and not log.exceptions and rank not in lost else 0
+        peers = 0
+        if log and not log.exceptions and rank not in gave_up:
+            peers = len(gave_up)
         if code is not None or crash or peers:
             found.append(DeadRank(rank, code, crash, peers))
     return found
 
 
+def _gave_up(logs: JobLogs, failures: Sequence[str]) -> set[int]:
+    """Ranks whose log tells of one of these failures."""
+    ranks = set()
+    for name in failures:
+        for rank, _ in logs.failed(name):
+            if rank is not None:
+                ranks.add(rank)
+    return ranks
+
+
 def _first_to_fail(logs: JobLogs) -> list[int]:
     """The rank that the launcher names; else those it did not end itself, unless these are all."""
-    if logs.root_cause in logs.exits:
-        return [rank for rank in logs.exits if rank == logs.root_cause]
+    if logs.root_cause is not None and logs.root_cause in logs.exits:
+        return [logs.root_cause]
     own = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
-    known = {rank for rank in logs.ranks if rank is not None} | set(logs.exits)
+    known = _ranks_with_log(logs) | set(logs.exits)
     return own if len(own) < len(known) else []
 
 
+def _ranks_with_log(logs: JobLogs) -> set[int]:
+    return {rank for rank in logs.ranks if rank is not None}
+
+
 def _only_silent(logs: JobLogs) -> list[DeadRank]:
-    known = {rank for rank in logs.ranks if rank is not None}
-    lost = {rank for rank, _ in logs.failed("peer_connection_lost") if rank is not None}
+    known = _ranks_with_log(logs)
+    lost = _gave_up(logs, ["peer_connection_lost"])
+    # With two ranks, one of which lost the other, nothing tells who went first.
+    if len(lost) < 2 or len(lost) != len(known) - 1:
+        return []
     silent = [rank for rank in known - lost if not logs.ranks[rank].exceptions]
-    return (
-        [DeadRank(silent[0], None, "", len(lost))]
-        if len(silent) == 1 and len(lost) == len(known) - 1 > 1
-        else []
-    )
+    if len(silent) != 1:
+        return []
+    return [DeadRank(silent[0], None, "", len(lost))]
 
 
 def _crash(logs: JobLogs, rank: int) -> str:
     log = logs.ranks.get(rank)
     if log is None:
         return ""
-    raised = next((e for e in log.exceptions if not is_symptom(e)), None)
-    if raised is not None:
-        return readable(raised.type.rpartition(".")[2], 60)
-    failure = next((log.failures[name] for name in CRASHES if name in log.failures), None)
-    return failure.signature.meaning if failure else ""
+    for exception in log.exceptions:
+        if not is_symptom(exception):
+            return readable(exception.type.rpartition(".")[2], 60)
+    for name in CRASHES:
+        if name in log.failures:
+            return log.failures[name].signature.meaning
+    return ""
 
 
 def dead_diagnosis(
     dead: Sequence[DeadRank],
     analysis: HangAnalysis,
     unread: Sequence[UnreadDump],
-    lines: CodeLines,
+    lines: RankCodeLines,
     severity: Severity,
 ) -> Diagnosis | None:
     """Ranks that died; else ranks without a dump that others wait for."""
     if not dead and analysis.kind != "absent":
         return None
-    awaited = {a.rank: a for a in analysis.absent}
-    ranks = tuple(d.rank for d in dead) or tuple(awaited)
-    problems: Mapping[int | None, str] = {u.rank: u.problem for u in unread}
+    ranks = tuple(rank.rank for rank in dead)
+    if not ranks:
+        ranks = tuple(awaited.rank for awaited in analysis.absent)
     numbers = Numbers()
-    statement = f"{numbers.ranks(ranks)} {_end(numbers, dead, ranks, problems)}"
-    waiting = {r for a in awaited.values() for r in a.waiting}
+    statement = f"{numbers.ranks(ranks)} {_end(numbers, dead, ranks, unread)}"
+    waiting = {rank for awaited in analysis.absent for rank in awaited.waiting}
     if waiting:
-        count = numbers.count("waiting", len(waiting), "rank")
-        operation = numbers.operation(next(iter(awaited.values())).operation.entry)
-        statement += (
-            f"; {count} wait{'s' if len(waiting) == 1 else ''} for "
-            f"{'it' if len(ranks) == 1 else 'them'} in "
-        )
-        statement += operation
+        first_operation = analysis.absent[0].operation
+        statement += _who_waits(numbers, len(waiting), first_operation, one=len(ranks) == 1)
     here = lines.now(ranks[0])
     if here is not None:
         numbers["line"] = float(here.frame.line)
         statement += f"; its last line of code is {here.text}"
-    one = len(ranks) == 1
+    whose = "that rank" if len(ranks) == 1 else "the first of them"
     return Diagnosis(
         rule="dead_rank",
         severity="critical" if dead else severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix=f"Read the log of {'that rank' if one else 'the first of them'} first, then its "
-        f"host's kernel log (out of "
-        "memory, Xid).",
+        fix=f"Read the log of {whose} first, then its host's kernel log (out of memory, Xid).",
         source="no flight recorder dump, exit codes and logs",
         numbers=numbers,
         ranks=ranks,
         details={
-            "dead": [
-                {
-                    "rank": d.rank,
-                    "exit_code": d.exit_code,
-                    "crash": d.crash,
-                    "peers_that_gave_up": d.peers,
-                }
-                for d in dead[:20]
-            ],
-            "waited_in": [operation_row(a.operation) for a in list(awaited.values())[:20]],
+            "dead": [_row(rank) for rank in dead[:MAX_ROWS]],
+            "waited_in": [operation_row(a.operation) for a in analysis.absent[:MAX_ROWS]],
             "waiting": bounded(waiting),
-            "certain": any(d.certain for d in dead),
+            "certain": any(rank.certain for rank in dead),
         },
     )
+
+
+def _row(dead: DeadRank) -> dict[str, Any]:
+    return {
+        "rank": dead.rank,
+        "exit_code": dead.exit_code,
+        "crash": dead.crash,
+        "peers_that_gave_up": dead.peers,
+    }
+
+
+def _who_waits(numbers: Numbers, waiting: int, operation: WaitedOperation, *, one: bool) -> str:
+    count = numbers.count("waiting", waiting, "rank")
+    verb = "waits" if waiting == 1 else "wait"
+    awaited = "it" if one else "them"
+    return f"; {count} {verb} for {awaited} in {numbers.operation(operation.entry)}"
 
 
 def _end(
     numbers: Numbers,
     dead: Sequence[DeadRank],
     ranks: Sequence[int],
-    problems: Mapping[int | None, str],
+    unread: Sequence[UnreadDump],
 ) -> str:
     if not dead:
+        problems = {dump.rank: dump.problem for dump in unread}
         problem = problems.get(ranks[0])
-        left = (
-            f"left a dump that cannot be read ({readable(problem, 60)})"
-            if problem
-            else "left no dump"
-        )
+        if problem:
+            left = f"left a dump that cannot be read ({readable(problem, 60)})"
+        else:
+            left = "left no dump"
         return f"{left}: dead, or out of reach"
     first = dead[0]
+    # Popen and the elastic launcher give a signal as a negative exit code.
     if first.exit_code is not None and first.exit_code < 0:
         end = f"ended by signal {numbers.say('signal', -first.exit_code)}"
     elif first.exit_code is not None:

@@ -12,10 +12,10 @@ from analysis.traces.flight_recorder.collective import Dump, UnreadDump
 from analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
 from analysis.traces.flight_recorder.hang_wording import hang_diagnosis
 from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.moments import Moment, moment_of_hang
+from analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
 from analysis.traces.flight_recorder.reading import read_dumps
 from analysis.traces.flight_recorder.stack_outliers import outlier_diagnosis
-from analysis.traces.flight_recorder.standing import Standing, standing
+from analysis.traces.flight_recorder.standing import PendingAge, standing
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
 from analysis.traces.job_logs.metrics import read_metrics
@@ -27,6 +27,8 @@ from analysis.traces.reading.capture_note import taken_at
 from analysis.traces.reading.job_files import JobFiles
 from analysis.traces.reading.stack_dumps import read_stack_dumps
 
+MAX_UNREAD = 50
+"""Dumps that could not be read, listed in details."""
 TIMEOUTS = ("nccl_watchdog_timeout", "gloo_timeout")
 DATA = "dataloader_stall"
 """Told once: by spans of all ranks rather than by one rank's metrics."""
@@ -40,57 +42,73 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnos
     for what a file holds: files that cannot be read are named in a diagnosis of their own
     ("flight_recorder_incomplete", info).
     """
-    dumps, unread = read_dumps(f.path for f in files.of("flight_recorder"))
+    dumps, unread = read_dumps(file.path for file in files.of("flight_recorder"))
     logs = read_rank_logs(files.of("log", "structured_log"))
     moment = moment_of_hang(dumps, _other_ranks(files) if dumps else frozenset())
-    stacks = read_stack_dumps(f.path for f in files.of("stack_dump"))
-    lines = code_lines(stacks, logs)
-    stood = standing(
-        moment.state.dumps.values(), taken_at(f.path for f in files.of("capture_note"))
-    )
-    severity = _severity(moment, logs, stood)
-    dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
-    hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
-    if hang is not None and stood is not None and stood.is_hang:
-        hang = _with_age(hang, stood)
-    if hang is not None and moment.went_on:
-        hang = replace(hang, statement=f"{hang.statement}; later dumps show that the job went on")
-    if hang is None and dead is None:
-        hang = outlier_diagnosis(
-            stacks, "critical" if any(logs.failed(name) for name in TIMEOUTS) else "info"
-        )
-    blamed = [*_in_order(dead, hang)]
+    blamed = _blamed(files, moment, logs, unread)
     spans = span_diagnoses(
         read_structured_logs(files.of("structured_log", "log")),
-        stopped=any(logs.failed(name) for name in TIMEOUTS),
-        named=any(d is not None and d.ranks for d in blamed),
+        stopped=_timed_out(logs),
+        named=any(diagnosis.ranks for diagnosis in blamed),
         until_us=until_us,
     )
-    measured = metrics_diagnoses(
-        read_metrics(files.of("metrics", "log", "structured_log", "wandb_run"))
-    )
-    found = [
-        *blamed,
-        *spans,
-        *log_diagnoses(logs, moment.state.world | files.ranks),
-        *(
-            d
-            for d in measured
-            if d.rule != DATA or not {s.rule for s in spans} & {DATA, "straggler"}
-        ),
-    ]
-    found.append(_incomplete(moment.state, unread, dumps))
-    return [d for d in found if d is not None]
+    found = [*blamed, *spans]
+    found += log_diagnoses(logs, moment.state.world | files.ranks)
+    found += _measured(files, spans)
+    incomplete = _incomplete(moment.state, unread, dumps)
+    if incomplete is not None:
+        found.append(incomplete)
+    return found
 
 
-def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis | None]:
+def _blamed(
+    files: JobFiles, moment: DumpMoment, logs: JobLogs, unread: Sequence[UnreadDump]
+) -> list[Diagnosis]:
+    """Which ranks died or hold up the others, by their dumps; else by stacks alone."""
+    stacks = read_stack_dumps(file.path for file in files.of("stack_dump"))
+    lines = code_lines(stacks, logs)
+    taken_ns = taken_at(file.path for file in files.of("capture_note"))
+    age = standing(moment.state.dumps.values(), taken_ns)
+    severity = _severity(moment, logs, age)
+    dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
+    hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
+    if hang is None and dead is None:
+        hang = outlier_diagnosis(stacks, "critical" if _timed_out(logs) else "info")
+    elif hang is not None:
+        if age is not None and age.is_hang:
+            hang = _with_age(hang, age)
+        if moment.went_on:
+            went_on = f"{hang.statement}; later dumps show that the job went on"
+            hang = replace(hang, statement=went_on)
+    return _in_order(dead, hang)
+
+
+def _timed_out(logs: JobLogs) -> bool:
+    return any(logs.failed(name) for name in TIMEOUTS)
+
+
+def _measured(files: JobFiles, spans: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """What the metrics say, without what the spans have said already."""
+    metrics = read_metrics(files.of("metrics", "log", "structured_log", "wandb_run"))
+    found = metrics_diagnoses(metrics)
+    named_by_spans = {span.rule for span in spans}
+    if DATA in named_by_spans or "straggler" in named_by_spans:
+        found = [diagnosis for diagnosis in found if diagnosis.rule != DATA]
+    return found
+
+
+def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis]:
     """Who is known to be dead, then who makes the job hang; a rank that is only silent says little
     beside a culprit."""
-    if dead is None or hang is None:
-        return [dead, hang]
+    if dead is None:
+        return [] if hang is None else [hang]
+    if hang is None:
+        return [dead]
     if not hang.ranks:
         return [dead] if dead.severity == "critical" else [dead, hang]
-    return [dead, hang] if dead.details["certain"] else [hang, replace(dead, severity="info")]
+    if dead.details["certain"]:
+        return [dead, hang]
+    return [hang, replace(dead, severity="info")]
 
 
 def _other_ranks(files: JobFiles) -> frozenset[int]:
@@ -101,7 +119,7 @@ def _other_ranks(files: JobFiles) -> frozenset[int]:
     return frozenset(f.rank for f in kinds if f.rank is not None)
 
 
-def _with_age(hang: Diagnosis, stood: Standing) -> Diagnosis:
+def _with_age(hang: Diagnosis, stood: PendingAge) -> Diagnosis:
     numbers = Numbers(hang.numbers)
     said = f"{hang.statement}; this has stood for {numbers.say('stood_s', round(stood.seconds))} s"
     return replace(
@@ -112,18 +130,19 @@ def _with_age(hang: Diagnosis, stood: Standing) -> Diagnosis:
     )
 
 
-def _severity(moment: Moment, logs: JobLogs, stood: Standing | None) -> Severity:
+def _severity(moment: DumpMoment, logs: JobLogs, age: PendingAge | None) -> Severity:
     """Dumps written by the watchdog, logged timeouts, what lasts over two dumps and what stood for
     long are hangs.
 
     A single answer of the debug server also shows collectives that are under way in a healthy job.
     """
-    written = any(d.form == "pickle" for d in moment.state.dumps.values())
-    logged = any(logs.failed(name) for name in TIMEOUTS)
+    by_watchdog = any(dump.form == "pickle" for dump in moment.state.dumps.values())
     if moment.went_on:
-        return "warning" if written else "info"
-    stands = stood is not None and stood.is_hang
-    return "critical" if written or moment.lasting or logged or stands else "info"
+        return "warning" if by_watchdog else "info"
+    stood = age is not None and age.is_hang
+    if by_watchdog or moment.lasting or stood or _timed_out(logs):
+        return "critical"
+    return "info"
 
 
 def _incomplete(
@@ -131,7 +150,7 @@ def _incomplete(
 ) -> Diagnosis | None:
     """Dumps that are missing or could not be read; None where nobody left one."""
     missing = sorted(state.without_dump) if dumps else []
-    cut = [d for d in dumps if d.cut_off]
+    cut = [dump for dump in dumps if dump.cut_off]
     if not (unread or missing or cut):
         return None
     numbers = Numbers()
@@ -139,29 +158,29 @@ def _incomplete(
     if missing:
         parts.append(f"no dump that can be read of {numbers.ranks(missing)}")
     if unread:
-        first = unread[0]
-        more = f" and {numbers.say('more_unread', len(unread) - 1)} more" if len(unread) > 1 else ""
-        parts.append(
-            f"{readable(PurePath(first.file).name)} cannot be read "
-            f"({readable(first.problem, 100)}){more}"
-        )
+        parts.append(_first_unread(numbers, unread))
     if cut:
         parts.append(f"{numbers.count('cut_off', len(cut), 'dump')} cut off")
+    rows = []
+    for dump in unread[:MAX_UNREAD]:
+        rows.append({"file": readable(dump.file, 200), "problem": readable(dump.problem, 200)})
     return Diagnosis(
         rule="flight_recorder_incomplete",
         severity="info",
         subject=subject_of(missing) if missing else "flight recorder",
         statement="; ".join(parts),
         fix="Dumps take seconds to write: leave the watchdog more time "
-        "(TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), "
-        "and collect all ranks.",
+        "(TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC), and collect all ranks.",
         source="flight recorder dumps found beside each other",
         numbers=numbers,
-        details={
-            "without_dump": bounded(missing),
-            "unread": [
-                {"file": readable(u.file, 200), "problem": readable(u.problem, 200)}
-                for u in unread[:50]
-            ],
-        },
+        details={"without_dump": bounded(missing), "unread": rows},
     )
+
+
+def _first_unread(numbers: Numbers, unread: Sequence[UnreadDump]) -> str:
+    first = unread[0]
+    more = ""
+    if len(unread) > 1:
+        more = f" and {numbers.say('more_unread', len(unread) - 1)} more"
+    name = readable(PurePath(first.file).name)
+    return f"{name} cannot be read ({readable(first.problem, 100)}){more}"

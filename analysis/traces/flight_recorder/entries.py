@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from analysis.traces.flight_recorder.collective import (
+    CallFrame,
     Collective,
     Dump,
-    Frame,
-    Group,
     GroupStatus,
+    RecordedGroup,
     Shapes,
 )
 
@@ -44,7 +44,7 @@ def dump_of(
     file: str,
     form: str,
     cut_off: bool,
-    shared: dict[Group, Group] | None = None,
+    shared: dict[RecordedGroup, RecordedGroup] | None = None,
 ) -> Dump | None:
     """The dump of one rank, or None where the value is none. Equal groups of several dumps become
     one in `shared`."""
@@ -76,12 +76,14 @@ def dump_of(
 class _Entries:
     """Reads entries of one dump; groups and stacks that are equal become one value."""
 
-    def __init__(self, groups: Mapping[str, Group], shared: dict[Group, Group]) -> None:
+    def __init__(
+        self, groups: Mapping[str, RecordedGroup], shared: dict[RecordedGroup, RecordedGroup]
+    ) -> None:
         self.groups = groups
         self._shared = shared
-        self.local_ids: dict[int, Group] = {}
-        self._seen: dict[tuple[str, str], Group] = {}
-        self._stacks: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
+        self.local_ids: dict[int, RecordedGroup] = {}
+        self._seen: dict[tuple[str, str], RecordedGroup] = {}
+        self._stacks: dict[tuple[CallFrame, ...], tuple[CallFrame, ...]] = {}
         self._read: dict[tuple[str, int], Any] = {}
 
     def entry(self, raw: Any) -> Collective | None:
@@ -120,7 +122,7 @@ class _Entries:
         known: Values = self._read[key]
         return known
 
-    def _group(self, raw: dict[str, Any]) -> Group:
+    def _group(self, raw: dict[str, Any]) -> RecordedGroup:
         pair = raw.get("process_group")
         if isinstance(pair, list | tuple) and len(pair) == 2:
             name, description = _text(pair[0]), _text(pair[1])
@@ -128,18 +130,18 @@ class _Entries:
             name, description = str(_integer(raw.get("pg_id"), 0)), ""
         group = self._seen.get((name, description))
         if group is None:
-            group = self.groups.get(name) or Group(name, description)
+            group = self.groups.get(name) or RecordedGroup(name, description)
             group = self._seen[name, description] = self._shared.setdefault(group, group)
         local = _integer(raw.get("pg_id"), -1)
         if local >= 0:
             self.local_ids.setdefault(local, group)
         return group
 
-    def _stack(self, raw: Any) -> tuple[Frame, ...]:
+    def _stack(self, raw: Any) -> tuple[CallFrame, ...]:
         if not isinstance(raw, list):
             return ()
         stack = tuple(
-            Frame(
+            CallFrame(
                 _text(item.get("name")), _text(item.get("filename")), _integer(item.get("line"), 0)
             )
             for item in raw[:MAX_FRAMES]
@@ -148,46 +150,62 @@ class _Entries:
         return self._stacks.setdefault(stack, stack)
 
 
-def _groups(raw: Any) -> dict[str, Group]:
+def _groups(raw: Any) -> dict[str, RecordedGroup]:
     """pg_config; gloo's one entry "" is the default group's where it lists ranks."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, RecordedGroup] = {}
     seen: dict[str, tuple[int, ...]] = {}
     memberships = 0
-    for key, item in list(raw.items())[:MAX_GROUPS] if isinstance(raw, dict) else ():
+    for key, item in _first_items(raw):
         if not isinstance(item, dict):
             continue
         listed = item.get("ranks")
-        ranks = seen[listed] if isinstance(listed, str) and listed in seen else _ranks(listed)
+        # A hostile dump may give the same long text to every group: it is read once.
         if isinstance(listed, str):
-            seen[listed] = ranks
+            if listed not in seen:
+                seen[listed] = _ranks(listed)
+            ranks = seen[listed]
+        else:
+            ranks = _ranks(listed)
         memberships += len(ranks)
-        ranks = ranks if memberships <= MAX_MEMBERSHIPS else ()
+        if memberships > MAX_MEMBERSHIPS:
+            ranks = ()
         name = _text(item.get("name")) or _text(key)
         if name:
-            groups[name] = Group(name, _text(item.get("desc")), ranks)
+            groups[name] = RecordedGroup(name, _text(item.get("desc")), ranks)
         elif ranks:
-            groups["0"] = Group("0", "default_pg", ranks)
+            groups["0"] = RecordedGroup("0", "default_pg", ranks)
     return groups
+
+
+def _first_items(raw: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(raw, dict):
+        return []
+    return list(raw.items())[:MAX_GROUPS]
 
 
 def _ranks(raw: Any) -> tuple[int, ...]:
     """ "[0, 1]", or a list."""
     if isinstance(raw, str):
-        return tuple(int(n) for n in _NUMBER.findall(raw[: MAX_RANKS * 8]))[:MAX_RANKS]
-    if isinstance(raw, list | tuple):
-        return tuple(n for n in (_integer(r, -1) for r in raw[:MAX_RANKS]) if n >= 0)
-    return ()
+        numbers = _NUMBER.findall(raw[: MAX_RANKS * 8])
+        return tuple(int(number) for number in numbers)[:MAX_RANKS]
+    if not isinstance(raw, list | tuple):
+        return ()
+    ranks = []
+    for item in raw[:MAX_RANKS]:
+        rank = _integer(item, -1)
+        if rank >= 0:
+            ranks.append(rank)
+    return tuple(ranks)
 
 
 def _status(raw: Any) -> dict[int, GroupStatus]:
     status: dict[int, GroupStatus] = {}
-    for key, item in list(raw.items())[:MAX_GROUPS] if isinstance(raw, dict) else ():
+    for key, item in _first_items(raw):
         local = _integer(key, -1)
         if local >= 0 and isinstance(item, dict):
             enqueued = _integer(item.get("last_enqueued_collective"), -1)
-            status[local] = GroupStatus(
-                enqueued, _integer(item.get("last_completed_collective"), -1)
-            )
+            completed = _integer(item.get("last_completed_collective"), -1)
+            status[local] = GroupStatus(enqueued, completed)
     return status
 
 
@@ -208,14 +226,16 @@ def _text(raw: Any) -> str:
 
 
 def _texts(raw: Any) -> tuple[str, ...]:
-    return tuple(_text(t) for t in raw[:MAX_TENSORS]) if isinstance(raw, list | tuple) else ()
+    if not isinstance(raw, list | tuple):
+        return ()
+    return tuple(_text(item) for item in raw[:MAX_TENSORS])
 
 
 def _shapes(raw: Any) -> Shapes:
     if not isinstance(raw, list | tuple):
         return ()
-    return tuple(
-        tuple(_integer(n, -1) for n in shape[:MAX_DIMENSIONS])
-        for shape in raw[:MAX_TENSORS]
-        if isinstance(shape, list | tuple)
-    )
+    shapes = []
+    for shape in raw[:MAX_TENSORS]:
+        if isinstance(shape, list | tuple):
+            shapes.append(tuple(_integer(size, -1) for size in shape[:MAX_DIMENSIONS]))
+    return tuple(shapes)

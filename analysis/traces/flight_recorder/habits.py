@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 
 MIN_ROUNDS = 3
 """Times an operation must have been followed by others before its successor is a habit (own)."""
@@ -18,31 +18,30 @@ MAX_WINDOW = 200
 Step = tuple[str, str]
 
 
-def breaks_habit(entries: Sequence[Collective], group: Group, seq: int) -> bool:
+def breaks_habit(entries: Sequence[Collective], group: RecordedGroup, seq: int) -> bool:
     """Whether, between a group's collective `seq - 1` and `seq`, an operation has a successor that
     it never had.
 
     A rank that left out a collective shows it here, also where what it calls next is nothing
     unusual in itself.
     """
-    places = [
-        i
-        for i, e in enumerate(entries)
-        if e.group == group and not e.is_p2p and e.seq in (seq - 1, seq)
-    ]
+    places = []
+    for place, entry in enumerate(entries):
+        if entry.group == group and not entry.is_p2p and entry.seq in (seq - 1, seq):
+            places.append(place)
     if not places or entries[places[-1]].seq != seq:
         return False
     end = places[-1]
-    first = max(places[0] if len(places) > 1 else 0, end - MAX_WINDOW)
-    steps = [_step(e) for e in entries[max(0, first - MAX_BEFORE) : end + 1]]
+    # Without the collective before, the window reaches back to the first entry.
+    begin = places[0] if len(places) > 1 else 0
+    begin = max(begin, end - MAX_WINDOW)
+    start = max(0, begin - MAX_BEFORE)
+    steps = [_step(entry) for entry in entries[start : end + 1]]
     followers: dict[Step, Counter[Step]] = defaultdict(Counter)
-    for place, (step, after) in enumerate(pairwise(steps)):
+    for place, (step, after) in enumerate(pairwise(steps), start=start):
         known = followers[step]
-        if (
-            place >= len(steps) - 1 - (end - first)
-            and known.total() >= MIN_ROUNDS
-            and after not in known
-        ):
+        in_window = place >= begin
+        if in_window and known.total() >= MIN_ROUNDS and after not in known:
             return True
         known[after] += 1
     return False

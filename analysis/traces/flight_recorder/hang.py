@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from analysis.traces.flight_recorder.circles import Circle, circle_of_waiting
-from analysis.traces.flight_recorder.collective import Collective
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
 from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
@@ -81,46 +81,55 @@ class HangAnalysis:
             ("circle", self.circle),
             ("joined", self.joined),
         )
-        return next((name for name, found in kinds if found), "")
+        for name, found in kinds:
+            if found:
+                return name
+        return ""
 
     @property
     def culprits(self) -> tuple[int, ...]:
         """Ranks to blame; empty where no rank is."""
-        if self.kind == "mismatch":
-            return tuple(sorted({rank for m in self.mismatches for rank in m.odd}))
-        if self.kind == "skipped" and self.circle is not None and self.circle.skipped is not None:
+        kind = self.kind
+        if kind == "mismatch":
+            odd = {rank for mismatch in self.mismatches for rank in mismatch.odd}
+            return tuple(sorted(odd))
+        if kind == "skipped" and self.circle is not None and self.circle.skipped is not None:
             return (self.circle.skipped,)
         ranked: dict[str, Sequence[AwaitedRank | StuckRank]] = {
             "outside": self.outside,
             "stuck": self.stuck,
             "absent": self.absent,
         }
-        return tuple(r.rank for r in ranked.get(self.kind, ()))
+        return tuple(found.rank for found in ranked.get(kind, ()))
 
 
 def hang_analysis(state: JobState) -> HangAnalysis:
     """What the dumps say; empty where no operation is pending and no group disagrees."""
     operations = waited_operations(state)
     waited, waiting = _edges(operations)
-    roots = waited.keys() - waiting
-    absent = [_awaited(state, rank, waited[rank]) for rank in sorted(roots & state.without_dump)]
-    outside = [
-        _awaited(state, rank, waited[rank])
-        for rank in sorted(roots - state.without_dump)
-        if not state.dumps[rank].pending or _lags(state, rank)
-    ]
+    # Whoever is waited for and waits itself is held up by somebody further on: no culprit.
+    roots = sorted(waited.keys() - waiting)
+    absent = []
+    outside = []
+    for rank in roots:
+        if rank in state.without_dump:
+            absent.append(_awaited(state, rank, waited[rank]))
+        elif not state.dumps[rank].pending or _lags(state, rank):
+            outside.append(_awaited(state, rank, waited[rank]))
     return HangAnalysis(
         outside=tuple(outside),
         mismatches=tuple(_mismatches(state, operations)),
         circle=circle_of_waiting(state, operations),
         stuck=tuple(_stuck(state, operations)),
         absent=tuple(absent),
-        joined=tuple(
-            op for op in operations if not (op.missing or op.done or op.absent or op.unclear)
-        ),
+        joined=tuple(operation for operation in operations if _all_joined(operation)),
         operations=tuple(operations),
         waiting=frozenset(rank for rank, dump in state.dumps.items() if dump.pending),
     )
+
+
+def _all_joined(operation: WaitedOperation) -> bool:
+    return not (operation.missing or operation.done or operation.absent or operation.unclear)
 
 
 def _lags(state: JobState, rank: int) -> bool:
@@ -130,14 +139,21 @@ def _lags(state: JobState, rank: int) -> bool:
     Where they stand side by side with it, it is the operation that does not end, not the rank.
     """
     oldest = state.dumps[rank].pending[0]
-    progress = {r: p for r, p in state.progress.get(oldest.group, {}).items() if r != rank}
     own = state.at(oldest.group, rank)
-    if own is None or oldest.is_p2p or len(progress) < len(state.members[oldest.group]) - 1:
+    if own is None or oldest.is_p2p:
         return False
-    pending = all(
-        oldest.seq in p.by_seq and p.by_seq[oldest.seq].pending for p in progress.values()
-    )
-    return pending and all((p.enqueued or 0) > (own.enqueued or 0) for p in progress.values())
+    others = dict(state.progress.get(oldest.group, {}))
+    others.pop(rank, None)
+    if len(others) < len(state.members[oldest.group]) - 1:
+        return False
+    own_enqueued = own.enqueued or 0
+    for progress in others.values():
+        same = progress.by_seq.get(oldest.seq)
+        if same is None or not same.pending:
+            return False
+        if (progress.enqueued or 0) <= own_enqueued:
+            return False
+    return True
 
 
 def _edges(
@@ -156,12 +172,14 @@ def _edges(
 
 
 def _awaited(state: JobState, rank: int, operations: Sequence[WaitedOperation]) -> AwaitedRank:
-    dump = state.dumps.get(rank)
-    waiting = sorted({r for op in operations for r in op.waiting})
+    waiting = {other for operation in operations for other in operation.waiting}
+    # A point-to-point operation has the number -1; a collective says more.
     clearest = max(operations, key=lambda op: (op.seq >= 0, len(op.waiting)))
-    return AwaitedRank(
-        rank, clearest, tuple(waiting), dump.entries[-1] if dump and dump.entries else None
-    )
+    dump = state.dumps.get(rank)
+    last = None
+    if dump and dump.entries:
+        last = dump.entries[-1]
+    return AwaitedRank(rank, clearest, tuple(sorted(waiting)), last)
 
 
 def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[StuckRank]:
@@ -171,34 +189,54 @@ def _stuck(state: JobState, operations: Sequence[WaitedOperation]) -> list[Stuck
     then any of that kind; then any. gloo has no device, and its operations end elsewhere because
     they failed there. Where a member left no dump, others may have given up on it.
     """
-    clear: tuple[dict[int, StuckRank], ...] = ({}, {}, {})
+    by_clarity: tuple[dict[int, StuckRank], ...] = ({}, {}, {})
     for operation in operations:
-        members = state.members.get(operation.group, ())
-        pending = len(operation.waiting) + len(operation.joined)
         if operation.entry.backend == "gloo" or operation.absent or not operation.done:
             continue
+        members = state.members.get(operation.group, ())
+        pending = len(operation.waiting) + len(operation.joined)
         if pending > MAX_STUCK_SHARE * len(members):
             continue
         for rank in operation.waiting:
             mine = state.dumps[rank].pending
-            oldest = next(e for e in mine if not e.is_p2p)
-            first = (oldest.group, oldest.seq) == (operation.group, operation.seq)
-            level = (0 if first else 1) if operation.entry.needs_everyone else 2
-            clear[level].setdefault(rank, StuckRank(rank, operation, len(mine)))
-    chosen = next((level for level in clear if level), {})
-    return [chosen[rank] for rank in sorted(chosen)]
+            level = _clarity(operation, mine)
+            by_clarity[level].setdefault(rank, StuckRank(rank, operation, len(mine)))
+    for ranks in by_clarity:
+        if ranks:
+            return [ranks[rank] for rank in sorted(ranks)]
+    return []
+
+
+def _clarity(operation: WaitedOperation, pending: Sequence[Collective]) -> int:
+    """0 (clear) to 2: how surely a rank, whose operations are pending, is stuck in this one."""
+    if not operation.entry.needs_everyone:
+        return 2
+    for entry in pending:
+        if not entry.is_p2p:
+            is_oldest = (entry.group, entry.seq) == (operation.group, operation.seq)
+            return 0 if is_oldest else 1
+    return 1
 
 
 def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[Mismatch]:
     """At what hangs; where nothing is pending (dumps from after the timeout), at every group's last
     collective."""
-    places = [(op.group, op.seq) for op in operations if op.seq >= 0]
+    places = [(operation.group, operation.seq) for operation in operations if operation.seq >= 0]
     if not any(dump.pending for dump in state.dumps.values()):
-        for group, progress in state.progress.items():
-            last = max((max(p.by_seq) for p in progress.values() if p.by_seq), default=None)
-            if last is not None:
-                places.append((group, last))
-    found = [
-        mismatch_at(state, group, seq) for group, seq in list(dict.fromkeys(places))[:MAX_COMPARED]
-    ]
-    return [m for m in found if m is not None]
+        places += _last_collectives(state)
+    compared = list(dict.fromkeys(places))[:MAX_COMPARED]
+    found = []
+    for group, seq in compared:
+        mismatch = mismatch_at(state, group, seq)
+        if mismatch is not None:
+            found.append(mismatch)
+    return found
+
+
+def _last_collectives(state: JobState) -> list[tuple[RecordedGroup, int]]:
+    last = []
+    for group, progress in state.progress.items():
+        numbers = {number for of_rank in progress.values() for number in of_rank.by_seq}
+        if numbers:
+            last.append((group, max(numbers)))
+    return last

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.circles import Circle
-from analysis.traces.flight_recorder.code_lines import CodeLine, CodeLines, called_at
+from analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
+from analysis.traces.flight_recorder.collective import Collective
 from analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
 from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.matching import Mismatch
@@ -27,7 +29,7 @@ MAX_ROWS = 20
 
 
 def hang_diagnosis(
-    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+    state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
 ) -> Diagnosis | None:
     """The diagnosis of the first kind that has candidates; None where nothing hangs or only a dump
     is missing."""
@@ -43,23 +45,32 @@ def hang_diagnosis(
 
 
 def _outside(
-    state: JobState, analysis: HangAnalysis, lines: CodeLines, severity: Severity
+    state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
 ) -> Diagnosis:
     found = analysis.outside
-    ranks, first = tuple(f.rank for f in found), found[0]
+    first = found[0]
+    ranks = tuple(awaited.rank for awaited in found)
+    several = len(ranks) > 1
     held = analysis.waiting - frozenset(ranks)
+    here = lines.now(first.rank)
+    last = lines.last_collective(state, first.rank)
     numbers = Numbers()
-    places = {f.rank: lines.now(f.rank) for f in found}
-    here = places[first.rank]
-    who, several = numbers.ranks(ranks), len(ranks) > 1
+    who = numbers.ranks(ranks)
     waiting = numbers.count("waiting", len(held), "rank")
+    missing_in = numbers.operation(first.operation.entry)
+    have, missing = "has", "it"
+    if several:
+        have, missing = "have", f"rank {first.rank}"
     statement = (
-        f"{who} {'have' if several else 'has'} not joined collectives that hold up {waiting}: "
-        f"{f'rank {first.rank}' if several else 'it'} is missing in "
-        f"{numbers.operation(first.operation.entry)}"
+        f"{who} {have} not joined collectives that hold up {waiting}: "
+        f"{missing} is missing in {missing_in}"
     )
-    statement += _stands(numbers, here, lines.last_collective(state, first.rank), several)
+    statement += _stands(numbers, here, last, several)
     others = called_at(first.operation.entry)
+    culprits = []
+    for awaited in found[:MAX_ROWS]:
+        called = lines.last_collective(state, awaited.rank)
+        culprits.append(_culprit_row(awaited, lines.now(awaited.rank), called))
     return Diagnosis(
         rule="flight_recorder_missing_rank",
         severity=severity,
@@ -70,10 +81,7 @@ def _outside(
         numbers=numbers,
         ranks=ranks,
         details={
-            "culprits": [
-                _culprit_row(f, places[f.rank], lines.last_collective(state, f.rank))
-                for f in found[:MAX_ROWS]
-            ],
+            "culprits": culprits,
             "operation": operation_row(first.operation),
             "waiting": bounded(held),
             "waiting_at": others.place if others else None,
@@ -85,7 +93,9 @@ def _stands(numbers: Numbers, here: CodeLine | None, last: CodeLine | None, seve
     where = f"; rank {int(numbers['rank_1'])}" if several else "; it"
     if here is not None:
         numbers["line"] = float(here.frame.line)
-        return f"{where} {'raised in' if here.source == 'log' else 'stands in'} {here.text}"
+        # A log shows no place where the rank still is, but the last one where it failed.
+        verb = "raised in" if here.source == "log" else "stands in"
+        return f"{where} {verb} {here.text}"
     if last is not None:
         numbers["line"] = float(last.frame.line)
         return f"{where} called its last collective in {last.text}"
@@ -93,15 +103,13 @@ def _stands(numbers: Numbers, here: CodeLine | None, last: CodeLine | None, seve
 
 
 def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
-    reach = (
-        f"the collective that the others called at {others.place}"
-        if others
-        else "the collective the others wait in"
-    )
+    reach = "the collective the others wait in"
+    if others is not None:
+        reach = f"the collective that the others called at {others.place}"
     if here is not None:
         return f"See at {here.place} why it does not reach {reach}."
     return (
-        f"Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what "
+        "Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what "
         f"keeps it from {reach}."
     )
 
@@ -121,52 +129,61 @@ def _culprit_row(
 
 
 def _mismatch(
-    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: CodeLines, severity: Severity
+    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: RankCodeLines, severity: Severity
 ) -> Diagnosis:
-    first = next((m for m in found if m.odd), found[0])
+    first = next((mismatch for mismatch in found if mismatch.odd), found[0])
     numbers = Numbers()
-    what = f"at collective {numbers.say('collective', first.seq)} of {group_label(first.group)}"
-    usual = _said(numbers, first, "usual")
     here: CodeLine | None = None
     if first.odd:
-        rank, entry = next(iter(sorted(first.odd.items())))
-        here = called_at(entry) or lines.now(rank)
-        verb = "calls" if len(first.odd) == 1 else "call"
-        if first.aspect != "operation":
-            verb = "has" if len(first.odd) == 1 else "have"
-        statement = (
-            f"{numbers.ranks(sorted(first.odd))} {verb} {_said(numbers, first, 'odd')} "
-            f"{what}, where "
-        )
-        statement += f"{numbers.count('agreeing', len(first.agree), 'rank')} {_verb(first)} {usual}"
+        rank = min(first.odd)
+        here = called_at(first.odd[rank]) or lines.now(rank)
+        statement = _said_minority(numbers, first)
         if here is not None:
             numbers["line"] = float(here.frame.line)
             statement += f"; it is called in {here.text}"
     else:
-        sides = (
-            "differ in "
-            + {"operation": "what they call", "data type": "data type", "size": "size"}[
-                first.aspect
-            ]
-        )
-        statement = (
-            f"{numbers.count('agreeing', len(first.agree), 'rank')} {sides} {what}, as "
-            f"many one way as the other"
-        )
+        statement = _said_tie(numbers, first)
+    fix = _MISMATCH_FIX[first.aspect]
+    if here is not None:
+        fix += f" Start at {here.place}."
+    decided_by = "the group's earlier collectives" if first.by_history else "the majority"
     return Diagnosis(
         rule="flight_recorder_mismatch",
         severity=severity,
         subject=subject_of(culprits),
         statement=statement,
-        fix=_MISMATCH_FIX[first.aspect] + (f" Start at {here.place}." if here else ""),
+        fix=fix,
         source="flight recorder: minority of operation, data type and size at the same collective",
         numbers=numbers,
         ranks=culprits,
         details={
-            "decided_by": "the group's earlier collectives" if first.by_history else "the majority",
-            "mismatches": [_mismatch_row(m) for m in found[:MAX_ROWS]],
+            "decided_by": decided_by,
+            "mismatches": [_mismatch_row(mismatch) for mismatch in found[:MAX_ROWS]],
         },
     )
+
+
+def _said_minority(numbers: Numbers, found: Mismatch) -> str:
+    where = _where(numbers, found)
+    usual = _said(numbers, found, "usual")
+    who = numbers.ranks(sorted(found.odd))
+    odd = _said(numbers, found, "odd")
+    others = numbers.count("agreeing", len(found.agree), "rank")
+    verb = _verb(found, len(found.odd))
+    return f"{who} {verb} {odd} {where}, where {others} {_verb(found, len(found.agree))} {usual}"
+
+
+def _said_tie(numbers: Numbers, found: Mismatch) -> str:
+    where = _where(numbers, found)
+    # In a tie both sides are quoted in the table; here only the number of the usual one is kept.
+    _said(numbers, found, "usual")
+    ranks = numbers.count("agreeing", len(found.agree), "rank")
+    what = "what they call" if found.aspect == "operation" else found.aspect
+    return f"{ranks} differ in {what} {where}, as many one way as the other"
+
+
+def _where(numbers: Numbers, found: Mismatch) -> str:
+    return f"at collective {numbers.say('collective', found.seq)} of {group_label(found.group)}"
 
 
 _MISMATCH_FIX = {
@@ -178,126 +195,135 @@ _MISMATCH_FIX = {
 }
 
 
-def _verb(found: Mismatch) -> str:
-    one = len(found.agree) == 1
+def _verb(found: Mismatch, ranks: int) -> str:
     if found.aspect == "operation":
-        return "calls" if one else "call"
-    return "has" if one else "have"
+        return "calls" if ranks == 1 else "call"
+    return "has" if ranks == 1 else "have"
 
 
 def _said(numbers: Numbers, found: Mismatch, side: str) -> str:
-    entry = found.usual if side == "usual" or not found.odd else found.odd[min(found.odd)]
+    entry = found.usual
+    if side == "odd" and found.odd:
+        entry = found.odd[min(found.odd)]
     if found.aspect == "operation":
         return readable(entry.op, 60)
     if found.aspect == "data type":
-        return readable(
-            "/".join((*entry.input_dtypes[:1], *entry.output_dtypes[:1])) or "no type", 40
-        )
-    elements = sum(_product(s) for s in entry.input_sizes)
+        types = (*entry.input_dtypes[:1], *entry.output_dtypes[:1])
+        return readable("/".join(types) or "no type", 40)
+    elements = sum(prod(shape) for shape in entry.input_sizes)
     return f"{numbers.say(f'{side}_elements', elements)} elements"
 
 
-def _product(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
-
-
 def _mismatch_row(found: Mismatch) -> dict[str, Any]:
+    odd = [_odd_row(rank, found.odd[rank]) for rank in sorted(found.odd)[:MAX_ROWS]]
     return {
         "group": group_label(found.group),
         "collective": found.seq,
         "aspect": found.aspect,
         "usual": readable(found.usual.op),
-        "usual_sizes": [list(s) for s in found.usual.input_sizes[:4]],
+        "usual_sizes": [list(shape) for shape in found.usual.input_sizes[:4]],
         "agree": bounded(found.agree),
-        "odd": [
-            {
-                "rank": rank,
-                "operation": readable(entry.op),
-                "sizes": [list(s) for s in entry.input_sizes[:4]],
-                "dtypes": [readable(t, 30) for t in entry.input_dtypes[:4]],
-                "called_at": place.place if (place := called_at(entry)) else None,
-            }
-            for rank, entry in sorted(found.odd.items())[:MAX_ROWS]
-        ],
+        "odd": odd,
     }
 
 
-def _stuck(found: Sequence[StuckRank], lines: CodeLines, severity: Severity) -> Diagnosis:
-    ranks, first = tuple(f.rank for f in found), found[0]
+def _odd_row(rank: int, entry: Collective) -> dict[str, Any]:
+    place = called_at(entry)
+    return {
+        "rank": rank,
+        "operation": readable(entry.op),
+        "sizes": [list(shape) for shape in entry.input_sizes[:4]],
+        "dtypes": [readable(dtype, 30) for dtype in entry.input_dtypes[:4]],
+        "called_at": place.place if place else None,
+    }
+
+
+def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity) -> Diagnosis:
+    first = found[0]
+    ranks = tuple(stuck.rank for stuck in found)
+    one = len(ranks) == 1
     numbers = Numbers()
-    pending = sum(f.pending for f in found)
-    verb = "has" if len(ranks) == 1 else "have"
-    of = "" if len(ranks) == 1 else f", on rank {first.rank} from"
+    who = numbers.ranks(ranks)
+    pending = numbers.count("pending", sum(stuck.pending for stuck in found), "operation")
+    operation = numbers.operation(first.operation.entry)
+    ended = numbers.count("ended_elsewhere", len(first.operation.done), "other member")
+    has = "has" if one else "have"
+    since = ", from" if one else f", on rank {first.rank} from"
     statement = (
-        f"{numbers.ranks(ranks)} {verb} {numbers.count('pending', pending, 'operation')} on the "
-        f"device that do not end"
-        f"{of or ', from'} {numbers.operation(first.operation.entry)} on, which has ended on "
-        f"{numbers.count('ended_elsewhere', len(first.operation.done), 'other member')} of the "
-        f"group"
+        f"{who} {has} {pending} on the device that do not end{since} {operation} on, "
+        f"which has ended on {ended} of the group"
     )
+    hosts = "that rank's host" if one else "those ranks' hosts"
+    rows = []
+    for stuck in found[:MAX_ROWS]:
+        row = {"rank": stuck.rank, "pending": stuck.pending}
+        rows.append(row | operation_row(stuck.operation))
     here = lines.now(first.rank)
     return Diagnosis(
         rule="flight_recorder_device_stuck",
         severity=severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix="Look for Xid, ECC and NVLink lines in the kernel log of "
-        + ("that rank's host" if len(ranks) == 1 else "those ranks' hosts")
-        + ", drain the node and run diagnostics on the GPU.",
+        fix=f"Look for Xid, ECC and NVLink lines in the kernel log of {hosts}, drain the node and "
+        "run diagnostics on the GPU.",
         source="flight recorder: pending on this rank, ended on its peers",
         numbers=numbers,
         ranks=ranks,
-        details={
-            "stuck": [
-                {"rank": f.rank, "pending": f.pending} | operation_row(f.operation)
-                for f in found[:MAX_ROWS]
-            ],
-            "stands_in": here.text if here else None,
-        },
+        details={"stuck": rows, "stands_in": here.text if here else None},
     )
 
 
-def _circle(circle: Circle, lines: CodeLines, severity: Severity) -> Diagnosis:
-    numbers = Numbers()
-    rows = [
-        {"rank": r} | operation_row(op)
-        for r, op in zip(circle.ranks, circle.operations, strict=True)
-    ][:MAX_ROWS]
+def _circle(circle: Circle, lines: RankCodeLines, severity: Severity) -> Diagnosis:
+    rows = []
+    for rank, operation in zip(circle.ranks, circle.operations, strict=True):
+        rows.append({"rank": rank} | operation_row(operation))
+    rows = rows[:MAX_ROWS]
     if circle.skipped is not None and circle.left_out is not None:
-        here = lines.now(circle.skipped)
-        statement = (
-            f"{numbers.ranks([circle.skipped])} has left out "
-            f"{numbers.operation(circle.left_out.entry)}, which it had "
-            f"called in every round before, and waits elsewhere for a rank that waits for it"
-        )
-        if here is not None:
-            numbers["line"] = float(here.frame.line)
-            statement += f"; it stands in {here.text}"
-        return Diagnosis(
-            rule="flight_recorder_missing_rank",
-            severity=severity,
-            subject=subject_of((circle.skipped,)),
-            statement=statement,
-            fix=_look_at(here, called_at(circle.left_out.entry)),
-            source=SOURCE,
-            numbers=numbers,
-            ranks=(circle.skipped,),
-            details={"circle": rows},
-        )
+        return _skipped(circle.skipped, circle.left_out.entry, rows, lines, severity)
+    numbers = Numbers()
+    who = numbers.ranks(circle.ranks)
+    first = numbers.operation(circle.operations[0].entry)
     return Diagnosis(
         rule="flight_recorder_deadlock",
         severity=severity,
         subject=subject_of(circle.ranks),
-        statement=f"{numbers.ranks(circle.ranks)} wait for each other in a circle, the first in "
-        f"{numbers.operation(circle.operations[0].entry)}",
+        statement=f"{who} wait for each other in a circle, the first in {first}",
         fix="Ranks must call the collectives of different groups in the same order: compare the "
         "code lines.",
         source=SOURCE,
         numbers=numbers,
         details={"circle": rows},
+    )
+
+
+def _skipped(
+    rank: int,
+    left_out: Collective,
+    rows: Sequence[dict[str, Any]],
+    lines: RankCodeLines,
+    severity: Severity,
+) -> Diagnosis:
+    numbers = Numbers()
+    who = numbers.ranks([rank])
+    operation = numbers.operation(left_out)
+    statement = (
+        f"{who} has left out {operation}, which it had called in every round before, and waits "
+        "elsewhere for a rank that waits for it"
+    )
+    here = lines.now(rank)
+    if here is not None:
+        numbers["line"] = float(here.frame.line)
+        statement += f"; it stands in {here.text}"
+    return Diagnosis(
+        rule="flight_recorder_missing_rank",
+        severity=severity,
+        subject=subject_of((rank,)),
+        statement=statement,
+        fix=_look_at(here, called_at(left_out)),
+        source=SOURCE,
+        numbers=numbers,
+        ranks=(rank,),
+        details={"circle": list(rows)},
     )
 
 

@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.traces.flight_recorder.collective import Collective, Dump, Group, GroupStatus
+from analysis.traces.flight_recorder.collective import Collective, Dump, GroupStatus, RecordedGroup
 
 DEFAULT_GROUPS = ("default_pg", "default")
 
 
 @dataclass
-class Progress:
+class GroupProgress:
     """One rank in one group."""
 
     enqueued: int | None = None
@@ -38,47 +38,58 @@ class JobState:
     dumps: Mapping[int, Dump]
     world: frozenset[int]
     """Every rank that a dump, a group's list or a file's name speaks of."""
-    members: Mapping[Group, tuple[int, ...]]
+    members: Mapping[RecordedGroup, tuple[int, ...]]
     """Global ranks of each group; where the dumps do not list them, the ranks seen in it (default
     group: all)."""
-    progress: Mapping[Group, Mapping[int, Progress]]
+    progress: Mapping[RecordedGroup, Mapping[int, GroupProgress]]
 
     @property
     def without_dump(self) -> frozenset[int]:
         """Ranks of the job with no dump that could be read."""
         return self.world - frozenset(self.dumps)
 
-    def at(self, group: Group, rank: int) -> Progress | None:
+    def at(self, group: RecordedGroup, rank: int) -> GroupProgress | None:
         """How far a rank is in a group; None for a rank without a dump."""
         return self.progress.get(group, {}).get(rank)
 
-    def global_rank(self, group: Group, number: int) -> int | None:
+    def global_rank(self, group: RecordedGroup, number: int) -> int | None:
         """A rank's number within the group to its global rank."""
-        if group.ranks:
-            return group.ranks[number] if number < len(group.ranks) else None
-        members = self.members.get(group, ())
-        return members[number] if number < len(members) else None
+        members = group.ranks or self.members.get(group, ())
+        if number >= len(members):
+            return None
+        return members[number]
 
 
 def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobState:
     """Put dumps side by side, one per rank; `other_ranks` are known from elsewhere (names of logs,
     metrics)."""
-    by_rank = {d.rank: d for d in dumps}
+    by_rank = {dump.rank: dump for dump in dumps}
     world = _world(by_rank, other_ranks)
     local = {rank: _local_groups(dump, by_rank) for rank, dump in by_rank.items()}
     members = _members(by_rank, local, world)
-    mixed = {e.group for d in by_rank.values() for e in d.entries if e.is_p2p or e.p2p_seq > 0}
-    progress: dict[Group, dict[int, Progress]] = {group: {} for group in members}
+    mixed = _groups_with_peers(by_rank)
+    progress: dict[RecordedGroup, dict[int, GroupProgress]] = {group: {} for group in members}
     for rank, dump in by_rank.items():
         for entry in dump.entries:
-            _add(progress[entry.group].setdefault(rank, Progress()), entry)
+            _add(progress[entry.group].setdefault(rank, GroupProgress()), entry)
         for number, group in local[rank].items():
             if number in dump.status and group not in mixed:
-                _count(progress[group].setdefault(rank, Progress()), dump.status[number])
+                of_rank = progress[group].setdefault(rank, GroupProgress())
+                _count(of_rank, dump.status[number])
     for group, ranks in members.items():
         for rank in by_rank.keys() & set(ranks):
-            progress[group].setdefault(rank, Progress())
+            progress[group].setdefault(rank, GroupProgress())
     return JobState(by_rank, world, members, progress)
+
+
+def _groups_with_peers(dumps: Mapping[int, Dump]) -> set[RecordedGroup]:
+    """Groups with point-to-point operations, whose own count mixes both kinds."""
+    groups = set()
+    for dump in dumps.values():
+        for entry in dump.entries:
+            if entry.is_p2p or entry.p2p_seq > 0:
+                groups.add(entry.group)
+    return groups
 
 
 def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[int]:
@@ -87,11 +98,13 @@ def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[i
         for group in dump.groups.values():
             known.update(group.ranks)
     highest = max(known, default=-1)
-    few = highest < 2 * len(known) + 8
-    return frozenset(range(highest + 1)) if few else frozenset(known)
+    # A hostile name such as rank999999 must not make a million ranks of two.
+    if highest < 2 * len(known) + 8:
+        return frozenset(range(highest + 1))
+    return frozenset(known)
 
 
-def _add(progress: Progress, entry: Collective) -> None:
+def _add(progress: GroupProgress, entry: Collective) -> None:
     """An entry's share in what is known: point-to-point entries carry the number of the last
     collective too."""
     progress.enqueued = max(progress.enqueued or 0, entry.seq)
@@ -103,7 +116,7 @@ def _add(progress: Progress, entry: Collective) -> None:
         progress.completed = max(progress.completed or 0, entry.seq)
 
 
-def _count(progress: Progress, status: GroupStatus) -> None:
+def _count(progress: GroupProgress, status: GroupStatus) -> None:
     if status.enqueued >= 0:
         progress.enqueued = max(progress.enqueued or 0, status.enqueued)
     if status.completed >= 0:
@@ -111,21 +124,28 @@ def _count(progress: Progress, status: GroupStatus) -> None:
 
 
 def _members(
-    dumps: Mapping[int, Dump], local: Mapping[int, Mapping[int, Group]], world: frozenset[int]
-) -> dict[Group, tuple[int, ...]]:
-    seen: dict[Group, set[int]] = defaultdict(set)
+    dumps: Mapping[int, Dump],
+    local: Mapping[int, Mapping[int, RecordedGroup]],
+    world: frozenset[int],
+) -> dict[RecordedGroup, tuple[int, ...]]:
+    seen: dict[RecordedGroup, set[int]] = defaultdict(set)
     for rank, dump in dumps.items():
         for group in (*dump.groups.values(), *local[rank].values()):
             seen[group].add(rank)
         for entry in dump.entries:
             seen[entry.group].add(rank)
-    return {
-        group: group.ranks or tuple(sorted(world if group.description in DEFAULT_GROUPS else ranks))
-        for group, ranks in seen.items()
-    }
+    members = {}
+    for group, ranks in seen.items():
+        if group.ranks:
+            members[group] = group.ranks
+        elif group.description in DEFAULT_GROUPS:
+            members[group] = tuple(sorted(world))
+        else:
+            members[group] = tuple(sorted(ranks))
+    return members
 
 
-def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
+def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, RecordedGroup]:
     """The group of each of a rank's local numbers."""
     known = dict(dump.local_ids)
     by_order = _by_order(dump)
@@ -142,27 +162,32 @@ def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, Group]:
     return known
 
 
-def _own(dump: Dump, other: Group) -> Group | None:
+def _own(dump: Dump, other: RecordedGroup) -> RecordedGroup | None:
     """This rank's group that corresponds to another rank's: the same one, else the only one so
     described."""
     if other.name in dump.groups or not dump.groups:
-        return (
-            dump.groups.get(other.name, other)
-            if not other.ranks or dump.rank in other.ranks
-            else None
-        )
-    alike = [g for g in dump.groups.values() if g.description == other.description]
+        if other.ranks and dump.rank not in other.ranks:
+            return None
+        return dump.groups.get(other.name, other)
+    alike = [group for group in dump.groups.values() if group.description == other.description]
     return alike[0] if len(alike) == 1 else None
 
 
-def _by_order(dump: Dump) -> dict[int, Group]:
+def _by_order(dump: Dump) -> dict[int, RecordedGroup]:
     """Local numbers follow the order in which groups were made, as do names that are numbers.
 
     Used where both lists are equally long and the entries agree.
     """
-    if len(dump.groups) != len(dump.status) or not all(name.isdecimal() for name in dump.groups):
+    if len(dump.groups) != len(dump.status):
         return {}
-    ordered = [dump.groups[name] for name in sorted(dump.groups, key=int)]
-    paired = dict(zip(sorted(dump.status), ordered, strict=True))
-    agrees = all(paired.get(n, g).name == g.name for n, g in dump.local_ids.items())
-    return paired if agrees else {}
+    if not all(name.isdecimal() for name in dump.groups):
+        return {}
+    names = sorted(dump.groups, key=int)
+    by_number = {}
+    for number, name in zip(sorted(dump.status), names, strict=True):
+        by_number[number] = dump.groups[name]
+    for number, group in dump.local_ids.items():
+        paired = by_number.get(number)
+        if paired is not None and paired.name != group.name:
+            return {}
+    return by_number

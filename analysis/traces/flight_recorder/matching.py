@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from analysis.traces.flight_recorder.collective import Collective, Group, Shapes
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup, Shapes
 from analysis.traces.flight_recorder.habits import breaks_habit
 from analysis.traces.flight_recorder.job_state import JobState
 
@@ -43,7 +43,7 @@ MAX_HISTORY = 50
 class Mismatch:
     """Ranks that disagree at one collective."""
 
-    group: Group
+    group: RecordedGroup
     seq: int
     aspect: Aspect
     odd: Mapping[int, Collective]
@@ -56,13 +56,12 @@ class Mismatch:
     """A tie, decided by what the group did before."""
 
 
-def mismatch_at(state: JobState, group: Group, seq: int) -> Mismatch | None:
+def mismatch_at(state: JobState, group: RecordedGroup, seq: int) -> Mismatch | None:
     """The first aspect in which the ranks that recorded this collective disagree, or None."""
-    entries = {
-        rank: progress.by_seq[seq]
-        for rank, progress in sorted(state.progress.get(group, {}).items())
-        if seq in progress.by_seq
-    }
+    entries = {}
+    for rank, progress in sorted(state.progress.get(group, {}).items()):
+        if seq in progress.by_seq:
+            entries[rank] = progress.by_seq[seq]
     if len(entries) < 2:
         return None
     aspects: tuple[Aspect, ...] = ("operation", "data type", "size")
@@ -74,7 +73,11 @@ def mismatch_at(state: JobState, group: Group, seq: int) -> Mismatch | None:
 
 
 def _disagreement(
-    state: JobState, group: Group, seq: int, aspect: Aspect, entries: Mapping[int, Collective]
+    state: JobState,
+    group: RecordedGroup,
+    seq: int,
+    aspect: Aspect,
+    entries: Mapping[int, Collective],
 ) -> Mismatch | None:
     sides: dict[Hashable, list[int]] = defaultdict(list)
     for rank, entry in entries.items():
@@ -82,13 +85,16 @@ def _disagreement(
     if len(sides) < 2:
         return None
     most = max(len(ranks) for ranks in sides.values())
-    leading = [side for side, ranks in sides.items() if len(ranks) == most]
-    by_history = len(leading) > 1
-    if by_history:
-        leading = _usual(state, group, seq, aspect, {side: sides[side] for side in leading})
-    agree = tuple(sides[leading[0]]) if len(leading) == 1 else tuple(entries)
-    odd = {rank: entry for rank, entry in entries.items() if rank not in set(agree)}
-    return Mismatch(group, seq, aspect, odd, entries[agree[0]], agree, by_history and bool(odd))
+    leading = {side: ranks for side, ranks in sides.items() if len(ranks) == most}
+    usual = list(leading)
+    tie = len(leading) > 1
+    if tie:
+        usual = _usual(state, group, seq, aspect, leading)
+    agree = tuple(sides[usual[0]]) if len(usual) == 1 else tuple(entries)
+    agreeing = set(agree)
+    odd = {rank: entry for rank, entry in entries.items() if rank not in agreeing}
+    by_history = tie and bool(odd)
+    return Mismatch(group, seq, aspect, odd, entries[agree[0]], agree, by_history)
 
 
 def _signature(entry: Collective, aspect: Aspect) -> Hashable:
@@ -106,26 +112,34 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _usual(
-    state: JobState, group: Group, seq: int, aspect: Aspect, sides: Mapping[Hashable, list[int]]
+    state: JobState,
+    group: RecordedGroup,
+    seq: int,
+    aspect: Aspect,
+    sides: Mapping[Hashable, list[int]],
 ) -> list[Hashable]:
     """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has
-    been seen before."""
+    been seen before; all of them where neither tells."""
     keeping = [side for side, ranks in sides.items() if not _break_habits(state, group, seq, ranks)]
     if aspect == "operation" and len(keeping) == 1:
         return keeping
+    earlier = _earlier(state, group, seq, aspect)
+    seen = [side for side in sides if earlier[side]]
+    if len(seen) == 1 and earlier[seen[0]] >= MIN_SEEN:
+        return seen
+    return list(sides)
+
+
+def _earlier(state: JobState, group: RecordedGroup, seq: int, aspect: Aspect) -> Counter[Hashable]:
+    """How often each side's signature occurs in the group's collectives before this one."""
     earlier: Counter[Hashable] = Counter()
     for progress in state.progress.get(group, {}).values():
         for number in range(max(0, seq - MAX_HISTORY), seq):
             if number in progress.by_seq:
                 earlier[_signature(progress.by_seq[number], aspect)] += 1
-    known = [side for side in sides if earlier[side] >= MIN_SEEN]
-    return (
-        known
-        if len(known) == 1 and all(not earlier[s] for s in sides if s != known[0])
-        else list(sides)
-    )
+    return earlier
 
 
-def _break_habits(state: JobState, group: Group, seq: int, ranks: Sequence[int]) -> bool:
+def _break_habits(state: JobState, group: RecordedGroup, seq: int, ranks: Sequence[int]) -> bool:
     asked = ranks[:MAX_ASKED]
     return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in asked)

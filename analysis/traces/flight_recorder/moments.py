@@ -24,11 +24,14 @@ MIN_SHARE = 0.5
 """Of the ranks of the fullest set: smaller sets are leftovers (own)."""
 
 _DIGITS = re.compile(r"\d+")
-Standing = dict[tuple[str, str], int]
+DumpSet = Mapping[int, Dump]
+"""The dumps of one moment, by rank."""
+LastCollectives = dict[tuple[str, str], int]
+"""(group's name, its description) -> number of its last collective."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class DumpMoment:
     """The dumps of one moment, and what hangs there."""
 
     state: JobState
@@ -41,82 +44,119 @@ class Moment:
     """A later set has got past what hangs here."""
 
 
-def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozenset()) -> Moment:
+def moment_of_hang(dumps: Sequence[Dump], other_ranks: frozenset[int] = frozenset()) -> DumpMoment:
     """The set of dumps that shows the hang best, completed with dumps of the same moment in another
     form."""
     sets = sorted(_sets(dumps)[:MAX_SETS], key=_order)
     if not sets:
-        return Moment(job_state([], other_ranks), HangAnalysis(), 0, lasting=False)
-    states = [job_state(s.values(), other_ranks) for s in sets]
-    analyses = [hang_analysis(s) for s in states]
-    fullest = max(len(s) for s in sets)
-    hanging = [i for i, a in enumerate(analyses) if a.kind and len(sets[i]) >= MIN_SHARE * fullest]
-    lasting_ones = [
-        i for i in hanging if not any(_passed(analyses[i], states[i], s) for s in states[i + 1 :])
-    ]
-    passed = [i for i in hanging if i not in lasting_ones and analyses[i].culprits]
-    chosen = lasting_ones[0] if lasting_ones else passed[-1] if passed else len(sets) - 1
-    same = [i for i in range(len(sets)) if i != chosen and _same_moment(sets[chosen], sets[i])]
-    whole = dict(sets[chosen])
-    for i in same:
-        whole = sets[i] | whole
-        whole |= {
-            r: d for r, d in sets[i].items() if d.form == "pickle" and whole[r].form != "pickle"
-        }
-    state = job_state(whole.values(), other_ranks)
-    later = [i for i in range(len(sets)) if i > chosen and i not in same]
-    lasting = any(analyses[i].waiting & analyses[chosen].waiting for i in later)
-    return Moment(state, hang_analysis(state), len(sets) - 1, lasting, went_on=chosen in passed)
+        return DumpMoment(job_state([], other_ranks), HangAnalysis(), 0, lasting=False)
+    states = [job_state(ranks.values(), other_ranks) for ranks in sets]
+    analyses = [hang_analysis(state) for state in states]
+    chosen, went_on = _clearest(states, analyses)
+    same = []
+    later = []
+    for index, ranks in enumerate(sets):
+        if index == chosen:
+            continue
+        if _same_moment(sets[chosen], ranks):
+            same.append(ranks)
+        elif index > chosen:
+            later.append(analyses[index])
+    state = job_state(_completed(sets[chosen], same).values(), other_ranks)
+    waiting = analyses[chosen].waiting
+    lasting = any(analysis.waiting & waiting for analysis in later)
+    return DumpMoment(state, hang_analysis(state), len(sets) - 1, lasting, went_on)
+
+
+def _clearest(states: Sequence[JobState], analyses: Sequence[HangAnalysis]) -> tuple[int, bool]:
+    """Which set to believe, and whether a later one has got past what hangs there."""
+    fullest = max(len(state.dumps) for state in states)
+    last_passed = None
+    for index, (state, analysis) in enumerate(zip(states, analyses, strict=True)):
+        if not analysis.kind or len(state.dumps) < MIN_SHARE * fullest:
+            continue
+        later = states[index + 1 :]
+        if not any(_passed(analysis, state, other) for other in later):
+            return index, False
+        if analysis.culprits:
+            last_passed = index
+    if last_passed is not None:
+        return last_passed, True
+    return len(states) - 1, False
+
+
+def _completed(chosen: DumpSet, same: Sequence[DumpSet]) -> DumpSet:
+    """All ranks of the sets of one moment; of a rank's dumps a pickle, which has stacks, first."""
+    completed = dict(chosen)
+    for ranks in same:
+        completed = {**ranks, **completed}
+        for rank, dump in ranks.items():
+            if dump.form == "pickle" and completed[rank].form != "pickle":
+                completed[rank] = dump
+    return completed
 
 
 def _sets(dumps: Sequence[Dump]) -> list[dict[int, Dump]]:
     """Dumps of one folder and one manner of naming are of one moment; so are node0/rank_0 and
     node1/rank_1."""
-    loose: dict[tuple[str, str], list[Dump]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[Dump]] = defaultdict(list)
     for dump in dumps:
         path = PurePath(dump.file)
-        loose[_DIGITS.sub("#", str(path.parent)), _DIGITS.sub("#", path.name)].append(dump)
+        folder = _DIGITS.sub("#", str(path.parent))
+        name = _DIGITS.sub("#", path.name)
+        alike[folder, name].append(dump)
     sets: list[dict[int, Dump]] = []
-    for group in loose.values():
-        if len({d.rank for d in group}) == len(group):
-            sets.append({d.rank: d for d in group})
+    for group in alike.values():
+        by_rank = {dump.rank: dump for dump in group}
+        if len(by_rank) == len(group):
+            sets.append(by_rank)
             continue
-        strict: dict[str, dict[int, Dump]] = defaultdict(dict)
+        # A rank that is there twice shows that the folders' numbers stand for moments, not nodes.
+        by_folder: dict[str, dict[int, Dump]] = defaultdict(dict)
         for dump in group:
-            strict[str(PurePath(dump.file).parent)].setdefault(dump.rank, dump)
-        sets += strict.values()
+            by_folder[str(PurePath(dump.file).parent)].setdefault(dump.rank, dump)
+        sets += by_folder.values()
     return sets
 
 
-def _order(dumps: Mapping[int, Dump]) -> tuple[int, int, int]:
+def _order(dumps: DumpSet) -> tuple[int, int, int]:
     """Sets by how far the job is in them, then by how much has ended; pickles, which have stacks,
     first."""
-    status = [s for d in dumps.values() for s in d.status.values()]
-    reached = sum(_furthest(dumps).values())
-    ended = sum(s.completed for s in status) + sum(
-        e.retired for d in dumps.values() for e in d.entries
-    )
-    return reached, ended, sum(d.form != "pickle" for d in dumps.values())
+    reached = sum(_last_collectives(dumps).values())
+    ended = 0
+    without_stacks = 0
+    for dump in dumps.values():
+        ended += sum(status.completed for status in dump.status.values())
+        ended += sum(entry.retired for entry in dump.entries)
+        if dump.form != "pickle":
+            without_stacks += 1
+    return reached, ended, without_stacks
 
 
-def _furthest(dumps: Mapping[int, Dump]) -> Standing:
+def _last_collectives(dumps: DumpSet) -> LastCollectives:
     """The number of the last collective of every group."""
-    furthest: Standing = {}
+    last: LastCollectives = {}
     for dump in dumps.values():
         for entry in dump.entries:
             key = (entry.group.name, entry.group.description)
-            furthest[key] = max(furthest.get(key, 0), entry.seq)
-    return furthest
+            last[key] = max(last.get(key, 0), entry.seq)
+    return last
 
 
 def _passed(analysis: HangAnalysis, state: JobState, later: JobState) -> bool:
     """Whether a later set has newer collectives in every group that hangs here."""
-    here, there = _furthest(state.dumps), _furthest(later.dumps)
-    hanging = {(op.group.name, op.group.description) for op in analysis.operations}
-    return bool(hanging) and all(there.get(key, 0) > here.get(key, 0) for key in hanging)
+    if not analysis.operations:
+        return False
+    here = _last_collectives(state.dumps)
+    there = _last_collectives(later.dumps)
+    for operation in analysis.operations:
+        key = (operation.group.name, operation.group.description)
+        if there.get(key, 0) <= here.get(key, 0):
+            return False
+    return True
 
 
-def _same_moment(one: Mapping[int, Dump], other: Mapping[int, Dump]) -> bool:
+def _same_moment(one: DumpSet, other: DumpSet) -> bool:
     """Whether the ranks that both sets have are in the same state in both; sets without a rank in
     common are one."""
     shared = one.keys() & other.keys()
@@ -124,5 +164,6 @@ def _same_moment(one: Mapping[int, Dump], other: Mapping[int, Dump]) -> bool:
 
 
 def _standing(dump: Dump) -> tuple[object, ...]:
-    pending = frozenset((e.group.name, e.seq, e.op) for e in dump.pending)
-    return pending, max((e.record for e in dump.entries), default=-1)
+    pending = frozenset((entry.group.name, entry.seq, entry.op) for entry in dump.pending)
+    last_record = max((entry.record for entry in dump.entries), default=-1)
+    return pending, last_record

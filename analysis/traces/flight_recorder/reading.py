@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from analysis.errors import EvidenceError
-from analysis.traces.flight_recorder.collective import Dump, Group, UnreadDump
+from analysis.traces.flight_recorder.collective import Dump, RecordedGroup, UnreadDump
 from analysis.traces.flight_recorder.entries import dump_of
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
@@ -40,7 +40,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
     dumps: list[Dump] = []
     unread: list[UnreadDump] = []
     unnamed = 0
-    shared: dict[Group, Group] = {}
+    shared: dict[RecordedGroup, RecordedGroup] = {}
     for path in paths:
         rank, source = rank_in_name(path), "file name"
         if rank is None:
@@ -48,20 +48,22 @@ def read_dumps(paths: Iterable[Path]) -> tuple[list[Dump], list[UnreadDump]]:
         if len(dumps) >= MAX_DUMPS:
             unread.append(UnreadDump(str(path), None, f"more than {MAX_DUMPS} dumps"))
             break
-        found = _read(path, rank, source, shared)
-        unnamed += source == "order" and any(
-            isinstance(d, Dump) and d.form != "page" for d in found
-        )
-        for dump in found:
-            if isinstance(dump, Dump):
-                dumps.append(dump)
-            else:
+        took_rank = False
+        for dump in _read(path, rank, source, shared):
+            if isinstance(dump, UnreadDump):
                 unread.append(dump)
+                continue
+            dumps.append(dump)
+            # A page names its ranks itself.
+            if source == "order" and dump.form != "page":
+                took_rank = True
+        if took_rank:
+            unnamed += 1
     return dumps, unread
 
 
 def _read(
-    path: Path, rank: int, source: str, shared: dict[Group, Group]
+    path: Path, rank: int, source: str, shared: dict[RecordedGroup, RecordedGroup]
 ) -> list[Dump | UnreadDump]:
     named = rank if source == "file name" else None
     try:
@@ -75,13 +77,18 @@ def _read(
     start = data.lstrip()[:1]
     if start == b"<":
         return _page(path, data, shared)
-    value, problem, cut = _json(data) if start == b"{" else _pickle(data)
+    if start == b"{":
+        form = "json"
+        value, problem, cut = _json(data)
+    else:
+        form = "pickle"
+        value, problem, cut = _pickle(data)
     if problem:
         return [UnreadDump(str(path), named, problem)]
-    dump = dump_of(
-        value, rank, source, str(path), "json" if start == b"{" else "pickle", cut, shared
-    )
-    return [dump if dump is not None else UnreadDump(str(path), named, "holds no flight recorder")]
+    dump = dump_of(value, rank, source, str(path), form, cut, shared)
+    if dump is None:
+        return [UnreadDump(str(path), named, "holds no flight recorder")]
+    return [dump]
 
 
 def _content(path: Path) -> bytes | str:
@@ -112,15 +119,20 @@ def _pieces(stack: list[Any]) -> dict[str, Any]:
     entries beside it."""
     top: dict[str, Any] = {}
     entries: list[Any] = []
-    for before, value in zip([None, *stack], stack, strict=False):
+    before = None
+    for value in stack:
         if isinstance(value, dict) and "collective_seq_id" in value:
             entries.append(value)
-        elif isinstance(before, str) and before == "entries" and isinstance(value, list):
+        elif before == "entries" and isinstance(value, list):
             entries += value
         elif isinstance(before, str) and isinstance(value, dict | str) and before not in top:
             top[before] = value
-    known = {k: v for k, v in top.items() if k in ("version", "pg_config", "pg_status")}
-    return known | {"entries": entries} if entries or "pg_status" in known else {}
+        before = value
+    known = {key: top[key] for key in top if key in ("version", "pg_config", "pg_status")}
+    if not entries and "pg_status" not in known:
+        return {}
+    known["entries"] = entries
+    return known
 
 
 def _json(data: bytes) -> tuple[Any, str, bool]:
@@ -135,19 +147,25 @@ def _json(data: bytes) -> tuple[Any, str, bool]:
         return None, "cut off" if cut else "no JSON", False
 
 
-def _page(path: Path, data: bytes, shared: dict[Group, Group]) -> list[Dump | UnreadDump]:
+def _page(
+    path: Path, data: bytes, shared: dict[RecordedGroup, RecordedGroup]
+) -> list[Dump | UnreadDump]:
     """The debug server's page: per rank a heading and the JSON in <pre>."""
     if len(data) > MAX_JSON_BYTES:
         return [UnreadDump(str(path), None, f"larger than {MAX_JSON_BYTES >> 20} MiB")]
     page = data.decode("utf-8", "replace")
     found: list[Dump | UnreadDump] = []
     for heading in _PAGE_PART.finditer(page):
-        end = page.find("</pre>", heading.end())
-        text = html.unescape(page[heading.end() : end if end >= 0 else len(page)])
         rank = int(heading[1])
+        end = page.find("</pre>", heading.end())
+        if end < 0:
+            end = len(page)
+        text = html.unescape(page[heading.end() : end])
         value, problem, _ = _json(text.encode())
-        dump = (
-            dump_of(value, rank, "page", str(path), "page", False, shared) if not problem else None
-        )
-        found.append(dump or UnreadDump(str(path), rank, problem or "holds no flight recorder"))
+        dump: Dump | UnreadDump | None = None
+        if not problem:
+            dump = dump_of(value, rank, "page", str(path), "page", False, shared)
+        if dump is None:
+            dump = UnreadDump(str(path), rank, problem or "holds no flight recorder")
+        found.append(dump)
     return found or [UnreadDump(str(path), None, "a page without dumps")]

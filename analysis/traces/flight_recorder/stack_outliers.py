@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import CodeLine
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.reading.stack_dumps import StackDump
+from analysis.traces.reading.stack_dumps import StackDump, StackThread
 
 MIN_RANKS = 3
 """With two ranks, one of which waits, a healthy job looks the same."""
@@ -18,34 +18,64 @@ MAX_SHARE = 1 / 3
 def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> Diagnosis | None:
     """The ranks outside of collectives, where nearly all others are in one; None where stacks show
     no such thing."""
-    mains = {d.rank: d.main for d in reversed(stacks) if d.rank is not None and d.main is not None}
-    outside = {rank: main for rank, main in sorted(mains.items()) if not main.in_collective}
-    if len(mains) < MIN_RANKS or not outside or len(outside) > MAX_SHARE * len(mains):
+    mains = _main_threads(stacks)
+    outside = {}
+    for rank, main in sorted(mains.items()):
+        if not main.in_collective:
+            outside[rank] = main
+    too_many = len(outside) > MAX_SHARE * len(mains)
+    if len(mains) < MIN_RANKS or not outside or too_many:
         return None
-    ranks, numbers = tuple(outside), Numbers()
-    places = {
-        rank: CodeLine(main.own_frame, "stack dump")
-        for rank, main in outside.items()
-        if main.own_frame
-    }
+    ranks = tuple(outside)
+    places = _own_lines(outside)
     first = places.get(ranks[0])
-    statement = (
-        f"{numbers.ranks(ranks)} {'stands' if len(ranks) == 1 else 'stand'} outside of collectives"
-    )
-    if first is not None:
-        numbers["line"] = float(first.frame.line)
-        statement += f", {'' if len(ranks) == 1 else 'the first '}in {first.text},"
-    statement += f" while {numbers.count('in_collective', len(mains) - len(ranks), 'other rank')} "
-    statement += "wait in one" if numbers["in_collective"] != 1 else "waits in one"
+    numbers = Numbers()
+    in_collective = len(mains) - len(ranks)
+    statement = _statement(numbers, ranks, first, in_collective)
+    where = first.place if first else "that place"
     return Diagnosis(
         rule="stack_outlier",
         severity=severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix=f"See at {first.place if first else 'that place'} what holds it; a second dump shows "
-        f"whether it moves.",
+        fix=f"See at {where} what holds it; a second dump shows whether it moves.",
         source="stack dumps: at most a third of the ranks outside of torch.distributed (own)",
         numbers=numbers,
         ranks=ranks,
         details={"stands_in": {str(rank): place.text for rank, place in places.items()}},
     )
+
+
+def _main_threads(stacks: Sequence[StackDump]) -> dict[int, StackThread]:
+    """The main thread of each rank; of several dumps of a rank the first counts."""
+    mains: dict[int, StackThread] = {}
+    # Later assignments win, so the dumps are taken from the last to the first.
+    for dump in reversed(stacks):
+        main = dump.main
+        if dump.rank is not None and main is not None:
+            mains[dump.rank] = main
+    return mains
+
+
+def _own_lines(threads: Mapping[int, StackThread]) -> dict[int, CodeLine]:
+    lines = {}
+    for rank, thread in threads.items():
+        frame = thread.own_frame
+        if frame:
+            lines[rank] = CodeLine(frame, "stack dump")
+    return lines
+
+
+def _statement(
+    numbers: Numbers, ranks: tuple[int, ...], first: CodeLine | None, in_collective: int
+) -> str:
+    one = len(ranks) == 1
+    verb = "stands" if one else "stand"
+    said = f"{numbers.ranks(ranks)} {verb} outside of collectives"
+    if first is not None:
+        numbers["line"] = float(first.frame.line)
+        which = "" if one else "the first "
+        said += f", {which}in {first.text},"
+    others = numbers.count("in_collective", in_collective, "other rank")
+    waits = "waits" if in_collective == 1 else "wait"
+    return f"{said} while {others} {waits} in one"

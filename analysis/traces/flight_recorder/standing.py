@@ -27,7 +27,7 @@ MIN_KNOWN = 4
 
 
 @dataclass(frozen=True)
-class Standing:
+class PendingAge:
     """The oldest pending operation."""
 
     seconds: float
@@ -43,23 +43,26 @@ class Standing:
         return self.seconds >= max(MIN_STANDING_S, MIN_PAUSES * self.longest_pause_s)
 
 
-def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> Standing | None:
+def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> PendingAge | None:
     """The longest standing of any rank; None where nothing is pending or no moment is known."""
-    found = [
-        _of_rank(dump, taken_ns[dump.file])
-        for dump in dumps
-        if dump.pending and dump.file in taken_ns
-    ]
-    return max(found, key=lambda s: (s.is_hang, s.seconds), default=None)
+    found = []
+    for dump in dumps:
+        if dump.pending and dump.file in taken_ns:
+            found.append(_of_rank(dump, taken_ns[dump.file]))
+    return max(found, key=lambda age: (age.is_hang, age.seconds), default=None)
 
 
-def _of_rank(dump: Dump, taken_ns: int) -> Standing:
+def _of_rank(dump: Dump, taken_ns: int) -> PendingAge:
     oldest = dump.pending[0]
-    before = [e.created_ns for e in dump.entries if _earlier(e, oldest)]
-    known = [*before, oldest.created_ns]
-    pauses = [later - earlier for earlier, later in itertools.pairwise(known)]
-    pause = max(pauses) / 1e9 if len(before) >= MIN_KNOWN else None
-    return Standing(max(0.0, (taken_ns - oldest.created_ns) / 1e9), pause)
+    created = [entry.created_ns for entry in dump.entries if _earlier(entry, oldest)]
+    longest_pause_s = None
+    if len(created) >= MIN_KNOWN:
+        created.append(oldest.created_ns)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(created)]
+        longest_pause_s = max(pauses) / 1e9
+    seconds = (taken_ns - oldest.created_ns) / 1e9
+    # The clocks of the rank and of whoever asked may differ by a little.
+    return PendingAge(max(0.0, seconds), longest_pause_s)
 
 
 def _earlier(entry: Collective, oldest: Collective) -> bool:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.job_state import JobState
 
 MAX_OPERATIONS = 64
@@ -24,7 +24,7 @@ rank."""
 class WaitedOperation:
     """An operation in which at least one rank hangs."""
 
-    group: Group
+    group: RecordedGroup
     seq: int
     """Number of the collective; -1 for point-to-point."""
     entry: Collective
@@ -50,9 +50,9 @@ def waited_operations(state: JobState) -> list[WaitedOperation]:
 
 
 def _collectives(state: JobState) -> Iterator[WaitedOperation]:
-    first: dict[Group, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    first: dict[RecordedGroup, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for rank, dump in state.dumps.items():
-        seen: set[Group] = set()
+        seen: set[RecordedGroup] = set()
         for entry in dump.pending:
             if not entry.is_p2p and entry.group not in seen:
                 seen.add(entry.group)
@@ -62,7 +62,9 @@ def _collectives(state: JobState) -> Iterator[WaitedOperation]:
             yield _collective(state, group, seq, by_seq[seq])
 
 
-def _collective(state: JobState, group: Group, seq: int, waiting: list[int]) -> WaitedOperation:
+def _collective(
+    state: JobState, group: RecordedGroup, seq: int, waiting: list[int]
+) -> WaitedOperation:
     sorted_out: dict[str, list[int]] = defaultdict(list)
     first = set(waiting)
     for member in state.members.get(group, ()):
@@ -94,7 +96,7 @@ def _settle(state: JobState, sorted_out: dict[str, list[int]], waiting: int) -> 
         ]
 
 
-def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
+def _standing(state: JobState, group: RecordedGroup, seq: int, member: int) -> str:
     dump = state.dumps.get(member)
     progress = state.at(group, member)
     if dump is None or progress is None:
@@ -112,20 +114,16 @@ def _standing(state: JobState, group: Group, seq: int, member: int) -> str:
 def _channels(state: JobState) -> Iterator[WaitedOperation]:
     """Point-to-point: a rank waits for its peer unless the peer has the opposite operation pending
     as well."""
-    offers = {
-        (rank, entry.group, entry.channel, entry.sends)
-        for rank, dump in state.dumps.items()
-        for entry in dump.pending
-        if entry.is_p2p
-    }
+    offers = _offers(state)
     for rank, dump in state.dumps.items():
-        seen: set[tuple[Group, tuple[int, int] | None, bool]] = set()
+        seen: set[tuple[RecordedGroup, tuple[int, int] | None, bool]] = set()
         for entry in dump.pending:
             place = (entry.group, entry.channel, entry.sends)
             if entry.channel is None or place in seen:
                 continue
             seen.add(place)
-            peer = state.global_rank(entry.group, entry.channel[1 if entry.sends else 0])
+            sender, receiver = entry.channel
+            peer = state.global_rank(entry.group, receiver if entry.sends else sender)
             if peer is None or peer == rank:
                 continue
             offered = (peer, entry.group, entry.channel, not entry.sends) in offers
@@ -136,17 +134,26 @@ def _point_to_point(
     state: JobState, entry: Collective, rank: int, peer: int, offered: bool
 ) -> WaitedOperation:
     dump = state.dumps.get(peer)
-    where = (
-        "absent"
-        if dump is None
-        else "joined"
-        if offered
-        else "unclear"
-        if dump.cut_off
-        else "missing"
-    )
+    if dump is None:
+        where = "absent"
+    elif offered:
+        where = "joined"
+    elif dump.cut_off:
+        where = "unclear"
+    else:
+        where = "missing"
     places: dict[str, tuple[int, ...]] = dict.fromkeys(
         ("joined", "missing", "done", "absent", "unclear"), ()
     )
     places[where] = (peer,)
     return WaitedOperation(group=entry.group, seq=-1, entry=entry, waiting=(rank,), **places)
+
+
+def _offers(state: JobState) -> set[tuple[int, RecordedGroup, tuple[int, int] | None, bool]]:
+    """What every rank sends or receives: (rank, group, channel, whether it sends)."""
+    offers = set()
+    for rank, dump in state.dumps.items():
+        for entry in dump.pending:
+            if entry.is_p2p:
+                offers.add((rank, entry.group, entry.channel, entry.sends))
+    return offers

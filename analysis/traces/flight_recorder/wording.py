@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis.traces.flight_recorder.collective import Collective, Group
+from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.wait_for import WaitedOperation
 from analysis.traces.readable import readable
 
@@ -48,7 +48,7 @@ class Numbers(dict[str, float]):
         return f"{self.say(name, value)} {unit}{'' if value == 1 else 's'}"
 
 
-def group_label(group: Group) -> str:
+def group_label(group: RecordedGroup) -> str:
     """A group's name, clean."""
     return readable(group.label, 60)
 

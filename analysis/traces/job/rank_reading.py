@@ -89,10 +89,15 @@ def _events_ranked(value: Any, rank: int) -> Any:
         return replace(value, rank=rank)
     if isinstance(value, tuple):
         return tuple(_events_ranked(entry, rank) for entry in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: (getattr(value, f.name), f.init) for f in fields(value)}
-        changed = {
-            name: _events_ranked(entry, rank) for name, (entry, init) in found.items() if init
-        }
-        return replace(value, **{n: c for n, c in changed.items() if c is not found[n][0]})
-    return value
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {}
+    for field in fields(value):
+        # `replace` refuses fields that the constructor does not take.
+        if not field.init:
+            continue
+        before = getattr(value, field.name)
+        after = _events_ranked(before, rank)
+        if after is not before:
+            changed[field.name] = after
+    return replace(value, **changed)

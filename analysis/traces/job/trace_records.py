@@ -33,7 +33,7 @@ class _Versions(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Record:
+class TraceRecord:
     """What is known of one file."""
 
     file: JobFile
@@ -42,12 +42,12 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Records:
+class TraceRecords:
     """The valid records of one case, each read when it is asked for."""
 
     case: Path
     """The case folder."""
-    _read: dict[Path, Record | None] = field(default_factory=dict)
+    _read: dict[Path, TraceRecord | None] = field(default_factory=dict)
 
     @property
     def used(self) -> bool:
@@ -60,7 +60,7 @@ class Records:
         paths = [self.case / TRACES / name for name in self._versions if _is_below(name)]
         return tuple(path for path in paths if not path.exists())
 
-    def of(self, path: Path) -> Record | None:
+    def of(self, path: Path) -> TraceRecord | None:
         """The record that stands for the trace at `path`, or None."""
         if path not in self._read:
             self._read[path] = self._found(path)
@@ -78,7 +78,7 @@ class Records:
         record = self.of(path)
         return record.reading if record is not None else None
 
-    def _found(self, path: Path) -> Record | None:
+    def _found(self, path: Path) -> TraceRecord | None:
         name = path.relative_to(self.case / TRACES).as_posix()
         place = record_name(name)
         if place not in self._names:
@@ -95,7 +95,7 @@ class Records:
         reading = (
             RankReading(summaries, stored.problem, stored.passing) if stored.is_trace else None
         )
-        return Record(JobFile(path, stored.kind, rank_in_name(path), stored.size), reading)
+        return TraceRecord(JobFile(path, stored.kind, rank_in_name(path), stored.size), reading)
 
     @cached_property
     def _names(self) -> frozenset[str]:

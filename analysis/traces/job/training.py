@@ -33,7 +33,7 @@ from analysis.traces.doctor.nothing_wrong import doubts, health
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
 from analysis.traces.job.telemetry import told_by_files
-from analysis.traces.job.trace_records import Records
+from analysis.traces.job.trace_records import TraceRecords
 from analysis.traces.readable import readable
 from analysis.traces.reading.job_files import JobFile, sort_job_files, traces_of
 from analysis.vocabulary import Finding, JobIdentity
@@ -74,7 +74,7 @@ SIGNALS = {
 def training_findings(case: Case) -> list[Finding]:
     """Findings of the case's traces, with ids "T1", "T2", ...; none where the case has no
     traces."""
-    records = Records(case.path)
+    records = TraceRecords(case.path)
     try:
         return _told(case, records)
     except FaultlineError:
@@ -91,7 +91,7 @@ ANALYZER = Analyzer(
 )
 
 
-def _told(case: Case, records: Records | None) -> list[Finding]:
+def _told(case: Case, records: TraceRecords | None) -> list[Finding]:
     paths = sorted((*case.trace_files, *(records.left_out if records else ())))
     if not paths:
         return []
@@ -114,7 +114,7 @@ def _told(case: Case, records: Records | None) -> list[Finding]:
     ]
 
 
-def _read(file: JobFile, records: Records | None) -> RankReading:
+def _read(file: JobFile, records: TraceRecords | None) -> RankReading:
     return (records.reading(file.path) if records else None) or read_ranks(file)
 
 

@@ -137,20 +137,21 @@ class _Row(NamedTuple):
 
 def _points(path: Path, rank: int | None) -> Iterator[_Row]:
     for _, line in bounded_lines(path):
-        start = line.lstrip()[:1]
-        if MARK in line:
-            row = scalar_row(line)
-            read = _measured(row) if row else None
-            if read is not None:
-                yield read.of(rank)
-        elif start == "{" and "'" not in line[:20]:
-            read = _json_line(line)
-            if read is not None:
-                yield read.of(rank)
-        elif ("loss" in line or "Loss" in line or "tps" in line) and len(line) < 4_000:
-            parsed = _text_line(_ANSI.sub("", line))
-            if parsed is not None:
-                yield _Row(rank, *parsed)
+        row = _row_of(line)
+        if row is not None:
+            yield row.of(rank)
+
+
+def _row_of(line: str) -> _Row | None:
+    if MARK in line:
+        scalars = scalar_row(line)
+        return _measured(scalars) if scalars else None
+    # A dict that Python printed begins like JSON, and has single quotes.
+    if line.lstrip()[:1] == "{" and "'" not in line[:20]:
+        return _json_line(line)
+    if len(line) < 4_000 and ("loss" in line or "Loss" in line or "tps" in line):
+        return _text_line(_ANSI.sub("", line))
+    return None
 
 
 def _wandb_points(path: Path, rank: int | None) -> Iterator[_Row]:
@@ -170,20 +171,31 @@ def _json_line(line: str) -> _Row | None:
 
 def _measured(value: Mapping[str, Any]) -> _Row | None:
     """One logged row; None where it has no step or nothing that is known."""
-    step = next((s for s in (_whole(value.get(key)) for key in STEP_KEYS) if s is not None), None)
+    step = _step(value)
+    if step is None:
+        return None
     found: dict[Measure, float] = {}
     for key, (measure, factor) in KEYS.items():
         number = _number(value.get(key))
         if number is not None and measure not in found:
             found[measure] = number * factor
+    if not found:
+        return None
     at = _number(value.get(TIME_KEY))
-    when = at if at is not None and 0 < at < LATEST else None
-    return (
-        _Row(_whole(value.get("rank")), step, found, when) if step is not None and found else None
-    )
+    if at is not None and not 0 < at < LATEST:
+        at = None
+    return _Row(_whole(value.get("rank")), step, found, at)
 
 
-def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:
+def _step(value: Mapping[str, Any]) -> int | None:
+    for key in STEP_KEYS:
+        step = _whole(value.get(key))
+        if step is not None:
+            return step
+    return None
+
+
+def _text_line(line: str) -> _Row | None:
     """A console line, or a dict that Python printed."""
     step = _STEP_TEXT.search(line)
     if step is None or "validate step" in line:
@@ -195,7 +207,9 @@ def _text_line(line: str) -> tuple[int, dict[Measure, float]] | None:
     memory = _TITAN_MEMORY.search(line) if "GiB(" in line else None
     if memory:
         found["memory_percent"] = float(memory[1].replace(",", ""))
-    return (int(step[1].replace(",", "")), found) if found else None
+    if not found:
+        return None
+    return _Row(None, int(step[1].replace(",", "")), found)
 
 
 def _whole(value: Any) -> int | None:

@@ -90,11 +90,13 @@ class JobLogs:
     """The rank that torchelastic names as the first to fail."""
 
     def failed(self, name: str) -> list[tuple[int | None, LoggedFailure]]:
-        """Ranks whose log shows a failure, by rank."""
-        found = [
-            (rank, log.failures[name]) for rank, log in self.ranks.items() if name in log.failures
-        ]
-        return sorted(found, key=lambda f: -1 if f[0] is None else f[0])
+        """Ranks whose log shows a failure, by rank; first the log that names no rank."""
+        found = []
+        for rank, log in self.ranks.items():
+            if name in log.failures:
+                found.append((rank, log.failures[name]))
+        found.sort(key=lambda failure: -1 if failure[0] is None else failure[0])
+        return found
 
 
 def read_rank_logs(files: Iterable[JobFile]) -> JobLogs:
@@ -123,10 +125,10 @@ class _Reader:
                 self._read_line(file, offset, raw, failure)
 
     def _read_line(self, file: JobFile, offset: int, raw: str, failure: Signature | None) -> None:
-        prefix = _PREFIX.match(raw)
-        said = next((int(g) for g in prefix.groups() if g), None) if prefix else None
-        line = raw[prefix.end() :] if prefix else raw
-        rank = file.rank if file.rank is not None else said
+        line, rank = _without_prefix(raw)
+        # The file's name is more certain than what a line says.
+        if file.rank is not None:
+            rank = file.rank
         log = self.ranks.setdefault(rank, RankLog(rank))
         if not log.files or log.files[-1] != str(file.path):
             log.files.append(str(file.path))
@@ -137,35 +139,42 @@ class _Reader:
         self._exit(line)
         if failure is not None:
             _count(log.failures, failure, line, offset)
-        stack = self._stacks.get(log.rank)
         if line.startswith("Traceback (most recent call last)"):
             self._stacks[log.rank] = []
             return
+        stack = self._stacks.get(log.rank)
         if stack is not None:
             frame = _FRAME.match(line[:2_500])
             if frame and len(stack) < MAX_TRACEBACK:
                 stack.append(StackFrame(frame[3].strip(), frame[1], int(frame[2])))
                 return
+        self._exception(log, line, offset, stack)
+
+    def _exception(
+        self, log: RankLog, line: str, offset: int, stack: list[StackFrame] | None
+    ) -> None:
+        """An exception that the line names: in JSON, or at the end of a traceback."""
         ended = raised_in(line) if MARK in line else None
         if ended is not None and len(log.exceptions) < MAX_EXCEPTIONS:
             log.exceptions.append(LoggedException(ended[0], ended[1][:MAX_EXCEPTION], None, offset))
         raised = _RAISED.match(line[:2_500])
-        if (
-            raised
-            and _EXCEPTION.match(raised[1].rpartition(".")[2])
-            and len(log.exceptions) < MAX_EXCEPTIONS
-        ):
+        if raised is None or len(log.exceptions) >= MAX_EXCEPTIONS:
+            return
+        name = raised[1].rpartition(".")[2]
+        if _EXCEPTION.match(name):
             message = (raised[2] or "")[:MAX_EXCEPTION]
-            log.exceptions.append(
-                LoggedException(raised[1], message, _own_frame(stack or []), offset)
-            )
+            frame = _own_frame(stack or [])
+            log.exceptions.append(LoggedException(raised[1], message, frame, offset))
             self._stacks.pop(log.rank, None)
 
     def _exit(self, line: str) -> None:
         """torchelastic's failure table, and srun's lines."""
         if "Root Cause (first observed failure)" in line:
             self._root_cause_next = True
-        if len(self.exits) >= MAX_EXITS or not ("rank" in line or "exit" in line or "srun" in line):
+        if len(self.exits) >= MAX_EXITS:
+            return
+        # Most lines hold none of these words: looking for them is cheaper than three patterns.
+        if not ("rank" in line or "exit" in line or "srun" in line):
             return
         rank = _ELASTIC_RANK.match(line)
         if rank:
@@ -187,6 +196,18 @@ class _Reader:
                 self.exits.setdefault(task, value)
 
 
+def _without_prefix(raw: str) -> tuple[str, int | None]:
+    """A line without its launcher's prefix, and the rank that this names."""
+    prefix = _PREFIX.match(raw)
+    if prefix is None:
+        return raw, None
+    line = raw[prefix.end() :]
+    for number in prefix.groups():
+        if number:
+            return line, int(number)
+    return line, None
+
+
 def _count(
     failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int
 ) -> None:
@@ -201,8 +222,10 @@ def _count(
 
 def _own_frame(frames: list[StackFrame]) -> StackFrame | None:
     """Of a traceback (innermost last) the innermost line of the job's own code."""
-    own = (f for f in reversed(frames) if not f.is_library)
-    return next(own, frames[-1] if frames else None)
+    for frame in reversed(frames):
+        if not frame.is_library:
+            return frame
+    return frames[-1] if frames else None
 
 
 def _tasks(text: str) -> Iterator[int]:

@@ -4,7 +4,7 @@ it slows down."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -86,47 +86,58 @@ class Slowdown:
 
 def first_not_a_number(ranks: Sequence[RankMetrics]) -> NotANumber | None:
     """The earliest of loss and gradient norm; passing infinite norms (loss scaling) are none."""
-    found = [
-        n
-        for n in (_not_a_number(ranks, "loss"), _not_a_number(ranks, "grad_norm"))
-        if n is not None
-    ]
-    return min(found, key=lambda n: (n.step, n.measure != "loss"), default=None)
+    loss = _not_a_number(ranks, "loss")
+    norm = _not_a_number(ranks, "grad_norm")
+    if loss is None or norm is None:
+        return loss or norm
+    return norm if norm.step < loss.step else loss
 
 
 def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber | None:
     bad: dict[int | None, list[int]] = {}
     for own in ranks:
-        steps = [step for step, value in own.series(measure) if not math.isfinite(value)]
-        if steps and (measure == "loss" or _lasts(own.series(measure), steps)):
+        series = own.series(measure)
+        steps = [step for step, value in series if not math.isfinite(value)]
+        if steps and (measure == "loss" or _lasts(series)):
             bad[own.rank] = steps
     if not bad:
         return None
     step = min(steps[0] for steps in bad.values())
     first = {rank for rank, steps in bad.items() if steps[0] == step}
+    later = bad.keys() - first
     known = {own.rank for own in ranks if step in own.values.get(measure, {})}
+    # Where every rank has it at once, or the log names no rank, none can be told apart.
     told_apart = first < known and None not in first
     leader = next(own for own in ranks if own.rank in first)
-    series = leader.series(measure)
-    before = [value for s, value in series if s < step]
+    last_good = None
+    lasting = True
+    for number, value in leader.series(measure):
+        if number < step:
+            last_good = value
+        elif math.isfinite(value):
+            lasting = False
     return NotANumber(
         measure=measure,
         step=step,
         value=leader.values[measure][step],
-        ranks=tuple(sorted(r for r in first if r is not None)) if told_apart else (),
-        later=tuple(sorted(r for r in bad.keys() - first if r is not None)),
-        lasting=all(not math.isfinite(value) for s, value in series if s >= step),
-        last_good=before[-1] if before else None,
+        ranks=_named(first) if told_apart else (),
+        later=_named(later),
+        lasting=lasting,
+        last_good=last_good,
     )
 
 
-def _lasts(series: Sequence[tuple[int, float]], bad: Sequence[int]) -> bool:
+def _named(ranks: Iterable[int | None]) -> tuple[int, ...]:
+    return tuple(sorted(rank for rank in ranks if rank is not None))
+
+
+def _lasts(series: Sequence[tuple[int, float]]) -> bool:
     """Whether infinite norms come in longer rows than loss scaling makes, or last to the end."""
     run = longest = 0
     for _, value in series:
         run = 0 if math.isfinite(value) else run + 1
         longest = max(longest, run)
-    return longest > PASSING_NORMS or (bool(bad) and run > 1)
+    return longest > PASSING_NORMS or run > 1
 
 
 def loss_spikes(ranks: Sequence[RankMetrics]) -> list[LossSpike]:
@@ -147,9 +158,10 @@ def _spike(rank: int | None, series: Sequence[tuple[int, float]]) -> LossSpike |
         middle = median(before)
         if middle <= 0 or values[i] < SPIKE_RATIO * middle:
             continue
-        spread = 1.4826 * median(abs(v - middle) for v in before)
+        # 1.4826 times the median deviation estimates a normal distribution's standard deviation.
+        spread = 1.4826 * median(abs(value - middle) for value in before)
         if values[i] - middle >= SPIKE_DEVIATIONS * spread:
-            recovered = any(v < SPIKE_RATIO * middle for v in values[i + 1 :])
+            recovered = any(value < SPIKE_RATIO * middle for value in values[i + 1 :])
             return LossSpike(rank, series[i][0], values[i], middle, recovered)
     return None
 
@@ -165,38 +177,56 @@ def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     steps = sorted(by_step)
     if len(steps) < 2 * MIN_SIDE:
         return None
-    job = np.asarray([median(by_step[s]) for s in steps])
+    job = np.asarray([median(by_step[step]) for step in steps])
     split = _split(np.log(job))
     before, after = np.median(job[:split]), np.median(job[split:])
     spread = 1.4826 * max(_deviation(np.log(job[:split])), _deviation(np.log(job[split:])))
     change = float(np.log(after / before))
     if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
         return None
-    return Slowdown(
-        steps[split], float(before), float(after), max(len(v) for v in by_step.values())
-    )
+    ranks_seen = max(len(values) for values in by_step.values())
+    return Slowdown(steps[split], float(before), float(after), ranks_seen)
 
 
 def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
     """Each rank's (step, time) in one unit for all: step times, else the inverse of the throughput,
     else of the MFU."""
-    timed = [series for own in ranks if (series := own.series("step_ms"))]
+    timed = _logged(ranks, "step_ms")
+    if timed:
+        return timed
     inverse: tuple[Measure, ...] = ("throughput", "mfu_percent")
     for measure in inverse:
-        timed = timed or [
-            [(step, 1000 / value) for step, value in series if value > 0]
-            for own in ranks
-            if (series := own.series(measure))
-        ]
-    return timed
+        for series in _logged(ranks, measure):
+            timed.append([(step, 1000 / value) for step, value in series if value > 0])
+        if timed:
+            return timed
+    return []
+
+
+def _logged(ranks: Sequence[RankMetrics], measure: Measure) -> list[list[tuple[int, float]]]:
+    """The series of the ranks that log this measure."""
+    found = []
+    for own in ranks:
+        series = own.series(measure)
+        if series:
+            found.append(list(series))
+    return found
 
 
 def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
     """(Median share of the time in the data loader, steps), where the job logs that and it is 10 %
     or more."""
-    shares = [v / 100 for own in ranks for _, v in own.series("data_percent") if 0 <= v <= 100]
-    usual = median(shares) if len(shares) >= MIN_SHARES else 0.0
-    return (usual, len(shares)) if usual >= INPUT_SHARE else None
+    shares = []
+    for own in ranks:
+        for _, percent in own.series("data_percent"):
+            if 0 <= percent <= 100:
+                shares.append(percent / 100)
+    if len(shares) < MIN_SHARES:
+        return None
+    usual = median(shares)
+    if usual < INPUT_SHARE:
+        return None
+    return usual, len(shares)
 
 
 @dataclass(frozen=True)
@@ -214,14 +244,14 @@ def full_memory(ranks: Sequence[RankMetrics]) -> list[FullMemory]:
     """The ranks short of memory, the fullest first."""
     found = []
     for own in ranks:
-        percent = max((v for _, v in own.series("memory_percent") if 0 <= v <= 100), default=0.0)
-        retries, ooms = (_rise(own.series(measure)) for measure in _COUNTS)
+        logged = [value for _, value in own.series("memory_percent") if 0 <= value <= 100]
+        percent = max(logged, default=0.0)
+        retries = _rise(own.series("alloc_retries"))
+        ooms = _rise(own.series("ooms"))
         if percent >= 100 * PRESSURE or ooms:
             found.append(FullMemory(own.rank, percent, retries, ooms))
-    return sorted(found, key=lambda f: (-f.ooms, -f.percent))
-
-
-_COUNTS: tuple[Measure, ...] = ("alloc_retries", "ooms")
+    found.sort(key=lambda rank: (-rank.ooms, -rank.percent))
+    return found
 
 
 def _rise(series: Sequence[tuple[int, float]]) -> int:

@@ -16,8 +16,13 @@ from analysis.traces.doctor.memory_rules import (
     MEMORY_GROWTH,
 )
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.memory_snapshot.history import Holder, holders_at
-from analysis.traces.memory_snapshot.judgement import Failure, Growth, Judged, judge
+from analysis.traces.memory_snapshot.history import LineHolder, holders_at
+from analysis.traces.memory_snapshot.judgement import (
+    AllocationFailure,
+    Growth,
+    JudgedSnapshot,
+    judge,
+)
 from analysis.traces.memory_snapshot.reading import read_snapshot
 from analysis.traces.readable import readable
 from analysis.traces.reading.job_files import JobFile
@@ -41,7 +46,7 @@ FIXES = {
     "near the limit": "Activation checkpointing, mixed precision, sharded states (FSDP), or a "
     "smaller batch.",
 }
-Found = tuple[int | None, Judged]
+Found = tuple[int | None, JudgedSnapshot]
 
 
 def snapshot_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
@@ -86,7 +91,7 @@ def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
 
 def _failures(judged: Sequence[Found]) -> list[Diagnosis]:
     """One diagnosis for each cause and line, of all ranks that share them."""
-    groups: dict[tuple[str, str], list[tuple[int | None, Judged, Failure]]] = {}
+    groups: dict[tuple[str, str], list[tuple[int | None, JudgedSnapshot, AllocationFailure]]] = {}
     for rank, own in judged:
         if own.failure is not None:
             groups.setdefault((own.failure.cause, own.failure.site), []).append(
@@ -95,7 +100,7 @@ def _failures(judged: Sequence[Found]) -> list[Diagnosis]:
     return [_failure(group) for group in groups.values()]
 
 
-def _failure(group: Sequence[tuple[int | None, Judged, Failure]]) -> Diagnosis:
+def _failure(group: Sequence[tuple[int | None, JudgedSnapshot, AllocationFailure]]) -> Diagnosis:
     _, own, failed = group[0]
     ranks = tuple(r for r, _, _ in group if r is not None)
     numbers = Numbers()
@@ -132,7 +137,7 @@ def _failure(group: Sequence[tuple[int | None, Judged, Failure]]) -> Diagnosis:
     )
 
 
-def _why(own: Judged, failed: Failure, numbers: Numbers) -> str:
+def _why(own: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> str:
     if failed.cause == "fragmentation":
         inside = _size(max(failed.reserved - failed.active, 0), numbers, "unusable")
         piece = ""
@@ -261,7 +266,7 @@ def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
     ]
 
 
-def _rows(holders: Sequence[Holder]) -> list[dict[str, Any]]:
+def _rows(holders: Sequence[LineHolder]) -> list[dict[str, Any]]:
     return [
         {"line": h.site or "not recorded", "bytes": h.held, "blocks": h.blocks}
         for h in holders[:MAX_HOLDERS]

@@ -43,7 +43,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LineHolder:
     """A line and what it holds."""
 
     site: str
@@ -69,7 +69,7 @@ def _backwards(change: Ints, end: int) -> Ints:
     return found
 
 
-def holders_at(snapshot: Snapshot, index: int) -> list[Holder]:
+def holders_at(snapshot: Snapshot, index: int) -> list[LineHolder]:
     """The lines that hold memory after event `index`, the largest first. `len(events)` - 1 is the
     snapshot's end."""
     live = {b.address: (b.site, b.requested) for b in snapshot.blocks if b.state == "allocated"}
@@ -93,7 +93,7 @@ def holders_at(snapshot: Snapshot, index: int) -> list[Holder]:
     return _by_site(live.values())
 
 
-def newly_held(snapshot: Snapshot, since: int) -> tuple[list[Holder], dict[str, list[int]]]:
+def newly_held(snapshot: Snapshot, since: int) -> tuple[list[LineHolder], dict[str, list[int]]]:
     """What was allocated after event `since` and is held at the end, by line; and the events that
     allocated it."""
     live = {b.address for b in snapshot.blocks if b.state == "allocated"}
@@ -108,13 +108,13 @@ def newly_held(snapshot: Snapshot, since: int) -> tuple[list[Holder], dict[str, 
     return _by_site(held), events
 
 
-def _by_site(held: Iterable[tuple[str, int]]) -> list[Holder]:
+def _by_site(held: Iterable[tuple[str, int]]) -> list[LineHolder]:
     total: dict[str, int] = {}
     count: dict[str, int] = {}
     for site, size in held:
         total[site] = total.get(site, 0) + size
         count[site] = count.get(site, 0) + 1
-    return [Holder(s, total[s], count[s]) for s in sorted(total, key=lambda s: (-total[s], s))]
+    return [LineHolder(s, total[s], count[s]) for s in sorted(total, key=lambda s: (-total[s], s))]
 
 
 def step_lows(snapshot: Snapshot, allocated: Ints) -> list[int]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from analysis.traces.doctor.memory_rules import MIN_STEPS, RISING_SHARE, SLOPE_BYTES
 from analysis.traces.memory_snapshot.history import (
-    Holder,
     Ints,
     Levels,
+    LineHolder,
     holders_at,
     levels,
     newly_held,
@@ -41,7 +41,7 @@ class Peak:
     of_events: int
     allocated: int
     reserved: int
-    holders: tuple[Holder, ...]
+    holders: tuple[LineHolder, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Failure:
+class AllocationFailure:
     """An allocation that failed."""
 
     requested: int
@@ -73,33 +73,33 @@ class Failure:
     cause: str
     """"fragmentation", "growth", "one large allocation", "near the limit"."""
     site: str
-    holders: tuple[Holder, ...]
+    holders: tuple[LineHolder, ...]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedSnapshot:
     """All that one snapshot shows."""
 
     snapshot: Snapshot
     peak: Peak | None
     """None without a history."""
     growth: Growth | None
-    failure: Failure | None
+    failure: AllocationFailure | None
     idle_reserved: int
     """Bytes reserved beyond the most that was ever active, where that is fragmentation; else 0."""
     split_free: int
     """Free bytes in segments' pieces at the snapshot's end."""
 
 
-def judge(snapshot: Snapshot) -> Judged:
+def judge(snapshot: Snapshot) -> JudgedSnapshot:
     """Look at everything."""
     free = sum(b.size for b in snapshot.blocks if b.state == "inactive")
     if not any(e.action in (ALLOC, FREE, FREED, OOM) for e in snapshot.events):
-        return Judged(snapshot, None, None, None, 0, free)
+        return JudgedSnapshot(snapshot, None, None, None, 0, free)
     over_time = levels(snapshot)
     lows = step_lows(snapshot, over_time.allocated)
     growth = _growth(snapshot, over_time.allocated, lows)
-    return Judged(
+    return JudgedSnapshot(
         snapshot=snapshot,
         peak=_peak(snapshot, over_time),
         growth=growth,
@@ -150,7 +150,9 @@ def _steps_of(events: list[int], lows: list[int]) -> int:
     return len(np.unique(np.searchsorted(lows, events)))
 
 
-def _failure(snapshot: Snapshot, over_time: Levels, growth: Growth | None) -> Failure | None:
+def _failure(
+    snapshot: Snapshot, over_time: Levels, growth: Growth | None
+) -> AllocationFailure | None:
     """The last allocation that failed."""
     at = max((i for i, e in enumerate(snapshot.events) if e.action == OOM), default=None)
     if at is None:
@@ -167,7 +169,7 @@ def _failure(snapshot: Snapshot, over_time: Levels, growth: Growth | None) -> Fa
         cause = "one large allocation"
     else:
         cause = "near the limit"
-    return Failure(
+    return AllocationFailure(
         requested=event.size,
         device_free=event.address,
         allocated=int(over_time.allocated[at]),

@@ -51,7 +51,7 @@ _OPTIMIZER = re.compile(r"/torch/optim/")
 
 
 @dataclass(frozen=True)
-class Block:
+class MemoryBlock:
     """A piece of a segment."""
 
     address: int
@@ -65,7 +65,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Event:
+class AllocatorEvent:
     """One entry of the allocator's history."""
 
     action: int
@@ -85,8 +85,8 @@ class Snapshot:
     file: str
     reserved: int
     """Bytes of all segments."""
-    blocks: tuple[Block, ...]
-    events: tuple[Event, ...]
+    blocks: tuple[MemoryBlock, ...]
+    events: tuple[AllocatorEvent, ...]
     """In order of time; the oldest are lost when the ring was full."""
     cut_off: bool
     """The file ends too early: its history is not used."""
@@ -173,7 +173,7 @@ def _history(traces: Any, device: int | None) -> list[Any]:
     return max(lists, key=len, default=[])
 
 
-def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
+def _events(entries: list[Any], sites: _Sites) -> tuple[AllocatorEvent, ...]:
     """The latest events."""
     found = []
     for entry in entries[-MAX_EVENTS:]:
@@ -183,7 +183,7 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
         action = ACTIONS.get(entry["action"], OTHER)
         at = _size(entry.get("device_free")) if action == OOM else _address(entry.get("addr"))
         found.append(
-            Event(
+            AllocatorEvent(
                 action,
                 at,
                 _size(entry.get("size")),
@@ -195,8 +195,8 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[Event, ...]:
     return tuple(found)
 
 
-def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
-    found: list[Block] = []
+def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock, ...]:
+    found: list[MemoryBlock] = []
     looked = 0
     for segment in segments:
         blocks = segment.get("blocks")
@@ -218,7 +218,7 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[Block, ...]:
             )
             requested = _size(block["requested_size"]) if "requested_size" in block else size
             address = _address(block["address"]) if "address" in block else at
-            found.append(Block(address, size, requested, kind, sites.of(_frames(block))[0]))
+            found.append(MemoryBlock(address, size, requested, kind, sites.of(_frames(block))[0]))
             at = address + size
     return tuple(found)
 

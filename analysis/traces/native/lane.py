@@ -16,8 +16,8 @@ from analysis.traces.native.library import library
 from analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
-    Limits,
     Outcome,
+    ScanLimits,
     Scanned,
     lost_reasons,
     spellings,
@@ -58,7 +58,7 @@ class _Column:
 class NativeLane:
     """Collects rows in the library's memory; see analysis/traces/reading/scanned.py."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ScanLimits) -> None:
         found = library()
         if found is None:
             raise RuntimeError("there is no compiled library")

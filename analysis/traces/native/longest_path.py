@@ -28,47 +28,65 @@ def longest_path(
     edges. Raises ValueError for unequal lengths, an edge of an unknown node, or edges out of order
     (a cycle cannot be ordered).
     """
-    count = len(source)
-    if not count == len(target) == len(weight) == (count if order is None else len(order)):
-        raise ValueError("source, target, weight and order must have one length")
-    edges = [np.ascontiguousarray(a, dtype=np.int64) for a in (source, target, weight)]
-    in_order = None if order is None else np.ascontiguousarray(order, dtype=np.int64)
+    _check_lengths(source, target, weight, order)
+    source = np.ascontiguousarray(source, dtype=np.int64)
+    target = np.ascontiguousarray(target, dtype=np.int64)
+    weight = np.ascontiguousarray(weight, dtype=np.int64)
+    if order is not None:
+        order = np.ascontiguousarray(order, dtype=np.int64)
     native = library()
     if native is None:
-        return longest_path_in_python(node_count, edges[0], edges[1], edges[2], in_order)
-    distance, best = np.empty(node_count, dtype=np.int64), np.empty(node_count, dtype=np.int64)
+        return longest_path_in_python(node_count, source, target, weight, order)
+    distance = np.empty(node_count, dtype=np.int64)
+    best = np.empty(node_count, dtype=np.int64)
     left = np.zeros(node_count, dtype=np.uint8)
     problem = native.fl_longest_path(
         ctypes.c_int64(node_count),
-        ctypes.c_int64(count),
-        *[pointer(a) for a in edges],
-        None if in_order is None else pointer(in_order),
-        *[pointer(a) for a in (distance, best, left)],
+        ctypes.c_int64(len(source)),
+        pointer(source),
+        pointer(target),
+        pointer(weight),
+        None if order is None else pointer(order),
+        pointer(distance),
+        pointer(best),
+        pointer(left),
     )
     if problem:
         raise ValueError(PROBLEMS[problem])
     return distance, best
 
 
+def _check_lengths(source: Int64, target: Int64, weight: Int64, order: Int64 | None) -> None:
+    lengths = {len(source), len(target), len(weight)}
+    if order is not None:
+        lengths.add(len(order))
+    if len(lengths) > 1:
+        raise ValueError("source, target, weight and order must have one length")
+
+
 def longest_path_in_python(
     node_count: int, source: Int64, target: Int64, weight: Int64, order: Int64 | None = None
 ) -> tuple[Int64, Int64]:
     """The same without the compiled library."""
-    count = len(source)
-    distance, best, left = [0] * node_count, [-1] * node_count, bytearray(node_count)
+    distance = [0] * node_count
+    best = [-1] * node_count
+    left = bytearray(node_count)
+    # Lists of plain ints are several times faster to index one by one than numpy arrays.
     sources, targets, weights = source.tolist(), target.tolist(), weight.tolist()
-    for edge in range(count) if order is None else order.tolist():
-        if (
-            not 0 <= edge < count
-            or not 0 <= sources[edge] < node_count
-            or not 0 <= targets[edge] < node_count
-        ):
+    edges = range(len(sources)) if order is None else order.tolist()
+    for edge in edges:
+        if not 0 <= edge < len(sources):
             raise ValueError(PROBLEMS[-1])
         before, after = sources[edge], targets[edge]
+        if not (0 <= before < node_count and 0 <= after < node_count):
+            raise ValueError(PROBLEMS[-1])
         left[before] = 1
+        # Once a path has gone on from a node, its distance must not change any more.
         if left[after]:
             raise ValueError(PROBLEMS[-2])
         reached = max(INT64_MIN, min(INT64_MAX, distance[before] + weights[edge]))
-        if reached > distance[after] or (reached == distance[after] and best[after] < 0):
-            distance[after], best[after] = reached, edge
+        is_first = reached == distance[after] and best[after] < 0
+        if reached > distance[after] or is_first:
+            distance[after] = reached
+            best[after] = edge
     return np.asarray(distance, dtype=np.int64), np.asarray(best, dtype=np.int64)

@@ -30,26 +30,37 @@ def nesting_parents(lane: Int32, starts: Int64, ends: Int64) -> tuple[Int64, int
     native = library()
     if native is None:
         return nesting_in_python(lane, starts, ends)
-    parents, stack = np.empty(len(lane), dtype=np.int64), np.empty(len(lane), dtype=np.int64)
-    columns = [pointer(a) for a in (lane, starts, ends, parents, stack)]
-    return parents, int(native.fl_nesting(ctypes.c_int64(len(lane)), *columns))
+    parents = np.empty(len(lane), dtype=np.int64)
+    stack = np.empty(len(lane), dtype=np.int64)
+    overlaps = native.fl_nesting(
+        ctypes.c_int64(len(lane)),
+        pointer(lane),
+        pointer(starts),
+        pointer(ends),
+        pointer(parents),
+        pointer(stack),
+    )
+    return parents, int(overlaps)
 
 
 def nesting_in_python(lane: Int32, starts: Int64, ends: Int64) -> tuple[Int64, int]:
     """The same without the compiled library."""
     parents = np.full(len(lane), -1, dtype=np.int64)
+    # (row, end) of the rows that enclose the current one, the innermost last.
     stack: list[tuple[int, int]] = []
-    overlaps, before = 0, None
-    for row, (here, start, end) in enumerate(
-        zip(lane.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    ):
-        if here != before:
+    overlaps = 0
+    lane_before = None
+    rows = zip(lane.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    for row, (here, start, end) in enumerate(rows):
+        if here != lane_before:
             stack.clear()
-            before = here
+            lane_before = here
         while stack and stack[-1][1] <= start:
             stack.pop()
         if stack:
-            parents[row] = stack[-1][0]
-            overlaps += end > stack[-1][1]
+            parent, parent_end = stack[-1]
+            parents[row] = parent
+            if end > parent_end:
+                overlaps += 1
         stack.append((row, end))
     return parents, overlaps

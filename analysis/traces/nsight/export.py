@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns.arguments import Arguments, SparseNumbers, SparseTexts
+from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
-from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, Part, Strings
+from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, ExportPart, Strings
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.reading.hostile_sqlite import Database
 from analysis.traces.reading.trace_bytes import unpacked_blocks
@@ -57,16 +57,19 @@ def _read(path: Path, named: Path) -> list[TraceColumns]:
                 "is a SQLite file, but no export of Nsight Systems (it has no StringIds)",
             )
         strings = Strings(database)
-        parts = [part for part in (read(strings) for read in TABLES) if len(part.start)]
+        parts = []
+        for read_table in TABLES:
+            part = read_table(strings)
+            if len(part.start):
+                parts.append(part)
         if not parts:
             raise EvidenceError(named.name, "has no GPU work, no CUDA calls and no NVTX ranges")
         traces = _Export(strings).traces(named.name, parts)
+    # The name of an export of several processes is no rank of any of them.
     rank = rank_in_name(named) if len(traces) == 1 else None
-    return (
-        traces
-        if rank is None
-        else [replace(traces[0], rank=rank, rank_source="file name", world_size=None)]
-    )
+    if rank is None:
+        return traces
+    return [replace(traces[0], rank=rank, rank_source="file name", world_size=None)]
 
 
 class _Export:
@@ -75,27 +78,23 @@ class _Export:
     def __init__(self, strings: Strings) -> None:
         self.strings, self.database = strings, strings.database
 
-    def traces(self, file: str, parts: Sequence[Part]) -> list[TraceColumns]:
+    def traces(self, file: str, parts: Sequence[ExportPart]) -> list[TraceColumns]:
         """One trace per process that did GPU work or, where none did, per process that has
         anything."""
-        on_gpu = [p for p in parts if p.category in GPU_CATEGORIES]
+        on_gpu = [part for part in parts if part.category in GPU_CATEGORIES]
         devices: dict[int, float] = {}
         for part in on_gpu or parts:
-            device = part.numbers.get("device")
-            values = np.zeros(len(part.start)) if device is None else device
-            processes, which = np.unique(part.process, return_inverse=True)
-            lowest = np.full(len(processes), np.inf)
-            np.minimum.at(lowest, which, values)
-            for process, device_of in zip(processes.tolist(), lowest.tolist(), strict=True):
-                devices[process] = min(devices.get(process, device_of), device_of)
+            for process, device in _lowest_devices(part).items():
+                devices[process] = min(devices.get(process, device), device)
+        # A rank's number usually follows its device's.
         order = sorted(devices, key=lambda process: (devices[process], process))[:MAX_PROCESSES]
-        return [
-            self._trace(file, rank, process, parts, len(order))
-            for rank, process in enumerate(order)
-        ]
+        traces = []
+        for rank, process in enumerate(order):
+            traces.append(self._trace(file, rank, process, parts, len(order)))
+        return traces
 
     def _trace(
-        self, file: str, rank: int, process: int, parts: Sequence[Part], world: int
+        self, file: str, rank: int, process: int, parts: Sequence[ExportPart], world: int
     ) -> TraceColumns:
         own = [(part, part.process == process) for part in parts]
         base, header, host = self._session()
@@ -148,45 +147,65 @@ class _Export:
 
     def _session(self) -> tuple[int, dict[str, Any], str | None]:
         """UTC ns of the session's start, what else is known of it, and the host's name."""
-        base = self.database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 0)[
-            "utcEpochNs"
-        ]
+        session = self.database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 0)
         system = self._pairs("TARGET_INFO_SYSTEM_ENV")
         export = self._pairs("META_DATA_EXPORT")
-        gpus = self.database.texts("TARGET_INFO_GPU", ("name",), limit=64)
-        memory = self.database.numbers(
-            "TARGET_INFO_GPU", ("totalMemory", "computeMajor", "computeMinor", "smCount")
-        )
         header: dict[str, Any] = {
             "nsight_version": export.get("EXPORT_PRODUCT_VERSION", "")[:64],
             "export_schema": export.get("EXPORT_SCHEMA_VERSION", "")[:64],
         }
-        if gpus:
-            header["deviceProperties"] = [
+        devices = self._devices()
+        if devices:
+            header["deviceProperties"] = devices
+        began = 0
+        base = session["utcEpochNs"]
+        if len(base) and 0 <= int(base[0]) < 2**62:
+            began = int(base[0])
+        return began, header, system.get("Hostname", "")[:256] or None
+
+    def _devices(self) -> list[dict[str, Any]]:
+        """The GPUs, by the names of Kineto's deviceProperties."""
+        names = self.database.texts("TARGET_INFO_GPU", ("name",), limit=64)
+        numbers = self.database.numbers(
+            "TARGET_INFO_GPU", ("totalMemory", "computeMajor", "computeMinor", "smCount")
+        )
+        devices = []
+        for i, (name,) in enumerate(names):
+            devices.append(
                 {
                     "id": i,
                     "name": name[:128],
-                    "totalGlobalMem": int(memory["totalMemory"][i]),
-                    "computeMajor": int(memory["computeMajor"][i]),
-                    "computeMinor": int(memory["computeMinor"][i]),
-                    "numSms": int(memory["smCount"][i]),
+                    "totalGlobalMem": int(numbers["totalMemory"][i]),
+                    "computeMajor": int(numbers["computeMajor"][i]),
+                    "computeMinor": int(numbers["computeMinor"][i]),
+                    "numSms": int(numbers["smCount"][i]),
                 }
-                for i, (name,) in enumerate(gpus)
-            ]
-        began = int(base[0]) if len(base) and 0 <= int(base[0]) < 2**62 else 0
-        return began, header, system.get("Hostname", "")[:256] or None
+            )
+        return devices
 
     def _pairs(self, table: str) -> dict[str, str]:
-        return {row[0]: row[1] for row in self.database.texts(table, ("name", "value"), limit=1000)}
+        rows = self.database.texts(table, ("name", "value"), limit=1000)
+        return {row[0]: row[1] for row in rows}
 
     def _dropped(self) -> dict[str, int]:
         lost = {reason: count for reason, count in self.strings.dropped.items() if count}
-        return lost | {
-            f"rows of {table} after {count}": 1 for table, count in self.database.cut.items()
-        }
+        for table, count in self.database.cut.items():
+            lost[f"rows of {table} after {count}"] = 1
+        return lost
 
 
-def _lane_ids(part: Part, mask: Bool, lanes: dict[tuple[str, str], int]) -> Int32:
+def _lowest_devices(part: ExportPart) -> dict[int, float]:
+    """The lowest device that each process of a part used."""
+    device = part.numbers.get("device")
+    if device is None:
+        device = np.zeros(len(part.start))
+    processes, which = np.unique(part.process, return_inverse=True)
+    lowest = np.full(len(processes), np.inf)
+    np.minimum.at(lowest, which, device)
+    return dict(zip(processes.tolist(), lowest.tolist(), strict=True))
+
+
+def _lane_ids(part: ExportPart, mask: Bool, lanes: dict[tuple[str, str], int]) -> Int32:
     used = np.unique(part.lane_of[mask])
     table = np.full(len(part.lane), -1, dtype=np.int32)
     for i in used.tolist():
@@ -194,7 +213,7 @@ def _lane_ids(part: Part, mask: Bool, lanes: dict[tuple[str, str], int]) -> Int3
     return np.asarray(table[part.lane_of[mask]], dtype=np.int32)
 
 
-def _joined(own: Sequence[tuple[Part, Bool]], what: str) -> Int64:
+def _joined(own: Sequence[tuple[ExportPart, Bool]], what: str) -> Int64:
     columns = []
     for part, mask in own:
         values = getattr(part, what)
@@ -202,23 +221,22 @@ def _joined(own: Sequence[tuple[Part, Bool]], what: str) -> Int64:
     return np.concatenate(columns)
 
 
-def _arguments(own: Sequence[tuple[Part, Bool]]) -> Arguments:
-    numbers: dict[str, list[tuple[Int32, Any]]] = {}
-    texts: dict[str, list[tuple[Int32, Any, tuple[str, ...]]]] = {}
+def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> ArgumentColumns:
+    rows_of: dict[str, list[Int32]] = {}
+    values_of: dict[str, list[Any]] = {}
+    texts: dict[str, SparseTexts] = {}
     at = 0
     for part, mask in own:
         rows = np.arange(at, at + int(mask.sum()), dtype=np.int32)
         at += len(rows)
         for key, values in part.numbers.items():
-            numbers.setdefault(key, []).append((rows, values[mask]))
+            rows_of.setdefault(key, []).append(rows)
+            values_of.setdefault(key, []).append(values[mask])
         for key, (ids, words) in part.texts.items():
-            texts.setdefault(key, []).append((rows, ids[mask], words))
-    return Arguments(
-        {
-            key: SparseNumbers(
-                np.concatenate([r for r, _ in found]), np.concatenate([v for _, v in found])
-            )
-            for key, found in numbers.items()
-        },
-        {key: SparseTexts(found[0][0], found[0][1], found[0][2]) for key, found in texts.items()},
-    )
+            # Each text argument stands in one table only.
+            if key not in texts:
+                texts[key] = SparseTexts(rows, ids[mask], words)
+    numbers = {}
+    for key, found in rows_of.items():
+        numbers[key] = SparseNumbers(np.concatenate(found), np.concatenate(values_of[key]))
+    return ArgumentColumns(numbers, texts)

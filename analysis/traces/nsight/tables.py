@@ -37,7 +37,7 @@ NO_NAME = "(unnamed)"
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """Rows of one table."""
 
     process: Int64
@@ -79,7 +79,7 @@ class Strings:
         return self._strings.get(key, "")
 
 
-def _kernels(strings: Strings) -> Part:
+def _kernels(strings: Strings) -> ExportPart:
     wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName",
         "shortName",
               "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
@@ -99,7 +99,7 @@ def _kernels(strings: Strings) -> Part:
     )
 
 
-def _graphs(strings: Strings) -> Part:
+def _graphs(strings: Strings) -> ExportPart:
     """Whole CUDA graphs, where the capture did not look into them."""
     wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId")
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", wanted)
@@ -109,7 +109,7 @@ def _graphs(strings: Strings) -> Part:
     return _on_gpu(rows, "kernel", names, {"graph id": rows["graphId"].astype(float)}, {})
 
 
-def _copies(strings: Strings) -> Part:
+def _copies(strings: Strings) -> ExportPart:
     wanted = (
         "start",
         "end",
@@ -136,7 +136,7 @@ def _copies(strings: Strings) -> Part:
     return _on_gpu(rows, "gpu_memcpy", np.asarray(names, dtype=np.int32), _transfer(rows), {})
 
 
-def _fills(strings: Strings) -> Part:
+def _fills(strings: Strings) -> ExportPart:
     wanted = (
         "start",
         "end",
@@ -152,14 +152,14 @@ def _fills(strings: Strings) -> Part:
     return _on_gpu(rows, "gpu_memset", np.asarray(names, dtype=np.int32), _transfer(rows), {})
 
 
-def _synchronisations(strings: Strings) -> Part:
+def _synchronisations(strings: Strings) -> ExportPart:
     wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "syncType")
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", wanted)
     names = [strings.name(SYNCS.get(kind, "Sync")) for kind in rows["syncType"].tolist()]
     return _on_gpu(rows, "cuda_sync", np.asarray(names, dtype=np.int32), {}, {})
 
 
-def _calls(strings: Strings) -> Part:
+def _calls(strings: Strings) -> ExportPart:
     rows = strings.database.numbers(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         ("start", "end", "eventClass", "globalTid", "correlationId", "nameId"),
@@ -169,7 +169,7 @@ def _calls(strings: Strings) -> Part:
     )
 
 
-def _ranges(strings: Strings, operators: bool) -> Part:
+def _ranges(strings: Strings, operators: bool) -> ExportPart:
     rows = strings.database.numbers(
         "NVTX_EVENTS", ("start", "end", "eventType", "globalTid", "textId")
     )
@@ -195,18 +195,18 @@ def _ranges(strings: Strings, operators: bool) -> Part:
     )
 
 
-def _overheads(strings: Strings, table: str) -> Part:
+def _overheads(strings: Strings, table: str) -> ExportPart:
     rows = strings.database.numbers(table, ("start", "end", "globalTid", "nameId"))
     return _on_host(rows, "overhead", strings.named(rows["nameId"]))
 
 
-def _system_calls(strings: Strings) -> Part:
+def _system_calls(strings: Strings) -> ExportPart:
     rows = strings.database.numbers("OSRT_API", ("start", "end", "globalTid", "nameId"))
     return _on_host(rows, "os_runtime", strings.named(rows["nameId"]))
 
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-TABLES: tuple[Callable[[Strings], Part], ...] = (
+TABLES: tuple[Callable[[Strings], ExportPart], ...] = (
     lambda strings: _ranges(strings, operators=True),
     lambda strings: _ranges(strings, operators=False),
     _calls,
@@ -227,13 +227,13 @@ def _on_gpu(
     names: Int32,
     numbers: dict[str, np.ndarray[Any, np.dtype[np.float64]]],
     texts: dict[str, tuple[Int32, tuple[str, ...]]],
-) -> Part:
+) -> ExportPart:
     pairs = np.stack((rows["deviceId"], rows["streamId"]), axis=1)
     lanes, lane_of = np.unique(pairs, axis=0, return_inverse=True)
     stream = np.where(
         (rows["streamId"] >= 0) & (rows["streamId"] < 2**32 - 1), rows["streamId"], -1
     )
-    return Part(
+    return ExportPart(
         process=(rows["globalPid"] >> 24) & 0xFFFFFF,
         start=rows["start"],
         end=rows["end"],
@@ -248,10 +248,10 @@ def _on_gpu(
     )
 
 
-def _on_host(rows: dict[str, Int64], category: str, names: Int32) -> Part:
+def _on_host(rows: dict[str, Int64], category: str, names: Int32) -> ExportPart:
     process, thread = (rows["globalTid"] >> 24) & 0xFFFFFF, rows["globalTid"] & 0xFFFFFF
     lanes, lane_of = np.unique(np.stack((process, thread), axis=1), axis=0, return_inverse=True)
-    return Part(
+    return ExportPart(
         process=process,
         start=rows["start"],
         end=rows["end"],

@@ -11,7 +11,7 @@ from analysis.traces.columns.device import Kind, kinds, launched_by
 from analysis.traces.columns.disjoint_intervals import Spans, difference, nothing_in, union_of
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.intervals import union
-from analysis.traces.columns.steps import PHASES, Steps, phase_spans
+from analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
 from analysis.traces.per_rank.collective_names import is_collective_on_host
 
 DATA = "data loading"
@@ -48,7 +48,7 @@ class Activity:
         return union_of(self.computation, self.communication, self.copies)
 
 
-def activity_of(trace: TraceColumns, steps: Steps) -> Activity:
+def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
     """What the rank did when. O(events log events)."""
     kind, launch = kinds(trace), launched_by(trace)
     rows = collective_rows(trace, kind)
@@ -69,7 +69,7 @@ def activity_of(trace: TraceColumns, steps: Steps) -> Activity:
     return Activity(computation, communication, copies, host, phases, True, kind, launch)
 
 
-def _before_backward(steps: Steps, host: dict[str, Spans]) -> Spans:
+def _before_backward(steps: StepColumns, host: dict[str, Spans]) -> Spans:
     """The forward pass where nothing names it: what comes before the last backward pass of each
     step."""
     starts, ends = host[BACKWARD]

@@ -78,16 +78,18 @@ def annotation_breakdown(
     lengths = trace.dur[rows]
     spread = distributions(lengths, group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
-    names = [trace.names[int(used[i])] for i in order]
-    kept = [place < (len(names) if top is None else top) for place in range(len(names))]
-    kept = [k or any(p.search(name) for p in keep) for k, name in zip(kept, names, strict=True)]
-    found = [
-        AnnotationTime(n, spread.at(int(i)))
-        for n, i, k in zip(names, order, kept, strict=True)
-        if k
-    ]
-    if not all(kept):
-        rest = np.isin(group, order[~np.asarray(kept)])
+    if top is None:
+        top = len(order)
+    found = []
+    cut = []
+    for place, index in enumerate(order.tolist()):
+        name = trace.names[int(used[index])]
+        if place < top or any(pattern.search(name) for pattern in keep):
+            found.append(AnnotationTime(name, spread.at(index)))
+        else:
+            cut.append(index)
+    if cut:
+        rest = np.isin(group, cut)
         found.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
     return tuple(found)
 
@@ -121,16 +123,19 @@ def kernels_by_annotation(
 ) -> tuple[AnnotationKernels, ...]:
     """How much work belongs to each annotation, by name; the most first."""
     linked = kernel_annotations(trace, side)
-    name = (
-        np.where(linked.annotation >= 0, trace.name[linked.annotation], -1)
-        if len(linked.row)
-        else linked.row
-    )
+    name = linked.row
+    if len(linked.row):
+        name = np.where(linked.annotation >= 0, trace.name[linked.annotation], -1)
+    # Names are counted from 1 here: 0 is work outside all annotations.
     used, group = _groups(name + 1)
     spread = distributions(trace.dur[linked.row], group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
-    names = [trace.names[int(i) - 1] if i else "" for i in used]
-    return tuple(AnnotationKernels(names[i], spread.at(i)) for i in order.tolist())
+    found = []
+    for index in order.tolist():
+        number = int(used[index])
+        name_text = trace.names[number - 1] if number else ""
+        found.append(AnnotationKernels(name_text, spread.at(index)))
+    return tuple(found)
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
@@ -139,19 +144,20 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     by_name: dict[str, dict[str, Any]] = {}
     for kernels in kernels_by_annotation(trace):
         row = by_name.setdefault(kernels.name, {"name": kernels.name})
-        row |= {"kernels": kernels.times.count, "kernel_ns": int(kernels.times.total)}
+        row["kernels"] = kernels.times.count
+        row["kernel_ns"] = int(kernels.times.total)
     sides: tuple[Side, ...] = ("device", "host")
     for side in sides:
         for found in annotation_breakdown(trace, side):
             row = by_name.setdefault(found.name, {"name": found.name, "kernels": 0, "kernel_ns": 0})
-            row |= {
-                f"{side}_count": found.times.count,
-                f"{side}_total_ns": int(found.times.total),
-                f"{side}_mean_ns": round(found.times.mean, 1),
-                f"{side}_max_ns": int(found.times.max),
-            }
+            row[f"{side}_count"] = found.times.count
+            row[f"{side}_total_ns"] = int(found.times.total)
+            row[f"{side}_mean_ns"] = round(found.times.mean, 1)
+            row[f"{side}_max_ns"] = int(found.times.max)
     kept = [row for row in by_name.values() if row["name"] or row["kernel_ns"]]
-    return kept if len(kept) <= MAX_ROWS else [*kept[: MAX_ROWS - 1], {"name": OTHERS, "cut": True}]
+    if len(kept) > MAX_ROWS:
+        kept = [*kept[: MAX_ROWS - 1], {"name": OTHERS, "cut": True}]
+    return kept
 
 
 def _groups(ids: NDArray[np.integer]) -> tuple[Int64, Int64]:

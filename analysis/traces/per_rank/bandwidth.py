@@ -32,7 +32,7 @@ _FILL = re.compile(r"mem(ory)?_?(set|fill)|fillbuffer", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Copies:
+class CopyColumns:
     """The rank's copies and fills, by start."""
 
     row: Int64
@@ -99,7 +99,7 @@ class BandwidthSummary:
     """Over the time in which it is above zero."""
 
 
-def copies_of(trace: TraceColumns) -> Copies:
+def copies_of(trace: TraceColumns) -> CopyColumns:
     """The copies and fills, with what the trace says of them."""
     work = device_work(trace)
     work = work.only(work.kind == Kind.MEMORY)
@@ -115,7 +115,9 @@ def copies_of(trace: TraceColumns) -> Copies:
     speed = np.where((given > 0) & (given < MOST_GBPS), given, measured)
     speed = np.where((length > 0) & (speed < MOST_GBPS), speed, 0.0)
     whole = np.rint(speed * 1e9).astype(np.int64)
-    return Copies(work.row, work.start, work.end, index, size.astype(np.int64), whole, directions)
+    return CopyColumns(
+        work.row, work.start, work.end, index, size.astype(np.int64), whole, directions
+    )
 
 
 def bandwidth_series(trace: TraceColumns) -> BandwidthSeries:

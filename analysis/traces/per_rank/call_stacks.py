@@ -161,7 +161,7 @@ class CallStacks:
 
 
 @dataclass(frozen=True)
-class FoldedStack:
+class FoldedCallStack:
     """All rows that have the same names from the root down: one box of a flame graph, without what
     lies above it."""
 
@@ -176,7 +176,7 @@ class FoldedStack:
 
 def folded_stacks(
     stacks: CallStacks, by: Literal["host", "device"] = "device", limit: int = MAX_FOLDED
-) -> list[FoldedStack]:
+) -> list[FoldedCallStack]:
     """The stacks with the most time on the host or on the device; those without any are left out.
 
     Times of different stacks add up: nothing is counted twice.
@@ -194,7 +194,7 @@ def folded_stacks(
     order = np.argsort(-chosen, kind="stable")[:limit]
     names = _frame_names(stacks.trace)
     return [
-        FoldedStack(
+        FoldedCallStack(
             _frames(stacks, names, int(rows[first[i]])),
             int(counts[i]),
             int(host[i]),

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.traces.columns.disjoint_intervals import covered
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.steps import PHASES, Steps
+from analysis.traces.columns.steps import PHASES, StepColumns
 from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
 from analysis.traces.per_rank.collective_launches import launch_times
 from analysis.traces.per_rank.collective_names import (
@@ -110,7 +110,9 @@ class CollectiveCalls:
         return wanted[self.operation] if len(wanted) else np.zeros(len(self), dtype=np.bool_)
 
 
-def collective_calls(trace: TraceColumns, steps: Steps, activity: Activity) -> CollectiveCalls:
+def collective_calls(
+    trace: TraceColumns, steps: StepColumns, activity: Activity
+) -> CollectiveCalls:
     """The rank's collectives, sends and receives included. O(events)."""
     rows, launched_only = _rows(trace, activity)
     launch = activity.launch[rows]

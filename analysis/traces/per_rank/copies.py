@@ -38,7 +38,7 @@ class DirectionCopies:
 
 
 @dataclass(frozen=True)
-class Copies:
+class CopyTimes:
     """Copies in the window's steps."""
 
     to_device: DirectionCopies
@@ -49,7 +49,7 @@ class Copies:
     longest_pageable: tuple[EventReference, ...]
 
 
-def copies(trace: TraceColumns, window: StepWindow | None = None) -> Copies:
+def copies(trace: TraceColumns, window: StepWindow | None = None) -> CopyTimes:
     """The rank's copies."""
     window = window or window_of(trace)
     here = window.holds(trace) & trace.on_device
@@ -59,7 +59,7 @@ def copies(trace: TraceColumns, window: StepWindow | None = None) -> Copies:
     calls = launched_by(trace) if len(to_device) or len(to_host) else np.empty(0, dtype=np.int64)
     pageable = to_device[np.isin(to_device, unpinned)]
     back = to_host[np.isin(to_host, unpinned)]
-    return Copies(
+    return CopyTimes(
         to_device=_direction(trace, to_device, calls),
         to_host=_direction(trace, to_host, calls),
         pageable_to_device=_direction(trace, pageable, calls),

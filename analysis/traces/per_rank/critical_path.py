@@ -27,8 +27,8 @@ from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edg
 from analysis.traces.per_rank.critical_path_events import (
     DEFAULT_RULES,
     Events,
+    PathWindow,
     Rules,
-    Window,
     events_of,
     whole_trace,
 )
@@ -40,7 +40,7 @@ from analysis.traces.per_rank.critical_path_syncs import sync_edges, syncs_of
 class CriticalPath:
     """The graph of a window and the longest path in it."""
 
-    window: Window
+    window: PathWindow
     events: Events
     edges: Edges
     path: Int64
@@ -79,7 +79,7 @@ class CriticalPath:
 
 
 def critical_path(
-    trace: TraceColumns, window: Window | None = None, rules: Rules = DEFAULT_RULES
+    trace: TraceColumns, window: PathWindow | None = None, rules: Rules = DEFAULT_RULES
 ) -> CriticalPath:
     """The critical path of a window; of the whole trace where none is given. O(events log events).
 

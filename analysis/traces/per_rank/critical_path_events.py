@@ -23,7 +23,7 @@ SORTABLE_NS = 1 << 58
 
 
 @dataclass(frozen=True)
-class Window:
+class PathWindow:
     """[begin, end) in ns: host events that start in it, and the work on the device that they
     launched."""
 
@@ -58,22 +58,22 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-def whole_trace(trace: TraceColumns) -> Window:
+def whole_trace(trace: TraceColumns) -> PathWindow:
     """All of it."""
     if not len(trace):
-        return Window(0, 0)
-    return Window(int(trace.ts.min()), int(trace.end.max()) + 1)
+        return PathWindow(0, 0)
+    return PathWindow(int(trace.ts.min()), int(trace.end.max()) + 1)
 
 
-def step_window(trace: TraceColumns, number: int) -> Window | None:
+def step_window(trace: TraceColumns, number: int) -> PathWindow | None:
     """The profiler's step of that number; None where there is none."""
     found = steps_of(trace).only({number})
     if not len(found):
         return None
-    return Window(int(found.start[0]), int(found.end[0]), f"step {number}")
+    return PathWindow(int(found.start[0]), int(found.end[0]), f"step {number}")
 
 
-def last_complete_step(trace: TraceColumns) -> Window | None:
+def last_complete_step(trace: TraceColumns) -> PathWindow | None:
     """The last step but one of several: the profiler stops before the last one's work on the device
     is done."""
     steps = steps_of(trace)
@@ -85,7 +85,7 @@ def last_complete_step(trace: TraceColumns) -> Window | None:
 
 def annotation_window(
     trace: TraceColumns, text: str, first: int = 0, last: int | None = None
-) -> Window | None:
+) -> PathWindow | None:
     """From the start of the first to the end of the last of the host events whose name contains the
     text, numbered from 0 by start. None where there are not so many."""
     rows = trace.rows_named(lambda name: text in name)
@@ -93,7 +93,7 @@ def annotation_window(
     chosen = rows[first : (first if last is None else last) + 1]
     if first < 0 or not len(chosen):
         return None
-    return Window(int(trace.ts[chosen].min()), int(trace.end[chosen].max()), f"{text} {first}")
+    return PathWindow(int(trace.ts[chosen].min()), int(trace.end[chosen].max()), f"{text} {first}")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Events:
         return table
 
 
-def events_of(trace: TraceColumns, window: Window, rules: Rules) -> Events:
+def events_of(trace: TraceColumns, window: PathWindow, rules: Rules) -> Events:
     """The window's operators, runtime calls, data loading, and the work that they launched.
 
     Work without a launch in the trace counts where it starts in the window.

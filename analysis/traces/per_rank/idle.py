@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.columns.device import (
-    Stream,
+    DeviceStream,
     by_stream,
     device_launches,
     device_rows,
@@ -50,7 +50,7 @@ class Gaps:
     """Row of the trace: the work that ends the gap."""
     launch_row: Int64
     """Row of the call that launched it; -1 where unknown."""
-    streams: tuple[Stream, ...]
+    streams: tuple[DeviceStream, ...]
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -60,7 +60,7 @@ class Gaps:
 class StreamIdle:
     """One stream's idle time between its first and its last work."""
 
-    stream: Stream
+    stream: DeviceStream
     by_category: Mapping[str, int]
     """ns; only the categories that occur."""
 
@@ -78,7 +78,7 @@ class StreamIdle:
 class GapTimes:
     """The gaps of one stream and category."""
 
-    stream: Stream
+    stream: DeviceStream
     category: str
     times: Distribution
     """Lengths, ns."""

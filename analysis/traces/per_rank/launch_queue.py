@@ -14,7 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.device import Stream, device_launches, device_rows, device_streams
+from analysis.traces.columns.device import (
+    DeviceStream,
+    device_launches,
+    device_rows,
+    device_streams,
+)
 from analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.per_rank.launches import launches_without_work
@@ -36,7 +41,7 @@ class LaunchQueue:
     length: Int64
     row: Int64
     """The call or the work that changed it."""
-    streams: tuple[Stream, ...]
+    streams: tuple[DeviceStream, ...]
     early: int
     """Work that began before its launch, by clocks that disagree; it never waits."""
     work_without_launch: int
@@ -62,7 +67,7 @@ class LaunchQueue:
 class QueueSummary:
     """One stream's queue."""
 
-    stream: Stream
+    stream: DeviceStream
     lengths: Distribution
     """Of the lengths after each change, as HTA summarizes them."""
     mean_length: float
@@ -73,7 +78,7 @@ class QueueSummary:
 class BlockedTime:
     """How long one stream's queue was full."""
 
-    stream: Stream
+    stream: DeviceStream
     blocked_ns: int
     percent: float
     """Of the trace's length, from the first event's start to the last one's."""

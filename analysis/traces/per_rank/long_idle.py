@@ -13,7 +13,7 @@ import numpy as np
 from analysis.traces.columns.disjoint_intervals import Spans, difference
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import clip
-from analysis.traces.columns.steps import Steps, is_step
+from analysis.traces.columns.steps import StepColumns, is_step
 from analysis.traces.per_rank.activity import Activity
 
 LONG_NS = 1_000_000
@@ -43,7 +43,7 @@ class LongIdle:
         return len(self.start)
 
 
-def long_idle(trace: TraceColumns, steps: Steps, activity: Activity) -> LongIdle:
+def long_idle(trace: TraceColumns, steps: StepColumns, activity: Activity) -> LongIdle:
     """Idle intervals from the first step (or the first work) to the last. O(events x named
     intervals)."""
     begin, end = _window(steps, activity.busy)
@@ -70,7 +70,7 @@ def long_idle(trace: TraceColumns, steps: Steps, activity: Activity) -> LongIdle
     )
 
 
-def _window(steps: Steps, busy: Spans) -> tuple[int, int]:
+def _window(steps: StepColumns, busy: Spans) -> tuple[int, int]:
     if len(steps):
         return int(steps.start.min()), int(steps.end.max())
     return (int(busy[0][0]), int(busy[1][-1])) if len(busy[0]) else (0, 0)

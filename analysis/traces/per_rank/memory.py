@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
-from analysis.traces.columns.steps import Steps, steps_of
+from analysis.traces.columns.steps import StepColumns, steps_of
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import containing
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -45,7 +45,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Holder:
+class OperatorHolder:
     """Blocks allocated in operators of one name."""
 
     operator: str
@@ -109,7 +109,7 @@ def memory_timelines(trace: TraceColumns) -> list[MemoryTimeline]:
     return sorted(found, key=lambda t: -int(t.allocated[t.peak]))
 
 
-def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[Holder]:
+def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[OperatorHolder]:
     """Who had allocated what stood at the peak, by operator, most bytes first. What was there
     before the recording has no holder."""
     blocks, at = timeline.blocks, int(timeline.ts[timeline.peak])
@@ -117,7 +117,7 @@ def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[Holde
     return _holders(trace, blocks, np.flatnonzero(alive))
 
 
-def never_freed(trace: TraceColumns, timeline: MemoryTimeline) -> list[Holder]:
+def never_freed(trace: TraceColumns, timeline: MemoryTimeline) -> list[OperatorHolder]:
     """Blocks allocated during the recording and not freed until its end, by operator. Those of
     several steps may leak; those of the last step may be freed after the recording."""
     return _holders(trace, timeline.blocks, np.flatnonzero(timeline.blocks.end < 0))
@@ -205,7 +205,10 @@ def _picked(events: MemoryEvents, rows: Int64) -> MemoryEvents:
 
 
 def _timeline(
-    trace: TraceColumns, events: MemoryEvents, steps: Steps, operators: list[tuple[Int64, Int64]]
+    trace: TraceColumns,
+    events: MemoryEvents,
+    steps: StepColumns,
+    operators: list[tuple[Int64, Int64]],
 ) -> MemoryTimeline:
     has_totals, has_addresses = (
         bool((events.allocated >= 0).any()),
@@ -291,7 +294,7 @@ def _operator_at(trace: TraceColumns, operators: list[tuple[Int64, Int64]], time
     return best
 
 
-def _holders(trace: TraceColumns, blocks: Blocks, places: Int64) -> list[Holder]:
+def _holders(trace: TraceColumns, blocks: Blocks, places: Int64) -> list[OperatorHolder]:
     operator = blocks.operator[places]
     name = np.where(operator >= 0, trace.name[operator], -1) if len(trace) else operator
     names, group = np.unique(name, return_inverse=True)
@@ -302,7 +305,9 @@ def _holders(trace: TraceColumns, blocks: Blocks, places: Int64) -> list[Holder]
     steps = np.bincount(pairs[0], minlength=len(names))
     counts = np.bincount(group, minlength=len(names))
     table = [
-        Holder(trace.names[n] if n >= 0 else "", int(counts[i]), int(size[i]), int(steps[i]))
+        OperatorHolder(
+            trace.names[n] if n >= 0 else "", int(counts[i]), int(size[i]), int(steps[i])
+        )
         for i, n in enumerate(names.tolist())
     ]
     return sorted(table, key=lambda h: (-h.bytes, h.operator))

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.traces.columns.device import Kind
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.steps import PHASES, Steps, is_step
+from analysis.traces.columns.steps import PHASES, StepColumns, is_step
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
 from analysis.traces.readable import told_apart
@@ -43,7 +43,7 @@ class OperationTimes:
 
 
 def operation_times(
-    trace: TraceColumns, steps: Steps, kind: Int32, on_device: Steps | None = None
+    trace: TraceColumns, steps: StepColumns, kind: Int32, on_device: StepColumns | None = None
 ) -> OperationTimes:
     """Self times on threads and streams; steps, phases and collectives are told elsewhere.
 

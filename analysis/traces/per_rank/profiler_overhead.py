@@ -26,7 +26,7 @@ class ProfilerOverhead:
 
 
 @dataclass(frozen=True)
-class Capture:
+class CaptureContents:
     """What the trace holds at all."""
 
     events: int
@@ -59,14 +59,14 @@ def profiler_overhead(trace: TraceColumns, window: StepWindow | None = None) -> 
     )
 
 
-def capture(trace: TraceColumns, window: StepWindow | None = None) -> Capture:
+def capture(trace: TraceColumns, window: StepWindow | None = None) -> CaptureContents:
     """What was recorded, and what was lost."""
     window = window or window_of(trace)
     devices = trace.header.get("deviceProperties")
     calls = trace.in_category(
         "cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "mtia_runtime"
     )
-    return Capture(
+    return CaptureContents(
         events=len(trace),
         device_events=int(trace.on_device.sum()),
         runtime_calls=int(calls.sum()),

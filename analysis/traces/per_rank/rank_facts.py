@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.allocations import Allocations, allocations
-from analysis.traces.per_rank.copies import Copies, copies
+from analysis.traces.per_rank.copies import CopyTimes, copies
 from analysis.traces.per_rank.data_loading import DataLoading, data_loading
 from analysis.traces.per_rank.device_use import DeviceUse, device_use
 from analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
 from analysis.traces.per_rank.pauses import Pause, pauses
 from analysis.traces.per_rank.profiler_overhead import (
-    Capture,
+    CaptureContents,
     ProfilerOverhead,
     capture,
     profiler_overhead,
@@ -31,11 +31,11 @@ class RankFacts:
     window_ns: int
     steps: int
     """Steps that the profiler marked; 0 for none."""
-    capture: Capture
+    capture: CaptureContents
     overhead: ProfilerOverhead
     data: DataLoading
     syncs: HostSyncs
-    copies: Copies
+    copies: CopyTimes
     tiny: TinyKernels
     device: DeviceUse
     allocations: Allocations

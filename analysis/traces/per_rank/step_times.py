@@ -20,7 +20,7 @@ from analysis.traces.columns.disjoint_intervals import (
     union_of,
 )
 from analysis.traces.columns.events import Int64
-from analysis.traces.columns.steps import PHASES, Steps
+from analysis.traces.columns.steps import PHASES, StepColumns
 from analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
 
 __all__ = [
@@ -63,7 +63,9 @@ class StepTimes:
         return len(self.number)
 
 
-def step_times(steps: Steps, activity: Activity, on_device: Steps | None = None) -> StepTimes:
+def step_times(
+    steps: StepColumns, activity: Activity, on_device: StepColumns | None = None
+) -> StepTimes:
     """The parts of every step; `on_device` are the steps as the accelerator worked them off, those
     of the host else."""
     issued, kept = steps.first(MAX_STEPS), (on_device or steps).first(MAX_STEPS)

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import clip, total, union
-from analysis.traces.columns.steps import Steps, steps_of
+from analysis.traces.columns.steps import StepColumns, steps_of
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.readable import readable
 
@@ -20,7 +20,7 @@ class StepWindow:
 
     begin: int
     end: int
-    steps: Steps
+    steps: StepColumns
 
     @property
     def ns(self) -> int:
@@ -54,7 +54,7 @@ class StepWindow:
         return total(*clip(starts, ends, self.begin, self.end))
 
 
-def window_of(trace: TraceColumns, steps: Steps | None = None) -> StepWindow:
+def window_of(trace: TraceColumns, steps: StepColumns | None = None) -> StepWindow:
     """The rank's steps, from the first one's start to the last one's end or to the end of the work
     launched in it."""
     steps = steps_of(trace) if steps is None else steps
@@ -66,14 +66,16 @@ def window_of(trace: TraceColumns, steps: Steps | None = None) -> StepWindow:
     return StepWindow(int(trace.ts[work].min()), int(trace.end[work].max()), steps)
 
 
-def _end(trace: TraceColumns, steps: Steps) -> int:
+def _end(trace: TraceColumns, steps: StepColumns) -> int:
     """Kernels of the last step run on after it, for at most the longest step's time."""
     end, longest = int(steps.end.max()), int((steps.end - steps.start).max())
     device = trace.on_device & (trace.ts < end + longest)
     return max(end, min(int(trace.end[device].max()), end + longest)) if device.any() else end
 
 
-def event_reference(trace: TraceColumns, row: int, steps: Steps | None = None) -> EventReference:
+def event_reference(
+    trace: TraceColumns, row: int, steps: StepColumns | None = None
+) -> EventReference:
     """Where a person finds the event of a row."""
     start = int(trace.ts[row])
     return EventReference(
@@ -88,7 +90,7 @@ def event_reference(trace: TraceColumns, row: int, steps: Steps | None = None) -
 
 
 def longest(
-    trace: TraceColumns, rows: Int64, steps: Steps, count: int = 3
+    trace: TraceColumns, rows: Int64, steps: StepColumns, count: int = 3
 ) -> tuple[EventReference, ...]:
     """The longest of some rows, longest first."""
     order = rows[np.argsort(-trace.dur[rows], kind="stable")][:count]

@@ -21,7 +21,7 @@ from analysis.traces.reading.json_values import (
     looks_cut,
     without_bare_words,
 )
-from analysis.traces.reading.scanned import Lane
+from analysis.traces.reading.scanned import ScanLane
 
 MAX_HEADER_BYTES = 16 << 20
 """How far to look for the list of events, and how much of what stands behind it is kept."""
@@ -43,7 +43,7 @@ _BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|i
 class EventScanner:
     """Feeds a lane from blocks; `header` and `trailer` hold what surrounds the list of events."""
 
-    def __init__(self, lane: Lane, dropped: Counter[str]) -> None:
+    def __init__(self, lane: ScanLane, dropped: Counter[str]) -> None:
         self.header = b""
         self.trailer = b""
         self.found = False

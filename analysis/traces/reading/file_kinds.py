@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -61,6 +62,12 @@ _TRACE_KEYS = (
     b'"displayTimeUnit"',
     b'"baseTimeNanoseconds"',
 )
+_TRACE_LIST = re.compile(rb'\[\s*\{[^}]{0,400}"ph"\s*:')
+"""Old traces are a bare list of events."""
+_TIMELINE_ROWS = re.compile(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,")
+"""export_memory_timeline(".raw.json"): a list of rows of numbers."""
+_TIMELINE_TIMES = re.compile(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[")
+"""export_memory_timeline(".json"): a list of times, then the sizes."""
 _TRACEML_KEYS = (b'"primary_diagnosis"', b'"analysis_window"', b'"step_time"')
 _RECORDER_KEYS = (
     b"pg_config",
@@ -90,17 +97,14 @@ def kind_of(path: Path, head: bytes) -> FileKind:
     if name.startswith("label.") or name == "label":
         return "label"
     if not head.strip():
-        return (
-            "flight_recorder"
-            if DUMP_NAME.search(path.name) and not name.endswith((".txt", ".log"))
-            else "empty"
-        )
+        return _empty(path)
     if head.startswith(b":W&B\xe1\xbe"):
         return "wandb_run"
     if head.startswith(b"SQLite format 3\0"):
         return _database(head)
     if name.endswith((".nsys-rep", ".qdrep")):
         return "nsight_report"
+    # A pickle begins with the opcode PROTO and the number of its protocol.
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
         return _pickle(path, head)
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -111,69 +115,83 @@ def kind_of(path: Path, head: bytes) -> FileKind:
     return _text(path, head)
 
 
+def _empty(path: Path) -> FileKind:
+    # A rank that died while it wrote its dump leaves an empty one; that is worth a word.
+    is_text = path.name.lower().endswith((".txt", ".log"))
+    if DUMP_NAME.search(path.name) and not is_text:
+        return "flight_recorder"
+    return "empty"
+
+
 def _database(head: bytes) -> FileKind:
-    if any(
-        mark in head for mark in (b"CUPTI_ACTIVITY", b"TARGET_INFO", b"StringIds", b"NVTX_EVENTS")
-    ):
+    if _holds_any(head, (b"CUPTI_ACTIVITY", b"TARGET_INFO", b"StringIds", b"NVTX_EVENTS")):
         return "nsight_sqlite"
-    return "traceml" if b"step_time_samples" in head or b"process_samples" in head else "other"
+    if _holds_any(head, (b"step_time_samples", b"process_samples")):
+        return "traceml"
+    return "other"
+
+
+def _holds_any(text: bytes, marks: Iterable[bytes]) -> bool:
+    return any(mark in text for mark in marks)
 
 
 def _pickle(path: Path, head: bytes) -> FileKind:
-    if b"device_traces" in head or b"segments" in head:
+    if _holds_any(head, (b"device_traces", b"segments")):
         return "memory_snapshot"
-    known = any(key in head for key in _RECORDER_KEYS) or b"entries" in head
-    return "flight_recorder" if known or DUMP_NAME.search(path.name) else "other"
+    if _holds_any(head, (*_RECORDER_KEYS, b"entries")) or DUMP_NAME.search(path.name):
+        return "flight_recorder"
+    return "other"
 
 
 def _json(path: Path, head: bytes) -> FileKind:
     if path.name == "capture.json" and b'"capture"' in head[:200]:
         return "capture_note"
-    if any(key in head for key in _TRACE_KEYS) or re.match(rb'\[\s*\{[^}]{0,400}"ph"\s*:', head):
+    if _holds_any(head, _TRACE_KEYS) or _TRACE_LIST.match(head):
         return "profiler_trace"
-    if b'"entries"' in head[:4096] and any(
-        key in head for key in (*_RECORDER_KEYS, b"collective_seq_id")
-    ):
-        return "flight_recorder"
-    if any(b'"' + key + b'"' in head[:4096] for key in _RECORDER_KEYS):
+    if _is_recorder(head):
         return "flight_recorder"
     if b'"nodes"' in head and b'"schema"' in head[:400]:
         return "execution_trace"
     if b"pytorch.wait_counter." in head[:4096]:
         return "debug_answer"
-    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,", head) or re.match(
-        rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[", head
-    ):
+    if _TIMELINE_ROWS.match(head) or _TIMELINE_TIMES.match(head):
         return "memory_timeline"
+    return _json_lines(path, head)
+
+
+def _is_recorder(head: bytes) -> bool:
+    begin = head[:4096]
+    if b'"entries"' in begin and _holds_any(head, (*_RECORDER_KEYS, b"collective_seq_id")):
+        return True
+    return any(b'"' + key + b'"' in begin for key in _RECORDER_KEYS)
+
+
+def _json_lines(path: Path, head: bytes) -> FileKind:
+    """What its first line, else its name or its first keys, make of JSON that is none of the
+    above."""
     lines = head.splitlines()
     first = lines[0] if lines else b""
     if b'"log_type_name"' in first and b'"time_us"' in first:
         return "structured_log"
-    if (_METRIC.search(first) and _STEP.search(first)) or (
-        path.suffix.lower() == ".jsonl" and _STEP.search(head)
-    ):
+    if _METRIC.search(first) and _STEP.search(first):
         return "metrics"
     if path.suffix.lower() == ".jsonl":
-        return "metrics" if _METRIC.search(head) else "log"
+        return "metrics" if _STEP.search(head) or _METRIC.search(head) else "log"
     if re.search(r"\.pt\.trace\.json|_trace\.json(\.gz)?$", path.name):
         return "profiler_trace"
-    return (
-        "traceml"
-        if b'"schema_version"' in head[:400] and any(key in head for key in _TRACEML_KEYS)
-        else "other"
-    )
+    if b'"schema_version"' in head[:400] and _holds_any(head, _TRACEML_KEYS):
+        return "traceml"
+    return "other"
 
 
 def _page(head: bytes) -> FileKind:
     if b"PyTorch Distributed" not in head[:4096]:
         return "other"
-    if b"/handler/fr_trace_json" in head or b"/handler/dump_nccl_trace_json" in head:
+    if _holds_any(head, (b"/handler/fr_trace_json", b"/handler/dump_nccl_trace_json")):
         return "flight_recorder"
-    return (
-        "stack_dump"
-        if b"/handler/dump_traceback" in head or b"/handler/pyspy_dump" in head
-        else "debug_answer"
-    )
+    if _holds_any(head, (b"/handler/dump_traceback", b"/handler/pyspy_dump")):
+        return "stack_dump"
+    return "debug_answer"
 
 
 def _text(path: Path, head: bytes) -> FileKind:
@@ -184,20 +202,22 @@ def _text(path: Path, head: bytes) -> FileKind:
     found = _STACKS.search(head[:4096])
     if found and found.start() < 400:
         return "stack_dump"
-    return "log" if path.suffix.lower() in _LOG_SUFFIXES or path.suffix[1:].isdigit() else "other"
+    # Rotated logs end in a number: train.log.1.
+    if path.suffix.lower() in _LOG_SUFFIXES or path.suffix[1:].isdigit():
+        return "log"
+    return "other"
 
 
 def rank_in_name(path: Path) -> int | None:
     """The rank that a file's name (or torchelastic's folder) gives, or None."""
-    found = (
-        _RANK.search(path.name)
-        or _LAST_NUMBER.search(path.name)
-        or _ELASTIC.search(path.as_posix())
-    )
-    if (
-        found is None
-        and re.fullmatch(r"\d{1,6}", path.parent.name)
-        and path.stem in ("stdout", "stderr")
-    ):
-        return int(path.parent.name)
-    return int(found[1]) if found else None
+    found = _RANK.search(path.name)
+    if found is None:
+        found = _LAST_NUMBER.search(path.name)
+    if found is None:
+        found = _ELASTIC.search(path.as_posix())
+    if found is not None:
+        return int(found[1])
+    folder = path.parent.name
+    if path.stem in ("stdout", "stderr") and re.fullmatch(r"\d{1,6}", folder):
+        return int(folder)
+    return None

@@ -21,14 +21,14 @@ from analysis.traces.native.lane import NativeLane
 from analysis.traces.native.library import library
 from analysis.traces.reading.event_scanner import EventScanner
 from analysis.traces.reading.json_tokens import nanoseconds
-from analysis.traces.reading.scanned import Lane, Limits
+from analysis.traces.reading.scanned import ScanLane, ScanLimits
 from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, Progress, file_blocks, unpacked
 from analysis.traces.reading.trace_columns import columns_of
 from analysis.traces.reading.trace_ranks import rank_of, told_apart
 
 __all__ = ["LIMITS", "nanoseconds", "read_trace", "read_trace_stream", "read_traces"]
 
-LIMITS = Limits()
+LIMITS = ScanLimits()
 NOT_A_TRACE = "is not a profiler trace"
 _NO_EVENTS = (
     (re.compile(rb"SQLite format 3\0"), "an SQLite database, perhaps of Nsight Systems"),
@@ -75,7 +75,7 @@ def read_trace_stream(
     *,
     order: int = 0,
     max_bytes: int = MAX_TRACE_BYTES,
-    lane: Lane | None = None,
+    lane: ScanLane | None = None,
 ) -> TraceColumns:
     """Read a trace, as it is or gzip, from blocks of any length. Raises EvidenceError as read_trace
     does.
@@ -133,7 +133,7 @@ def read_traces(
     return told_apart(traces), errors
 
 
-def _slow_lane() -> Lane:
+def _slow_lane() -> ScanLane:
     from analysis.traces.reading.python_lane import (
         PythonLane,
     )  # with msgspec, which costs a cold start 30 ms

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.traces.columns.arguments import COUNTER_CATEGORY
 from analysis.traces.reading.json_tokens import (
@@ -30,8 +31,8 @@ from analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
     MEMORY_UNKNOWN,
-    Limits,
     Outcome,
+    ScanLimits,
     Scanned,
     lost_reasons,
     spellings,
@@ -58,6 +59,15 @@ _EVENT = msgspec.json.Decoder(_Event)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LABELS = {b'"thread_name"': b"t", b'"process_labels"': b"p"}
 _MEMBERS = tuple(_Event.__struct_fields__)
+_COUNTER = b'"%s"' % COUNTER_CATEGORY.encode()
+(
+    _NO_TIME,
+    _NO_DURATION,
+    _NEGATIVE_DURATION,
+    _TOO_MANY_NAMES,
+    _TOO_MANY_ARGUMENTS,
+    _TOO_MANY_LABELS,
+) = lost_reasons()
 
 
 class _Table(dict[bytes, int]):
@@ -71,14 +81,16 @@ class _Table(dict[bytes, int]):
 class PythonLane:
     """Collects rows; see analysis/traces/reading/scanned.py."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ScanLimits) -> None:
         self._limits = limits
         self._text_left = limits.text_bytes
         self._wide = {name: array("q") for name in ("ts", "dur", "event", "offset")}
         self._small = {name: array("i") for name in ("name", "category", "lane")}
         self._links = {name: array("q") for name in LINKS}
-        self._names, self._categories = _Table(limits.names), _Table(limits.categories)
-        self._lanes, self._handles = _Table(limits.lanes), _Table(limits.handles)
+        self._names = _Table(limits.names)
+        self._categories = _Table(limits.categories)
+        self._lanes = _Table(limits.lanes)
+        self._handles = _Table(limits.handles)
         self._counter_names = _Table(limits.counters)
         self._counters = (array("i"), array("i"), array("d"))
         self._numbers: dict[str, tuple[array[int], array[float]]] = {}
@@ -88,24 +100,22 @@ class PythonLane:
         self._labels = _Table(limits.labels)
         self._labels_left = limits.label_bytes
         self._skipped: Counter[str] = Counter()
-        self._reasons = lost_reasons()
         self._dropped: Counter[str] = Counter()
         self._position = 0
         self._known = {spelling.key.encode(): spelling for spelling in spellings()}
 
     def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
         """Read as many whole events as there are."""
-        text, at = buffer[start:end].decode("latin-1"), 0
+        # One byte is one character here, so that positions in the text are those of the buffer.
+        text = buffer[start:end].decode("latin-1")
+        at = 0
         while True:
             at = _behind(_SEPARATORS, text, at)
             if at == len(text):
                 return "more", at
             if text[at] == "]":
                 return "end", at + 1
-            if (
-                len(self._wide["ts"]) + len(self._memory) // (1 + len(MEMORY_KEYS))
-                >= self._limits.events
-            ):
+            if self._is_full():
                 return "full", at
             try:
                 value, stop = STRICT.raw_decode(text, at)
@@ -113,6 +123,7 @@ class PythonLane:
                 return ("more" if looks_cut(error, len(text)) else "odd"), at
             except (ValueError, RecursionError):
                 return "odd", at
+            # A number or a word that ends with the text may go on in the next block.
             if stop == len(text) and isinstance(value, str) and text[at] != '"':
                 return "more", at
             if depth(text[at:stop]) > MAX_DEPTH:
@@ -121,44 +132,61 @@ class PythonLane:
             self._position += 1
             at = stop
 
+    def _is_full(self) -> bool:
+        intervals = len(self._wide["ts"])
+        allocations = len(self._memory) // (1 + len(MEMORY_KEYS))
+        return intervals + allocations >= self._limits.events
+
     def _add(self, text: str, offset: int, *, is_object: bool) -> None:
         event = _members(text) if is_object else {}
         phase = event.get("ph", b"")
         if phase == b'"X"':
             self._add_interval(event, offset)
             return
-        letter = phase[1:2].decode("latin-1") if len(phase) > 2 and phase[:1] == b'"' else ""
-        self._skipped[letter if "!" <= letter <= "~" and letter != "\\" else "no phase"] += 1
+        self._skipped[_letter(phase)] += 1
         if phase == b'"i"' and event.get("name") == b'"[memory]"':
             self._add_memory(event)
         elif phase == b'"M"' and event.get("name") in _LABELS:
             self._add_label(event, _LABELS[event["name"]])
 
     def _add_interval(self, event: dict[str, bytes], offset: int) -> None:
-        ts, dur = nanoseconds(event.get("ts", b"")), nanoseconds(event.get("dur", b""))
-        if ts is None or dur is None or dur < 0:
-            self._dropped[self._reasons[0 if ts is None else 1 if dur is None else 2]] += 1
+        ts = nanoseconds(event.get("ts", b""))
+        if ts is None:
+            self._dropped[_NO_TIME] += 1
             return
-        pid, tid = event.get("pid", b""), event.get("tid", b"")
-        parts = (
-            (self._names, event.get("name", b"")),
-            (self._categories, event.get("cat", b"")),
-            (self._lanes, len(pid).to_bytes(4, "little") + pid + tid),
-        )
-        ids = []
-        for table, part in parts:
-            number = self._intern(table, part)
-            if number is None:
-                self._dropped[self._reasons[3]] += 1
-                return
-            ids.append(number)
+        dur = nanoseconds(event.get("dur", b""))
+        if dur is None:
+            self._dropped[_NO_DURATION] += 1
+            return
+        if dur < 0:
+            self._dropped[_NEGATIVE_DURATION] += 1
+            return
+        ids = self._ids(event)
+        if ids is None:
+            self._dropped[_TOO_MANY_NAMES] += 1
+            return
         self._add_arguments(event)
-        for column, value in zip(
-            self._wide.values(), (ts, dur, self._position, offset), strict=True
-        ):
-            column.append(value)
-        for small, number in zip(self._small.values(), ids, strict=True):
-            small.append(number)
+        wide, small = self._wide, self._small
+        wide["ts"].append(ts)
+        wide["dur"].append(dur)
+        wide["event"].append(self._position)
+        wide["offset"].append(offset)
+        for column, number in zip(small.values(), ids, strict=True):
+            column.append(number)
+
+    def _ids(self, event: dict[str, bytes]) -> tuple[int, int, int] | None:
+        """Numbers of its name, category and lane; None where one is new after too many."""
+        name = self._intern(self._names, event.get("name", b""))
+        if name is None:
+            return None
+        category = self._intern(self._categories, event.get("cat", b""))
+        if category is None:
+            return None
+        pid, tid = event.get("pid", b""), event.get("tid", b"")
+        lane = self._intern(self._lanes, len(pid).to_bytes(4, "little") + pid + tid)
+        if lane is None:
+            return None
+        return name, category, lane
 
     def _intern(self, table: _Table, text: bytes) -> int | None:
         number = table.get(text)
@@ -168,7 +196,8 @@ class PythonLane:
         return number
 
     def _add_arguments(self, event: dict[str, bytes]) -> None:
-        row, pairs = len(self._wide["ts"]), _arguments(event.get("args", b""))
+        row = len(self._wide["ts"])
+        pairs = _arguments(event.get("args", b""))
         links = dict.fromkeys(LINKS, -1)
         for (kind, argument), token in self._kept(pairs).items():
             if argument == "stream":
@@ -177,30 +206,36 @@ class PythonLane:
                 number = whole_number(token)
                 links[argument] = -1 if number is None else number
             elif kind == "number":
-                real = real_number(token)
-                if real is not None and self._room_for_argument():
-                    rows, values = self._numbers.setdefault(argument, (array("i"), array("d")))
-                    rows.append(row)
-                    values.append(real)
+                self._add_number(argument, row, token)
             elif kind == "text" and is_text(token):
                 self._add_text(argument, row, token)
         for name, column in self._links.items():
             column.append(links[name])
-        if event.get("cat") == b'"%s"' % COUNTER_CATEGORY.encode():
+        if event.get("cat") == _COUNTER:
             self._add_counters(row, pairs)
 
     def _kept(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
-        known = self._known
-        return {
-            (s.kind, s.argument): token for key, token in pairs if (s := known.get(key)) is not None
-        }
+        """The values of the arguments that are known, by (kind, argument); the last one counts."""
+        kept: dict[tuple[str, str], bytes] = {}
+        for key, token in pairs:
+            spelling = self._known.get(key)
+            if spelling is not None:
+                kept[spelling.kind, spelling.argument] = token
+        return kept
 
     def _room_for_argument(self) -> bool:
         if self._arguments_kept >= self._limits.arguments:
-            self._dropped[self._reasons[4]] += 1
+            self._dropped[_TOO_MANY_ARGUMENTS] += 1
             return False
         self._arguments_kept += 1
         return True
+
+    def _add_number(self, argument: str, row: int, token: bytes) -> None:
+        number = real_number(token)
+        if number is not None and self._room_for_argument():
+            rows, values = self._numbers.setdefault(argument, (array("i"), array("d")))
+            rows.append(row)
+            values.append(number)
 
     def _add_text(self, argument: str, row: int, token: bytes) -> None:
         if argument not in self._texts:
@@ -208,22 +243,22 @@ class PythonLane:
         rows, ids, table = self._texts[argument]
         number = self._intern(table, token)
         if number is None:
-            self._dropped[self._reasons[4]] += 1
+            self._dropped[_TOO_MANY_ARGUMENTS] += 1
         elif self._room_for_argument():
             rows.append(row)
             ids.append(number)
 
     def _add_counters(self, row: int, pairs: list[tuple[bytes, bytes]]) -> None:
+        rows, names, values = self._counters
         for key, token in pairs:
-            real = real_number(token)
-            number = self._intern(self._counter_names, b'"%s"' % key)
-            if number is None:
-                self._dropped[self._reasons[4]] += 1
+            value = real_number(token)
+            name = self._intern(self._counter_names, b'"%s"' % key)
+            if name is None:
+                self._dropped[_TOO_MANY_ARGUMENTS] += 1
             elif self._room_for_argument():
-                for column, value in zip(
-                    self._counters, (row, number, np.nan if real is None else real), strict=True
-                ):
-                    column.append(value)  # type: ignore[attr-defined]
+                rows.append(row)
+                names.append(name)
+                values.append(np.nan if value is None else value)
 
     def _stream(self, token: bytes) -> int:
         number = stream_number(token)
@@ -231,45 +266,51 @@ class PythonLane:
             return number
         handle = self._intern(self._handles, token)
         if handle is None:
-            self._dropped[self._reasons[4]] += 1
-        return -1 if handle is None else HANDLES + handle
+            self._dropped[_TOO_MANY_ARGUMENTS] += 1
+            return -1
+        return HANDLES + handle
 
     def _add_memory(self, event: dict[str, bytes]) -> None:
         ts = nanoseconds(event.get("ts", b""))
         if ts is None:
-            self._dropped[self._reasons[0]] += 1
+            self._dropped[_NO_TIME] += 1
             return
+        self._memory.append(ts)
         kept = self._kept(_arguments(event.get("args", b"")))
-        numbers = [whole_number(kept.get(("memory", key), b"")) for key in MEMORY_KEYS]
-        filled = [d if n is None else n for n, d in zip(numbers, MEMORY_UNKNOWN, strict=True)]
-        self._memory.extend([ts, *filled])
+        for key, unknown in zip(MEMORY_KEYS, MEMORY_UNKNOWN, strict=True):
+            number = whole_number(kept.get(("memory", key), b""))
+            self._memory.append(unknown if number is None else number)
 
     def _add_label(self, event: dict[str, bytes], kind: bytes) -> None:
-        parts = [event.get(name, b"") for name in ("pid", "tid", "args")]
-        label = kind + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+        label = kind
+        for name in ("pid", "tid", "args"):
+            part = event.get(name, b"")
+            label += len(part).to_bytes(4, "little") + part
         if label in self._labels:
             return
         if len(self._labels) >= self._labels.limit or len(label) > self._labels_left:
-            self._dropped[self._reasons[5]] += 1
+            self._dropped[_TOO_MANY_LABELS] += 1
             return
         self._labels_left -= len(label)
         self._labels[label] = len(self._labels)
 
     def finish(self) -> Scanned:
         """All rows as numpy columns."""
-        links = {name: np.asarray(values, dtype=np.int64) for name, values in self._links.items()}
-        numbers = {
-            name: (np.asarray(rows, dtype=np.int32), np.asarray(values, dtype=np.float64))
-            for name, (rows, values) in self._numbers.items()
-        }
-        texts = {
-            name: (np.asarray(rows, dtype=np.int32), np.asarray(ids, dtype=np.int32), list(table))
-            for name, (rows, ids, table) in self._texts.items()
-            if len(rows)
-        }
-        rows, ids, values = self._counters
-        wide = {name: np.asarray(column, dtype=np.int64) for name, column in self._wide.items()}
-        small = {name: np.asarray(column, dtype=np.int32) for name, column in self._small.items()}
+        wide = {name: _int64(column) for name, column in self._wide.items()}
+        small = {name: _int32(column) for name, column in self._small.items()}
+        links = {}
+        for name, values in self._links.items():
+            column = _int64(values)
+            if (column != -1).any():
+                links[name] = column
+        numbers = {}
+        for name, (rows, reals) in self._numbers.items():
+            numbers[name] = (_int32(rows), np.asarray(reals, dtype=np.float64))
+        texts = {}
+        for name, (rows, ids, table) in self._texts.items():
+            if len(rows):
+                texts[name] = (_int32(rows), _int32(ids), list(table))
+        counter_rows, counter_ids, counter_values = self._counters
         return Scanned(
             ts=wide["ts"],
             dur=wide["dur"],
@@ -278,7 +319,7 @@ class PythonLane:
             name=small["name"],
             category=small["category"],
             lane=small["lane"],
-            links={name: column for name, column in links.items() if (column != -1).any()},
+            links=links,
             names=list(self._names),
             categories=list(self._categories),
             lanes=[split_pair(lane) for lane in self._lanes],
@@ -286,31 +327,50 @@ class PythonLane:
             numbers=numbers,
             texts=texts,
             counters=(
-                np.asarray(rows, dtype=np.int32),
-                np.asarray(ids, dtype=np.int32),
-                np.asarray(values, dtype=np.float64),
+                _int32(counter_rows),
+                _int32(counter_ids),
+                np.asarray(counter_values, dtype=np.float64),
                 list(self._counter_names),
             ),
-            memory=np.asarray(self._memory, dtype=np.int64).reshape(-1, 1 + len(MEMORY_KEYS)),
+            memory=_int64(self._memory).reshape(-1, 1 + len(MEMORY_KEYS)),
             labels=[split_label(label) for label in self._labels],
             skipped=dict(self._skipped),
             dropped=dict(self._dropped),
         )
 
 
+def _int64(values: array[int]) -> NDArray[np.int64]:
+    return np.asarray(values, dtype=np.int64)
+
+
+def _int32(values: array[int]) -> NDArray[np.int32]:
+    return np.asarray(values, dtype=np.int32)
+
+
+def _letter(phase: bytes) -> str:
+    """The letter of a phase other than "X", as the skipped events are counted by it."""
+    if len(phase) > 2 and phase[:1] == b'"':
+        letter = phase[1:2].decode("latin-1")
+        if "!" <= letter <= "~" and letter != "\\":
+            return letter
+    return "no phase"
+
+
 def _members(text: str) -> dict[str, bytes]:
     """The members that matter of an event; of one written twice the last."""
+    # msgspec is fast and gives the same, save for keys that are written with escapes.
     if "\\" not in text:
         try:
             event = _EVENT.decode(text.encode("latin-1"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         else:
-            return {
-                name: bytes(getattr(event, name))
-                for name in _MEMBERS
-                if bytes(getattr(event, name))
-            }
+            members = {}
+            for name in _MEMBERS:
+                value = bytes(getattr(event, name))
+                if value:
+                    members[name] = value
+            return members
     found = {key.decode("latin-1"): value for key, value in _pairs(text)}
     return {name: found[name] for name in _MEMBERS if name in found}
 

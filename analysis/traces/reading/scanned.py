@@ -34,7 +34,7 @@ MEMORY_UNKNOWN = (0, 0, -1, -1, -1, -1)
 
 
 @dataclass(frozen=True)
-class Limits:
+class ScanLimits:
     """How much of a trace is kept. What goes beyond is counted in `dropped`."""
 
     events: int = 20_000_000
@@ -56,7 +56,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Label:
+class LaneLabel:
     """A metadata event that names a thread ("t") or a process ("p"): the bytes of its pid, tid and
     arguments."""
 
@@ -92,7 +92,7 @@ class Scanned:
     events; a row may hold a name twice, then the last counts."""
     memory: Int64
     """Shape (events, 7): ts and MEMORY_KEYS."""
-    labels: list[Label]
+    labels: list[LaneLabel]
     skipped: Mapping[str, int]
     dropped: Mapping[str, int]
 
@@ -102,7 +102,7 @@ Outcome = Literal["more", "end", "odd", "full"]
 was kept."""
 
 
-class Lane(Protocol):
+class ScanLane(Protocol):
     """Takes events from text."""
 
     def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
@@ -154,7 +154,7 @@ def split_pair(lane: bytes) -> tuple[bytes, bytes]:
     return lane[4:pid], lane[pid:]
 
 
-def split_label(label: bytes) -> Label:
+def split_label(label: bytes) -> LaneLabel:
     """An interned label: one byte with the kind, then each part after four bytes with its
     length."""
     parts, at = [], 1
@@ -162,4 +162,4 @@ def split_label(label: bytes) -> Label:
         stop = at + 4 + int.from_bytes(label[at : at + 4], "little")
         parts.append(label[at + 4 : stop])
         at = stop
-    return Label("t" if label[:1] == b"t" else "p", *parts)
+    return LaneLabel("t" if label[:1] == b"t" else "p", *parts)

@@ -13,7 +13,7 @@ from analysis.traces.columns.arguments import (
     ALIASES,
     NUMBERS,
     TEXTS,
-    Arguments,
+    ArgumentColumns,
     SparseNumbers,
     SparseTexts,
 )
@@ -36,7 +36,7 @@ from analysis.traces.reading.json_tokens import (
     stream_number,
     text_of,
 )
-from analysis.traces.reading.scanned import LINK_KEYS, LINKS, Label, Scanned
+from analysis.traces.reading.scanned import LINK_KEYS, LINKS, LaneLabel, Scanned
 
 LONE_ZERO_NS = 60_000_000_000
 """An event at time 0 that lies further than this before all others has lost its time (kineto #109,
@@ -192,7 +192,7 @@ def _last_of_each_row(rows: Int32) -> Bool:
     return np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, dtype=np.bool_)
 
 
-def _arguments(scanned: Scanned) -> Arguments:
+def _arguments(scanned: Scanned) -> ArgumentColumns:
     numbers = {
         name: SparseNumbers(rows, values) for name, (rows, values) in scanned.numbers.items()
     }
@@ -206,7 +206,7 @@ def _arguments(scanned: Scanned) -> Arguments:
             ids if renumbered is None else np.asarray(renumbered, dtype=np.int32)[ids],
             decoded,
         )
-    return Arguments(numbers, texts)
+    return ArgumentColumns(numbers, texts)
 
 
 def _counters(scanned: Scanned) -> dict[str, SparseNumbers]:
@@ -242,7 +242,7 @@ def _within(ts: Int64, base: int) -> Int64:
 
 
 def _labels(
-    labels: list[Label], lanes: tuple[tuple[str, str], ...]
+    labels: list[LaneLabel], lanes: tuple[tuple[str, str], ...]
 ) -> tuple[dict[int, str], dict[str, str]]:
     """Names of lanes and of processes; where one has several, the one that was first given last."""
     numbers = {lane: number for number, lane in enumerate(lanes)}

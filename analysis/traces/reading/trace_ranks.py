@@ -28,29 +28,49 @@ def rank_of(header: Mapping[str, Any], name: str, order: int) -> tuple[int, Rank
     """The rank and where it was found; `order` is the rank where neither the trace nor its name (a
     path) has one."""
     info = header.get("distributedInfo")
-    rank = info.get("rank") if isinstance(info, dict) else None
-    if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < MAX_RANK:
-        return rank, "distributedInfo"
+    if isinstance(info, dict) and _is_rank(info.get("rank")):
+        return info["rank"], "distributedInfo"
     path = PurePath(name)
-    found = _RANK_IN_NAME.search(path.name) or _TENSOR_PARALLEL.search(path.name)
-    found = found or _RANK_IN_FOLDER.fullmatch(path.parent.name)
-    if found:
-        return int(next(number for number in found.groups() if number is not None)), "file name"
-    return order, "order"
+    found = _RANK_IN_NAME.search(path.name)
+    if found is None:
+        found = _TENSOR_PARALLEL.search(path.name)
+    if found is None:
+        found = _RANK_IN_FOLDER.fullmatch(path.parent.name)
+    if found is None:
+        return order, "order"
+    return int(found[1]), "file name"
+
+
+def _is_rank(value: object) -> bool:
+    # JSON's true is an int in Python, and no rank.
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK
 
 
 def told_apart(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
     """The traces by rank. Those that have no rank of their own get the lowest free ones, in their
     order; of those that have the same rank each gets a note that says so.
     """
-    taken = {trace.rank for trace in traces if trace.rank_source != "order"}
-    free = (rank for rank in range(len(traces) + len(taken)) if rank not in taken)
-    ranked = [replace(t, rank=next(free)) if t.rank_source == "order" else t for t in traces]
+    ranked = _with_free_ranks(traces)
     count = Counter(trace.rank for trace in ranked)
-    noted = [
-        replace(t, notes=(*t.notes, f"{count[t.rank]} files say they are rank {t.rank}"))
-        if count[t.rank] > 1
-        else t
-        for t in ranked
-    ]
-    return sorted(noted, key=lambda t: (t.rank, t.file))
+    for index, trace in enumerate(ranked):
+        same = count[trace.rank]
+        if same > 1:
+            note = f"{same} files say they are rank {trace.rank}"
+            ranked[index] = replace(trace, notes=(*trace.notes, note))
+    ranked.sort(key=lambda trace: (trace.rank, trace.file))
+    return ranked
+
+
+def _with_free_ranks(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
+    taken = {trace.rank for trace in traces if trace.rank_source != "order"}
+    ranked = []
+    free = 0
+    for trace in traces:
+        if trace.rank_source != "order":
+            ranked.append(trace)
+            continue
+        while free in taken:
+            free += 1
+        ranked.append(replace(trace, rank=free))
+        free += 1
+    return ranked

@@ -24,7 +24,7 @@ from analysis.traces.traceml.judgement import (
     shares,
     straggler,
 )
-from analysis.traces.traceml.session import RankMemory, Session, Verdict
+from analysis.traces.traceml.session import RankMemory, TraceMLSession, TraceMLVerdict
 from analysis.traces.traceml.summary import read_summary
 from analysis.traces.traceml.telemetry import read_telemetry
 
@@ -71,7 +71,7 @@ def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[t
     return found, unread
 
 
-def session_diagnoses(session: Session) -> list[Diagnosis]:
+def session_diagnoses(session: TraceMLSession) -> list[Diagnosis]:
     """What one session says."""
     late = straggler(session)
     found = [_straggler(session, late)] if late is not None else []
@@ -82,11 +82,11 @@ def session_diagnoses(session: Session) -> list[Diagnosis]:
     return found + ([_verdict(session.verdict)] if session.verdict is not None else [])
 
 
-def _sessions(files: Sequence[JobFile]) -> tuple[list[Session], list[tuple[str, str]]]:
+def _sessions(files: Sequence[JobFile]) -> tuple[list[TraceMLSession], list[tuple[str, str]]]:
     """One session per database; a summary beside or above a database adds only its verdict to
     it."""
-    databases: dict[Path, Session] = {}
-    summaries: dict[Path, Session] = {}
+    databases: dict[Path, TraceMLSession] = {}
+    summaries: dict[Path, TraceMLSession] = {}
     unread: list[tuple[str, str]] = []
     for file in files:
         name = file.path.name
@@ -97,7 +97,7 @@ def _sessions(files: Sequence[JobFile]) -> tuple[list[Session], list[tuple[str, 
                 databases[file.path.parent] = read_telemetry(file.path)
         except EvidenceError as error:
             unread.append((name, error.problem))
-    found: list[Session] = []
+    found: list[TraceMLSession] = []
     for folder, session in databases.items():
         beside = [summaries.pop(place) for place in (folder, folder.parent) if place in summaries]
         verdict = next((s.verdict for s in beside if s.verdict is not None), None)
@@ -106,8 +106,10 @@ def _sessions(files: Sequence[JobFile]) -> tuple[list[Session], list[tuple[str, 
     return found + list(summaries.values()), unread
 
 
-def _with_verdict(measured: Session, database: Session, verdict: Verdict | None) -> Session:
-    return Session(
+def _with_verdict(
+    measured: TraceMLSession, database: TraceMLSession, verdict: TraceMLVerdict | None
+) -> TraceMLSession:
+    return TraceMLSession(
         file=database.file,
         ranks=measured.ranks,
         ms=measured.ms,
@@ -124,7 +126,7 @@ def _severity(share: float, steps: int) -> Severity:
     return "critical" if share >= CRITICAL and steps >= CRITICAL_STEPS else "warning"
 
 
-def _straggler(session: Session, late: Straggler) -> Diagnosis:
+def _straggler(session: TraceMLSession, late: Straggler) -> Diagnosis:
     numbers = Numbers()
     statement = (
         f"{numbers.ranks([late.rank])} holds up the others by "
@@ -159,7 +161,7 @@ def _straggler(session: Session, late: Straggler) -> Diagnosis:
     )
 
 
-def _shares(session: Session, late: Straggler | None) -> list[Diagnosis]:
+def _shares(session: TraceMLSession, late: Straggler | None) -> list[Diagnosis]:
     found = shares(session)
     told = []
     if found.get("input", 0.0) >= WARN and not (late and late.cause == "input"):
@@ -198,7 +200,12 @@ def _shares(session: Session, late: Straggler | None) -> list[Diagnosis]:
 
 
 def _share(
-    session: Session, rule: str, share: float, what: str, fix: str, details: dict[str, float | str]
+    session: TraceMLSession,
+    rule: str,
+    share: float,
+    what: str,
+    fix: str,
+    details: dict[str, float | str],
 ) -> Diagnosis:
     numbers = Numbers()
     severity = "warning" if rule == "time_outside_phases" else _severity(share, session.steps)
@@ -262,7 +269,7 @@ def _creep(memory: Sequence[RankMemory]) -> list[Diagnosis]:
     ]
 
 
-def _taken_over(verdict: Verdict) -> list[Diagnosis]:
+def _taken_over(verdict: TraceMLVerdict) -> list[Diagnosis]:
     """TraceML's verdict as ours, where there is nothing to judge it by."""
     rule = VERDICTS.get(verdict.kind)
     if rule is None or verdict.severity not in ("warn", "crit"):
@@ -285,7 +292,7 @@ def _taken_over(verdict: Verdict) -> list[Diagnosis]:
     ]
 
 
-def _verdict(verdict: Verdict) -> Diagnosis:
+def _verdict(verdict: TraceMLVerdict) -> Diagnosis:
     return Diagnosis(
         rule="traceml_verdict",
         severity="info",
@@ -302,5 +309,5 @@ def _verdict(verdict: Verdict) -> Diagnosis:
     )
 
 
-def _kind(verdict: Verdict) -> str:
+def _kind(verdict: TraceMLVerdict) -> str:
     return readable("".join(c for c in verdict.kind if not c.isdigit()).replace("_", " ").lower())

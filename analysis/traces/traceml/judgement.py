@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.traceml.session import RankMemory, Session
+from analysis.traces.traceml.session import RankMemory, TraceMLSession
 
 WARN, CRITICAL = 0.10, 0.20
 """Share of the step (TraceML: overhead shares and the straggler's score)."""
@@ -49,7 +49,7 @@ class Straggler:
     sharded: bool
 
 
-def straggler(session: Session) -> Straggler | None:
+def straggler(session: TraceMLSession) -> Straggler | None:
     """The rank with the least visible time, where the others' is longer by 10 % of a step."""
     ms = session.ms
     if ms is None or len(session.ranks) < 2 or session.steps < WARN_STEPS:
@@ -85,7 +85,7 @@ def straggler(session: Session) -> Straggler | None:
 
 
 def _parts(
-    session: Session, sharded: bool
+    session: TraceMLSession, sharded: bool
 ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """What a rank can be late by: all but what ends only when the others arrive."""
     parts = {
@@ -99,7 +99,7 @@ def _parts(
     return parts
 
 
-def shares(session: Session) -> dict[str, float]:
+def shares(session: TraceMLSession) -> dict[str, float]:
     """Median over the ranks of the share of their steps: "input", "h2d" (accelerator's clock only),
     "residual"."""
     if session.ms is None or session.steps < WARN_STEPS:

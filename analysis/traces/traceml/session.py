@@ -18,7 +18,7 @@ TRACED = "traced"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TraceMLVerdict:
     """What TraceML itself says."""
 
     kind: str
@@ -44,7 +44,7 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
-class Session:
+class TraceMLSession:
     """One job as TraceML saw it."""
 
     file: str
@@ -59,7 +59,7 @@ class Session:
     gpu_clock: bool = False
     """Phases were timed on the accelerator."""
     memory: tuple[RankMemory, ...] = ()
-    verdict: Verdict | None = None
+    verdict: TraceMLVerdict | None = None
     cut: bool = False
     """The database has more samples than were read."""
 

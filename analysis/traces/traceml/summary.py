@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.traceml.session import TRACED, Floats, Session, Verdict
+from analysis.traces.traceml.session import TRACED, Floats, TraceMLSession, TraceMLVerdict
 
 MAX_BYTES = 32 << 20
 MAX_RANKS = 20_000
@@ -24,7 +24,7 @@ COLUMNS = {
 """Phase -> the summary's name for it."""
 
 
-def read_summary(path: Path) -> Session:
+def read_summary(path: Path) -> TraceMLSession:
     """The session of a summary. Raises EvidenceError when it is none."""
     value = _content(path)
     section = _dict(value, "step_time")
@@ -38,7 +38,7 @@ def read_summary(path: Path) -> Session:
         for phase, name in COLUMNS.items()
     }
     steps = _number(_dict(_dict(section, "global"), "window").get("steps_analyzed"))
-    return Session(
+    return TraceMLSession(
         file=str(path),
         ranks=ranks,
         ms=_table(ms, ranks),
@@ -87,7 +87,7 @@ def _rows(section: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> Verdict | None:
+def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> TraceMLVerdict | None:
     kind = primary.get("kind")
     if not isinstance(kind, str):
         return None
@@ -95,7 +95,7 @@ def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> Verdict | None
     own: dict[str, Any] = next(
         (i for i in issues if isinstance(i, dict) and i.get("kind") == kind), {}
     )
-    return Verdict(
+    return TraceMLVerdict(
         kind=kind[:60],
         severity=str(primary.get("severity"))[:10],
         summary=str(primary.get("summary"))[:300],

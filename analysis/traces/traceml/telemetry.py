@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from analysis.errors import EvidenceError
 from analysis.traces.reading.hostile_sqlite import Database
-from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, Session
+from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, TraceMLSession
 
 MAX_SAMPLES = 200_000
 """Rows of one table: 200 ranks of 1,000 steps; TraceML keeps a window of the last steps."""
@@ -31,7 +30,7 @@ EVENTS = {
 Samples = dict[int, dict[int, dict[str, float]]]
 
 
-def read_telemetry(path: Path) -> Session:
+def read_telemetry(path: Path) -> TraceMLSession:
     """The session of a database. Raises EvidenceError when it is no readable SQLite file, or none
     of TraceML's."""
     with Database(path) as database:
@@ -42,7 +41,7 @@ def read_telemetry(path: Path) -> Session:
         )
         samples, on_gpu = _samples(rows[:MAX_SAMPLES])
         ranks, steps, ms = _common(samples)
-        return Session(
+        return TraceMLSession(
             file=str(path),
             ranks=ranks,
             ms=ms,
@@ -57,61 +56,79 @@ def read_telemetry(path: Path) -> Session:
 def _samples(rows: list[tuple[str, ...]]) -> tuple[Samples, bool]:
     """rank -> step -> phase -> ms, and whether the accelerator's clock timed them."""
     samples: Samples = {}
-    on_gpu = bool(rows)
+    on_gpu = True
     for global_rank, local_rank, step, events in rows:
-        rank, number = _whole(global_rank or local_rank), _whole(step)
-        if rank is None or number is None or (rank not in samples and len(samples) >= MAX_RANKS):
+        rank = _whole(global_rank or local_rank)
+        number = _whole(step)
+        if rank is None or number is None:
+            continue
+        if rank not in samples and len(samples) >= MAX_RANKS:
             continue
         phases, gpu = _phases(events)
         if TRACED in phases:
             samples.setdefault(rank, {})[number] = phases
-            on_gpu &= gpu
+            on_gpu = on_gpu and gpu
     return samples, on_gpu and bool(samples)
 
 
 def _phases(events: str) -> tuple[dict[str, float], bool]:
+    """phase -> ms of one step, and whether the accelerator's clock timed all but the input."""
     try:
         named = json.loads(events)
     except (ValueError, RecursionError):
         return {}, False
     phases: dict[str, float] = {}
-    gpu = True
-    for name, devices in named.items() if isinstance(named, dict) else ():
+    on_gpu = True
+    if not isinstance(named, dict):
+        return phases, on_gpu
+    for name, devices in named.items():
         phase = EVENTS.get(name.rpartition(":")[2])
         if phase is None or not isinstance(devices, dict):
             continue
         for clocks in devices.values():
             found = _clock(clocks)
-            if found is not None:
-                phases[phase] = phases.get(phase, 0.0) + found[0]
-                gpu &= found[1] or phase == "input"
-    return phases, gpu
+            if found is None:
+                continue
+            ms, by_gpu = found
+            phases[phase] = phases.get(phase, 0.0) + ms
+            # Loading happens on the host: only its clock can time it.
+            if phase != "input" and not by_gpu:
+                on_gpu = False
+    return phases, on_gpu
 
 
 def _clock(clocks: Any) -> tuple[float, bool] | None:
     """(ms, on the accelerator's clock) of one event."""
     if not isinstance(clocks, dict):
         return None
-    gpu = _ms(clocks.get("gpu_ms")) if clocks.get("is_gpu") else None
-    cpu = _ms(clocks.get("cpu_ms"))
-    if gpu is not None:
-        return gpu, True
-    return (cpu, False) if cpu is not None else None
+    if clocks.get("is_gpu"):
+        gpu_ms = _ms(clocks.get("gpu_ms"))
+        if gpu_ms is not None:
+            return gpu_ms, True
+    cpu_ms = _ms(clocks.get("cpu_ms"))
+    if cpu_ms is None:
+        return None
+    return cpu_ms, False
 
 
 def _common(samples: Samples) -> tuple[tuple[int, ...], list[int], Mapping[str, Floats] | None]:
     """Ranks, steps that all have, and the table of each phase."""
     ranks = tuple(sorted(samples))
-    steps = sorted(set.intersection(*(set(samples[r]) for r in ranks))) if ranks else []
-    steps = steps[-max(1, MAX_CELLS // max(len(ranks), 1)) :]
+    if not ranks:
+        return ranks, [], None
+    shared = set.intersection(*(set(samples[rank]) for rank in ranks))
+    # The last steps tell more of the job as it is now.
+    most = max(1, MAX_CELLS // len(ranks))
+    steps = sorted(shared)[-most:]
     if not steps:
         return ranks, [], None
-    tables = {
-        phase: np.array(
-            [[samples[r][s].get(phase, 0.0) for s in steps] for r in ranks], dtype=np.float64
-        )
-        for phase in (*PHASES, TRACED)
-    }
+    tables = {}
+    for phase in (*PHASES, TRACED):
+        table = np.zeros((len(ranks), len(steps)), dtype=np.float64)
+        for row, rank in enumerate(ranks):
+            by_step = samples[rank]
+            table[row] = [by_step[step].get(phase, 0.0) for step in steps]
+        tables[phase] = table
     return ranks, steps, tables
 
 
@@ -122,39 +139,41 @@ def _strategy(database: Database) -> str:
 
 def _memory(database: Database) -> tuple[RankMemory, ...]:
     """By rank, where an accelerator's memory was measured."""
-    allocated: dict[int, dict[int, float]] = {}
+    peaks: dict[int, dict[int, float]] = {}
     reserved: dict[int, float] = {}
     total: dict[int, float] = {}
     columns = ("global_rank", "rank", "step", "peak_alloc_bytes", "peak_reserved_bytes")
-    for global_rank, local_rank, step, alloc, reserve in database.texts(
-        "step_memory_samples", columns, MAX_SAMPLES
-    ):
-        rank, number, held = _whole(global_rank or local_rank), _whole(step), _bytes(alloc)
-        if rank is not None and number is not None and held:
-            allocated.setdefault(rank, {})[number] = held
-            reserved[rank] = max(reserved.get(rank, 0.0), _bytes(reserve))
+    for row in database.texts("step_memory_samples", columns, MAX_SAMPLES):
+        rank, step = _whole(row[0] or row[1]), _whole(row[2])
+        peak = _bytes(row[3])
+        if rank is not None and step is not None and peak:
+            peaks.setdefault(rank, {})[step] = peak
+            reserved[rank] = max(reserved.get(rank, 0.0), _bytes(row[4]))
     devices = ("global_rank", "rank", "gpu_mem_reserved_bytes", "gpu_mem_total_bytes")
     for row in database.texts("process_samples", devices, MAX_SAMPLES):
-        rank, reserve, device = _whole(row[0] or row[1]), row[2], row[3]
-        if rank is not None and _bytes(device):
-            reserved[rank] = max(reserved.get(rank, 0.0), _bytes(reserve))
-            total[rank] = max(total.get(rank, 0.0), _bytes(device))
-    ranks = sorted(allocated.keys() | total.keys())[:MAX_RANKS]
-    return tuple(
-        RankMemory(
-            rank=r,
-            peak_allocated=np.array(
-                [v for _, v in sorted(allocated.get(r, {}).items())], dtype=np.float64
-            ),
-            reserved=reserved.get(r, 0.0),
-            total=total.get(r, 0.0),
+        rank = _whole(row[0] or row[1])
+        device = _bytes(row[3])
+        if rank is not None and device:
+            reserved[rank] = max(reserved.get(rank, 0.0), _bytes(row[2]))
+            total[rank] = max(total.get(rank, 0.0), device)
+    found = []
+    for rank in sorted(peaks.keys() | total.keys())[:MAX_RANKS]:
+        by_step = sorted(peaks.get(rank, {}).items())
+        found.append(
+            RankMemory(
+                rank=rank,
+                peak_allocated=np.array([peak for _, peak in by_step], dtype=np.float64),
+                reserved=reserved.get(rank, 0.0),
+                total=total.get(rank, 0.0),
+            )
         )
-        for r in ranks
-    )
+    return tuple(found)
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    return None
 
 
 def _ms(value: Any) -> float | None:
@@ -169,4 +188,6 @@ def _bytes(text: str) -> float:
         value = float(text)
     except ValueError:
         return 0.0
-    return value if math.isfinite(value) and 0 <= value < 1e18 else 0.0
+    if not 0 <= value < 1e18:
+        return 0.0
+    return value

@@ -13,7 +13,7 @@ from analysis.traces.columns.events import MemoryEvents, TraceColumns
 from analysis.traces.native.lane import NativeLane
 from analysis.traces.reading.kineto import LIMITS, read_trace_stream
 from analysis.traces.reading.python_lane import PythonLane
-from analysis.traces.reading.scanned import Lane, Limits
+from analysis.traces.reading.scanned import ScanLane, ScanLimits
 
 PLAIN = (
     "file",
@@ -33,7 +33,7 @@ def blocks_of(content: bytes, size: int) -> list[bytes]:
     return [content[at : at + size] for at in range(0, len(content), size)]
 
 
-def read_by(lane: Lane, blocks: Iterable[bytes], name: str = "t.json") -> TraceColumns | str:
+def read_by(lane: ScanLane, blocks: Iterable[bytes], name: str = "t.json") -> TraceColumns | str:
     """The trace, or the words of the refusal."""
     try:
         return read_trace_stream(name, blocks, lane=lane)
@@ -43,7 +43,7 @@ def read_by(lane: Lane, blocks: Iterable[bytes], name: str = "t.json") -> TraceC
 
 
 def read_both(
-    content: bytes, *, block: int = 1 << 20, limits: Limits = LIMITS, packed: bool = False
+    content: bytes, *, block: int = 1 << 20, limits: ScanLimits = LIMITS, packed: bool = False
 ) -> TraceColumns | str:
     """What both lanes give, the Python lane from one block unless it is `packed`: how much comes
     before a corrupt place of gzip depends on the blocks."""

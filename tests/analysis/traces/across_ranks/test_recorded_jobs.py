@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.comparison import RankComparison, compare
 from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
 from analysis.traces.reading.kineto import read_traces
 
@@ -15,7 +15,7 @@ CASES = Path(__file__).resolve().parents[4] / "demo" / "cases"
 PERSISTENT = ("straggler", "straggler_compute")
 
 
-def compared(folder: Path) -> Comparison:
+def compared(folder: Path) -> RankComparison:
     files = sorted(
         p
         for p in folder.iterdir()

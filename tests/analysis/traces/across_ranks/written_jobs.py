@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import Comparison, compare
+from analysis.traces.across_ranks.comparison import RankComparison, compare
 from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
@@ -37,7 +37,7 @@ def comparison_of(
     traces: Sequence[list[dict[str, Any]]],
     hosts: Sequence[str] | None = None,
     world: int | None = None,
-) -> Comparison:
+) -> RankComparison:
     """The ranks compared."""
     return compare(summaries_of(folder, traces, hosts, world))
 

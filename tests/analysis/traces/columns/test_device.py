@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.traces.columns.device import (
+    DeviceStream,
     Kind,
-    Stream,
     device_launches,
     device_rows,
     device_streams,
@@ -82,7 +82,7 @@ def test_streams_are_told_apart_by_device_even_where_lanes_do_not(tmp_path: Path
         kernel(GEMM, 3, 1),
     )
     index, streams = device_streams(trace)
-    assert streams == (Stream("0", 7), Stream("0", 9), Stream("1", 7))
+    assert streams == (DeviceStream("0", 7), DeviceStream("0", 9), DeviceStream("1", 7))
     assert index.tolist() == [1, 2, 0, 0]
     one_lane = replace(trace, lane=np.zeros(4, dtype=np.int32))
     index, streams = streams_of(one_lane, device_rows(one_lane))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.flight_recorder.moments import Moment, moment_of_hang
+from analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
 from analysis.traces.flight_recorder.reading import read_dumps
 from tests.analysis.traces.flight_recorder.written_dumps import (
     WrittenRank,
@@ -14,7 +14,7 @@ from tests.analysis.traces.flight_recorder.written_dumps import (
 )
 
 
-def _moment(*paths: list[Path]) -> Moment:
+def _moment(*paths: list[Path]) -> DumpMoment:
     return moment_of_hang(read_dumps([p for group in paths for p in group])[0])
 
 

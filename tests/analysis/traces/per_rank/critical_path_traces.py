@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.arguments import Arguments, SparseNumbers
+from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
 from analysis.traces.columns.events import TraceColumns, nothing
 
 MAIN, BACKWARD, SECOND_BACKWARD = ("1", "1"), ("1", "2"), ("1", "3")
@@ -107,5 +107,5 @@ def trace_of(rows: Sequence[Row]) -> TraceColumns:
         external_id=nothing(count),
         python_id=nothing(count),
         python_parent_id=nothing(count),
-        arguments=Arguments(numbers, {}),
+        arguments=ArgumentColumns(numbers, {}),
     )

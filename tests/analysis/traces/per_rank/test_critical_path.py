@@ -15,8 +15,8 @@ from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown, longest_edges, rows, what_if
 from analysis.traces.per_rank.critical_path_edges import EdgeKind
 from analysis.traces.per_rank.critical_path_events import (
+    PathWindow,
     Rules,
-    Window,
     annotation_window,
     last_complete_step,
     step_window,
@@ -114,7 +114,7 @@ def test_work_behind_work_from_before_the_window_waits_for_it() -> None:
         kernel(10, 900, 1),
         kernel(911, 40, 2),
     ]
-    trace, window = trace_of(rows), Window(100_000, 200_000)
+    trace, window = trace_of(rows), PathWindow(100_000, 200_000)
     path = critical_path(trace, window)
     assert bounds_us(trace, path) == {
         "waiting": 801.0,
@@ -136,7 +136,7 @@ def test_a_kernel_on_an_idle_stream_that_starts_late_waited_for_the_busy_device(
     begin = 0 if before else 100
     rows = [call(begin, 5, 1), op("step", 100, 50), call(110, 5, 2)]
     rows += [kernel(begin + 10, 4000, 1, stream=7), kernel(4300, 40, 2, stream=9)]
-    found = bounds_us(trace_of(rows), critical_path(trace_of(rows), Window(100_000, 200_000)))
+    found = bounds_us(trace_of(rows), critical_path(trace_of(rows), PathWindow(100_000, 200_000)))
     assert found["waiting" if before else "gpu_compute_bound"] >= 4000
     assert "gpu_kernel_launch_overhead" not in found or found["gpu_kernel_launch_overhead"] < 100
 
@@ -331,7 +331,7 @@ def test_windows_are_steps_annotations_or_times() -> None:
     assert named is not None
     assert (named.begin, named.end) == (100_000, 300_000)
     assert annotation_window(trace, "nothing") is None
-    assert critical_path(trace, Window(300_000, 320_000)).length_ns == 30_000
+    assert critical_path(trace, PathWindow(300_000, 320_000)).length_ns == 30_000
 
 
 def test_odd_traces_have_a_path_of_what_there_is() -> None:
@@ -362,7 +362,7 @@ def test_without_a_kernel_what_it_waited_for_stays() -> None:
         kernel(911, 40, 2, name="mine"),
     ]
     trace = trace_of(rows)
-    found = breakdown(trace, critical_path(trace, Window(100_000, 200_000)))
+    found = breakdown(trace, critical_path(trace, PathWindow(100_000, 200_000)))
     assert what_if(trace, found) == {"mine": 40_000, "step": 10_000}
     assert [(n.name, n.bound) for n in found.names] == [
         ("mine", "waiting"),

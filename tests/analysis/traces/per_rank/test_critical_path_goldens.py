@@ -19,8 +19,8 @@ from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_breakdown import breakdown
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
 from analysis.traces.per_rank.critical_path_events import (
+    PathWindow,
     Rules,
-    Window,
     annotation_window,
     whole_trace,
 )
@@ -71,7 +71,7 @@ def as_hta(trace: TraceColumns) -> TraceColumns:
     return replace(trace, names=names).select(kept)
 
 
-def window_of(trace: TraceColumns, name: str) -> Window:
+def window_of(trace: TraceColumns, name: str) -> PathWindow:
     chosen = log_of(name)["critical_path_args"]
     if not chosen["annotation"]:
         return whole_trace(trace)

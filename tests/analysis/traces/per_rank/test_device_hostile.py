@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.arguments import Arguments, SparseNumbers
+from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
 from analysis.traces.columns.events import TraceColumns, nothing
 from analysis.traces.per_rank import annotations as annotation_times
 from analysis.traces.per_rank import (
@@ -123,5 +123,5 @@ def _anything(seed: int) -> TraceColumns:
         external_id=nothing(count),
         python_id=nothing(count),
         python_parent_id=nothing(count),
-        arguments=Arguments(arguments),
+        arguments=ArgumentColumns(arguments),
     )

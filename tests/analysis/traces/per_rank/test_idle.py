@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import Stream, device_rows, launches_of
+from analysis.traces.columns.device import DeviceStream, device_rows, launches_of
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.idle import (
     CATEGORIES,
@@ -101,7 +101,11 @@ def test_streams_and_devices_are_apart_and_can_be_chosen(tmp_path: Path) -> None
         copy(COPY, 5, 10, stream=9),
     )
     found = {idle.stream: idle.idle_ns for idle in idle_breakdown(trace)}
-    assert found == {Stream("0", 7): 20_000, Stream("0", 9): 0, Stream("1", 7): 5_000}
+    assert found == {
+        DeviceStream("0", 7): 20_000,
+        DeviceStream("0", 9): 0,
+        DeviceStream("1", 7): 5_000,
+    }
     assert [idle.stream.stream for idle in idle_breakdown(trace, streams=[9])] == [9]
     assert [row["device"] for row in rows(trace)] == ["0", "1"]
 

@@ -15,7 +15,7 @@ import pytest
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.reading.kineto import read_trace, read_trace_stream, read_traces
-from analysis.traces.reading.scanned import Limits
+from analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.both_lanes import blocks_of, read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
@@ -27,7 +27,7 @@ def trace_of(events: list[Any], **beside: Any) -> TraceColumns:
 
 
 def trace_of_text(text: str | bytes, **limits: int) -> TraceColumns:
-    trace = read_both(text.encode() if isinstance(text, str) else text, limits=Limits(**limits))
+    trace = read_both(text.encode() if isinstance(text, str) else text, limits=ScanLimits(**limits))
     assert isinstance(trace, TraceColumns), trace
     return trace
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.native.library import library
-from analysis.traces.reading.scanned import Limits
+from analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.both_lanes import read_both
 from tests.analysis.traces.trace_texts import BYTES, DAMAGE, LISTS, PRETTY, SEED, damaged
 
@@ -84,7 +84,7 @@ def test_a_trace_split_at_any_byte_is_one_trace() -> None:
 @given(st.integers(0, 6), st.integers(0, 400), st.integers(0, 12))
 @fuzzed
 def test_limits_bind_both_lanes_alike(few: int, text_bytes: int, arguments: int) -> None:
-    limits = Limits(
+    limits = ScanLimits(
         events=few * 3,
         arguments=arguments,
         text_bytes=text_bytes,

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.traces.native.library import library
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.skipif(
     library() is None or sys.platform != "linux", reason="needs the library, and mprotect"
 )

@@ -18,7 +18,7 @@ from analysis.traces.job_logs.structured_log import RankSpans, read_structured_l
 from analysis.traces.reading.file_kinds import kind_of, rank_in_name
 from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
-from tests.analysis.traces.structured_logs import START_US, StructuredLog
+from tests.analysis.traces.job_logs.structured_logs import START_US, StructuredLog
 
 LATER = START_US + 3600 * 10**6
 
