@@ -355,6 +355,7 @@ class WorkerEngine:
         # Without waiting for its turn: one that hangs in the database must not delay the stop.
         if self._takeover is not None:
             self._takeover.stop_soon()
+            self._takeover = None
 
     def take_over(self) -> int:
         """Put the pending work of dead executors back on its queue; says how many workflows that
