@@ -109,10 +109,12 @@ def hang_analysis(state: JobState) -> HangAnalysis:
     waited, waiting = _edges(operations)
     # Whoever is waited for and waits itself is held up by somebody further on: no culprit.
     roots = sorted(waited.keys() - waiting)
+    # The state makes this set anew each time it is asked for it.
+    without_dump = state.without_dump
     absent = []
     outside = []
     for rank in roots:
-        if rank in state.without_dump:
+        if rank in without_dump:
             absent.append(_awaited(state, rank, waited[rank]))
         elif not state.dumps[rank].pending or _lags(state, rank):
             outside.append(_awaited(state, rank, waited[rank]))

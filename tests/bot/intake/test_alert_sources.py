@@ -59,7 +59,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 def app_of(settings: Settings) -> tuple[Starlette, Store]:
     store = open_store(settings)
-    return build_app(settings, store, open_cases(settings), None), store
+    return build_app(settings, store, open_cases(settings)), store
 
 
 def post(client: httpx.Client, token: str | None) -> httpx.Response:

@@ -55,7 +55,7 @@ def test_the_export_lies_in_the_case_and_is_analysed(
     assert [f.name for f in case.trace_files] == ["node-a.sqlite"]
     assert case.gaps == ()
     findings = training_findings(case)
-    assert [f.details["ranks"] for f in findings] == [[0]]
+    assert [list(f.details.ranks) for f in findings] == [[0]]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,6 @@ def test_two_nodes_exports_are_different_ranks(
 ) -> None:
     (runs / "node-b.nsys-rep").write_bytes(b"\0a report")
     nsys_that(tmp_path, f'cp {small_export(tmp_path / "real.sqlite")} "$output"', monkeypatch)
-    assert {tuple(f.details["ranks"]) for f in training_findings(investigated(tmp_path))} == {
+    assert {tuple(f.details.ranks) for f in training_findings(investigated(tmp_path))} == {
         (0, 1)
     }

@@ -133,7 +133,7 @@ FINDINGS = (
     ),
     Finding(
         id="F4",
-        kind="change_on_path",
+        kind="change_near",
         subject="payment",
         signal="deploy",
         onset=DEPLOY_AT,
@@ -171,7 +171,7 @@ FINDINGS = (
         numbers={"percent": 38},
         evidence=("E4",),
         details={
-            "ranks": [
+            "per_rank": [
                 {
                     "rank": r,
                     "step_ms": 412.0,

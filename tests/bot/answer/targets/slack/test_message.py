@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analysis.kinds.finding_details import ChangeDetails
 from analysis.vocabulary import Cause, Claim, Finding, Impact, Verdict
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.slack.message import (
@@ -116,7 +117,7 @@ def test_nothing_is_said_twice() -> None:
     change = (
         a_diagnosis()
         .findings[1]
-        .model_copy(update={"signal": "deploy", "details": {"change": "v2", "title": "Fees"}})
+        .model_copy(update={"signal": "deploy", "details": ChangeDetails(change="v2", title="Fees")})
     )
     diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
     text = shown(a_final(diagnosis=diagnosis, report=report))
