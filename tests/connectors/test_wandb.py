@@ -504,7 +504,7 @@ def test_a_rise_of_gpu_memory_is_diagnosed(wandb: WandbServer, tmp_path: Path) -
     late(wandb.runs[0], **{"system.gpu.0.memoryAllocated": 99.0})
     found = diagnosed(wandb, tmp_path)
     shift = next(f for f in found.findings if f.signal == "gpu_memory_percent")
-    assert (shift.subject, shift.details["direction"]) == ("llm-1/gpu0", "up")
+    assert (shift.subject, shift.details.direction) == ("llm-1/gpu0", "up")
     assert found.causes[0].subject == "llm-1/gpu0"
 
 

@@ -56,7 +56,7 @@ def test_every_package_of_ours_is_copied_and_none_is_ignored() -> None:
         line.removeprefix("!")
         for line in (ROOM / "Dockerfile.dockerignore").read_text().splitlines()
     }
-    for package in [*wheel["packages"], *wheel["force-include"]]:
+    for package in wheel["packages"]:
         assert package in copied
         assert package in kept
 

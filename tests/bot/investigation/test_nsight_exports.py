@@ -96,6 +96,4 @@ def test_two_nodes_exports_are_different_ranks(
 ) -> None:
     (runs / "node-b.nsys-rep").write_bytes(b"\0a report")
     nsys_that(tmp_path, f'cp {small_export(tmp_path / "real.sqlite")} "$output"', monkeypatch)
-    assert {tuple(f.details.ranks) for f in training_findings(investigated(tmp_path))} == {
-        (0, 1)
-    }
+    assert {tuple(f.details.ranks) for f in training_findings(investigated(tmp_path))} == {(0, 1)}

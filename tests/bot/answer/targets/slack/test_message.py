@@ -117,7 +117,9 @@ def test_nothing_is_said_twice() -> None:
     change = (
         a_diagnosis()
         .findings[1]
-        .model_copy(update={"signal": "deploy", "details": ChangeDetails(change="v2", title="Fees")})
+        .model_copy(
+            update={"signal": "deploy", "details": ChangeDetails(change="v2", title="Fees")}
+        )
     )
     diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
     text = shown(a_final(diagnosis=diagnosis, report=report))
