@@ -114,13 +114,8 @@ def test_each_evidence_line_ends_in_links_to_its_findings_and_to_the_vendor() ->
 def test_nothing_is_said_twice() -> None:
     said = "Deploy v2 of payments breaks charging."
     report = a_report(headline=said, claims=(Claim(text=said, findings=("F1",)),))
-    change = (
-        a_diagnosis()
-        .findings[1]
-        .model_copy(
-            update={"signal": "deploy", "details": ChangeDetails(change="v2", title="Fees")}
-        )
-    )
+    fees = ChangeDetails(change="v2", title="Fees")
+    change = a_diagnosis().findings[1].model_copy(update={"signal": "deploy", "details": fees})
     diagnosis = a_diagnosis(findings=(a_diagnosis().findings[0], change))
     text = shown(a_final(diagnosis=diagnosis, report=report))
     assert text.count("breaks charging") == 1
