@@ -62,9 +62,7 @@ def reworded(replayed: Replayed, sentence: str) -> list[str]:
 def main() -> None:
     """Print the answer in all of its forms."""
     replayed = replay(Path(sys.argv[2]))
-    lines = answer_lines(
-        replayed.case.alert, replayed.diagnosis, replayed.report, (), page_url="http://bot/case"
-    )
+    lines = answer_lines(replayed.view, page_url="http://bot/case")
     answer = {
         "answer": as_json(replayed),
         "lines": {line.label: line.text for line in lines.six},
