@@ -44,7 +44,12 @@ from evaluation.running import case_folders
 LOWEST, HIGHEST = 0.5, 2.0
 FAULTS = "fault_kinds"
 """Stands for the module of the weights in the table of faults."""
-MODULES = ("explanations", "victims", "explained_share", "ranking")
+MODULES = (
+    "suspects.explanations",
+    "suspects.victims",
+    "metrics.explained_share",
+    "ranking.ranking",
+)
 UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS", "MAX_AGAINST"})
 """How much is shown, not how it is weighed."""
 Factors = dict[tuple[str, str, str], float]

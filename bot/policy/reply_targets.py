@@ -2,9 +2,7 @@
 
 A target is one object. What it says of itself here is plain data and pure: its name, its section,
 its addresses, its limits. How it posts is `bot.answer.targets.target_type`, which only the worker
-and `faultline check` load. Adding one is a package that declares such an object, and one line here;
-a package outside this repository declares an entry point of the group `faultline.reply_targets`
-instead.
+and `faultline check` load. `bot.settings.reply_targets` lists them.
 """
 
 from __future__ import annotations
@@ -18,19 +16,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.settings.plugin_sections import REPLY_TARGETS, SectionOwner
+from bot.settings.reply_targets import BUILT_IN, SectionOwner
 from bot.settings.settings import secret_variable
 from connectors.plugins import load_object
 from connectors.settings_types import Section
 
 S = TypeVar("S", bound=Section)
-
-GROUP = REPLY_TARGETS
-"""The group of entry points for reply targets."""
-BUILT_IN = (
-    "bot.answer.targets.slack.target:TARGET",
-    "bot.answer.targets.pagerduty.target:TARGET",
-)
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 @cache
 def _built_in() -> tuple[ReplyTargetDeclaration[Any], ...]:
     # They are loaded by name and late, because they lie in a room above this one.
-    declared = [load_object(target) for target in BUILT_IN]
+    declared = [load_object(target) for target in BUILT_IN.values()]
     for one in declared:
         assert isinstance(one, ReplyTargetDeclaration), one
     return tuple(declared)  # type: ignore[arg-type]
@@ -113,8 +104,11 @@ def _built_in() -> tuple[ReplyTargetDeclaration[Any], ...]:
 
 def declared_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
     """All of them, Faultline's own first, whether configured or not."""
-    brought = settings.reply_target_plugins.values()
-    plugins = [one for one in brought if isinstance(one, ReplyTargetDeclaration)]
+    plugins = []
+    for name, declared in settings.reply_target_plugins.items():
+        # One of Faultline's own whose section is no field of the settings is listed already.
+        if name not in BUILT_IN and isinstance(declared, ReplyTargetDeclaration):
+            plugins.append(declared)
     return (*_built_in(), *plugins)
 
 

@@ -32,7 +32,7 @@ from bot.settings.alerts import AlertSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
-from bot.settings.plugin_sections import SectionOwner, plugin_sections
+from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
 from bot.settings.teams import TeamSettings, claimed_twice
@@ -217,7 +217,7 @@ def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
     sections: dict[str, Any] = {name: (one.settings, ...) for name, one in connectors.items()}
     for name, section in sections_of_alert_sources(set(unknown) - set(sections)).items():
         sections[name] = (section, section())
-    targets = plugin_sections(set(unknown) - set(sections))
+    targets = sections_of_reply_targets(set(unknown) - set(sections))
     for name, target in targets.items():
         sections[name] = (target.settings, ...)
     if not sections:

@@ -21,9 +21,12 @@ from analysis.diagnosis import diagnose
 from bot.intake import alert_sources
 from bot.intake.accepting import Ignored, store_accept
 from bot.intake.routes import intake_routes
+from bot.policy import reply_targets
+from bot.policy.values import ReplyTo
 from bot.settings import Settings, load_settings
 from bot.settings import alert_sources as alert_source_list
 from bot.settings import alerts as alert_settings
+from bot.settings import reply_targets as reply_target_list
 from bot.settings.settings import settings_model
 from bot.store.store import Store
 from connectors.base import collect_one
@@ -247,3 +250,26 @@ def test_the_alert_source_is_served_once_its_line_is_there(
     assert (investigation.alert.source, investigation.alert.title) == ("opsgenie", "slow")
     store.engine.dispose()
     settings_model.cache_clear()
+
+
+def test_the_reply_target_is_configured_once_its_line_is_there(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = PAGE.read_text().split("## A reply target\n", 1)[1]
+    line = re.search(r'^    "(\w+)": "([\w.]+):(\w+)",$', section, re.MULTILINE)
+    assert line is not None
+    name, module, attribute = line.groups()
+    monkeypatch.setitem(sys.modules, module, load("A reply target"))
+    with_line = {**reply_target_list.BUILT_IN, name: f"{module}:{attribute}"}
+    for reader in (reply_target_list, reply_targets):
+        monkeypatch.setattr(reader, "BUILT_IN", with_line)
+    settings_model.cache_clear()
+    reply_targets._built_in.cache_clear()
+    environ = {"FAULTLINE_MATTERMOST__TOKEN": "s3cret", "FAULTLINE_MATTERMOST__CHANNEL": "c1"}
+    settings = load_settings(environ=environ)
+    (target,) = reply_targets.configured_targets(settings)
+    assert target.label == "Mattermost"
+    assert target.address(ReplyTo(), None, settings) == "c1"
+    assert [one.name for one in reply_targets.declared_targets(settings)].count(name) == 1
+    settings_model.cache_clear()
+    reply_targets._built_in.cache_clear()

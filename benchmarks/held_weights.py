@@ -1,0 +1,96 @@
+"""Which weights and thresholds do no labelled case hold? Each one is halved, and raised by half.
+
+python benchmarks/held_weights.py [--rooms ranking,suspects,...]
+
+A constant is held when at least one of the small labelled cases in `tests/analysis/labelled` has
+another answer with it halved or raised by half: a verdict, a cause, its place or confidence, or the
+strength of a finding. Prints how many are held, and names those that are not; `tests/analysis`
+holds some of these by tests of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from analysis.case.folder import Case, read_case
+from analysis.diagnosis import diagnose
+from benchmarks.weight_sensitivity import Factors, constants, multiplied
+from tests.analysis.labelled.answers import in_short
+from tests.analysis.labelled.stories import STORIES
+
+ROOMS = ("ranking", "suspects", "changes", "metrics", "logs", "requests")
+BOUNDS = re.compile(
+    r"^(MAX_|LARGEST|MANY$|NAMED$|TWO_LINES|SUSPECTS|MOST_(ROWS|ROUNDS|RANKS|DAYS)|LONGEST_|CHUNK"
+    r"|BLOCK|TITLE_LENGTH|SHORT_HASH|SHORTEST_NAME|LINE_TEXT|STEP_TEXT|DAY_NS|.*_LIMIT$|MOST$)"
+)
+"""Bounds on work and on how much is said; they decide no answer of ordinary size."""
+FACTORS = (0.5, 1.5)
+
+
+def modules_of(rooms: tuple[str, ...]) -> list[str]:
+    """Modules of these rooms by their names below `analysis`."""
+    found = []
+    for room in rooms:
+        package = importlib.import_module(f"analysis.{room}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"analysis.{room}.{module.name}")
+            found.append(f"{room}.{module.name}")
+    return found
+
+
+def told_cases(folder: Path) -> dict[str, Path]:
+    """Every labelled case, written once."""
+    for name, story in STORIES.items():
+        story(folder / name)
+    return {name: folder / name for name in STORIES}
+
+
+def answers(cases: dict[str, Path]) -> Iterator[tuple[str, object]]:
+    """The answer to each case as the constants are now."""
+    for name, path in cases.items():
+        case: Case = read_case(path)
+        yield name, in_short(diagnose(case))
+
+
+def held_by(cases: dict[str, Path], usual: dict[str, object], factors: Factors) -> str:
+    """The first case whose answer these factors change; empty where none does."""
+    with multiplied(factors):
+        for name, answer in answers(cases):
+            if answer != usual[name]:
+                return name
+    return ""
+
+
+def main() -> None:
+    """Change each constant in turn and print those that nothing holds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rooms", default=",".join(ROOMS))
+    options = parser.parse_args()
+    rooms = tuple(room.strip() for room in options.rooms.split(","))
+    weights = [found for found in constants(modules_of(rooms)) if not BOUNDS.match(found[1])]
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        cases = told_cases(Path(folder))
+        usual = dict(answers(cases))
+        for module, name, key in weights:
+            changed = [held_by(cases, usual, {(module, name, key): f}) for f in FACTORS]
+            if not any(changed):
+                missed.append(f"{module}.{name}" + (f"[{key}]" if key else ""))
+    print(f"{len(weights)} weights and thresholds, {len(weights) - len(missed)} held by a case")
+    for name in missed:
+        print(f"  not held: {name}")
+
+
+if __name__ == "__main__":
+    main()

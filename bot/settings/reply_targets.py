@@ -1,0 +1,65 @@
+"""Every reply target: one line for each of Faultline's own, and those that other packages bring.
+
+The list stands in the lowest room because the settings hold the targets' sections. They know of a
+target no more than its name and the model of its section; `bot.policy.reply_targets` knows the
+rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from analysis.errors import SettingsError
+from connectors.plugins import Plugin, installed, load_plugin
+from connectors.settings_types import Section
+
+GROUP = "faultline.reply_targets"
+"""The group of entry points for reply targets."""
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "slack": "bot.answer.targets.slack.target:TARGET",
+        "pagerduty": "bot.answer.targets.pagerduty.target:TARGET",
+    }
+)
+"""Faultline's own reply targets, as `module:attribute` by name."""
+
+
+class SectionOwner:
+    """A reply target as far as the settings know it."""
+
+    name: ClassVar[str]
+    """The section's name."""
+    settings: ClassVar[type[Any]]
+    """The section's model, a subclass of `Section`."""
+
+
+def sections_of_reply_targets(unknown: Iterable[str]) -> Mapping[str, SectionOwner]:
+    """The reply targets among these names of sections; a name of no target is left out.
+
+    Raises SettingsError for a plug-in that cannot be used.
+    """
+    wanted = sorted(set(unknown))
+    # Without such a section no package's metadata is read, so that the start is not delayed.
+    if not wanted:
+        return {}
+    plugins = installed(GROUP)
+    found: dict[str, SectionOwner] = {}
+    for name in wanted:
+        plugin = plugins.get(name)
+        if name in BUILT_IN:
+            plugin = Plugin(name, BUILT_IN[name], "faultline")
+        if plugin is not None:
+            found[name] = _loaded(plugin)
+    return found
+
+
+def _loaded(plugin: Plugin) -> SectionOwner:
+    declared = load_plugin(plugin, SectionOwner)
+    whose = f"{plugin.package} ({plugin.target})"
+    if declared.name != plugin.name:
+        raise SettingsError(plugin.name, f"{whose} declares it under the name {declared.name!r}")
+    if not issubclass(declared.settings, Section):
+        raise SettingsError(plugin.name, f"{whose} brings no model of its section")
+    return declared

@@ -1,0 +1,55 @@
+"""What the answer to each story is, as `labels.json` holds it.
+
+`python -m tests.analysis.labelled.answers` writes the file anew: do so only where an answer is
+meant to change, and read the difference as a reviewer would.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from analysis.diagnosis import diagnose
+from analysis.vocabulary import Diagnosis
+from tests.analysis.labelled.stories import STORIES, Story
+
+LABELS = Path(__file__).with_name("labels.json")
+
+
+def answer(told: Story) -> dict[str, Any]:
+    """The answer to one story."""
+    with tempfile.TemporaryDirectory() as folder:
+        return in_short(diagnose(told(Path(folder) / "case")))
+
+
+def in_short(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The verdict, the causes in order and what was found, with its strength."""
+    causes = []
+    for cause in diagnosis.causes:
+        said = [cause.subject, cause.kind, cause.signal or "", cause.change or ""]
+        said.append(f"evidence against: {len(cause.contradicting)}")
+        causes.append([" | ".join(said), cause.confidence])
+    findings = sorted(
+        [f"{found.kind} | {found.subject} | {found.signal or ''}", round(found.strength, 3)]
+        for found in diagnosis.findings
+    )
+    return {
+        "verdict": diagnosis.verdict.value,
+        "confidence": diagnosis.confidence,
+        "causes": causes,
+        "findings": findings,
+        "missing": list(diagnosis.missing),
+        "next_query": diagnosis.next_query.text if diagnosis.next_query else "",
+    }
+
+
+def main() -> None:
+    """Write the labels."""
+    labels = {name: answer(told) for name, told in STORIES.items()}
+    LABELS.write_text(json.dumps(labels, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
