@@ -331,15 +331,21 @@ _DETAILS_OF_RULES: Mapping[str, type[FindingDetails]] = {
     # Counters tell of it as well as logs do, and each carries details of its own.
     "ib_error": JobDetails,
 }
-RULE_KINDS: Mapping[str, FindingKind] = {
-    name: FindingKind(
-        name,
+
+
+def rule_kind(cause: FaultKind) -> FindingKind:
+    """What a rule of the trace doctor finds, by the name of the fault that it accuses of."""
+    return FindingKind(
+        cause.name,
         how=BY_DOCTOR,
         faults=(cause,),
-        details=_DETAILS_OF_RULES.get(name, TraceDetails),
+        details=_DETAILS_OF_RULES.get(cause.name, TraceDetails),
         tables=("traces",),
     )
-    for name, cause in RULE_CAUSES.items()
+
+
+RULE_KINDS: Mapping[str, FindingKind] = {
+    name: rule_kind(cause) for name, cause in RULE_CAUSES.items()
 }
 """Rules of the trace doctor; each is a fault by its own name."""
 GPU_KINDS: Mapping[str, FindingKind] = {

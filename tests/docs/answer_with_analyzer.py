@@ -1,7 +1,9 @@
-"""Answers a case with an analyzer added: its file and the list that names it lie in a folder.
+"""Answers a case with an analyzer or a rule added: its file and the list that names it lie in a
+folder.
 
-Run as `python -m tests.docs.answer_with_analyzer FOLDER CASE`. The folder comes before the package
-`analysis`, so that the list in it is the one that everything reads. Prints one JSON object.
+Run as `python -m tests.docs.answer_with_analyzer FOLDER CASE PACKAGE`. The folder comes before the
+package, `analysis` for an analyzer, so that the list in it is the one that everything reads. Prints
+one JSON object.
 """
 
 from __future__ import annotations
@@ -9,11 +11,10 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
-import analysis
-
-analysis.__path__.insert(0, sys.argv[1])
+import_module(sys.argv[3]).__path__.insert(0, sys.argv[1])
 
 import httpx  # noqa: E402
 

@@ -17,6 +17,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from analysis.case.folder import read_case
 from analysis.diagnosis import diagnose
 from bot.intake import alert_sources
 from bot.intake.accepting import Ignored, store_accept
@@ -31,6 +32,8 @@ from bot.settings.settings import settings_model
 from bot.store.store import Store
 from connectors.base import collect_one
 from tests.analysis.cases import at, write_case
+from tests.analysis.traces.doctor.written_ranks import gpu_steps
+from tests.analysis.traces.written_traces import document, write_trace
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.databases import store_engine
@@ -68,7 +71,13 @@ def load() -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("heading", "most"),
-    [("A connector", 50), ("An analyzer", 50), ("An alert source", 40), ("A reply target", 50)],
+    [
+        ("A connector", 50),
+        ("An analyzer", 50),
+        ("A rule of the trace doctor", 40),
+        ("An alert source", 40),
+        ("A reply target", 50),
+    ],
 )
 def test_an_example_is_short(heading: str, most: int) -> None:
     code = [
@@ -138,6 +147,18 @@ def test_the_analyzer_finds_lost_parents(
         assert quoted <= set(one.numbers.values())
 
 
+def answer_with(added: Path, package: str, case: Path) -> dict[str, Any]:
+    """The answer to a case by a process in which these files come before those of the package."""
+    module = "tests.docs.answer_with_analyzer"
+    command = [sys.executable, "-m", module, str(added), str(case), package]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    answer: dict[str, Any] = json.loads(run.stdout)
+    return answer
+
+
 def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(tmp_path: Path) -> None:
     added = tmp_path / "analysis"
     added.mkdir()
@@ -151,19 +172,7 @@ def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(tmp_path: Pa
     spans = [span(0, None), *(span(n, parent) for n, parent in enumerate(parents, start=1))]
     alert = {"title": "checkout has gaps in its traces", "service": "checkout"}
     write_case(tmp_path / "case", alert=alert, spans=spans)
-
-    command = [
-        sys.executable,
-        "-m",
-        "tests.docs.answer_with_analyzer",
-        str(added),
-        str(tmp_path / "case"),
-    ]
-    run = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
+    found = answer_with(added, "analysis", tmp_path / "case")
 
     phrase = "checkout no longer reports all of its spans"
     step = "Look at the span exporter of checkout: its queue, its limits and its sampling."
@@ -186,6 +195,39 @@ def test_without_its_line_the_analyzer_says_nothing(tmp_path: Path) -> None:
     spans = [span(0, None), span(1, "s8"), span(2, "s9")]
     found = diagnose(write_case(tmp_path, alert={"service": "checkout"}, spans=spans))
     assert [f.kind for f in found.findings] == []
+
+
+def unlike_ranks(case: Path) -> Path:
+    """A case with the traces of three ranks, the last of them on another accelerator."""
+    alert = {"title": "pretrain is slow", "service": "pretrain"}
+    write_case(case, alert=alert, scope={"job": "pretrain"})
+    for rank, name in enumerate(("H100", "H100", "A100")):
+        header = {"deviceProperties": [{"id": 0, "name": name, "computeMajor": 9}]}
+        trace = document(gpu_steps(), rank, 3) | header
+        write_trace(case / "traces" / f"rank{rank}.json", trace)
+    return case
+
+
+def test_the_doctor_s_rule_becomes_the_first_cause_with_one_line(tmp_path: Path) -> None:
+    added = tmp_path / "doctor"
+    added.mkdir()
+    (added / "mixed_accelerators.py").write_text(example("A rule of the trace doctor"))
+    listed = (ROOT / "analysis" / "traces" / "doctor" / "rules.py").read_text()
+    line = '    "analysis.traces.doctor.mixed_accelerators",\n'
+    assert line in PAGE.read_text()
+    before, modules, after = listed.partition("MODULES = (\n")
+    (added / "rules.py").write_text(f"{before}{modules}{line}{after}")
+    case = unlike_ranks(tmp_path / "case")
+    found = answer_with(added, "analysis.traces.doctor", case)
+
+    (cause, *_) = found["answer"]["causes"]
+    phrase = "computes on another accelerator than the other ranks"
+    assert (cause["subject"], cause["kind"]) == ("rank 2", "mixed_accelerators")
+    assert cause["next_step"].startswith("Ask the scheduler for one kind of accelerator")
+    assert phrase in found["answer"]["headline"]
+    assert found["how"].startswith("By a rule of the trace doctor")
+    without = diagnose(read_case(case))
+    assert "mixed_accelerators" not in [finding.kind for finding in without.findings]
 
 
 @pytest.mark.parametrize(("action", "status"), [("Create", "firing"), ("Close", "resolved")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, subject_of
+from analysis.traces.doctor.rule import DoctorRule, JobRule, ms, percent, said_ranks, subject_of
 
 RECOMPILE_LIMIT = 8
 """Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its
@@ -45,11 +45,6 @@ TENSOR_CORES_UNUSED = DoctorRule(
     "(torch.set_float32_matmul_precision('high')), and "
     "dimensions that are multiples of 8.",
 )
-
-
-def compute_rules(job: TrainingJob) -> list[Diagnosis]:
-    """Recompilation and matrix units."""
-    return [*_recompiles(job), *_tensor_cores(job)]
 
 
 def _recompiles(job: TrainingJob) -> list[Diagnosis]:
@@ -157,3 +152,6 @@ def _unused(summary: RankSummary) -> bool:
     able = own.compute_capability is not None and own.compute_capability >= VOLTA
     matters = own.matrix_ns > 0 and own.matrix_ns >= MATRIX_SHARE * own.kernel_ns
     return able and own.eligible_operators > 0 and not own.used_kernels and matters
+
+
+JOB_RULES = (JobRule(RECOMPILES, _recompiles), JobRule(TENSOR_CORES_UNUSED, _tensor_cores))

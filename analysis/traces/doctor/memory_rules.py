@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, percent, said_ranks, short, subject_of
+from analysis.traces.doctor.rule import DoctorRule, JobRule, percent, said_ranks, short, subject_of
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident
@@ -58,11 +58,6 @@ MEMORY_PRESSURE = DoctorRule(
     source="TraceML (92 %, 97 %); TensorBoard's plugin advises from 90 %",
     fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
 )
-
-
-def memory_rules(job: TrainingJob) -> list[Diagnosis]:
-    """What the allocator shows."""
-    return [*_growth(job), *_driver_calls(job), *_pressure(job), *_fragmentation(job)]
 
 
 def _driver_calls(job: TrainingJob) -> list[Diagnosis]:
@@ -196,3 +191,11 @@ def _fragmented(summary: RankSummary) -> bool:
     own = summary.facts.allocations
     wide = own.peak_allocated > 0 and own.peak_reserved >= RESERVED_RATIO * own.peak_allocated
     return wide and _used(summary) >= RESERVED_SHARE
+
+
+JOB_RULES = (
+    JobRule(MEMORY_GROWTH, _growth),
+    JobRule(ALLOCATOR_CALLS, _driver_calls),
+    JobRule(MEMORY_PRESSURE, _pressure),
+    JobRule(FRAGMENTATION, _fragmentation),
+)

@@ -3,11 +3,15 @@ about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from analysis.kinds.fault_kinds import FaultKind
 from analysis.traces.doctor.diagnosis import Diagnosis, EventReference, Severity
+
+if TYPE_CHECKING:
+    from analysis.traces.doctor.job import TrainingJob
 
 MAX_EVENTS = 3
 
@@ -50,6 +54,18 @@ class DoctorRule:
             events=tuple(e for e in events if e is not None)[:MAX_EVENTS],
             details=dict(details or {}),
         )
+
+
+@dataclass(frozen=True)
+class JobRule:
+    """A rule that looks at a job's ranks by itself, whatever other rules say of them."""
+
+    rule: DoctorRule
+    find: Callable[[TrainingJob], list[Diagnosis]]
+    """What it accuses; nothing where all is well."""
+    fault: FaultKind | None = None
+    """What it accuses a rank or the job of, by the rule's name. None where the rule only informs,
+    or where `analysis.kinds.training_causes` has the fault already."""
 
 
 def short(value: float) -> float:

@@ -7,8 +7,9 @@ victims wait in communication and sit idle, so no rule accuses those.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from importlib import import_module
 
 from analysis.traces.doctor.capture_rules import (
     CAPTURE_LIMITED,
@@ -22,7 +23,6 @@ from analysis.traces.doctor.communication_rules import (
     NO_OVERLAP,
     communication_rules,
 )
-from analysis.traces.doctor.compute_rules import RECOMPILES, TENSOR_CORES_UNUSED, compute_rules
 from analysis.traces.doctor.device_rules import (
     GPU_IDLE,
     LAUNCH_QUEUE_FULL,
@@ -33,13 +33,6 @@ from analysis.traces.doctor.diagnosis import Diagnosis, Severity
 from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
 from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.memory_rules import (
-    ALLOCATOR_CALLS,
-    FRAGMENTATION,
-    MEMORY_GROWTH,
-    MEMORY_PRESSURE,
-    memory_rules,
-)
 from analysis.traces.doctor.rank_rules import (
     SLOW_KERNELS,
     SLOW_STEP,
@@ -48,7 +41,7 @@ from analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from analysis.traces.doctor.rule import DoctorRule
+from analysis.traces.doctor.rule import DoctorRule, JobRule
 from analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,
@@ -56,6 +49,21 @@ from analysis.traces.doctor.shared_rules import (
     slow_everywhere,
 )
 
+MODULES = (
+    "analysis.traces.doctor.memory_rules",
+    "analysis.traces.doctor.compute_rules",
+)
+"""Modules with `JOB_RULES`: rules that need nothing of the others. A new one is one line here."""
+
+
+def _loaded(modules: Iterable[str]) -> tuple[JobRule, ...]:
+    found: list[JobRule] = []
+    for module in modules:
+        found += import_module(module).JOB_RULES
+    return tuple(found)
+
+
+JOB_RULES = _loaded(MODULES)
 RULES: tuple[DoctorRule, ...] = (
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
@@ -75,12 +83,7 @@ RULES: tuple[DoctorRule, ...] = (
     TINY_KERNELS,
     GPU_IDLE,
     LAUNCH_QUEUE_FULL,
-    MEMORY_GROWTH,
-    ALLOCATOR_CALLS,
-    MEMORY_PRESSURE,
-    FRAGMENTATION,
-    RECOMPILES,
-    TENSOR_CORES_UNUSED,
+    *(one.rule for one in JOB_RULES),
 )
 """The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand
 between the capture's and the outlier's."""
@@ -135,8 +138,8 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
         found += communication_rules(job)
     found += host_rules(job)
     found += _on_device(job, held_up or slow or shared)
-    found += memory_rules(job)
-    found += compute_rules(job)
+    for rule in JOB_RULES:
+        found += rule.find(job)
     return found
 
 

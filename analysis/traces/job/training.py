@@ -25,12 +25,13 @@ from analysis.kinds.finding_kinds import (
     TRAINING_HEALTHY,
     Analyzer,
     details_model,
+    rule_kind,
 )
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import Diagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, health
-from analysis.traces.doctor.rules import diagnose
+from analysis.traces.doctor.rules import JOB_RULES, diagnose
 from analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
 from analysis.traces.job.telemetry import told_by_files
 from analysis.traces.job.trace_records import TraceRecords
@@ -87,7 +88,13 @@ def training_findings(case: Case) -> list[Finding]:
 
 ANALYZER = Analyzer(
     training_findings,
-    kinds=(*RULE_KINDS.values(), TRAINING_HEALTHY, TRACES_INCONCLUSIVE, TRACE_UNREADABLE),
+    kinds=(
+        *RULE_KINDS.values(),
+        *(rule_kind(one.fault) for one in JOB_RULES if one.fault is not None),
+        TRAINING_HEALTHY,
+        TRACES_INCONCLUSIVE,
+        TRACE_UNREADABLE,
+    ),
 )
 
 
