@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from bot.runtime.threads import in_store
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable, sections_in_order
 from bot.store.visits import Asked, Visit
-from bot.web.access import Door
+from bot.web.access import AccessControl
 from bot.web.rendering import Site
 from bot.web.text import visible
 
@@ -39,27 +39,27 @@ class Setting:
     changed: bool
 
 
-def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
+def audit_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
     """The routes of admins."""
-    pages = AuditPages(door, site)
+    pages = AuditPages(access, site)
     return [
         Route(
             "/audit",
             pages.show,
             methods=["GET"],
-            middleware=door.open_to("admin", "looked at the audit"),
+            middleware=access.open_to("admin", "looked at the audit"),
         ),
         Route(
             "/audit.csv",
             pages.download,
             methods=["GET"],
-            middleware=door.open_to("admin", "downloaded the audit"),
+            middleware=access.open_to("admin", "downloaded the audit"),
         ),
         Route(
             "/settings",
             pages.settings,
             methods=["GET"],
-            middleware=door.open_to("admin", "looked at the settings"),
+            middleware=access.open_to("admin", "looked at the settings"),
         ),
     ]
 
@@ -67,8 +67,8 @@ def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
 class AuditPages:
     """The handlers."""
 
-    def __init__(self, door: Door, site: Site) -> None:
-        self.door = door
+    def __init__(self, access: AccessControl, site: Site) -> None:
+        self.access = access
         self.site = site
 
     async def show(self, request: Request) -> Response:
@@ -76,21 +76,21 @@ class AuditPages:
         asked = read_filters(request)
         before = request.query_params.get("before", "")
         last = int(before) if before.isdecimal() and len(before) < 19 else None
-        visits = await in_store(self.door.visits.read, asked, before=last, limit=LISTED)
+        visits = await in_store(self.access.visits.read, asked, before=last, limit=LISTED)
         return self.site.page(
             request,
             "audit.html",
             visits=visits,
             asked=asked,
             days=_days(asked),
-            actions=await in_store(self.door.visits.actions),
+            actions=await in_store(self.access.visits.actions),
             older=visits[-1].id if len(visits) == LISTED else None,
-            kept=self.door.settings.login.audit_days,
+            kept=self.access.settings.login.audit_days,
         )
 
     async def download(self, request: Request) -> Response:
         """All lines that are asked for, as CSV."""
-        lines = csv_lines(self.door.visits.read_all(read_filters(request)))
+        lines = csv_lines(self.access.visits.read_all(read_filters(request)))
         named = {"content-disposition": 'attachment; filename="faultline-audit.csv"'}
         return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=named)
 

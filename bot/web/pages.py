@@ -34,7 +34,7 @@ from bot.store.labels import Labels
 from bot.store.sight import Sight
 from bot.store.store import Investigation, Store
 from bot.web import text
-from bot.web.access import Door
+from bot.web.access import AccessControl
 from bot.web.again_pages import AgainPages
 from bot.web.audit import audit_routes
 from bot.web.case_zip import CaseArchive, zip_case
@@ -65,9 +65,9 @@ def page_routes(
     """All pages. They end with a catch-all that answers 404, so they belong behind every other
     route. `sources` are the alert sources they explain; unset: all."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
-    door = Door(settings, store.engine, pages.site.problem)
-    everyone = door.open_to_all()
-    guarded = door.open_to("viewer")
+    access = AccessControl(settings, store.engine, pages.site.problem)
+    everyone = access.open_to_all()
+    guarded = access.open_to("viewer")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
     one = "/investigations/{id}"
@@ -75,51 +75,51 @@ def page_routes(
         Route("/healthz", pages.healthz, middleware=everyone),
         Route("/readyz", pages.readyz, middleware=everyone),
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
-        *login_routes(door, pages.site),
-        *audit_routes(door, pages.site),
+        *login_routes(access, pages.site),
+        *audit_routes(access, pages.site),
         Route("/", index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),
         Route(
             "/judged.zip",
             pages.judged_zip,
-            middleware=door.open_to("viewer", "downloaded judged cases"),
+            middleware=access.open_to("viewer", "downloaded judged cases"),
         ),
-        Route(one, pages.investigation, middleware=door.open_to("viewer", "looked")),
+        Route(one, pages.investigation, middleware=access.open_to("viewer", "looked")),
         Route(
             one + "/judgement",
             pages.judge,
             methods=["POST"],
-            middleware=door.open_to("responder", "judged"),
+            middleware=access.open_to("responder", "judged"),
         ),
         Route(
             one + "/findings/{finding_id}",
             FindingPage(pages.site).finding,
-            middleware=door.open_to("viewer", "looked"),
+            middleware=access.open_to("viewer", "looked"),
         ),
         Route(
             one + "/again",
             again.again,
             methods=["POST"],
-            middleware=door.open_to("responder", "started again"),
+            middleware=access.open_to("responder", "started again"),
         ),
         Route(one + "/replay", again.replay, middleware=guarded),
         Route(
             one + "/replay",
             again.replay,
             methods=["POST"],
-            middleware=door.open_to("viewer", "replayed"),
+            middleware=access.open_to("viewer", "replayed"),
         ),
         Route(
-            one + "/trace-report", again.trace_report, middleware=door.open_to("viewer", "looked")
+            one + "/trace-report", again.trace_report, middleware=access.open_to("viewer", "looked")
         ),
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
-        Route(one + "/case.zip", pages.case_zip, middleware=door.open_to("viewer", "downloaded")),
+        Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("viewer", "downloaded")),
         Route(
             one + "/export/{file}",
             ExportPage(pages.site).export,
-            middleware=door.open_to("viewer", "downloaded"),
+            middleware=access.open_to("viewer", "downloaded"),
         ),
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]
