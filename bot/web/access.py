@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bot.runtime.threads import in_store
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
+from bot.store.audit_log import AuditEntry, AuditLog
 from bot.store.sight import ALL, Sight
-from bot.store.visits import Visit, Visits
 from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
@@ -68,7 +68,7 @@ class AccessControl:
         self.server = settings.server
         self.problem = problem
         self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
-        self.visits = Visits(engine, kept=timedelta(days=settings.login.audit_days))
+        self.audit_log = AuditLog(engine, kept=timedelta(days=settings.login.audit_days))
         self.throttle = Throttle()
         self.token = access_token(settings.server)
         self.by_provider = settings.login.issuer is not None
@@ -117,20 +117,20 @@ class AccessControl:
         apart = self.settings.login.isolation == "teams" and not visitor.may("admin")
         return Sight(visitor.teams) if apart else ALL
 
-    async def record(self, visit: Visit, *, once: bool = False) -> None:
+    async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
         if once and self._was_recent(
             (
-                visit.who,
-                visit.action,
-                visit.investigation_id,
-                visit.address,
-                visit.status,
-                visit.note,
+                entry.who,
+                entry.action,
+                entry.investigation_id,
+                entry.address,
+                entry.status,
+                entry.note,
             )
         ):
             return
-        await in_store(self.visits.write, visit)
+        await in_store(self.audit_log.write, entry)
 
     def _by_token(
         self, request: Request, given: str, token: str
@@ -208,7 +208,7 @@ class RequireRole:
         if not authenticated.visitor.may(self.role):
             line = f"This takes the role {self.role}; yours is {authenticated.visitor.role}."
             await self.access.record(
-                self._visit(request, "refused", 403, self.recorded_as or ""), once=True
+                self._entry(request, "refused", 403, self.recorded_as or ""), once=True
             )
             return self.access.problem(request, 403, "Not for you", line)
         if request.method in READS or authenticated.bearer:
@@ -224,15 +224,15 @@ class RequireRole:
 
         async def recorded(message: Message) -> None:
             if message["type"] == "http.response.start" and self.recorded_as is not None:
-                visit = self._visit(request, self.recorded_as, message["status"])
-                await self.access.record(visit, once=request.method in READS)
+                entry = self._entry(request, self.recorded_as, message["status"])
+                await self.access.record(entry, once=request.method in READS)
             await send(message)
 
         return recorded
 
-    def _visit(self, request: Request, action: str, status: int, note: str = "") -> Visit:
+    def _entry(self, request: Request, action: str, status: int, note: str = "") -> AuditEntry:
         visitor = request.scope["faultline.visitor"]
-        return Visit(
+        return AuditEntry(
             who=visitor.who,
             name=visitor.name,
             role=visitor.role,

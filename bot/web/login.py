@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute, Route
 
 from analysis.errors import ConnectorError
 from bot.runtime.threads import in_store
+from bot.store.audit_log import AuditEntry
 from bot.store.visitors import Person, new_secret
-from bot.store.visits import Visit
 from bot.web.access import AccessControl, local_target, too_many_attempts
 from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
 from bot.web.oidc.provider import Provider
@@ -229,7 +229,7 @@ class LoginPages:
         who, name = (person.who, person.name) if person else ("", "")
         address = self.access.address(request)
         await self.access.record(
-            Visit(who, name, role, action, None, address, status, note), once=status >= 400
+            AuditEntry(who, name, role, action, None, address, status, note), once=status >= 400
         )
 
     def _page(
