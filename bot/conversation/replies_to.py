@@ -16,10 +16,10 @@ from analysis.wording.phrases import plain
 from bot.answer.lines import at, span_of
 from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
 from bot.conversation.held import Held, read_held
-from bot.conversation.sight import Sight
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
+from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.further_scope import window_of
@@ -76,7 +76,7 @@ class Replies:
         self._context = context
         self._conversations = conversations
         self._furthers = Furthers(context.store.engine)
-        self._sight = Sight(context.store, posts, context.settings)
+        self._visibility = ConversationVisibility(context.store, posts, context.settings)
         self._health = Health(context.connectors)
 
     async def reply(self, question: Question) -> AnswerText | None:
@@ -119,12 +119,12 @@ class Replies:
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._context.store, question.surface in ("dm", "pane")
         if dm:
-            some = await in_store(store.latest, LOOKED_AT, self._sight.seen(question))
+            some = await in_store(store.latest, LOOKED_AT, self._visibility.seen(question))
         else:
             ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
             some = await in_store(store.some, ids)
-        here = await self._sight.visible(question, some, LOOKED_AT)
-        seen = self._sight.seen(question)
+        here = await self._visibility.visible(question, some, LOOKED_AT)
+        seen = self._visibility.seen(question)
         counts = {s: await in_store(store.count, s, seen) for s in ("running", "accepted")}
         waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
@@ -241,15 +241,17 @@ class Replies:
         store = self._context.store
         if named is not None:
             found = await in_store(store.get, named[0])
-            return (found if found and await self._sight.may_tell(question, found) else None), False
+            return (
+                found if found and await self._visibility.may_tell(question, found) else None
+            ), False
         ids = list(await in_store(self._conversations.in_thread, question.channel, question.thread))
-        some = await in_store(store.some, ids, self._sight.seen(question))
+        some = await in_store(store.some, ids, self._visibility.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [
                 q.investigation_id for q in await in_store(self._conversations.earlier, question)
             ]
             known = await in_store(store.some, [i for i in spoken if i][:1])
-            some = await self._sight.visible(question, known, 1)
+            some = await self._visibility.visible(question, known, 1)
         done = [one for one in some if one.status == "done"]
         answered = next(
             (one for one in done if one.verdict != NO_ANSWER), done[0] if done else None
@@ -260,8 +262,10 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await in_store(self._context.store.latest, LOOKED_AT, self._sight.seen(question))
-        seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
+        some = await in_store(
+            self._context.store.latest, LOOKED_AT, self._visibility.seen(question)
+        )
+        seen = await self._visibility.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
             return AnswerText(

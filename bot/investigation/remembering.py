@@ -28,8 +28,8 @@ from bot.store.case_store import CaseStore
 from bot.store.further import Furthers
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
-from bot.store.sight import ALL, sight_of
 from bot.store.store import Investigation
+from bot.store.visibility import ALL, visible_to_teams
 
 log = logging.getLogger("faultline.memory")
 
@@ -55,8 +55,8 @@ def recall(
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    sight = sight_of([investigation.team]) if apart else ALL
-    memory, labels = Memory(engine, sight), Labels(engine, sight)
+    visibility = visible_to_teams([investigation.team]) if apart else ALL
+    memory, labels = Memory(engine, visibility), Labels(engine, visibility)
     first = memory.get(Furthers(engine).first(investigation.id))
     own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []

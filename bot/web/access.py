@@ -26,7 +26,7 @@ from bot.runtime.threads import in_store
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
 from bot.store.audit_log import AuditEntry, AuditLog
-from bot.store.sight import ALL, Sight
+from bot.store.visibility import ALL, Visibility
 from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
@@ -112,10 +112,10 @@ class AccessControl:
             return AuthenticatedRequest(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
 
-    def sight(self, visitor: Visitor) -> Sight:
+    def visibility(self, visitor: Visitor) -> Visibility:
         """Whose investigations a visitor may see."""
         apart = self.settings.login.isolation == "teams" and not visitor.may("admin")
-        return Sight(visitor.teams) if apart else ALL
+        return Visibility(visitor.teams) if apart else ALL
 
     async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
@@ -203,7 +203,7 @@ class RequireRole:
             request,
             authenticated.visitor,
             authenticated.csrf,
-            self.access.sight(authenticated.visitor),
+            self.access.visibility(authenticated.visitor),
         )
         if not authenticated.visitor.may(self.role):
             line = f"This takes the role {self.role}; yours is {authenticated.visitor.role}."

@@ -31,8 +31,8 @@ from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.further import Furthers
 from bot.store.labels import Labels
-from bot.store.sight import Sight
 from bot.store.store import Investigation, Store
+from bot.store.visibility import Visibility
 from bot.web import text
 from bot.web.access import AccessControl
 from bot.web.again_pages import AgainPages
@@ -49,7 +49,7 @@ from bot.web.login import login_routes
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
-from bot.web.visitor import sight_of, visitor_of
+from bot.web.visitor import visibility_of, visitor_of
 
 FURTHER_SHOWN = 10
 
@@ -167,9 +167,9 @@ class Pages:
             await in_store(ahead_of, self.store, found.id) if found.status == "accepted" else None
         )
         view = await in_thread(build_view, found, progress, folder, trouble, ahead)
-        sight = sight_of(request)
-        judging = await in_store(self._judging, found, sight)
-        family = await in_store(self._family, found.id, sight)
+        visibility = visibility_of(request)
+        judging = await in_store(self._judging, found, visibility)
+        family = await in_store(self._family, found.id, visibility)
         return self.site.page(
             request,
             "investigation.html",
@@ -179,13 +179,15 @@ class Pages:
             exports=self._exports(found),
         )
 
-    def _family(self, investigation_id: str, sight: Sight) -> dict[str, object]:
+    def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:
         """What it was started from, and what was started from it, as far as that can be seen."""
         parent, further = (
             self.furthers.parent(investigation_id),
             self.furthers.started_from(investigation_id),
         )
-        seen = [one.id for one in self.store.some([*further, *([parent] if parent else [])], sight)]
+        seen = [
+            one.id for one in self.store.some([*further, *([parent] if parent else [])], visibility)
+        ]
         shown = [one for one in further if one in seen][-FURTHER_SHOWN:]
         return {"parent": parent if parent in seen else None, "further": shown}
 
@@ -198,10 +200,10 @@ class Pages:
             else ()
         )
 
-    def _judging(self, found: Investigation, sight: Sight) -> Judging:
+    def _judging(self, found: Investigation, visibility: Visibility) -> Judging:
         return Judging(
             label=self.labels.get(found.id),
-            record=self.labels.seen_by(sight).record_at(found.confidence or 0.0, but=found.id),
+            record=self.labels.seen_by(visibility).record_at(found.confidence or 0.0, but=found.id),
             answered=found.status == "done",
         )
 
@@ -225,7 +227,7 @@ class Pages:
 
     async def judged_zip(self, request: Request) -> Response:
         """Every judged case that can be seen, with its label, as `faultline eval` reads them."""
-        labels = self.labels.seen_by(sight_of(request))
+        labels = self.labels.seen_by(visibility_of(request))
 
         async def pieces() -> AsyncIterator[bytes]:
             archive = CaseArchive()

@@ -19,7 +19,7 @@ from bot.conversation.slack.front import FAILURES, Front
 from bot.conversation.slack.home_view import RECENT, Home, home_view
 from bot.runtime.threads import in_store
 from bot.settings import Settings
-from bot.store.sight import ALL, NO_TEAMS
+from bot.store.visibility import ALL, NO_TEAMS
 from connectors.base import Check
 
 EVERY_S = 5.0

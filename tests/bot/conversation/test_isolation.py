@@ -14,7 +14,7 @@ from bot.conversation.slack.home import HomeTab
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
 from bot.store.models import InvestigationRow
-from bot.store.sight import ALL
+from bot.store.visibility import ALL
 from tests.bot.conversation.slack.conftest import Room, room
 from tests.bot.conversation.test_steps import DM, PUBLIC, Talk, shop_folder, talk
 

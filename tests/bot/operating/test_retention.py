@@ -18,7 +18,7 @@ from bot.settings import Settings
 from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from bot.store.conversations import Conversations, NewQuestion
 from bot.store.labels import Labels
-from bot.store.listing import Asked, Listing
+from bot.store.listing import Listing, ListingFilter
 from bot.store.memory import Memory
 from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.replays import KEPT_AT_LEAST
@@ -101,7 +101,7 @@ def test_an_old_investigation_goes_everywhere_and_a_young_one_stays(
     assert [e.id for e in memory.search_investigations("latency")] == [young], (
         "the full-text index forgot it, too"
     )
-    assert Listing(installation.store.engine).count(Asked(words="latency")) == 1
+    assert Listing(installation.store.engine).count(ListingFilter(words="latency")) == 1
     assert sweep(installation) == {}, "the second sweep finds nothing to do"
 
 

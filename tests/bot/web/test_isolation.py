@@ -26,8 +26,8 @@ from bot.store.further import Furthers, FurtherScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow
-from bot.store.sight import ALL, sight_of
 from bot.store.store import ReplyTo, Store
+from bot.store.visibility import ALL, visible_to_teams
 from bot.store.visitors import Logins, Person, new_secret
 from bot.web.pages import page_routes
 from bot.web.sessions import Sessions
@@ -267,7 +267,7 @@ def test_memory_recalls_from_the_same_team_and_from_none(town: Town) -> None:
     assert recalled("search", apart=True) == {town.of["search"], town.of[""]}
     assert recalled("", apart=True) == {town.of[""]}
     assert recalled("payments", apart=False) == set(town.of.values())
-    assert sum(level.of for level in Labels(engine, sight_of(["payments"])).record()) == 2
+    assert sum(level.of for level in Labels(engine, visible_to_teams(["payments"])).record()) == 2
     assert sum(level.of for level in Labels(engine, ALL).record()) == 3
 
 
