@@ -6,7 +6,7 @@ from __future__ import annotations
 from analysis.vocabulary import Cause, Verdict
 from bot.answer.lines import percent
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 6
 SUSPECTS = 4

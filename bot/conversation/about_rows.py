@@ -13,7 +13,7 @@ from analysis.secrets.redaction import masked
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, number, plain
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.intake.questions.subjects import Subject
 
 LINES = 6

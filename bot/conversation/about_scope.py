@@ -11,7 +11,7 @@ from analysis.wording.phrases import counted, number, plain
 from bot.answer.foreign_text import one_line
 from bot.answer.lines import at
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.slack_question import AnswerText
 
 MOST = 8
 

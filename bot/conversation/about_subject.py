@@ -13,7 +13,7 @@ from analysis.vocabulary import Cause, Finding, Verdict
 from analysis.wording.phrases import plain
 from bot.answer.lines import percent
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.slack_question import AnswerText
 from bot.intake.questions.subjects import CLASSES, Subject, thing_words
 from bot.intake.questions.words import words
 

@@ -17,7 +17,7 @@ from analysis.vocabulary import Finding, Verdict
 from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at, span_of
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 8
 BEFORE = timedelta(hours=6)

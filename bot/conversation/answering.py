@@ -17,11 +17,11 @@ from bot.answer.lines import at
 from bot.conversation import about_cause, about_rows, about_scope, about_subject, about_time
 from bot.conversation.explain import explain
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
-from bot.intake.questions.further_scope import AskedSpan, asked_span, asks_to_include
+from bot.intake.questions.follow_up_scope import AskedSpan, asked_span, asks_to_include
 from bot.intake.questions.intents import SAID_AS, Intent, Understood, strange_words, understand
+from bot.intake.questions.slack_question import AnswerText
 from bot.intake.questions.subjects import Subject, asks_about, subject_of
-from bot.store.further import MAX_SERVICES
+from bot.store.follow_ups import MAX_SERVICES
 
 OF_THE_CASE: Mapping[Intent, Callable[[Held], AnswerText]] = {
     Intent.CAUSE: about_cause.cause,
@@ -56,7 +56,7 @@ MANY_STRANGE = 2
 
 
 @dataclass(frozen=True)
-class FurtherWanted:
+class FollowUpWanted:
     """What a further investigation shall look at."""
 
     span: AskedSpan | None
@@ -70,7 +70,7 @@ class Reply:
     text: AnswerText
     useful: bool
     intent: Intent
-    further: FurtherWanted | None = None
+    follow_up: FollowUpWanted | None = None
 
 
 def answer_from_case(
@@ -81,10 +81,10 @@ def answer_from_case(
     understood = understand(question)
     names = (*held.services, *(s for s in catalogue if s not in held.services))
     subject = subject_of(question, names)
-    further = _further(held, question, subject, for_us=for_us)
-    if further is not None:
+    follow_up = _follow_up(held, question, subject, for_us=for_us)
+    if follow_up is not None:
         return Reply(
-            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, further=further
+            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, follow_up=follow_up
         )
     if understood.intent is Intent.EXPLAIN:
         return _reply(held, explain(held, understood.findings), understood.intent)
@@ -158,9 +158,9 @@ def _is_the_cause(held: Held, subject: Subject, intent: Intent) -> bool:
     return intent in (Intent.WHY, Intent.CAUSE, Intent.STILL) and bool(own & set(subject.names))
 
 
-def _further(
+def _follow_up(
     held: Held, question: str, subject: Subject | None, *, for_us: bool
-) -> FurtherWanted | None:
+) -> FollowUpWanted | None:
     """A longer time, or more services than the case has: by "check ... too", of services that
     somebody knows."""
     span = asked_span(question)
@@ -173,7 +173,7 @@ def _further(
     unseen = tuple(n for n in known if include and not about_subject.knows(held, Subject(n, (n,))))
     if span is None and not unseen:
         return None
-    return FurtherWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
+    return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
 
 
 def _tables(held: Held) -> list[tuple[str, pl.DataFrame]]:

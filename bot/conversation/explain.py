@@ -8,7 +8,7 @@ from analysis.vocabulary import Evidence, Finding
 from analysis.wording.phrases import counted, number, plain
 from bot.answer.lines import at
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 NUMBERS = 8
 EVIDENCE = 3

@@ -14,7 +14,7 @@ from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.vocabulary import Cause, Diagnosis, Finding, Report
 from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.view import AnswerView, answer_view
-from bot.intake.questions.asked import AnswerLine
+from bot.intake.questions.slack_question import AnswerLine
 from bot.settings import Settings
 from bot.store.store import Investigation
 

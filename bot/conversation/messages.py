@@ -23,7 +23,7 @@ from bot.answer.targets.slack.blocks import (
     text,
 )
 from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MAX_LINES = 14
 LINE = 420

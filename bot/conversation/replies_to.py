@@ -14,19 +14,19 @@ from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
 from bot.answer.lines import at, span_of
-from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
+from bot.conversation.answering import CAN_ANSWER, FollowUpWanted, Reply, answer_from_case
 from bot.conversation.held import Held, read_held
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
 from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.asked import AnswerLine, AnswerText
 from bot.intake.questions.commands import command_in
-from bot.intake.questions.further_scope import window_of
+from bot.intake.questions.follow_up_scope import window_of
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER
 from bot.store.store import Investigation, ReplyTo
 
@@ -75,7 +75,7 @@ class Replies:
     ) -> None:
         self._context = context
         self._conversations = conversations
-        self._furthers = Furthers(context.store.engine)
+        self._furthers = FollowUps(context.store.engine)
         self._visibility = ConversationVisibility(context.store, posts, context.settings)
         self._health = Health(context.connectors)
 
@@ -164,8 +164,8 @@ class Replies:
             return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
 
         held, reply = await self._in_folder(about.id, answer)
-        if reply.further is not None:
-            return await self._look_further(question, held, reply.further)
+        if reply.follow_up is not None:
+            return await self._start_follow_up(question, held, reply.follow_up)
         if reply.useful or not mentioned:
             return reply.text if reply.useful else None
         return await self._by_model(question, about) or reply.text
@@ -186,8 +186,8 @@ class Replies:
         finally:
             await in_thread(checkout.__exit__, None, None, None)
 
-    async def _look_further(
-        self, question: Question, held: Held, wanted: FurtherWanted
+    async def _start_follow_up(
+        self, question: Question, held: Held, wanted: FollowUpWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
@@ -200,7 +200,7 @@ class Replies:
             return AnswerText(lead=lead, investigation_id=held.investigation.id)
         incident = held.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
-        scope = FurtherScope(window, wanted.services)
+        scope = FollowUpScope(window, wanted.services)
         started, _ = await in_store(
             self._furthers.start,
             held.investigation,

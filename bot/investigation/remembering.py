@@ -25,7 +25,7 @@ from analysis.case.earlier import (
 from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.store.case_store import CaseStore
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
 from bot.store.store import Investigation
@@ -57,7 +57,7 @@ def recall(
     since = before - timedelta(days=days)
     visibility = visible_to_teams([investigation.team]) if apart else ALL
     memory, labels = Memory(engine, visibility), Labels(engine, visibility)
-    first = memory.get(Furthers(engine).first(investigation.id))
+    first = memory.get(FollowUps(engine).first(investigation.id))
     own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
@@ -139,7 +139,7 @@ def keep_in_memory(
     """Remember the answer that stands in the case; a further one is another look at an incident
     that is remembered."""
     try:
-        if Furthers(engine).parent(investigation.id) is not None:
+        if FollowUps(engine).parent(investigation.id) is not None:
             return
         findings, scope = (
             cases.get(investigation.id, name) for name in ("findings.json", "scope.json")

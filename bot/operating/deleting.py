@@ -19,7 +19,7 @@ from bot.operating.looking import Look, looking
 from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
 from bot.settings import Settings
 from bot.store.audit_log import AuditEntry, AuditLog
-from bot.store.conversation_rows import FurtherRow, QuestionRow
+from bot.store.conversation_rows import FollowUpRow, QuestionRow
 from bot.store.models import InvestigationRow, ProgressRow, RememberedRow
 from bot.store.opening import first_line, open_cases
 
@@ -98,7 +98,7 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
         is not None
     )
     further = session.scalars(
-        select(FurtherRow.investigation_id).where(FurtherRow.parent_id == name)
+        select(FollowUpRow.investigation_id).where(FollowUpRow.parent_id == name)
     ).all()
     said = [
         "its case folder",

@@ -29,7 +29,7 @@ from bot.operating.telemetry.readiness import Readiness
 from bot.queue.state import ahead_of
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.store import Investigation, Store
 from bot.store.visibility import Visibility
@@ -51,7 +51,7 @@ from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
 from bot.web.visitor import visibility_of, visitor_of
 
-FURTHER_SHOWN = 10
+FOLLOW_UPS_SHOWN = 10
 
 
 def page_routes(
@@ -145,7 +145,7 @@ class Pages:
         self.readiness = readiness
         self.settings = settings
         self.store = store
-        self.labels, self.furthers = Labels(store.engine), Furthers(store.engine)
+        self.labels, self.follow_ups = Labels(store.engine), FollowUps(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
         """The process is up."""
@@ -182,13 +182,13 @@ class Pages:
     def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:
         """What it was started from, and what was started from it, as far as that can be seen."""
         parent, further = (
-            self.furthers.parent(investigation_id),
-            self.furthers.started_from(investigation_id),
+            self.follow_ups.parent(investigation_id),
+            self.follow_ups.started_from(investigation_id),
         )
         seen = [
             one.id for one in self.store.some([*further, *([parent] if parent else [])], visibility)
         ]
-        shown = [one for one in further if one in seen][-FURTHER_SHOWN:]
+        shown = [one for one in further if one in seen][-FOLLOW_UPS_SHOWN:]
         return {"parent": parent if parent in seen else None, "further": shown}
 
     def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:

@@ -23,9 +23,9 @@ from bot.conversation.slack.evidence_modal import (
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from bot.conversation.slack.front import AT_ONCE_S, OVER, OWNER, Front
 from bot.conversation.slack.payloads import Interaction
-from bot.intake.questions.further_scope import AskedSpan, window_of
+from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.runtime.threads import in_store
-from bot.store.further import FurtherScope
+from bot.store.follow_ups import FollowUpScope
 from bot.store.store import Investigation, ReplyTo
 
 Handler = Callable[[Interaction, Investigation], Awaitable[None]]
@@ -99,21 +99,21 @@ class Choices:
             f"a wider window: {at(window.start)} to {at(window.end)}, "
             f"{span_of(window.end - window.start)}"
         )
-        await self._further(click, investigation, "wider", said, FurtherScope(window=window))
+        await self._follow_up(click, investigation, "wider", said, FollowUpScope(window=window))
 
     async def _again(self, click: Interaction, investigation: Investigation) -> None:
-        held = await self._front.stored(self._front.furthers.scope, investigation.id)
-        await self._further(
-            click, investigation, "again", "the same once more", held or FurtherScope()
+        held = await self._front.stored(self._front.follow_ups.scope, investigation.id)
+        await self._follow_up(
+            click, investigation, "again", "the same once more", held or FollowUpScope()
         )
 
-    async def _further(
+    async def _follow_up(
         self,
         click: Interaction,
         investigation: Investigation,
         kind: str,
         said: str,
-        scope: FurtherScope,
+        scope: FollowUpScope,
     ) -> None:
         channel, thread = click.place
         who = click.user.said_by
@@ -122,7 +122,7 @@ class Choices:
             self._front.later(self._front.aside(click, TOO_MANY))
             return
         fresh, is_new = await self._front.stored(
-            self._front.furthers.start,
+            self._front.follow_ups.start,
             investigation,
             scope,
             key=key,
@@ -142,8 +142,8 @@ class Choices:
         """Whether this thread has asked for as many as it may; what was started is never too
         many."""
         since = datetime.now(UTC) - timedelta(hours=1)
-        furthers, most = self._front.furthers, self._front.settings.slack.further_per_hour
-        return furthers.count_since(channel, thread, since) >= most and not furthers.known(key)
+        follow_ups, most = self._front.follow_ups, self._front.settings.slack.further_per_hour
+        return follow_ups.count_since(channel, thread, since) >= most and not follow_ups.known(key)
 
     async def _mute(self, click: Interaction, investigation: Investigation) -> None:
         self._front.later(self._ask_how_long(click, investigation))
@@ -236,7 +236,7 @@ class Choices:
 
     async def _first(self, investigation: Investigation) -> Investigation:
         """The investigation that its chain of further ones began with."""
-        first = await in_store(self._front.furthers.first, investigation.id)
+        first = await in_store(self._front.follow_ups.first, investigation.id)
         return await in_store(self._front.store.get, first) or investigation
 
     async def _incident(self, investigation: Investigation) -> Window:

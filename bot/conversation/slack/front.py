@@ -29,7 +29,7 @@ from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Investigation, Store
@@ -70,10 +70,10 @@ class Front:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
-        self.labels, self.mutes, self.furthers = (
+        self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine),
-            Furthers(store.engine),
+            FollowUps(store.engine),
         )
         self._case_path = case_path
         self._tasks: set[asyncio.Task[None]] = set()

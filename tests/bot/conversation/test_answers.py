@@ -9,8 +9,8 @@ import pytest
 
 from bot.conversation.answering import answer_from_case
 from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
 from bot.intake.questions.intents import Intent
+from bot.intake.questions.slack_question import AnswerText
 
 
 def said(held: Held, question: str) -> AnswerText:
@@ -196,15 +196,15 @@ def test_a_question_of_strange_words_is_said_back_and_not_useful(shop: Held) -> 
 def test_a_longer_time_and_unseen_services_have_to_be_looked_up(shop: Held) -> None:
     longer = answer_from_case(shop, "what about the last 6 hours?")
     assert longer.intent is Intent.FURTHER
-    assert longer.further is not None
+    assert longer.follow_up is not None
     also = answer_from_case(shop, "check payments too", ("payments",), for_us=False)
-    assert also.further is not None
-    assert also.further.services == ("payments",)
-    assert answer_from_case(shop, "check warp-drive too").further is not None
-    assert answer_from_case(shop, "check warp-drive too", for_us=False).further is None, (
+    assert also.follow_up is not None
+    assert also.follow_up.services == ("payments",)
+    assert answer_from_case(shop, "check warp-drive too").follow_up is not None
+    assert answer_from_case(shop, "check warp-drive too", for_us=False).follow_up is None, (
         "nobody knows it"
     )
-    assert answer_from_case(shop, "check cart too").further is None, "the case holds it"
+    assert answer_from_case(shop, "check cart too").follow_up is None, "the case holds it"
 
 
 def test_a_hostile_question_changes_no_word_of_the_answer(shop: Held) -> None:

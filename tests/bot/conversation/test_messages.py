@@ -11,7 +11,7 @@ from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT
 from bot.conversation.answering import answer_from_case
 from bot.conversation.held import Held
 from bot.conversation.messages import message_of
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.conversation.test_answers import ASKED
 

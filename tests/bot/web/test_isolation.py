@@ -22,7 +22,7 @@ from analysis.vocabulary import Alert
 from bot.investigation.remembering import recall
 from bot.policy.admission import Policy
 from bot.settings import Settings
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow
@@ -172,7 +172,7 @@ def test_on_every_route_anothers_investigation_is_like_one_that_does_not_exist(t
             assert hidden[0] == 404, (method, path)
     one = town.site.store.get(town.of["search"])
     assert one is not None
-    assert Furthers(town.site.store.engine).started_from(one.id) == [], (
+    assert FollowUps(town.site.store.engine).started_from(one.id) == [], (
         "nothing was started from it"
     )
 
@@ -275,8 +275,8 @@ def test_a_further_investigation_belongs_to_the_team_of_the_first(town: Town) ->
     store = town.site.store
     parent = store.get(town.of["search"])
     assert parent is not None
-    fresh, _ = Furthers(store.engine).start(
-        parent, FurtherScope(), key="k", question="", who="Bob", reply_to=ReplyTo("CSEARCH", "1")
+    fresh, _ = FollowUps(store.engine).start(
+        parent, FollowUpScope(), key="k", question="", who="Bob", reply_to=ReplyTo("CSEARCH", "1")
     )
     with town.client("ann") as ann, town.client("bob") as bob:
         assert ask(ann, "GET", "/investigations/{id}", fresh)[0] == 404

@@ -8,7 +8,7 @@ from typing import Literal
 from bot.answer.targets.pagerduty.target import TARGET as PAGERDUTY
 from bot.answer.targets.slack.buttons import Standing
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Investigation, Store
@@ -21,7 +21,7 @@ def standing_of(investigation: Investigation, store: Store, settings: Settings) 
     """How the answer stands now."""
     now = datetime.now(UTC)
     asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
-    parent = Furthers(store.engine).parent(investigation.id)
+    parent = FollowUps(store.engine).parent(investigation.id)
     return Standing(
         label=Labels(store.engine).get(investigation.id),
         mute=None if asked else Mutes(store.engine).muted(investigation.alert.fingerprint, now),

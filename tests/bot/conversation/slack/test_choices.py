@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import ReplyTo
@@ -221,14 +221,14 @@ def test_a_further_investigation_starts_once_in_the_same_thread(room: Room, choi
         ann.click(message, "faultline_more", option=f"again {investigation.id}", times=3)
     else:
         ann.click(message, "faultline_wider", times=3)
-    furthers = Furthers(room.store.engine)
-    (started,) = furthers.started_from(investigation.id)
+    follow_ups = FollowUps(room.store.engine)
+    (started,) = follow_ups.started_from(investigation.id)
     found = room.store.get(started)
     assert found is not None
     assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (CHANNEL, message.ts)
     assert found.alert.title == investigation.alert.title
     assert (found.question or "").startswith("ann (U0ANN) asked for")
-    scope = furthers.scope(started)
+    scope = follow_ups.scope(started)
     assert scope is not None
     if choice == "wider":
         assert scope.window is not None
@@ -248,13 +248,13 @@ def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Roo
         lambda: any("as many further investigations" in said for said in room.said_aside()),
         "an explanation",
     )
-    assert len(Furthers(room.store.engine).started_from(investigation.id)) == 1
+    assert len(FollowUps(room.store.engine).started_from(investigation.id)) == 1
 
 
 def test_the_answer_of_a_further_investigation_names_the_first(room: Room) -> None:
     investigation, message = room.answered()
     room.person().click(message, "faultline_wider")
-    (started,) = Furthers(room.store.engine).started_from(investigation.id)
+    (started,) = FollowUps(room.store.engine).started_from(investigation.id)
     room.write_case(started, a_diagnosis(), *answer_parts())
     room.store.finish(started, "done", verdict="cause_found", confidence=0.8, headline="again")
     _, second = room.reply(started)
@@ -277,7 +277,7 @@ def test_the_note_goes_to_the_incident_and_is_amended_by_a_further_answer(room: 
     eventually(lambda: "Update the PagerDuty note" in shown(message.blocks), "the edit")
     assert "P1" in room.said_aside()[-1]
     ann.click(message, "faultline_more", option=f"again {investigation.id}")
-    (started,) = Furthers(room.store.engine).started_from(investigation.id)
+    (started,) = FollowUps(room.store.engine).started_from(investigation.id)
     room.write_case(started, a_diagnosis(), *answer_parts())
     room.store.finish(started, "done", verdict="cause_found", confidence=0.8, headline="again")
     _, second = room.reply(started)
