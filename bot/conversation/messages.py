@@ -2,7 +2,7 @@
 within Slack's limits.
 
 All text goes into rich text elements, in which Slack parses nothing: no mention, channel or link
-can be formed by it. Links are those that `Held.links` made, and are checked again here.
+can be formed by it. Links are those that `AnsweredCase.links` made, and are checked again here.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
 from bot.answer.lines import at, span_of
+from bot.conversation.answered_case import AnsweredCase, load_case
 from bot.conversation.answering import CAN_ANSWER, FollowUpWanted, Reply, answer_from_case
-from bot.conversation.held import Held, read_held
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
@@ -156,16 +156,16 @@ class Replies:
                 investigation_id=about.id,
             )
 
-        def answer(folder: Path) -> tuple[Held, Reply]:
-            held = read_held(
+        def answer(folder: Path) -> tuple[AnsweredCase, Reply]:
+            answered = load_case(
                 about, folder, self._context.settings, now=datetime.now(UTC), newer_runs=newer_runs
             )
             catalogue = tuple(self._context.settings.services)
-            return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
+            return answered, answer_from_case(answered, question.text, catalogue, for_us=mentioned)
 
-        held, reply = await self._in_folder(about.id, answer)
+        answered, reply = await self._in_folder(about.id, answer)
         if reply.follow_up is not None:
-            return await self._start_follow_up(question, held, reply.follow_up)
+            return await self._start_follow_up(question, answered, reply.follow_up)
         if reply.useful or not mentioned:
             return reply.text if reply.useful else None
         return await self._by_model(question, about) or reply.text
@@ -187,7 +187,7 @@ class Replies:
             await in_thread(checkout.__exit__, None, None, None)
 
     async def _start_follow_up(
-        self, question: Question, held: Held, wanted: FollowUpWanted
+        self, question: Question, answered: AnsweredCase, wanted: FollowUpWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
@@ -197,13 +197,13 @@ class Replies:
                 f"I looked further {count} times in this thread within the hour, which is the "
                 f"limit. Ask later."
             )
-            return AnswerText(lead=lead, investigation_id=held.investigation.id)
-        incident = held.case.scope.incident
+            return AnswerText(lead=lead, investigation_id=answered.investigation.id)
+        incident = answered.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
         scope = FollowUpScope(window, wanted.services)
         started, _ = await in_store(
             self._furthers.start,
-            held.investigation,
+            answered.investigation,
             scope,
             key=question.id,
             question=question.text,
@@ -220,7 +220,7 @@ class Replies:
         return AnswerText(
             lead=f"That is not in the case, so I look: {'; '.join(said)}.",
             more=(
-                f"A further investigation of {held.investigation.id}; its answer comes in this "
+                f"A further investigation of {answered.investigation.id}; its answer comes in this "
                 f"thread",
             ),
             investigation_id=started,

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from bot.answer.targets.slack.posts import MessageRef
-from bot.conversation.held import page_url
+from bot.conversation.answered_case import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place

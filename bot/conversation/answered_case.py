@@ -1,4 +1,4 @@
-"""What we hold about one investigation when somebody asks: its case, its diagnosis, its report, and
+"""One answered investigation when somebody asks about it: its case, its diagnosis, its report, and
 links to them."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LINKS = 3
 
 
 @dataclass(frozen=True)
-class Held:
-    """One answered investigation. `newer_runs` when a further one of the same thread has no answer
+class AnsweredCase:
+    """One answered investigation. `newer_runs` when a follow-up in the same thread has no answer
     yet."""
 
     investigation: Investigation
@@ -110,16 +110,16 @@ class Held:
         return tuple((title, url) for title, url in found if url)
 
 
-def read_held(
+def load_case(
     investigation: Investigation,
     folder: Path,
     settings: Settings,
     *,
     now: datetime,
     newer_runs: bool = False,
-) -> Held:
+) -> AnsweredCase:
     """Read an answered investigation's folder. Raises EvidenceError."""
-    return Held(
+    return AnsweredCase(
         investigation=investigation,
         case=read_case(folder),
         diagnosis=read_diagnosis(folder),
