@@ -22,7 +22,7 @@ from bot.store.memory import storable
 from bot.store.message_updates import ENDED
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
 from bot.store.store import NO_POST, forgotten_key
-from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
+from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
 
 MOST_LINES = 200
 TITLE = 120
@@ -294,7 +294,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         said = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
         yield Finding("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
     for held in session.scalars(
-        select(HeldAlertRow).where(HeldAlertRow.fingerprint == name).limit(5)
+        select(SuppressedAlertRow).where(SuppressedAlertRow.fingerprint == name).limit(5)
     ):
         came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
         said = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"

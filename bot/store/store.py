@@ -318,7 +318,7 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         headline=row.headline,
         related=related,
         quiet_until=row.quiet_until,
-        surplus=row.surplus,
+        rate_limited=row.surplus,
         runs=row.runs,
         team=row.team,
         priority=row.priority,

@@ -159,12 +159,12 @@ def _title(alert: Alert) -> str:
 
 
 def _footer(investigation: Investigation) -> str:
-    repeats, surplus = investigation.repeats, investigation.surplus
+    repeats, rate_limited = investigation.repeats, investigation.rate_limited
     parts = [f"Faultline {investigation.id}"]
     if repeats:
         parts.append(f"the alert repeated {repeats} time{'s' if repeats != 1 else ''}")
-    if surplus:
-        alerts = f"{surplus} later alert{'s' if surplus != 1 else ''}"
+    if rate_limited:
+        alerts = f"{rate_limited} later alert{'s' if rate_limited != 1 else ''}"
         parts.append(f"{alerts} in this channel not investigated: its rate is used up")
     return " · ".join(parts)
 

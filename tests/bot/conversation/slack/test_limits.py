@@ -73,7 +73,7 @@ def stormy(text: str, count: int, **more: Any) -> Investigation:
     )
     return replace(
         an_investigation(
-            alert, question=text, headline=text, related=related, repeats=count, surplus=count
+            alert, question=text, headline=text, related=related, repeats=count, rate_limited=count
         ),
         **more,
     )
