@@ -115,8 +115,8 @@ class Steps:
         investigation = await self._investigation(investigation_id)
         alert = with_objective(await self._enriched(investigation.alert), self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
-        look = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
-        scope, runbooks = await in_thread(look)
+        guiding = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
+        scope, runbooks = await in_thread(guiding)
         if recorded is None and investigation.related:
             scope = with_related(
                 scope, [one.alert for one in investigation.related], self.context.settings

@@ -85,7 +85,7 @@ def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
     tab: HomeTab = room.face.home
     shown = [i.id for i in tab._read().latest]
     assert set(shown) == {theirs.id, nobodys.id}
-    tab._front.settings = room.settings.model_copy(
+    tab._context.settings = room.settings.model_copy(
         update={"login": LoginSettings(isolation="teams"), "teams": TEAMS}
     )
     home = tab._read()

@@ -105,7 +105,7 @@ def test_a_case_that_is_gone_is_told_in_the_modal(room: Room) -> None:
 def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
     _, message = room.answered()
     released: list[bool] = []
-    read = room.face.front.answer
+    read = room.face.context.answer
 
     async def slow(investigation: Any) -> Any:
         import asyncio
@@ -114,7 +114,7 @@ def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
             await asyncio.sleep(0.01)
         return await read(investigation)
 
-    room.face.front.answer = slow  # type: ignore[method-assign]
+    room.face.context.answer = slow  # type: ignore[method-assign]
     ann = room.person()
     ann.click(message, "faultline_evidence")
     view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
@@ -239,7 +239,7 @@ def test_a_further_investigation_starts_once_in_the_same_thread(room: Room, choi
 
 def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Room) -> None:
     limited = room.settings.slack.model_copy(update={"further_per_hour": 1})
-    room.face.front.settings = room.settings.model_copy(update={"slack": limited})
+    room.face.context.settings = room.settings.model_copy(update={"slack": limited})
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_wider", times=3)
@@ -327,7 +327,7 @@ def test_a_click_that_cannot_be_stored_is_refused(
     def broken(*_: object, **__: object) -> None:
         raise OperationalError("select", {}, Exception("locked"))
 
-    monkeypatch.setattr(room.face.front.labels, "write", broken)
+    monkeypatch.setattr(room.face.context.labels, "write", broken)
     assert room.person().click(message, "faultline_right").status_code == 503
     assert room.people_did(investigation.id) == []
 

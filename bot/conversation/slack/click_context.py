@@ -63,7 +63,7 @@ FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
 log = logging.getLogger("faultline.slack")
 
 
-class Front:
+class ClickContext:
     """Shared by all handlers of one process."""
 
     def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
@@ -104,7 +104,7 @@ class Front:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def aside(self, click: Interaction, said: str) -> None:
+    async def ephemeral(self, click: Interaction, said: str) -> None:
         """Tell the person who clicked, and nobody else."""
         channel, thread = click.place
         if not channel or not click.user.id:
@@ -130,7 +130,7 @@ class Front:
                 return None
             why = TOO_LATE.get(code) or str(said_by_slack("views.open", error))
             log.warning("slack: a form was not opened (%s)", code or type(error).__name__)
-            await self.aside(click, f"{why} Please click again.")
+            await self.ephemeral(click, f"{why} Please click again.")
             return None
         return str(opened["view"]["id"])
 
