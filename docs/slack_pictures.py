@@ -21,7 +21,7 @@ from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Alert
 from bot.answer.charts import decisive_chart
 from bot.answer.replay import Replayed, replay
-from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.answer.targets.slack.message import SlackMessage, final_message
 from bot.answer.targets.slack.pictures import to_html, view_to_html
 from bot.answer.view import answer_view
@@ -99,7 +99,7 @@ def an_investigation(replayed: Replayed, **more: object) -> Investigation:
 
 
 def answer(
-    replayed: Replayed, investigation: Investigation, standing: Standing, chart: str | None
+    replayed: Replayed, investigation: Investigation, status: AnswerStatus, chart: str | None
 ) -> SlackMessage:
     """The answer's message."""
     case = replayed.case
@@ -115,7 +115,7 @@ def answer(
         ),
         page,
         chart,
-        standing=standing,
+        status=status,
     )
 
 
@@ -182,13 +182,13 @@ def main() -> None:
     diagnosis, case = replayed.diagnosis, replayed.case
     investigation = an_investigation(replayed)
     chart = decisive_chart(case, diagnosis)
-    standing = Standing(note="send")
-    judged = Standing(
+    status = AnswerStatus(note="send")
+    judged = AnswerStatus(
         label=Label(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update"
     )
     images = {CHART: chart} if chart else {}
     photograph(
-        to_html(answer(replayed, investigation, standing, CHART), images), "slack-answer.png", 720
+        to_html(answer(replayed, investigation, status, CHART), images), "slack-answer.png", 720
     )
     dark = to_html(answer(replayed, investigation, judged, CHART), images, dark=True)
     photograph(dark, "slack-answer-dark.png", 720)
@@ -199,7 +199,7 @@ def main() -> None:
     photograph(view_to_html(wrong), "slack-wrong.png", 640, 720)
     photograph(view_to_html(home_view(a_home(replayed))), "slack-home.png", 800)
     stormy = an_investigation(replayed, related=storm(case.alert), repeats=3)
-    photograph(to_html(answer(replayed, stormy, standing, None)), "slack-storm.png", 720)
+    photograph(to_html(answer(replayed, stormy, status, None)), "slack-storm.png", 720)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from analysis.vocabulary import Cause, Verdict
 from bot.answer.lines import percent
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 6
 SUSPECTS = 4
@@ -20,25 +20,31 @@ NO_CAUSE = {
 }
 
 
-def cause(held: Held) -> AnswerText:
+def cause(answered: AnsweredCase) -> AnswerText:
     """What happened, in short."""
-    first = held.first
-    lines = [held.said(held.view.headline, bold=held.view.verdict_label)]
+    first = answered.first
+    lines = [answered.said(answered.view.headline, bold=answered.view.verdict_label)]
     if first is not None:
-        lines.append(held.said(first.summary, first.findings[:2], bold=named_cause(held)))
-    lines.append(held.said(held.view.impact.sentence, held.view.impact.findings[:2], bold="Impact"))
+        lines.append(answered.said(first.summary, first.findings[:2], bold=named_cause(answered)))
+    lines.append(
+        answered.said(
+            answered.view.impact.sentence, answered.view.impact.findings[:2], bold="Impact"
+        )
+    )
     return AnswerText(
-        lead=f"In short ({percent(held.view.confidence)} confidence):", lines=tuple(lines)
+        lead=f"In short ({percent(answered.view.confidence)} confidence):", lines=tuple(lines)
     )
 
 
-def why(held: Held) -> AnswerText:
+def why(answered: AnsweredCase) -> AnswerText:
     """What the first cause rests on."""
-    first = held.first
+    first = answered.first
     if first is None:
-        return AnswerText(lead=f"{NO_CAUSE[held.view.verdict]}.", lines=_about_nothing(held))
-    view = held.view
-    found = held.some(first.findings)
+        return AnswerText(
+            lead=f"{NO_CAUSE[answered.view.verdict]}.", lines=_about_nothing(answered)
+        )
+    view = answered.view
+    found = answered.some(first.findings)
     more = [f"{len(found) - MOST} more findings stand on the page"] if len(found) > MOST else []
     counter = len(view.really_against)
     more.append(
@@ -46,25 +52,29 @@ def why(held: Held) -> AnswerText:
         if counter
         else "Nothing found against it"
     )
-    lead = f"{_sure(held, first)} {first.subject}, because of what was measured:"
-    return AnswerText(lead=lead, lines=tuple(held.line(f) for f in found[:MOST]), more=tuple(more))
+    lead = f"{_sure(answered, first)} {first.subject}, because of what was measured:"
+    return AnswerText(
+        lead=lead, lines=tuple(answered.line(f) for f in found[:MOST]), more=tuple(more)
+    )
 
 
-def against(held: Held) -> AnswerText:
+def against(answered: AnsweredCase) -> AnswerText:
     """What speaks against the first cause, how sure it is, and what would change it."""
-    first, view = held.first, held.view
+    first, view = answered.first, answered.view
     if first is None:
-        return AnswerText(lead=f"{NO_CAUSE[view.verdict]}.", lines=tuple(_missing(held)))
+        return AnswerText(lead=f"{NO_CAUSE[view.verdict]}.", lines=tuple(_missing(answered)))
     counter = view.really_against
-    lines = [held.line(f, "Against") for f in counter[:MOST]]
-    rivals = [c for c in held.causes[1:3] if c.confidence >= 0.1]
+    lines = [answered.line(f, "Against") for f in counter[:MOST]]
+    rivals = [c for c in answered.causes[1:3] if c.confidence >= 0.1]
     lines += [
-        held.said(f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?")
+        answered.said(
+            f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?"
+        )
         for c in rivals
     ]
     if view.to_tell_apart is not None:
-        lines.append(held.said(view.to_tell_apart, bold="Would tell"))
-    lines += _missing(held)[:2]
+        lines.append(answered.said(view.to_tell_apart, bold="Would tell"))
+    lines += _missing(answered)[:2]
     said = (
         "Nothing that was measured speaks against it"
         if not counter
@@ -76,62 +86,62 @@ def against(held: Held) -> AnswerText:
     )
 
 
-def suspects(held: Held) -> AnswerText:
+def suspects(answered: AnsweredCase) -> AnswerText:
     """The causes after the first one."""
-    others = held.causes[1 : 1 + SUSPECTS]
+    others = answered.causes[1 : 1 + SUSPECTS]
     if not others:
-        said = "There is no other suspect" if held.first else "There is no suspect"
+        said = "There is no other suspect" if answered.first else "There is no suspect"
         return AnswerText(
             lead=f"{said}: nothing else that was measured explains the alert.",
-            lines=_ruled_out(held),
+            lines=_ruled_out(answered),
         )
     lines = [
-        held.said(
+        answered.said(
             f"{c.summary.rstrip('. ')} ({percent(c.confidence)})",
             c.findings[:3],
             f"{c.rank}. {c.subject}",
         )
         for c in others
     ]
-    left = len(held.causes) - 1 - len(others)
+    left = len(answered.causes) - 1 - len(others)
     more = (f"{left} more on the page",) if left > 0 else ()
-    first = held.first
+    first = answered.first
     lead = f"After {first.subject} ({percent(first.confidence)}):" if first else "Suspects:"
     return AnswerText(lead=lead, lines=tuple(lines), more=more)
 
 
-def next_steps(held: Held) -> AnswerText:
+def next_steps(answered: AnsweredCase) -> AnswerText:
     """What to do, what would tell the first two causes apart."""
-    view, first = held.view, held.first
-    lines = [held.said(step.text, step.findings[:2]) for step in view.next_steps[:4]]
+    view, first = answered.view, answered.first
+    lines = [answered.said(step.text, step.findings[:2]) for step in view.next_steps[:4]]
     if view.to_tell_apart is not None:
-        lines.append(held.said(view.to_tell_apart, bold="To be surer"))
+        lines.append(answered.said(view.to_tell_apart, bold="To be surer"))
     if not lines:
-        lines = _missing(held)
+        lines = _missing(answered)
     said = "What follows from the findings:" if lines else "No step follows from the findings."
     if lines and first is None:
-        said = f"{NO_CAUSE[held.view.verdict]}. What would help:"
+        said = f"{NO_CAUSE[answered.view.verdict]}. What would help:"
     return AnswerText(lead=said, lines=tuple(lines), more=("I change nothing myself.",))
 
 
-def named_cause(held: Held) -> str:
+def named_cause(answered: AnsweredCase) -> str:
     """`Cause`, or that it is only suspected."""
-    return "First suspect" if held.view.suspected_only else "Cause"
+    return "First suspect" if answered.view.suspected_only else "Cause"
 
 
-def _sure(held: Held, first: Cause) -> str:
-    suspected = held.view.suspected_only
+def _sure(answered: AnsweredCase, first: Cause) -> str:
+    suspected = answered.view.suspected_only
     return "Not established; I suspect" if suspected else f"I blame ({percent(first.confidence)})"
 
 
-def _ruled_out(held: Held) -> tuple[AnswerLine, ...]:
-    return tuple(held.line(f, "Ruled out") for f in held.view.ruled_out)[:SUSPECTS]
+def _ruled_out(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
+    return tuple(answered.line(f, "Ruled out") for f in answered.view.ruled_out)[:SUSPECTS]
 
 
-def _missing(held: Held) -> list[AnswerLine]:
-    return [held.said(m, bold="Missing") for m in held.view.missing[:4]]
+def _missing(answered: AnsweredCase) -> list[AnswerLine]:
+    return [answered.said(m, bold="Missing") for m in answered.view.missing[:4]]
 
 
-def _about_nothing(held: Held) -> tuple[AnswerLine, ...]:
-    told = [held.line(f) for f in held.some(held.view.impact.findings)]
-    return (*told[:3], *_missing(held)[:3])
+def _about_nothing(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
+    told = [answered.line(f) for f in answered.some(answered.view.impact.findings)]
+    return (*told[:3], *_missing(answered)[:3])

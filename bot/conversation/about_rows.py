@@ -12,8 +12,8 @@ from analysis.case.windows import log_windows, span_windows
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, number, plain
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.intake.questions.subjects import Subject
 
 LINES = 6
@@ -33,23 +33,23 @@ _WITH = re.compile(
 _QUOTED = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{2,80})[\"'`\u201d\u2019]")
 
 
-def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
+def logs(answered: AnsweredCase, subject: Subject | None, text: str) -> AnswerText:
     """What stands out in the logs, of one service if one is named, and lines as they were
     written."""
     names = subject.names if subject else ()
     told = [
         f
-        for f in held.findings.values()
+        for f in answered.findings.values()
         if finding_kind(f.kind).tables == ("logs",) and (not names or _is_of(f, names))
     ]
     told.sort(key=lambda f: -f.strength)
     wanted = _wanted(text)
-    rows = _rows(held, names, wanted)
+    rows = _rows(answered, names, wanted)
     code = tuple(_shown(row) for row in _chosen(rows))
     where = f" of {' and '.join(plain(n, 60) for n in names[:2])}" if names else ""
     words = f" with “{plain(wanted, 60)}”" if wanted else ""
-    if not held.case.logs.height:
-        return AnswerText(lead=f"The case holds no log lines: {_no_logs(held)}")
+    if not answered.case.logs.height:
+        return AnswerText(lead=f"The case holds no log lines: {_no_logs(answered)}")
     if not told and not code:
         return AnswerText(
             lead=f"No log line{where}{words} in the incident's time, and none stands out."
@@ -61,26 +61,28 @@ def logs(held: Held, subject: Subject | None, text: str) -> AnswerText:
     )
     more = (f"{counted(rows.height, 'line')}{where}{words} in the incident's time",)
     return AnswerText(
-        lead=lead, lines=tuple(held.line(f) for f in told[:MOST]), code=code, more=more
+        lead=lead, lines=tuple(answered.line(f) for f in told[:MOST]), code=code, more=more
     )
 
 
-def slow(held: Held, subject: Subject | None) -> AnswerText:
+def slow(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
     """Where the time goes: what the spans say, the slowest calls; of a training job its phases."""
     names = subject.names if subject else ()
-    told = [f for f in held.findings.values() if _tells_time(f) and (not names or _is_of(f, names))]
+    told = [
+        f for f in answered.findings.values() if _tells_time(f) and (not names or _is_of(f, names))
+    ]
     told.sort(key=lambda f: (not finding_kind(f.kind).tells_time, -f.strength))
-    lines = [held.line(f) for f in told[:4]]
-    slowest = _slowest(held, names)
-    if not held.case.spans.height:
+    lines = [answered.line(f) for f in told[:4]]
+    slowest = _slowest(answered, names)
+    if not answered.case.spans.height:
         lead = (
             "There are no spans in the case; what else tells about time:"
             if lines
             else "The case holds no spans."
         )
         gaps = [
-            held.said(g.reason, bold=plain(f"{g.source} spans", 60))
-            for g in held.case.gaps
+            answered.said(g.reason, bold=plain(f"{g.source} spans", 60))
+            for g in answered.case.gaps
             if g.kind == "spans"
         ]
         return AnswerText(lead=lead, lines=(*lines, *gaps[:2]))
@@ -96,9 +98,9 @@ def slow(held: Held, subject: Subject | None) -> AnswerText:
     return AnswerText(lead=lead, lines=(*lines, *slowest))
 
 
-def _slowest(held: Held, names: Sequence[str]) -> tuple[AnswerLine, ...]:
+def _slowest(answered: AnsweredCase, names: Sequence[str]) -> tuple[AnswerLine, ...]:
     """Operations by their 95th percentile in the incident, against the baseline's."""
-    table, windows = held.case.spans, span_windows(held.case)
+    table, windows = answered.case.spans, span_windows(answered.case)
     if not table.height:
         return ()
     kept = table.filter(pl.col("duration_us").is_finite(), pl.col("duration_us") >= 0)
@@ -126,11 +128,13 @@ def _operation(row: dict[str, object]) -> AnswerLine:
     return AnswerLine(text=text, bold=plain(f"{row['service']} {row['operation']}", 120))
 
 
-def _rows(held: Held, names: Sequence[str], wanted: str) -> pl.DataFrame:
-    table = held.case.logs
+def _rows(answered: AnsweredCase, names: Sequence[str], wanted: str) -> pl.DataFrame:
+    table = answered.case.logs
     if not table.height:
         return table
-    found = table.filter(log_windows(held.case).in_search("time"), pl.col("message").is_not_null())
+    found = table.filter(
+        log_windows(answered.case).in_search("time"), pl.col("message").is_not_null()
+    )
     if names:
         found = found.filter(pl.col("service").is_in(list(names)))
     if wanted:
@@ -169,8 +173,8 @@ def _wanted(text: str) -> str:
     return match[1].strip() if match else ""
 
 
-def _no_logs(held: Held) -> str:
-    gaps = [g for g in held.case.gaps if g.kind == "logs"]
+def _no_logs(answered: AnsweredCase) -> str:
+    gaps = [g for g in answered.case.gaps if g.kind == "logs"]
     return (
         f"{plain(gaps[0].source, 40)}: {plain(gaps[0].reason, 200)}"
         if gaps

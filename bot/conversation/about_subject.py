@@ -12,8 +12,8 @@ from analysis.kinds.signals import classify
 from analysis.vocabulary import Cause, Finding, Verdict
 from analysis.wording.phrases import plain
 from bot.answer.lines import percent
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.slack_question import AnswerText
 from bot.intake.questions.subjects import CLASSES, Subject, thing_words
 from bot.intake.questions.words import words
 
@@ -21,17 +21,17 @@ MOST = 5
 SIGNALS = 6
 
 
-def about(held: Held, subject: Subject) -> AnswerText:
+def about(answered: AnsweredCase, subject: Subject) -> AnswerText:
     """What the case holds about a subject."""
     name = plain(subject.said, 60)
-    about_it = [f for f in held.findings.values() if concerns(f, subject)]
-    cause = next((c for c in held.causes if _is_cause(c, subject, held)), None)
+    about_it = [f for f in answered.findings.values() if concerns(f, subject)]
+    cause = next((c for c in answered.causes if _is_cause(c, subject, answered)), None)
     if cause is not None:
-        return _suspected(held, name, cause, about_it)
+        return _suspected(answered, name, cause, about_it)
     bad = [f for f in about_it if f.kind != RULED_OUT]
     if bad:
-        return _in_trouble(held, name, bad)
-    return _calm_or_unseen(held, subject, name, about_it)
+        return _in_trouble(answered, name, bad)
+    return _calm_or_unseen(answered, subject, name, about_it)
 
 
 def concerns(finding: Finding, subject: Subject) -> bool:
@@ -56,28 +56,34 @@ def concerns(finding: Finding, subject: Subject) -> bool:
     return bool((said | pieces) & thing_words(subject.thing))
 
 
-def knows(held: Held, subject: Subject) -> bool:
+def knows(answered: AnsweredCase, subject: Subject) -> bool:
     """Whether the case holds anything at all about it."""
-    return bool(_series(held, subject) or any(concerns(f, subject) for f in held.findings.values()))
+    return bool(
+        _series(answered, subject) or any(concerns(f, subject) for f in answered.findings.values())
+    )
 
 
-def _suspected(held: Held, name: str, cause: Cause, about_it: Sequence[Finding]) -> AnswerText:
-    others = [f for f in held.some(cause.findings) if f in about_it] or held.some(cause.findings)
-    counter = [f for f in held.some(cause.contradicting) if f.kind != RULED_OUT]
-    lines = [held.said(cause.summary, cause.findings[:2])]
-    lines += [held.line(f, "For") for f in others if f.sentence.rstrip(".") not in cause.summary][
-        : MOST - 1
-    ]
-    lines += [held.line(f, "Against") for f in counter[:2]]
+def _suspected(
+    answered: AnsweredCase, name: str, cause: Cause, about_it: Sequence[Finding]
+) -> AnswerText:
+    others = [f for f in answered.some(cause.findings) if f in about_it] or answered.some(
+        cause.findings
+    )
+    counter = [f for f in answered.some(cause.contradicting) if f.kind != RULED_OUT]
+    lines = [answered.said(cause.summary, cause.findings[:2])]
+    lines += [
+        answered.line(f, "For") for f in others if f.sentence.rstrip(".") not in cause.summary
+    ][: MOST - 1]
+    lines += [answered.line(f, "Against") for f in counter[:2]]
     if cause.rank == 1:
-        doubtful = held.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
+        doubtful = answered.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
         lead = (
             f"{name}: it is my first suspect, not established"
             if doubtful
             else f"Yes, {name} is what I blame"
         )
     else:
-        first = held.causes[0]
+        first = answered.causes[0]
         lead = (
             f"Perhaps: {name} is suspect {cause.rank}, after {plain(first.subject, 60)} "
             f"({percent(first.confidence)})"
@@ -85,9 +91,9 @@ def _suspected(held: Held, name: str, cause: Cause, about_it: Sequence[Finding])
     return AnswerText(lead=f"{lead} ({percent(cause.confidence)}).", lines=tuple(lines))
 
 
-def _in_trouble(held: Held, name: str, bad: Sequence[Finding]) -> AnswerText:
-    first = held.first
-    lines = [held.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
+def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> AnswerText:
+    first = answered.first
+    lines = [answered.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
     if first is None:
         lead = f"{name} shows something, but no cause is established."
     else:
@@ -96,33 +102,33 @@ def _in_trouble(held: Held, name: str, bad: Sequence[Finding]) -> AnswerText:
             f"{plain(first.subject, 60)}"
         )
         lead += f" ({percent(first.confidence)})."
-        lines.append(held.said(first.summary, first.findings[:2], "Against"))
+        lines.append(answered.said(first.summary, first.findings[:2], "Against"))
     return AnswerText(lead=lead, lines=tuple(lines))
 
 
 def _calm_or_unseen(
-    held: Held, subject: Subject, name: str, ruled_out: Sequence[Finding]
+    answered: AnsweredCase, subject: Subject, name: str, ruled_out: Sequence[Finding]
 ) -> AnswerText:
-    told = tuple(held.line(f, "Ruled out") for f in ruled_out[:MOST])
-    series = _series(held, subject)
-    calls = [(a, b) for a, b in _calls(held) if {a, b} & set(subject.names)]
+    told = tuple(answered.line(f, "Ruled out") for f in ruled_out[:MOST])
+    series = _series(answered, subject)
+    calls = [(a, b) for a, b in _calls(answered) if {a, b} & set(subject.names)]
     if series:
         shown = ", ".join(plain(s, 60) for s in series[:SIGNALS])
         were = "series of it was" if len(series) == 1 else "series of it were"
         lead = f"Nothing speaks for {name}: {len(series)} {were} collected, and none stands out."
-        return AnswerText(lead=lead, lines=(held.said(shown, bold="Looked at"), *told))
+        return AnswerText(lead=lead, lines=(answered.said(shown, bold="Looked at"), *told))
     if told:
         return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
     lines = tuple(
-        held.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3]
+        answered.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3]
     )
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
     return AnswerText(lead=f"I have nothing about {name} in this case.", lines=lines, more=more)
 
 
-def _series(held: Held, subject: Subject) -> list[str]:
+def _series(answered: AnsweredCase, subject: Subject) -> list[str]:
     """The metrics, logs and spans of the case that are about it, by name."""
-    case = held.case
+    case = answered.case
     found: list[str] = []
     if case.metrics.height:
         pairs = (
@@ -152,14 +158,17 @@ def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
     )
 
 
-def _calls(held: Held) -> list[tuple[str, str]]:
+def _calls(answered: AnsweredCase) -> list[tuple[str, str]]:
     rows = (
-        held.case.topology.select("caller", "callee").unique().sort("caller", "callee").iter_rows()
+        answered.case.topology.select("caller", "callee")
+        .unique()
+        .sort("caller", "callee")
+        .iter_rows()
     )
     return [(str(a), str(b)) for a, b in rows][:2000]
 
 
-def _is_cause(cause: Cause, subject: Subject, held: Held) -> bool:
+def _is_cause(cause: Cause, subject: Subject, answered: AnsweredCase) -> bool:
     """By its subject, the change it blames, or, of a kind of thing, by its findings."""
     if subject.names:
         return any(
@@ -169,7 +178,7 @@ def _is_cause(cause: Cause, subject: Subject, held: Held) -> bool:
         return cause.change is not None and cause.kind in ("deploy", "merge", "scale")
     if subject.thing is None:
         return False
-    own = [f for f in held.some(cause.findings[:3]) if _same(f.subject, cause.subject)]
+    own = [f for f in answered.some(cause.findings[:3]) if _same(f.subject, cause.subject)]
     by_name = set(cause.subject.casefold().replace("_", "-").replace("/", "-").split("-"))
     return bool(by_name & thing_words(subject.thing)) or any(concerns(f, subject) for f in own[:1])
 

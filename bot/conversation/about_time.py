@@ -16,8 +16,8 @@ from analysis.metrics.recovery import KIND as CAME_BACK
 from analysis.vocabulary import Finding, Verdict
 from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at, span_of
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 8
 BEFORE = timedelta(hours=6)
@@ -26,15 +26,15 @@ FRESH = timedelta(minutes=10)
 """A case that ends longer ago says nothing about now."""
 
 
-def since(held: Held) -> AnswerText:
+def since(answered: AnsweredCase) -> AnswerText:
     """When it began, and what began with it."""
-    alert, diagnosis, first = held.case.alert, held.diagnosis, held.first
+    alert, diagnosis, first = answered.case.alert, answered.diagnosis, answered.first
     onset = diagnosis.impact.since or (first.onset if first else None)
     if onset is None:
         return AnswerText(
             lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was "
             "not found.",
-            lines=tuple(held.said(m, bold="Missing") for m in diagnosis.missing[:3]),
+            lines=tuple(answered.said(m, bold="Missing") for m in diagnosis.missing[:3]),
         )
     before = alert.started_at - onset
     order = "before the alert" if before > timedelta(0) else "after the alert"
@@ -43,33 +43,35 @@ def since(held: Held) -> AnswerText:
         lead = f"Since {at(onset)}, when the alert fired."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
     told = [
-        f for f in held.some(cited) if f.onset is not None and f.onset >= onset and f.kind != NEAR
+        f
+        for f in answered.some(cited)
+        if f.onset is not None and f.onset >= onset and f.kind != NEAR
     ]
-    lines = tuple(held.line(f, clock(f.onset)) for f in sorted(told, key=_onset)[:4] if f.onset)
+    lines = tuple(answered.line(f, clock(f.onset)) for f in sorted(told, key=_onset)[:4] if f.onset)
     return AnswerText(lead=lead, lines=lines, more=_uncertainty(told))
 
 
-def still(held: Held) -> AnswerText:
+def still(answered: AnsweredCase) -> AnswerText:
     """Whether it is over, as far as the case goes, and how old that is."""
-    end = held.case.scope.incident.end
-    age = max(held.now - end, timedelta(0))
-    back = [f for f in held.findings.values() if f.kind == CAME_BACK]
-    out = [f for f in held.some(held.diagnosis.impact.findings) if not f.details.recovered]
-    if held.diagnosis.verdict is Verdict.RECOVERED or back:
-        lead, lines = f"It had recovered by {clock(end)} UTC.", [held.line(f) for f in back[:3]]
-    elif held.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+    end = answered.case.scope.incident.end
+    age = max(answered.now - end, timedelta(0))
+    back = [f for f in answered.findings.values() if f.kind == CAME_BACK]
+    out = [f for f in answered.some(answered.diagnosis.impact.findings) if not f.details.recovered]
+    if answered.diagnosis.verdict is Verdict.RECOVERED or back:
+        lead, lines = f"It had recovered by {clock(end)} UTC.", [answered.line(f) for f in back[:3]]
+    elif answered.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         lead, lines = f"Nothing was wrong in what I saw until {clock(end)} UTC.", []
     elif out:
         lead = f"It was still going on at {clock(end)} UTC, where my data ends."
-        lines = [held.line(f, "Still out") for f in out[:3]]
+        lines = [answered.line(f, "Still out") for f in out[:3]]
     else:
         lead, lines = (
             f"I cannot say: no symptom was measured until {clock(end)} UTC, where my data ends.",
             [],
         )
-    resolved = held.investigation.resolved_at
+    resolved = answered.investigation.resolved_at
     if resolved is not None:
-        lines.append(held.said(f"The alert itself was resolved at {at(resolved)}"))
+        lines.append(answered.said(f"The alert itself was resolved at {at(resolved)}"))
     more = (
         [f"That was {span_of(age)} ago. To look at now, ask: what about the last 30 minutes?"]
         if age > FRESH
@@ -78,52 +80,53 @@ def still(held: Held) -> AnswerText:
     return AnswerText(lead=lead, lines=tuple(lines), more=tuple(more))
 
 
-def changes(held: Held) -> AnswerText:
+def changes(answered: AnsweredCase) -> AnswerText:
     """The changes before the onset: the one to blame, those that are near, and those ruled out."""
-    first = held.first
-    near = [f for f in held.findings.values() if f.kind == NEAR]
+    first = answered.first
+    near = [f for f in answered.findings.values() if f.kind == NEAR]
     blamed = [f for f in near if first and first.change and change_named(f) == first.change]
     others = [f for f in near if f not in blamed]
-    ruled_out = [f for f in held.findings.values() if f.kind == RULED_OUT]
-    lines = [held.line(f, "To blame") for f in blamed]
-    lines += [held.line(f, "Near") for f in others]
-    lines += [held.line(f, "Ruled out") for f in ruled_out]
+    ruled_out = [f for f in answered.findings.values() if f.kind == RULED_OUT]
+    lines = [answered.line(f, "To blame") for f in blamed]
+    lines += [answered.line(f, "Near") for f in others]
+    lines += [answered.line(f, "Ruled out") for f in ruled_out]
     told = changes_named([*near, *ruled_out])
-    rest = list(_other_changes(held, told))
-    lead = _changes_lead(held, bool(blamed), len(near) + len(ruled_out) + len(rest))
+    rest = list(_other_changes(answered, told))
+    lead = _changes_lead(answered, bool(blamed), len(near) + len(ruled_out) + len(rest))
     shown = (*lines, *rest)
     more = (f"{len(shown) - MOST} more on the page",) if len(shown) > MOST else ()
     return AnswerText(lead=lead, lines=tuple(shown[:MOST]), more=more)
 
 
-def timeline(held: Held) -> AnswerText:
+def timeline(answered: AnsweredCase) -> AnswerText:
     """What began when, the alert among it."""
-    first, alert = held.first, held.case.alert
-    cited = [*(first.findings if first else ()), *held.diagnosis.impact.findings]
-    rows = [(f.onset, held.line(f, clock(f.onset))) for f in held.some(cited) if f.onset]
+    first, alert = answered.first, answered.case.alert
+    cited = [*(first.findings if first else ()), *answered.diagnosis.impact.findings]
+    rows = [(f.onset, answered.line(f, clock(f.onset))) for f in answered.some(cited) if f.onset]
     rows.append(
         (
             alert.started_at,
-            held.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at)),
+            answered.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at)),
         )
     )
     back = [
-        (f.onset, held.line(f, clock(f.onset)))
-        for f in held.findings.values()
+        (f.onset, answered.line(f, clock(f.onset)))
+        for f in answered.findings.values()
         if f.kind == CAME_BACK and f.onset
     ]
     ordered = [line for _, line in sorted([*rows, *back], key=lambda row: row[0])]
     return AnswerText(lead="In the order of their onsets (UTC):", lines=tuple(ordered[:12]))
 
 
-def before(held: Held) -> AnswerText:
+def before(answered: AnsweredCase) -> AnswerText:
     """What memory knows: how often, and whether an earlier cause shows again."""
-    told = [f for f in held.findings.values() if f.kind in (EARLIER, RECORD)]
+    told = [f for f in answered.findings.values() if f.kind in (EARLIER, RECORD)]
     if told:
         return AnswerText(
-            lead="What I remember; it is no evidence:", lines=tuple(held.line(f) for f in told[:5])
+            lead="What I remember; it is no evidence:",
+            lines=tuple(answered.line(f) for f in told[:5]),
         )
-    asked = held.case.earlier.asked_at is not None
+    asked = answered.case.earlier.asked_at is not None
     if not asked:
         return AnswerText(lead="I did not look into earlier investigations for this one.")
     return AnswerText(
@@ -136,12 +139,12 @@ def clock(time: datetime | None) -> str:
     return f"{time:%H:%M:%S}" if time else ""
 
 
-def _other_changes(held: Held, told: set[str]) -> Iterator[AnswerLine]:
+def _other_changes(answered: AnsweredCase, told: set[str]) -> Iterator[AnswerLine]:
     """Changes of the case that no finding speaks of, the latest before the end first."""
-    table, window = held.case.changes, held.case.scope.incident
+    table, window = answered.case.changes, answered.case.scope.incident
     if not table.height:
         return
-    onset = held.diagnosis.impact.since or held.case.alert.started_at
+    onset = answered.diagnosis.impact.since or answered.case.alert.started_at
     near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end).sort(
         "time", descending=True
     )
@@ -156,7 +159,7 @@ def _other_changes(held: Held, told: set[str]) -> Iterator[AnswerLine]:
             yield AnswerLine(text=f"{what}{by}{title}", bold=clock(row["time"]))
 
 
-def _changes_lead(held: Held, blamed: bool, known: int) -> str:
+def _changes_lead(answered: AnsweredCase, blamed: bool, known: int) -> str:
     if blamed:
         return (
             f"One of the {known} changes that I know of is to blame:"
@@ -166,12 +169,12 @@ def _changes_lead(held: Held, blamed: bool, known: int) -> str:
     if known:
         none = (
             "none that the first cause rests on"
-            if held.first
+            if answered.first
             else "none that is to blame for anything"
         )
         return f"{counted(known, 'change')} around it, and {none}:"
-    asked = any(e.kind == "changes" for e in held.case.evidence)
-    gaps = [g for g in held.case.gaps if g.kind == "changes"]
+    asked = any(e.kind == "changes" for e in answered.case.evidence)
+    gaps = [g for g in answered.case.gaps if g.kind == "changes"]
     if gaps:
         return (
             f"I do not know: changes from {plain(gaps[0].source, 40)} could not be had "

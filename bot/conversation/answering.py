@@ -15,15 +15,15 @@ import polars as pl
 from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at
 from bot.conversation import about_cause, about_rows, about_scope, about_subject, about_time
+from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.explain import explain
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerText
-from bot.intake.questions.further_scope import AskedSpan, asked_span, asks_to_include
+from bot.intake.questions.follow_up_scope import AskedSpan, asked_span, asks_to_include
 from bot.intake.questions.intents import SAID_AS, Intent, Understood, strange_words, understand
+from bot.intake.questions.slack_question import AnswerText
 from bot.intake.questions.subjects import Subject, asks_about, subject_of
-from bot.store.further import MAX_SERVICES
+from bot.store.follow_ups import MAX_SERVICES
 
-OF_THE_CASE: Mapping[Intent, Callable[[Held], AnswerText]] = {
+OF_THE_CASE: Mapping[Intent, Callable[[AnsweredCase], AnswerText]] = {
     Intent.CAUSE: about_cause.cause,
     Intent.WHY: about_cause.why,
     Intent.AGAINST: about_cause.against,
@@ -56,7 +56,7 @@ MANY_STRANGE = 2
 
 
 @dataclass(frozen=True)
-class FurtherWanted:
+class FollowUpWanted:
     """What a further investigation shall look at."""
 
     span: AskedSpan | None
@@ -70,26 +70,28 @@ class Reply:
     text: AnswerText
     useful: bool
     intent: Intent
-    further: FurtherWanted | None = None
+    follow_up: FollowUpWanted | None = None
 
 
 def answer_from_case(
-    held: Held, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True
+    answered: AnsweredCase, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True
 ) -> Reply:
     """The answer by the table. `catalogue` names services beyond the case's own; `for_us`: it was
     addressed to us."""
     understood = understand(question)
-    names = (*held.services, *(s for s in catalogue if s not in held.services))
+    names = (*answered.services, *(s for s in catalogue if s not in answered.services))
     subject = subject_of(question, names)
-    further = _further(held, question, subject, for_us=for_us)
-    if further is not None:
+    follow_up = _follow_up(answered, question, subject, for_us=for_us)
+    if follow_up is not None:
         return Reply(
-            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, further=further
+            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, follow_up=follow_up
         )
     if understood.intent is Intent.EXPLAIN:
-        return _reply(held, explain(held, understood.findings), understood.intent)
-    reply = _by_intent(held, question, understood, subject or subject_of(question, held.signals))
-    strange = strange_words(understood, (*names, *held.signals))
+        return _reply(answered, explain(answered, understood.findings), understood.intent)
+    reply = _by_intent(
+        answered, question, understood, subject or subject_of(question, answered.signals)
+    )
+    strange = strange_words(understood, (*names, *answered.signals))
     if strange < MANY_STRANGE or reply.intent not in SAID_AS:
         return reply
     taken = f"I took this for: {SAID_AS[reply.intent]}?"
@@ -98,17 +100,19 @@ def answer_from_case(
     )
 
 
-def not_in_the_case(held: Held) -> AnswerText:
+def not_in_the_case(answered: AnsweredCase) -> AnswerText:
     """Said when a question is not understood: what there is, and what can be asked."""
-    case = held.case
+    case = answered.case
     have = [
-        counted(len(held.findings), "finding"),
-        counted(len(held.causes), "suspect"),
-        *(counted(table.height, name) for name, table in _tables(held) if table.height),
+        counted(len(answered.findings), "finding"),
+        counted(len(answered.causes), "suspect"),
+        *(counted(table.height, name) for name, table in _tables(answered) if table.height),
     ]
     window = case.scope.incident
     lines = (
-        held.said(f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"),
+        answered.said(
+            f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"
+        ),
     )
     lookup = "To look elsewhere: what about the last 6 hours · check payments too"
     return AnswerText(
@@ -116,51 +120,57 @@ def not_in_the_case(held: Held) -> AnswerText:
     )
 
 
-def _by_intent(held: Held, question: str, understood: Understood, subject: Subject | None) -> Reply:
+def _by_intent(
+    answered: AnsweredCase, question: str, understood: Understood, subject: Subject | None
+) -> Reply:
     intent = understood.intent
     about_it = subject is not None and (subject.known or asks_about(question))
     if (
         subject is not None
         and about_it
         and intent in OF_A_SUBJECT
-        and not _is_the_cause(held, subject, intent)
+        and not _is_the_cause(answered, subject, intent)
     ):
-        useful = about_subject.knows(held, subject)
-        return _reply(held, about_subject.about(held, subject), Intent.SUBJECT, useful=useful)
+        useful = about_subject.knows(answered, subject)
+        return _reply(
+            answered, about_subject.about(answered, subject), Intent.SUBJECT, useful=useful
+        )
     if intent is Intent.LOGS:
-        text = about_rows.logs(held, subject, question)
-        return _reply(held, text, intent, useful=bool(text.lines or text.code))
+        text = about_rows.logs(answered, subject, question)
+        return _reply(answered, text, intent, useful=bool(text.lines or text.code))
     if intent is Intent.SLOW:
-        text = about_rows.slow(held, subject)
-        return _reply(held, text, intent, useful=bool(text.lines))
+        text = about_rows.slow(answered, subject)
+        return _reply(answered, text, intent, useful=bool(text.lines))
     if intent in OF_THE_CASE:
-        return _reply(held, OF_THE_CASE[intent](held), intent)
-    return _reply(held, not_in_the_case(held), Intent.UNKNOWN, useful=False)
+        return _reply(answered, OF_THE_CASE[intent](answered), intent)
+    return _reply(answered, not_in_the_case(answered), Intent.UNKNOWN, useful=False)
 
 
-def _reply(held: Held, text: AnswerText, intent: Intent, *, useful: bool = True) -> Reply:
+def _reply(
+    answered: AnsweredCase, text: AnswerText, intent: Intent, *, useful: bool = True
+) -> Reply:
     more = text.more
-    if held.newer_runs:
+    if answered.newer_runs:
         more = (
             *more,
             "A further investigation of this thread is still running; this is what I knew before "
             "it",
         )
-    told = text.model_copy(update={"investigation_id": held.investigation.id, "more": more})
+    told = text.model_copy(update={"investigation_id": answered.investigation.id, "more": more})
     return Reply(told, useful=useful, intent=intent)
 
 
-def _is_the_cause(held: Held, subject: Subject, intent: Intent) -> bool:
+def _is_the_cause(answered: AnsweredCase, subject: Subject, intent: Intent) -> bool:
     """ "Why checkout?" of the blamed service asks for the cause's evidence, not about the
     service."""
-    first = held.first
-    own = {first.subject, held.case.alert.service} if first else {held.case.alert.service}
+    first = answered.first
+    own = {first.subject, answered.case.alert.service} if first else {answered.case.alert.service}
     return intent in (Intent.WHY, Intent.CAUSE, Intent.STILL) and bool(own & set(subject.names))
 
 
-def _further(
-    held: Held, question: str, subject: Subject | None, *, for_us: bool
-) -> FurtherWanted | None:
+def _follow_up(
+    answered: AnsweredCase, question: str, subject: Subject | None, *, for_us: bool
+) -> FollowUpWanted | None:
     """A longer time, or more services than the case has: by "check ... too", of services that
     somebody knows."""
     span = asked_span(question)
@@ -170,14 +180,16 @@ def _further(
         known = (subject.said,)
     if span is None and not include:
         return None
-    unseen = tuple(n for n in known if include and not about_subject.knows(held, Subject(n, (n,))))
+    unseen = tuple(
+        n for n in known if include and not about_subject.knows(answered, Subject(n, (n,)))
+    )
     if span is None and not unseen:
         return None
-    return FurtherWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
+    return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
 
 
-def _tables(held: Held) -> list[tuple[str, pl.DataFrame]]:
-    case = held.case
+def _tables(answered: AnsweredCase) -> list[tuple[str, pl.DataFrame]]:
+    case = answered.case
     return [
         ("metric point", case.metrics),
         ("log line", case.logs),

@@ -7,32 +7,34 @@ from analysis.analyzers import finding_kind, is_training
 from analysis.vocabulary import Evidence, Finding
 from analysis.wording.phrases import counted, number, plain
 from bot.answer.lines import at
-from bot.conversation.held import Held
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 NUMBERS = 8
 EVIDENCE = 3
 
 
-def explain(held: Held, ids: tuple[str, ...]) -> AnswerText:
+def explain(answered: AnsweredCase, ids: tuple[str, ...]) -> AnswerText:
     """The first finding that is named; of several, the others by their sentences."""
-    known = held.some(ids)
-    unknown = [i for i in ids if i not in held.findings]
+    known = answered.some(ids)
+    unknown = [i for i in ids if i not in answered.findings]
     if not known:
-        have = ", ".join(list(held.findings)[:12])
-        more = (f"There are {have}{', …' if len(held.findings) > 12 else ''}",) if have else ()
+        have = ", ".join(list(answered.findings)[:12])
+        more = (f"There are {have}{', …' if len(answered.findings) > 12 else ''}",) if have else ()
         return AnswerText(
             lead=f"There is no finding {', '.join(unknown[:3])} in this investigation.", more=more
         )
     finding = known[0]
-    lines = [held.line(finding), AnswerLine(text=how(finding), bold="How")]
+    lines = [answered.line(finding), AnswerLine(text=how(finding), bold="How")]
     lines += _numbers(finding)
-    lines += [AnswerLine(text=_counts_for(held, finding), bold="Counts for")]
-    items = {e.id: e for e in held.case.evidence}
-    lines += [_asked(held, finding, items[e]) for e in finding.evidence[:EVIDENCE] if e in items]
+    lines += [AnswerLine(text=_counts_for(answered, finding), bold="Counts for")]
+    items = {e.id: e for e in answered.case.evidence}
+    lines += [
+        _asked(answered, finding, items[e]) for e in finding.evidence[:EVIDENCE] if e in items
+    ]
     if finding.details.fix:
         lines.append(AnswerLine(text=plain(finding.details.fix, 400), bold="What to do"))
-    lines += [held.line(f, f.id) for f in known[1:4]]
+    lines += [answered.line(f, f.id) for f in known[1:4]]
     more = (f"There is no finding {', '.join(unknown[:3])}",) if unknown else ()
     lead = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
     return AnswerText(
@@ -67,21 +69,23 @@ def _numbers(finding: Finding) -> list[AnswerLine]:
     return lines
 
 
-def _counts_for(held: Held, finding: Finding) -> str:
+def _counts_for(answered: AnsweredCase, finding: Finding) -> str:
     said = [
-        f"cause {c.rank}, {plain(c.subject, 60)}" for c in held.causes if finding.id in c.findings
+        f"cause {c.rank}, {plain(c.subject, 60)}"
+        for c in answered.causes
+        if finding.id in c.findings
     ]
     said += [
         f"against cause {c.rank}, {plain(c.subject, 60)}"
-        for c in held.causes
+        for c in answered.causes
         if finding.id in c.contradicting
     ]
-    said += ["the impact"] if finding.id in held.diagnosis.impact.findings else []
+    said += ["the impact"] if finding.id in answered.diagnosis.impact.findings else []
     return "; ".join(said[:5]) or "nothing: no cause rests on it"
 
 
-def _asked(held: Held, finding: Finding, item: Evidence) -> AnswerLine:
+def _asked(answered: AnsweredCase, finding: Finding, item: Evidence) -> AnswerLine:
     window = f", {at(item.window.start)} to {item.window.end:%H:%M:%S}" if item.window else ""
     rows = f", {counted(item.rows, 'row')}" if item.rows is not None else ""
-    line = held.said(f"{plain(item.query, 240)}{window}{rows}", (finding.id,))
+    line = answered.said(f"{plain(item.query, 240)}{window}{rows}", (finding.id,))
     return line.model_copy(update={"bold": plain(f"{item.source} {item.kind}", 60)})

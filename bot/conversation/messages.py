@@ -2,7 +2,7 @@
 within Slack's limits.
 
 All text goes into rich text elements, in which Slack parses nothing: no mention, channel or link
-can be formed by it. Links are those that `Held.links` made, and are checked again here.
+can be formed by it. Links are those that `AnsweredCase.links` made, and are checked again here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bot.answer.targets.slack.blocks import (
     text,
 )
 from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MAX_LINES = 14
 LINE = 420

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.answer.foreign_text import one_line, safe_url
-from bot.conversation.held import page_url
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.answered_case import page_url
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.investigation.model.answering import Exchange, answer_question
 from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Question

@@ -14,19 +14,19 @@ from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
 from bot.answer.lines import at, span_of
-from bot.conversation.answering import CAN_ANSWER, FurtherWanted, Reply, answer_from_case
-from bot.conversation.held import Held, read_held
-from bot.conversation.sight import Sight
+from bot.conversation.answered_case import AnsweredCase, load_case
+from bot.conversation.answering import CAN_ANSWER, FollowUpWanted, Reply, answer_from_case
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.commands import command_in
-from bot.intake.questions.further_scope import window_of
+from bot.intake.questions.follow_up_scope import window_of
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER
 from bot.store.store import Investigation, ReplyTo
 
@@ -75,8 +75,8 @@ class Replies:
     ) -> None:
         self._context = context
         self._conversations = conversations
-        self._furthers = Furthers(context.store.engine)
-        self._sight = Sight(context.store, posts, context.settings)
+        self._furthers = FollowUps(context.store.engine)
+        self._visibility = ConversationVisibility(context.store, posts, context.settings)
         self._health = Health(context.connectors)
 
     async def reply(self, question: Question) -> AnswerText | None:
@@ -119,12 +119,12 @@ class Replies:
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._context.store, question.surface in ("dm", "pane")
         if dm:
-            some = await in_store(store.latest, LOOKED_AT, self._sight.seen(question))
+            some = await in_store(store.latest, LOOKED_AT, self._visibility.seen(question))
         else:
             ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
             some = await in_store(store.some, ids)
-        here = await self._sight.visible(question, some, LOOKED_AT)
-        seen = self._sight.seen(question)
+        here = await self._visibility.visible(question, some, LOOKED_AT)
+        seen = self._visibility.seen(question)
         counts = {s: await in_store(store.count, s, seen) for s in ("running", "accepted")}
         waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
@@ -156,16 +156,16 @@ class Replies:
                 investigation_id=about.id,
             )
 
-        def answer(folder: Path) -> tuple[Held, Reply]:
-            held = read_held(
+        def answer(folder: Path) -> tuple[AnsweredCase, Reply]:
+            answered = load_case(
                 about, folder, self._context.settings, now=datetime.now(UTC), newer_runs=newer_runs
             )
             catalogue = tuple(self._context.settings.services)
-            return held, answer_from_case(held, question.text, catalogue, for_us=mentioned)
+            return answered, answer_from_case(answered, question.text, catalogue, for_us=mentioned)
 
-        held, reply = await self._in_folder(about.id, answer)
-        if reply.further is not None:
-            return await self._look_further(question, held, reply.further)
+        answered, reply = await self._in_folder(about.id, answer)
+        if reply.follow_up is not None:
+            return await self._start_follow_up(question, answered, reply.follow_up)
         if reply.useful or not mentioned:
             return reply.text if reply.useful else None
         return await self._by_model(question, about) or reply.text
@@ -186,8 +186,8 @@ class Replies:
         finally:
             await in_thread(checkout.__exit__, None, None, None)
 
-    async def _look_further(
-        self, question: Question, held: Held, wanted: FurtherWanted
+    async def _start_follow_up(
+        self, question: Question, answered: AnsweredCase, wanted: FollowUpWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
@@ -197,13 +197,13 @@ class Replies:
                 f"I looked further {count} times in this thread within the hour, which is the "
                 f"limit. Ask later."
             )
-            return AnswerText(lead=lead, investigation_id=held.investigation.id)
-        incident = held.case.scope.incident
+            return AnswerText(lead=lead, investigation_id=answered.investigation.id)
+        incident = answered.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
-        scope = FurtherScope(window, wanted.services)
+        scope = FollowUpScope(window, wanted.services)
         started, _ = await in_store(
             self._furthers.start,
-            held.investigation,
+            answered.investigation,
             scope,
             key=question.id,
             question=question.text,
@@ -220,7 +220,7 @@ class Replies:
         return AnswerText(
             lead=f"That is not in the case, so I look: {'; '.join(said)}.",
             more=(
-                f"A further investigation of {held.investigation.id}; its answer comes in this "
+                f"A further investigation of {answered.investigation.id}; its answer comes in this "
                 f"thread",
             ),
             investigation_id=started,
@@ -241,15 +241,17 @@ class Replies:
         store = self._context.store
         if named is not None:
             found = await in_store(store.get, named[0])
-            return (found if found and await self._sight.may_tell(question, found) else None), False
+            return (
+                found if found and await self._visibility.may_tell(question, found) else None
+            ), False
         ids = list(await in_store(self._conversations.in_thread, question.channel, question.thread))
-        some = await in_store(store.some, ids, self._sight.seen(question))
+        some = await in_store(store.some, ids, self._visibility.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [
                 q.investigation_id for q in await in_store(self._conversations.earlier, question)
             ]
             known = await in_store(store.some, [i for i in spoken if i][:1])
-            some = await self._sight.visible(question, known, 1)
+            some = await self._visibility.visible(question, known, 1)
         done = [one for one in some if one.status == "done"]
         answered = next(
             (one for one in done if one.verdict != NO_ANSWER), done[0] if done else None
@@ -260,8 +262,10 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await in_store(self._context.store.latest, LOOKED_AT, self._sight.seen(question))
-        seen = await self._sight.visible(question, [i for i in some if i.status == "done"], 5)
+        some = await in_store(
+            self._context.store.latest, LOOKED_AT, self._visibility.seen(question)
+        )
+        seen = await self._visibility.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
             return AnswerText(

@@ -21,7 +21,7 @@ from bot.answer.targets.slack.posts import (
 )
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.messages import message_of
-from bot.intake.questions.asked import AnswerText
+from bot.intake.questions.slack_question import AnswerText
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
 from bot.store.store import Store

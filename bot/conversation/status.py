@@ -11,7 +11,7 @@ from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at
 from bot.answer.view import VERDICT_LABELS
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.store.store import Investigation
 from connectors.base import Check, Connector
 

@@ -19,12 +19,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from bot.answer.targets.slack.posts import MessageRef
-from bot.conversation.held import page_url
+from bot.conversation.answered_case import page_url
 from bot.conversation.replies_to import Replies
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
-from bot.intake.questions.asked import AnswerText
 from bot.intake.questions.commands import command_in
+from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question, QuestionStatus

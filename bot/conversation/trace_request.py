@@ -19,7 +19,7 @@ from obstore.store import S3Store
 from analysis.errors import BudgetExceeded, EvidenceError
 from analysis.wording.phrases import counted, plain
 from bot.conversation.allowed_traces import allowed_place
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.runtime.threads import in_thread
 from connectors.traces.settings import TracesSettings
 

@@ -1,7 +1,7 @@
 """What people write to us in Slack beside `investigate`: in our threads, with a mention, in direct
 messages.
 
-A message becomes `Asked` for the message router. Bots, our own messages, joins and files of
+A message becomes `SlackQuestion` for the message router. Bots, our own messages, joins and files of
 others are not heard.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from bot.intake.questions.asked import Asked, Surface
 from bot.intake.questions.is_question import addresses_others
 from bot.intake.questions.message_router import MessageRouter
+from bot.intake.questions.slack_question import SlackQuestion, Surface
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain
 
@@ -90,9 +90,9 @@ def _addressed(channel: str, message: Message) -> bool:
     )
 
 
-def _asked(envelope: Envelope, surface: Surface) -> Asked:
+def _asked(envelope: Envelope, surface: Surface) -> SlackQuestion:
     event = envelope.event
-    return Asked(
+    return SlackQuestion(
         text=slack_plain(event.text).strip(),
         who=event.user,
         channel=event.channel,

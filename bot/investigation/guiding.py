@@ -11,7 +11,7 @@ from analysis.vocabulary import Alert, Scope
 from analysis.wording.phrases import plain
 from bot.investigation.runbooks.applying import guided
 from bot.investigation.runbooks.hosts import linkable_hosts
-from bot.investigation.runbooks.shelf import read_shelf
+from bot.investigation.runbooks.library import read_library
 from bot.investigation.scoping import scope_for
 from bot.settings import Settings
 
@@ -30,10 +30,10 @@ def guided_scope(
         return scope, None
     try:
         found = guided(
-            read_shelf(settings.runbooks.directories), alert, scope, linkable_hosts(settings)
+            read_library(settings.runbooks.directories), alert, scope, linkable_hosts(settings)
         )
         return scope_for(
-            alert, settings, now=now, recorded=recorded, look=found.look
+            alert, settings, now=now, recorded=recorded, hints=found.hints
         ), found.applied
     # The edge of runbooks: an incident is answered without them, too.
     except Exception as error:  # noqa: BLE001

@@ -25,11 +25,11 @@ from analysis.case.earlier import (
 from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.store.case_store import CaseStore
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Label, Labels
 from bot.store.memory import Memory, storable
-from bot.store.sight import ALL, sight_of
 from bot.store.store import Investigation
+from bot.store.visibility import ALL, visible_to_teams
 
 log = logging.getLogger("faultline.memory")
 
@@ -55,9 +55,9 @@ def recall(
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    sight = sight_of([investigation.team]) if apart else ALL
-    memory, labels = Memory(engine, sight), Labels(engine, sight)
-    first = memory.get(Furthers(engine).first(investigation.id))
+    visibility = visible_to_teams([investigation.team]) if apart else ALL
+    memory, labels = Memory(engine, visibility), Labels(engine, visibility)
+    first = memory.get(FollowUps(engine).first(investigation.id))
     own = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
@@ -139,7 +139,7 @@ def keep_in_memory(
     """Remember the answer that stands in the case; a further one is another look at an incident
     that is remembered."""
     try:
-        if Furthers(engine).parent(investigation.id) is not None:
+        if FollowUps(engine).parent(investigation.id) is not None:
             return
         findings, scope = (
             cases.get(investigation.id, name) for name in ("findings.json", "scope.json")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from analysis.ranking.error_budget import OBJECTIVE_LABELS
 from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation.runbooks.applying import NOTHING_MORE, Look
+from bot.investigation.runbooks.applying import NOTHING_MORE, ScopeHints
 from bot.policy.job_identity import identify_job
 from bot.policy.service_catalogue import catalogue_calls, catalogue_name
 from bot.settings import Settings
@@ -22,16 +22,16 @@ def scope_for(
     *,
     now: datetime,
     recorded: Scope | None = None,
-    look: Look = NOTHING_MORE,
+    hints: ScopeHints = NOTHING_MORE,
 ) -> Scope:
     """The scope of one alert with what runbooks add; a recorded case brings its own windows."""
     name = catalogue_name(alert.service, settings)
     entry = settings.services.get(name) if name else None
-    more = (catalogue_name(service, settings) for service in look.services)
+    more = (catalogue_name(service, settings) for service in hints.services)
     services = tuple(
         dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ()), *more)))
     )
-    added = {"queries": look.queries, "log_words": look.log_words}
+    added = {"queries": hints.queries, "log_words": hints.log_words}
     training = identify_job(alert, settings, entry.training_job if entry else None)
     job = training.name if training else None
     if recorded is not None:
@@ -44,8 +44,8 @@ def scope_for(
             update={**known, **added, "training": recorded.training or training}
         )
     own = settings.investigation
-    start = alert.started_at - timedelta(minutes=max(own.incident_minutes, look.before_alert or 0))
-    length = timedelta(minutes=max(own.baseline_minutes, look.baseline or 0))
+    start = alert.started_at - timedelta(minutes=max(own.incident_minutes, hints.before_alert or 0))
+    length = timedelta(minutes=max(own.baseline_minutes, hints.baseline or 0))
     baseline = Window(start=start - length, end=start)
     latest = alert.started_at + timedelta(hours=settings.investigation.incident_hours)
     incident = Window(start=start, end=max(min(now, latest), alert.started_at))
@@ -59,8 +59,8 @@ def scope_for(
         calls=catalogue_calls(settings),
         job=job,
         training=training,
-        queries=look.queries,
-        log_words=look.log_words,
+        queries=hints.queries,
+        log_words=hints.log_words,
     )
 
 

@@ -40,7 +40,7 @@ from bot.runtime.threads import in_store, in_thread
 from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
-from bot.store.further import Furthers, further_scope
+from bot.store.follow_ups import FollowUps, follow_up_scope
 from bot.store.store import Investigation
 
 log = logging.getLogger("faultline.steps")
@@ -115,14 +115,14 @@ class Steps:
         investigation = await self._investigation(investigation_id)
         alert = with_objective(await self._enriched(investigation.alert), self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
-        look = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
-        scope, runbooks = await in_thread(look)
+        guiding = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
+        scope, runbooks = await in_thread(guiding)
         if recorded is None and investigation.related:
             scope = with_related(
                 scope, [one.alert for one in investigation.related], self.context.settings
             )
-        furthers = Furthers(self.context.store.engine)
-        scope = further_scope(scope, await in_store(furthers.scope, investigation_id))
+        follow_ups = FollowUps(self.context.store.engine)
+        scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
         names = [connector.name for connector in self.context.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")

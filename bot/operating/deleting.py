@@ -18,10 +18,10 @@ from bot.operating.engine_rows import Workflow
 from bot.operating.looking import Look, looking
 from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
 from bot.settings import Settings
-from bot.store.conversation_rows import FurtherRow, QuestionRow
+from bot.store.audit_log import AuditEntry, AuditLog
+from bot.store.conversation_rows import FollowUpRow, QuestionRow
 from bot.store.models import InvestigationRow, ProgressRow, RememberedRow
 from bot.store.opening import first_line, open_cases
-from bot.store.visits import Visit, Visits
 
 DELETED = "deleted"
 
@@ -62,9 +62,9 @@ def _delete_rows(look: Look, name: str) -> None:
         with Session(look.store) as session, session.begin():
             delete_rows(session, [name])
         who = _operator()
-        visit = Visit(who, who, "admin", DELETED, name, "command line", 200)
-        Visits(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(
-            visit, datetime.now(UTC)
+        entry = AuditEntry(who, who, "admin", DELETED, name, "command line", 200)
+        AuditLog(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(
+            entry, datetime.now(UTC)
         )
     except SQLAlchemyError as error:
         raise FaultlineError(
@@ -98,7 +98,7 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
         is not None
     )
     further = session.scalars(
-        select(FurtherRow.investigation_id).where(FurtherRow.parent_id == name)
+        select(FollowUpRow.investigation_id).where(FollowUpRow.parent_id == name)
     ).all()
     said = [
         "its case folder",

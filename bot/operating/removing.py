@@ -13,7 +13,7 @@ from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow
 from bot.store.store import NO_POST
-from bot.store.storm_tables import HeldAlertRow
+from bot.store.storm_tables import SuppressedAlertRow
 
 AT_ONCE = 50
 
@@ -25,8 +25,8 @@ def delete_rows(session: Session, names: Sequence[str]) -> None:
     mine = DeliveryRow.investigation_id.in_(names)
     session.execute(update(DeliveryRow).where(mine).values(investigation_id=None))
     for name in names:
-        surplus = HeldAlertRow.key.startswith(f"surplus:{name}:", autoescape=True)
-        session.execute(delete(HeldAlertRow).where(surplus))
+        rate_limited = SuppressedAlertRow.key.startswith(f"surplus:{name}:", autoescape=True)
+        session.execute(delete(SuppressedAlertRow).where(rate_limited))
     session.execute(delete(InvestigationRow).where(InvestigationRow.id.in_(names)))
 
 

@@ -17,12 +17,12 @@ from bot.operating.looking import Look
 from bot.operating.stands import next_try, where_it_stands
 from bot.operating.work_checks import usual_length
 from bot.queue.engine import WORKFLOW_REPLY
-from bot.store.conversation_rows import FurtherRow, QuestionRow
+from bot.store.conversation_rows import FollowUpRow, QuestionRow
 from bot.store.memory import storable
 from bot.store.message_updates import ENDED
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
 from bot.store.store import NO_POST, forgotten_key
-from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
+from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
 
 MOST_LINES = 200
 TITLE = 120
@@ -96,12 +96,13 @@ def _of_investigation(look: Look, session: Session, row: InvestigationRow) -> It
 
 
 def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
-    further = session.get(FurtherRow, row.id)
-    if further is not None:
+    follow_up = session.get(FollowUpRow, row.id)
+    if follow_up is not None:
+        who = plain(follow_up.who) or "somebody"
         yield Finding(
             "ok",
             "because",
-            f"asked for by {plain(further.who) or 'somebody'}, starting from {further.parent_id}",
+            f"asked for by {who}, starting from {follow_up.parent_id}",
         )
     if row.repeats:
         yield Finding(
@@ -293,7 +294,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         said = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
         yield Finding("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
     for held in session.scalars(
-        select(HeldAlertRow).where(HeldAlertRow.fingerprint == name).limit(5)
+        select(SuppressedAlertRow).where(SuppressedAlertRow.fingerprint == name).limit(5)
     ):
         came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
         said = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"

@@ -19,11 +19,11 @@ from bot.operating.removing import delete_case, delete_rows, engine_work
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
-from bot.store.held_alerts import KEPT
 from bot.store.message_updates import ENDED
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.store import Store
-from bot.store.storm_tables import GroupedAlertRow, HeldAlertRow, MuteRow
+from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
+from bot.store.suppressed_alerts import KEPT
 from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 BATCH = 200
@@ -179,7 +179,9 @@ class Sweep:
             session.execute(delete(CaptureRow).where(CaptureRow.asked_at < before))
             session.execute(delete(MuteRow).where(MuteRow.until < before))
             session.execute(delete(QuietThreadRow).where(QuietThreadRow.at < before))
-            session.execute(delete(HeldAlertRow).where(HeldAlertRow.last_at < self.now - KEPT))
+            session.execute(
+                delete(SuppressedAlertRow).where(SuppressedAlertRow.last_at < self.now - KEPT)
+            )
         return 0
 
     def _over(self, session: Session, before: datetime, after: str) -> list[str]:

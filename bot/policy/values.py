@@ -103,7 +103,7 @@ class Investigation:
     """Alerts of the same incident that joined it, in the order in which they came."""
     quiet_until: datetime | None = None
     """It came in quiet hours: its channel is told in a digest after them, and not before."""
-    surplus: int = 0
+    rate_limited: int = 0
     """Alerts that came to its channel after it and were not investigated: the channel's rate was
     used up."""
     runs: int = 0

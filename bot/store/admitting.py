@@ -19,13 +19,13 @@ from analysis.vocabulary import Alert
 from bot.policy.admission import HOUR, Policy
 from bot.policy.priority import priority_of
 from bot.policy.values import Accepted, Arrival
-from bot.store.held_alerts import count_held
 from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.mutes import end_when_resolved, held_mute
 from bot.store.replays import remember, told_before
 from bot.store.reply_addresses import address_columns, adopt_addresses
 from bot.store.storm_tables import GroupedAlertRow
+from bot.store.suppressed_alerts import count_suppressed
 
 GROUPS_STAGE = "groups"
 ASKED = "asked:"
@@ -85,7 +85,7 @@ class Admission:
             or self._open(session, known, arrival, now)
             or self._excluded(session, arrival.alert, channel, now)
             or self._related(known, arrival, now)
-            or self._surplus(session, arrival.alert, channel, now)
+            or self._rate_limited(session, arrival.alert, channel, now)
             or self._start(session, known, arrival, now)
         )
 
@@ -117,7 +117,7 @@ class Admission:
         why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (
             f" by {mute.who}" if mute.who else ""
         )
-        count_held(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
+        count_suppressed(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
         return Accepted("muted", None)
 
     def _open(
@@ -150,7 +150,7 @@ class Admission:
         rule = self._policy.held_back(alert, channel)
         if rule is None:
             return None
-        count_held(
+        count_suppressed(
             session,
             f"excluded:{alert.fingerprint}:{channel}",
             "excluded",
@@ -176,7 +176,7 @@ class Admission:
         self._break_through(row, arrival.alert, now)
         return Accepted("grouped", row.id)
 
-    def _surplus(
+    def _rate_limited(
         self, session: Session, alert: Alert, channel: str, now: datetime
     ) -> Accepted | None:
         """Over the channel's rate: counted, and said by the last investigation that the channel
@@ -199,7 +199,7 @@ class Admission:
         ).limit(1)
         row = session.scalars(newest.with_for_update()).one()
         why = f"rate of this channel: {limit} an hour"
-        if count_held(
+        if count_suppressed(
             session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now
         ):
             row.surplus += 1

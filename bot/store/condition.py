@@ -15,7 +15,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow, ProgressRow
-from bot.store.sight import ALL, Sight
+from bot.store.visibility import ALL, Visibility
 
 RECENT = 200
 """Investigations whose times are summed up."""
@@ -56,18 +56,18 @@ class Condition:
     places: tuple[Said, ...]
 
 
-def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
+def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
     """Read it in one transaction, of investigations that can be seen."""
     row = InvestigationRow
     with Session(engine.execution_options(reads_only=True)) as session:
-        by_status = select(row.status, func.count()).where(*sight.where()).group_by(row.status)
+        by_status = select(row.status, func.count()).where(*visibility.where()).group_by(row.status)
         counts = {s: n for s, n in session.execute(by_status).all()}  # noqa: C416
         waiting = session.scalar(
-            select(func.min(row.accepted_at)).where(row.status == "accepted", *sight.where())
+            select(func.min(row.accepted_at)).where(row.status == "accepted", *visibility.where())
         )
         times = session.execute(
             select(row.accepted_at, row.finished_at)
-            .where(row.status == "done", row.finished_at.is_not(None), *sight.where())
+            .where(row.status == "done", row.finished_at.is_not(None), *visibility.where())
             .order_by(row.accepted_at.desc())
             .limit(RECENT)
         ).all()
@@ -75,8 +75,8 @@ def read_condition(engine: Engine, sight: Sight = ALL) -> Condition:
             select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
             .where(
                 *(
-                    [ProgressRow.investigation_id.in_(sight.ids())]
-                    if sight.teams is not None
+                    [ProgressRow.investigation_id.in_(visibility.ids())]
+                    if visibility.teams is not None
                     else []
                 )
             )

@@ -71,7 +71,7 @@ class QuietThreadRow(Base):
     at: Mapped[datetime]
 
 
-class FurtherRow(Base):
+class FollowUpRow(Base):
     """Why an investigation was started from another one, and what it looks at instead: a window,
     more services."""
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from bot.store.labels import COUNTED, newest_ids
 from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sight import ALL, Sight
+from bot.store.visibility import ALL, Visibility
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class JudgedAnswer:
 
 
 def judged_answers(
-    engine: Engine, limit: int = COUNTED, *, sight: Sight = ALL
+    engine: Engine, limit: int = COUNTED, *, visibility: Visibility = ALL
 ) -> list[JudgedAnswer]:
     """The newest judged answers that can be seen; of each the judgement that holds."""
     row, label = InvestigationRow, LabelRow
@@ -46,7 +46,7 @@ def judged_answers(
         select(row.id, row.accepted_at, *alert, row.verdict, row.confidence, row.headline)
         .add_columns(label.right, label.cause, label.at)
         .join(label, label.investigation_id == row.id)
-        .where(label.id.in_(newest_ids()), *sight.where())
+        .where(label.id.in_(newest_ids()), *visibility.where())
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(limit)
     )

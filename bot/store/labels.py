@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from analysis.case.earlier import RecordLevel, level_of
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sight import ALL, Sight
+from bot.store.visibility import ALL, Visibility
 
 MAX_CAUSE = 2_000
 MAX_WHO = 200
@@ -50,13 +50,13 @@ class Labels:
     """All judgements that can be seen, on the tables of `bot.store`. The newest of an investigation
     holds."""
 
-    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
+    def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine
-        self._sight = sight
+        self._visibility = visibility
 
-    def seen_by(self, sight: Sight) -> Labels:
+    def seen_by(self, visibility: Visibility) -> Labels:
         """The same for somebody who sees less."""
-        return Labels(self._engine, sight)
+        return Labels(self._engine, visibility)
 
     def write(
         self,
@@ -135,7 +135,7 @@ class Labels:
             .where(
                 InvestigationRow.verdict != NO_ANSWER,
                 InvestigationRow.id != (but or ""),
-                *self._sight.where(),
+                *self._visibility.where(),
             )
             .order_by(LabelRow.id.desc())
             .limit(COUNTED)
@@ -160,8 +160,8 @@ class Labels:
     def _seen(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
         return (
-            [LabelRow.investigation_id.in_(self._sight.ids())]
-            if self._sight.teams is not None
+            [LabelRow.investigation_id.in_(self._visibility.ids())]
+            if self._visibility.teams is not None
             else []
         )
 

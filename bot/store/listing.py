@@ -29,8 +29,8 @@ from bot.policy.words import asked_words
 from bot.store.labels import newest_ids
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sight import ALL, Sight
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
+from bot.store.visibility import ALL, Visibility
 
 Judged = Literal["right", "wrong", "yes", "no"]
 Alerts = Literal["grouped", "muted"]
@@ -43,7 +43,7 @@ MOST_CHOICES = 200
 
 
 @dataclass(frozen=True)
-class Asked:
+class ListingFilter:
     """What is to be listed: all that is given must hold. Times are [since, before); confidences
     [least, most]."""
 
@@ -61,62 +61,67 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in the order: that of one investigation."""
+class ListingCursor:
+    """Where a page begins: at one investigation in the order."""
 
     at: datetime
     id: str
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListingPage:
     """One page of ids, the newest first, and where the pages beside it begin; None where there is
     none."""
 
     ids: tuple[str, ...]
-    newer: Place | None
-    older: Place | None
+    newer: ListingCursor | None
+    older: ListingCursor | None
 
 
 class Listing:
     """Reads the list of what can be seen, on the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
+    def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine
-        self._sight = sight
+        self._visibility = visibility
         self._memory = Memory(engine)
 
-    def seen_by(self, sight: Sight) -> Listing:
+    def seen_by(self, visibility: Visibility) -> Listing:
         """The same for somebody who sees less."""
-        return Listing(self._engine, sight)
+        return Listing(self._engine, visibility)
 
     def page(
-        self, asked: Asked, *, size: int, after: Place | None = None, before: Place | None = None
-    ) -> Listed:
+        self,
+        wanted: ListingFilter,
+        *,
+        size: int,
+        after: ListingCursor | None = None,
+        before: ListingCursor | None = None,
+    ) -> ListingPage:
         """The page that is older than `after`, or newer than `before`; without either the
         newest."""
         order = (InvestigationRow.accepted_at, InvestigationRow.id)
-        place = before or after
-        query = select(*order).where(*self._wanted(asked)).limit(size + 1)
-        if place is not None:
-            query = query.where(_beyond(place, newer=before is not None))
+        cursor = before or after
+        query = select(*order).where(*self._wanted(wanted)).limit(size + 1)
+        if cursor is not None:
+            query = query.where(_beyond(cursor, newer=before is not None))
         query = query.order_by(*(order if before else (c.desc() for c in order)))
         with self._session() as session:
-            rows = [Place(at, id_) for at, id_ in session.execute(query)]
+            rows = [ListingCursor(at, id_) for at, id_ in session.execute(query)]
         more, rows = len(rows) > size, rows[:size]
         if before is not None:
             rows.reverse()
         if not rows:
-            return Listed((), None, None)
+            return ListingPage((), None, None)
         newer = rows[0] if (more if before else after is not None) else None
         older = rows[-1] if (before is not None or more) else None
-        return Listed(tuple(row.id for row in rows), newer, older)
+        return ListingPage(tuple(row.id for row in rows), newer, older)
 
-    def count(self, asked: Asked) -> int:
+    def count(self, wanted: ListingFilter) -> int:
         """How many there are, up to `MOST_COUNTED` and one."""
         some = (
             select(InvestigationRow.id)
-            .where(*self._wanted(asked))
+            .where(*self._wanted(wanted))
             .limit(MOST_COUNTED + 1)
             .subquery()
         )
@@ -136,7 +141,7 @@ class Listing:
         newest = (
             select(value)
             .select_from(InvestigationRow)
-            .where(*self._sight.where())
+            .where(*self._visibility.where())
             .order_by(InvestigationRow.accepted_at.desc())
             .limit(RECENT)
             .subquery()
@@ -151,23 +156,23 @@ class Listing:
             found = session.scalars(query.limit(MOST_CHOICES)).all()
         return tuple(text_of(v) for v in found)
 
-    def _wanted(self, asked: Asked) -> list[ColumnElement[bool]]:
+    def _wanted(self, wanted: ListingFilter) -> list[ColumnElement[bool]]:
         row = InvestigationRow
         given: list[tuple[object, Any]] = [
-            (asked.status, lambda v: row.status == v),
-            (asked.verdict, lambda v: row.verdict == v),
-            (asked.service, lambda v: self._alerts("service") == v),
-            (asked.source, lambda v: self._alerts("source") == v),
-            (asked.least, lambda v: row.confidence >= v),
-            (asked.most, lambda v: row.confidence <= v),
-            (asked.since, lambda v: row.accepted_at >= v),
-            (asked.before, lambda v: row.accepted_at < v),
-            (asked.judged, _judged),
-            (asked.alerts, _of_alerts),
-            (asked.words or None, self._words),
+            (wanted.status, lambda v: row.status == v),
+            (wanted.verdict, lambda v: row.verdict == v),
+            (wanted.service, lambda v: self._alerts("service") == v),
+            (wanted.source, lambda v: self._alerts("source") == v),
+            (wanted.least, lambda v: row.confidence >= v),
+            (wanted.most, lambda v: row.confidence <= v),
+            (wanted.since, lambda v: row.accepted_at >= v),
+            (wanted.before, lambda v: row.accepted_at < v),
+            (wanted.judged, _judged),
+            (wanted.alerts, _of_alerts),
+            (wanted.words or None, self._words),
         ]
         return [
-            *self._sight.where(),
+            *self._visibility.where(),
             *(condition(value) for value, condition in given if value is not None),
         ]
 
@@ -205,11 +210,11 @@ def text_of(value: bytes | str | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
-def _beyond(place: Place, *, newer: bool) -> ColumnElement[bool]:
+def _beyond(cursor: ListingCursor, *, newer: bool) -> ColumnElement[bool]:
     at, id_ = InvestigationRow.accepted_at, InvestigationRow.id
     if newer:
-        return and_(at >= place.at, or_(at > place.at, id_ > place.id))
-    return and_(at <= place.at, or_(at < place.at, id_ < place.id))
+        return and_(at >= cursor.at, or_(at > cursor.at, id_ > cursor.id))
+    return and_(at <= cursor.at, or_(at < cursor.at, id_ < cursor.id))
 
 
 def _judged(how: Judged) -> ColumnElement[bool]:

@@ -18,7 +18,7 @@ from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.policy.words import asked_words, words_of
 from bot.store.models import RememberedRow, RememberedServiceRow
-from bot.store.sight import ALL, Sight
+from bot.store.visibility import ALL, Visibility
 
 MAX_SERVICES = 50
 MAX_FOUND = 500
@@ -32,9 +32,9 @@ ALIKE = 0.5
 class Memory:
     """All remembered investigations that can be seen, on the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine, sight: Sight = ALL) -> None:
+    def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine
-        self._sight = sight
+        self._visibility = visibility
 
     def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
         """Keep it; once more replaces what was kept. The investigation itself must be in the
@@ -170,8 +170,8 @@ class Memory:
     def _seen(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
         return (
-            [RememberedRow.investigation_id.in_(self._sight.ids())]
-            if self._sight.teams is not None
+            [RememberedRow.investigation_id.in_(self._visibility.ids())]
+            if self._visibility.teams is not None
             else []
         )
 

@@ -31,8 +31,8 @@ from bot.policy.values import (
 from bot.store.admitting import Admission, new_investigation_id
 from bot.store.models import InvestigationRow, PostRow, ProgressRow
 from bot.store.reply_addresses import reply_to_of
-from bot.store.sight import ALL, Sight
 from bot.store.storm_tables import GroupedAlertRow
+from bot.store.visibility import ALL, Visibility
 
 __all__ = [
     "NO_POST",
@@ -134,34 +134,34 @@ class Store:
                 .values(dispatched_at=datetime.now(UTC))
             )
 
-    def get(self, investigation_id: str, sight: Sight = ALL) -> Investigation | None:
+    def get(self, investigation_id: str, visibility: Visibility = ALL) -> Investigation | None:
         """One investigation, or None; also where it cannot be seen, by the same query."""
         with self._read() as session:
             row = session.scalar(
                 select(InvestigationRow).where(
-                    InvestigationRow.id == investigation_id, *sight.where()
+                    InvestigationRow.id == investigation_id, *visibility.where()
                 )
             )
             return _investigations(session, [row])[0] if row else None
 
-    def latest(self, limit: int = 50, sight: Sight = ALL) -> list[Investigation]:
+    def latest(self, limit: int = 50, visibility: Visibility = ALL) -> list[Investigation]:
         """The newest investigations first."""
-        query = select(InvestigationRow).where(*sight.where())
+        query = select(InvestigationRow).where(*visibility.where())
         query = query.order_by(InvestigationRow.accepted_at.desc()).limit(limit)
         with self._read() as session:
             return _investigations(session, session.scalars(query).all())
 
-    def some(self, ids: Sequence[str], sight: Sight = ALL) -> list[Investigation]:
+    def some(self, ids: Sequence[str], visibility: Visibility = ALL) -> list[Investigation]:
         """The investigations with these ids, in that order; unknown ids, and what cannot be seen,
         are left out."""
-        query = select(InvestigationRow).where(InvestigationRow.id.in_(ids), *sight.where())
+        query = select(InvestigationRow).where(InvestigationRow.id.in_(ids), *visibility.where())
         with self._read() as session:
             rows = {r.id: r for r in session.scalars(query)}
             return _investigations(session, [rows[i] for i in ids if i in rows])
 
-    def count(self, status: Status | None = None, sight: Sight = ALL) -> int:
+    def count(self, status: Status | None = None, visibility: Visibility = ALL) -> int:
         """How many investigations there are (in that status)."""
-        query = select(func.count()).select_from(InvestigationRow).where(*sight.where())
+        query = select(func.count()).select_from(InvestigationRow).where(*visibility.where())
         if status:
             query = query.where(InvestigationRow.status == status)
         with self._read() as session:
@@ -318,7 +318,7 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         headline=row.headline,
         related=related,
         quiet_until=row.quiet_until,
-        surplus=row.surplus,
+        rate_limited=row.surplus,
         runs=row.runs,
         team=row.team,
         priority=row.priority,

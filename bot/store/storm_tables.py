@@ -74,7 +74,7 @@ class MuteRow(Base):
     held_at: Mapped[datetime | None]
 
 
-class HeldAlertRow(Base):
+class SuppressedAlertRow(Base):
     """Alerts that were not investigated, counted: one row for each alert and reason."""
 
     __tablename__ = "held_alerts"

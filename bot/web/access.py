@@ -1,8 +1,8 @@
-"""The door of the pages: who sent a request, whether the route is open to them, and a line in the
-audit.
+"""Access control of the pages: who sent a request, whether the route is open to them, and a line in
+the audit log.
 
-Somebody is known by a login (OpenID Connect or the access token), or by the access token as a
-Bearer header. With neither set up, this machine alone is let in.
+Visitors are known by a login (OpenID Connect or the access token), or by the access token as a
+Bearer header. With neither set up, only requests from this machine are served.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bot.runtime.threads import in_store
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
-from bot.store.sight import ALL, Sight
-from bot.store.visits import Visit, Visits
+from bot.store.audit_log import AuditEntry, AuditLog
+from bot.store.visibility import ALL, Visibility
 from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
@@ -51,7 +51,7 @@ Problem = Callable[[Request, int, str, str], Response]
 
 
 @dataclass(frozen=True)
-class Arrival:
+class AuthenticatedRequest:
     """Somebody who was let in. `bearer`: by a header, which no browser sends by itself, so forms
     need no more proof."""
 
@@ -60,7 +60,7 @@ class Arrival:
     bearer: bool = False
 
 
-class Door:
+class AccessControl:
     """Decides for every route who may come through, in one place."""
 
     def __init__(self, settings: Settings, engine: Engine, problem: Problem) -> None:
@@ -68,7 +68,7 @@ class Door:
         self.server = settings.server
         self.problem = problem
         self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
-        self.visits = Visits(engine, kept=timedelta(days=settings.login.audit_days))
+        self.audit_log = AuditLog(engine, kept=timedelta(days=settings.login.audit_days))
         self.throttle = Throttle()
         self.token = access_token(settings.server)
         self.by_provider = settings.login.issuer is not None
@@ -80,62 +80,64 @@ class Door:
         of it."""
         return [
             *self.open_to_all(),
-            Middleware(Access, door=self, role=role, recorded_as=recorded_as),
+            Middleware(RequireRole, access=self, role=role, recorded_as=recorded_as),
         ]
 
     def open_to_all(self) -> list[Middleware]:
         """A route for everybody: probes, static files, the login."""
         return [Middleware(SecurityHeaders, https=self.server.public_url.startswith("https://"))]
 
-    def open_to_strangers(self) -> list[Middleware]:
+    def open_to_anonymous(self) -> list[Middleware]:
         """A route of the login itself: forms must be ours, though nobody is known yet."""
-        return [*self.open_to_all(), Middleware(Strangers, door=self)]
+        return [*self.open_to_all(), Middleware(AnonymousRoutes, access=self)]
 
     def address(self, request: Request) -> str:
         """Where the visitor is."""
         return client_address(request, self.server.trusted_proxies)
 
-    async def arrive(self, request: Request) -> Arrival | Response:
+    async def authenticate(self, request: Request) -> AuthenticatedRequest | Response:
         """Who sent the request, or the answer to somebody who cannot be let in."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if self.token is not None and scheme.lower() == "bearer":
             return self._by_token(request, given.strip(), self.token)
         if self.token is None and not self.by_provider:
             if names_this_machine(self.server.public_url) and is_local(request):
-                return Arrival(
+                return AuthenticatedRequest(
                     Visitor("this machine", "this machine", "admin", signed_in=False),
                     self._local_csrf,
                 )
             return PlainTextResponse(ONLY_LOCAL + "\n", 403)
         session = await in_store(self.sessions.find, request)
         if session is not None:
-            return Arrival(session.visitor, csrf_value(session.secret))
+            return AuthenticatedRequest(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
 
-    def sight(self, visitor: Visitor) -> Sight:
+    def visibility(self, visitor: Visitor) -> Visibility:
         """Whose investigations a visitor may see."""
         apart = self.settings.login.isolation == "teams" and not visitor.may("admin")
-        return Sight(visitor.teams) if apart else ALL
+        return Visibility(visitor.teams) if apart else ALL
 
-    async def record(self, visit: Visit, *, once: bool = False) -> None:
+    async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
         if once and self._was_recent(
             (
-                visit.who,
-                visit.action,
-                visit.investigation_id,
-                visit.address,
-                visit.status,
-                visit.note,
+                entry.who,
+                entry.action,
+                entry.investigation_id,
+                entry.address,
+                entry.status,
+                entry.note,
             )
         ):
             return
-        await in_store(self.visits.write, visit)
+        await in_store(self.audit_log.write, entry)
 
-    def _by_token(self, request: Request, given: str, token: str) -> Arrival | Response:
+    def _by_token(
+        self, request: Request, given: str, token: str
+    ) -> AuthenticatedRequest | Response:
         address = self.address(request)
         if wait := self.throttle.wait_s(address):
-            return too_often(wait)
+            return too_many_attempts(wait)
         if not same(given, token):
             self.throttle.failed(address)
             return PlainTextResponse(
@@ -143,7 +145,7 @@ class Door:
             )
         self.throttle.got_in(address)
         role = self.settings.login.token_role
-        return Arrival(
+        return AuthenticatedRequest(
             Visitor("access token", "access token", role, signed_in=False), "", bearer=True
         )
 
@@ -167,12 +169,14 @@ class Door:
         return False
 
 
-class Access:
+class RequireRole:
     """Lets a request through to one route, or answers it with a login, a 401 or a 403."""
 
-    def __init__(self, app: ASGIApp, door: Door, role: Role, recorded_as: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, access: AccessControl, role: Role, recorded_as: str | None
+    ) -> None:
         self.app = app
-        self.door = door
+        self.access = access
         self.role = role
         self.recorded_as = recorded_as
 
@@ -190,23 +194,28 @@ class Access:
 
     async def _answer(self, request: Request) -> Response | Receive:
         """Where the handler reads its body from, or the answer that stands in its place."""
-        if is_foreign(request, self.door.server.public_url):
+        if is_foreign(request, self.access.server.public_url):
             return PlainTextResponse(FOREIGN + "\n", 403)
-        arrival = await self.door.arrive(request)
-        if isinstance(arrival, Response):
-            return arrival
-        let_in(request, arrival.visitor, arrival.csrf, self.door.sight(arrival.visitor))
-        if not arrival.visitor.may(self.role):
-            line = f"This takes the role {self.role}; yours is {arrival.visitor.role}."
-            await self.door.record(
-                self._visit(request, "refused", 403, self.recorded_as or ""), once=True
+        authenticated = await self.access.authenticate(request)
+        if isinstance(authenticated, Response):
+            return authenticated
+        let_in(
+            request,
+            authenticated.visitor,
+            authenticated.csrf,
+            self.access.visibility(authenticated.visitor),
+        )
+        if not authenticated.visitor.may(self.role):
+            line = f"This takes the role {self.role}; yours is {authenticated.visitor.role}."
+            await self.access.record(
+                self._entry(request, "refused", 403, self.recorded_as or ""), once=True
             )
-            return self.door.problem(request, 403, "Not for you", line)
-        if request.method in READS or arrival.bearer:
+            return self.access.problem(request, 403, "Not for you", line)
+        if request.method in READS or authenticated.bearer:
             return request.receive
         form = FormReader(request.scope, request.receive)
-        if (problem := await form.problem(arrival.csrf)) is not None:
-            return self.door.problem(request, problem[0], "Not done", problem[1])
+        if (problem := await form.problem(authenticated.csrf)) is not None:
+            return self.access.problem(request, problem[0], "Not done", problem[1])
         return form.receive
 
     def _recording(self, request: Request, send: Send) -> Send:
@@ -215,55 +224,55 @@ class Access:
 
         async def recorded(message: Message) -> None:
             if message["type"] == "http.response.start" and self.recorded_as is not None:
-                visit = self._visit(request, self.recorded_as, message["status"])
-                await self.door.record(visit, once=request.method in READS)
+                entry = self._entry(request, self.recorded_as, message["status"])
+                await self.access.record(entry, once=request.method in READS)
             await send(message)
 
         return recorded
 
-    def _visit(self, request: Request, action: str, status: int, note: str = "") -> Visit:
+    def _entry(self, request: Request, action: str, status: int, note: str = "") -> AuditEntry:
         visitor = request.scope["faultline.visitor"]
-        return Visit(
+        return AuditEntry(
             who=visitor.who,
             name=visitor.name,
             role=visitor.role,
             action=action,
             investigation_id=request.path_params.get("id"),
-            address=self.door.address(request),
+            address=self.access.address(request),
             status=status,
             note=note,
         )
 
 
-class Strangers:
+class AnonymousRoutes:
     """Lets everybody through to the login, whose forms are bound to a cookie of their own until
     there is a session."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self.app = app
-        self.door = door
+        self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        if is_foreign(request, self.door.server.public_url):
+        if is_foreign(request, self.access.server.public_url):
             await PlainTextResponse(FOREIGN + "\n", 403)(scope, receive, send)
             return
-        secret = request.cookies.get(self.door.sessions.cookies.form, "")
+        secret = request.cookies.get(self.access.sessions.cookies.form, "")
         let_in(request, None, csrf_value(secret) if secret else "")
         if request.method in READS:
             await self.app(scope, receive, send)
             return
         form = FormReader(scope, receive)
         if (problem := await form.problem(csrf_value(secret) if secret else "")) is not None:
-            await self.door.problem(request, problem[0], "Not done", problem[1])(
+            await self.access.problem(request, problem[0], "Not done", problem[1])(
                 scope, receive, send
             )
             return
         await self.app(scope, form.receive, send)
 
 
-def too_often(wait_s: int) -> Response:
+def too_many_attempts(wait_s: int) -> Response:
     """The answer to somebody who tried too often."""
     said = f"Too many attempts; the next one counts in {wait_s} s.\n"
     return PlainTextResponse(said, 429, {"retry-after": str(wait_s)})

@@ -13,9 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from analysis.case.folder import read_case
 from analysis.errors import BudgetExceeded, FaultlineError
 from analysis.vocabulary import Window
-from bot.intake.questions.further_scope import AskedSpan, window_of
+from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.runtime.threads import in_store, in_thread
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.store import Investigation
 from bot.web.heavy_work import HeavyWork
 from bot.web.rendering import Site
@@ -53,7 +53,7 @@ class AgainPages:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.work = HeavyWork()
-        self.furthers = Furthers(site.store.engine)
+        self.follow_ups = FollowUps(site.store.engine)
         self._replays: Newest[Fresh] = Newest(KEPT_REPLAYS)
         self._reports: Newest[TraceReport] = Newest(KEPT_REPORTS)
 
@@ -71,7 +71,7 @@ class AgainPages:
         visitor = visitor_of(request)
         who = visitor.name if visitor else "somebody"
         fresh, _ = await in_store(
-            self.furthers.start,
+            self.follow_ups.start,
             found,
             await self._scope(found, kind),
             key=f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}",
@@ -81,11 +81,11 @@ class AgainPages:
         )
         return RedirectResponse(f"/investigations/{fresh}", 303)
 
-    async def _scope(self, found: Investigation, kind: str) -> FurtherScope:
+    async def _scope(self, found: Investigation, kind: str) -> FollowUpScope:
         incident = await self._incident(found) if kind == "wider" else None
         if incident is not None:
-            return FurtherScope(window=window_of(AskedSpan(), incident, found.accepted_at))
-        return await in_store(self.furthers.scope, found.id) or FurtherScope()
+            return FollowUpScope(window=window_of(AskedSpan(), incident, found.accepted_at))
+        return await in_store(self.follow_ups.scope, found.id) or FollowUpScope()
 
     async def _incident(self, found: Investigation) -> Window | None:
         folder, _ = await self.site.folder(found.id)

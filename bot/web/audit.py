@@ -17,8 +17,8 @@ from starlette.routing import BaseRoute, Route
 
 from bot.runtime.threads import in_store
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable, sections_in_order
-from bot.store.visits import Asked, Visit
-from bot.web.access import Door
+from bot.store.audit_log import AuditEntry, AuditFilter
+from bot.web.access import AccessControl
 from bot.web.rendering import Site
 from bot.web.text import visible
 
@@ -39,27 +39,27 @@ class Setting:
     changed: bool
 
 
-def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
+def audit_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
     """The routes of admins."""
-    pages = AuditPages(door, site)
+    pages = AuditPages(access, site)
     return [
         Route(
             "/audit",
             pages.show,
             methods=["GET"],
-            middleware=door.open_to("admin", "looked at the audit"),
+            middleware=access.open_to("admin", "looked at the audit"),
         ),
         Route(
             "/audit.csv",
             pages.download,
             methods=["GET"],
-            middleware=door.open_to("admin", "downloaded the audit"),
+            middleware=access.open_to("admin", "downloaded the audit"),
         ),
         Route(
             "/settings",
             pages.settings,
             methods=["GET"],
-            middleware=door.open_to("admin", "looked at the settings"),
+            middleware=access.open_to("admin", "looked at the settings"),
         ),
     ]
 
@@ -67,30 +67,30 @@ def audit_routes(door: Door, site: Site) -> list[BaseRoute]:
 class AuditPages:
     """The handlers."""
 
-    def __init__(self, door: Door, site: Site) -> None:
-        self.door = door
+    def __init__(self, access: AccessControl, site: Site) -> None:
+        self.access = access
         self.site = site
 
     async def show(self, request: Request) -> Response:
         """One page of lines, the newest first."""
-        asked = read_filters(request)
+        wanted = read_filters(request)
         before = request.query_params.get("before", "")
         last = int(before) if before.isdecimal() and len(before) < 19 else None
-        visits = await in_store(self.door.visits.read, asked, before=last, limit=LISTED)
+        entries = await in_store(self.access.audit_log.read, wanted, before=last, limit=LISTED)
         return self.site.page(
             request,
             "audit.html",
-            visits=visits,
-            asked=asked,
-            days=_days(asked),
-            actions=await in_store(self.door.visits.actions),
-            older=visits[-1].id if len(visits) == LISTED else None,
-            kept=self.door.settings.login.audit_days,
+            visits=entries,
+            asked=wanted,
+            days=_days(wanted),
+            actions=await in_store(self.access.audit_log.actions),
+            older=entries[-1].id if len(entries) == LISTED else None,
+            kept=self.access.settings.login.audit_days,
         )
 
     async def download(self, request: Request) -> Response:
         """All lines that are asked for, as CSV."""
-        lines = csv_lines(self.door.visits.read_all(read_filters(request)))
+        lines = csv_lines(self.access.audit_log.read_all(read_filters(request)))
         named = {"content-disposition": 'attachment; filename="faultline-audit.csv"'}
         return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=named)
 
@@ -99,11 +99,11 @@ class AuditPages:
         return self.site.page(request, "settings.html", sections=settings_shown(self.site.settings))
 
 
-def read_filters(request: Request) -> Asked:
+def read_filters(request: Request) -> AuditFilter:
     """The filters of an address; what is no day counts as not given."""
     given = {name: value[:LONGEST_FILTER].strip() for name, value in request.query_params.items()}
     until = _day(given.get("until", ""))
-    return Asked(
+    return AuditFilter(
         who=given.get("who", ""),
         action=given.get("action", ""),
         investigation_id=given.get("investigation", ""),
@@ -112,12 +112,12 @@ def read_filters(request: Request) -> Asked:
     )
 
 
-def csv_lines(visits: Iterator[Visit]) -> Iterator[str]:
+def csv_lines(entries: Iterator[AuditEntry]) -> Iterator[str]:
     """A header, then a line for each."""
     yield ",".join(COLUMNS) + "\r\n"
-    for visit in visits:
+    for entry in entries:
         line = io.StringIO()
-        csv.writer(line).writerow([_cell(asdict(visit)[column]) for column in COLUMNS])
+        csv.writer(line).writerow([_cell(asdict(entry)[column]) for column in COLUMNS])
         yield line.getvalue()
 
 
@@ -183,10 +183,10 @@ def _day(text: str) -> datetime | None:
     return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
 
 
-def _days(asked: Asked) -> dict[str, str]:
+def _days(wanted: AuditFilter) -> dict[str, str]:
     """The days as a form shows them."""
-    until = asked.until - timedelta(days=1) if asked.until else None
+    until = wanted.until - timedelta(days=1) if wanted.until else None
     return {
         name: f"{day:%Y-%m-%d}" if day else ""
-        for name, day in (("since", asked.since), ("until", until))
+        for name, day in (("since", wanted.since), ("until", until))
     }

@@ -17,14 +17,22 @@ from starlette.responses import Response
 from bot.intake.alert_source import AlertSource
 from bot.runtime.threads import in_store
 from bot.store.labels import Labels
-from bot.store.listing import MOST_COUNTED, Alerts, Asked, Judged, Listing, Place, choices
+from bot.store.listing import (
+    MOST_COUNTED,
+    Alerts,
+    Judged,
+    Listing,
+    ListingCursor,
+    ListingFilter,
+    choices,
+)
 from bot.store.memory import storable
-from bot.store.sight import Sight
 from bot.store.store import Investigation
+from bot.store.visibility import Visibility
 from bot.web import text
 from bot.web.investigation_view import VERDICTS
 from bot.web.rendering import Site
-from bot.web.visitor import sight_of
+from bot.web.visitor import visibility_of
 
 LISTED = 50
 LONGEST = 200
@@ -73,50 +81,50 @@ class ListPage:
         """Investigations by day, the newest first."""
         given = _given(request.query_params)
         return self.site.page(
-            request, "index.html", **await in_store(self._read, given, sight_of(request))
+            request, "index.html", **await in_store(self._read, given, visibility_of(request))
         )
 
-    def _read(self, given: dict[str, str], sight: Sight) -> dict[str, Any]:
-        asked, store = read_asked(given), self.site.store
-        listing, labels = self.listing.seen_by(sight), self.labels.seen_by(sight)
+    def _read(self, given: dict[str, str], visibility: Visibility) -> dict[str, Any]:
+        wanted, store = read_filter(given), self.site.store
+        listing, labels = self.listing.seen_by(visibility), self.labels.seen_by(visibility)
         after, before = (
-            self._place(given.get("after"), sight),
-            self._place(given.get("before"), sight),
+            self._cursor(given.get("after"), visibility),
+            self._cursor(given.get("before"), visibility),
         )
-        page = listing.page(asked, size=LISTED, after=after, before=before)
+        page = listing.page(wanted, size=LISTED, after=after, before=before)
         if not page.ids and (after or before):
-            page = listing.page(asked, size=LISTED)
-        shown = store.some(page.ids, sight)
-        filtered = asked != Asked()
+            page = listing.page(wanted, size=LISTED)
+        shown = store.some(page.ids, visibility)
+        filtered = wanted != ListingFilter()
         return {
             "days": [(day, list(of_day)) for day, of_day in groupby(shown, key=_day)],
             "given": defaultdict(str, given),
             "listed": len(shown),
-            "total": listing.count(asked),
+            "total": listing.count(wanted),
             "most": MOST_COUNTED,
             "filtered": filtered,
             "chips": chips(given),
             "newer": _address(given, before=page.newer.id) if page.newer else None,
             "older": _address(given, after=page.older.id) if page.older else None,
             "here": _address(given),
-            "live": not (after or before or asked.words),
+            "live": not (after or before or wanted.words),
             "choices": {
                 "status": STATUSES,
                 "verdict": {name: view.label for name, view in VERDICTS.items()},
                 "confidence": CONFIDENCES,
                 "judged": JUDGED,
                 "alerts": ALERTS,
-                "service": {s: s for s in choices(listing.services(), asked.service)},
-                "source": {s: s for s in choices(listing.sources(), asked.source)},
+                "service": {s: s for s in choices(listing.services(), wanted.service)},
+                "source": {s: s for s in choices(listing.sources(), wanted.source)},
             },
             "judgements": labels.of(page.ids),
             "judged": labels.count(),
             "sources": self._sources(),
         }
 
-    def _place(self, investigation_id: str | None, sight: Sight) -> Place | None:
-        found = self.site.store.get(investigation_id, sight) if investigation_id else None
-        return Place(found.accepted_at, found.id) if found else None
+    def _cursor(self, investigation_id: str | None, visibility: Visibility) -> ListingCursor | None:
+        found = self.site.store.get(investigation_id, visibility) if investigation_id else None
+        return ListingCursor(found.accepted_at, found.id) if found else None
 
     def _sources(self) -> list[AlertSourceView]:
         """Every alert source, and what is still to be set for it."""
@@ -129,12 +137,12 @@ class ListPage:
         return views
 
 
-def read_asked(given: Mapping[str, str]) -> Asked:
+def read_filter(given: Mapping[str, str]) -> ListingFilter:
     """What the parameters of an address ask for; what cannot be read asks for nothing."""
     low, _, high = given.get("confidence", "").partition("-")
     ranged = given.get("confidence") in CONFIDENCES
     since, until = _date(given.get("from")), _date(given.get("to"))
-    return Asked(
+    return ListingFilter(
         words=given.get("q", ""),
         status=given.get("status") if given.get("status") in STATUSES else None,
         verdict=given.get("verdict") if given.get("verdict") in VERDICTS else None,
@@ -151,18 +159,18 @@ def read_asked(given: Mapping[str, str]) -> Asked:
 
 def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
     """The filters of an address that are on."""
-    asked = read_asked(given)
+    wanted = read_filter(given)
     words = {
-        "q": f"“{asked.words}”" if asked.words else "",
-        "status": STATUSES.get(asked.status or "", ""),
-        "verdict": VERDICTS[asked.verdict].label if asked.verdict else "",
-        "service": asked.service or "",
-        "source": f"from {asked.source}" if asked.source else "",
+        "q": f"“{wanted.words}”" if wanted.words else "",
+        "status": STATUSES.get(wanted.status or "", ""),
+        "verdict": VERDICTS[wanted.verdict].label if wanted.verdict else "",
+        "service": wanted.service or "",
+        "source": f"from {wanted.source}" if wanted.source else "",
         "confidence": CONFIDENCES.get(given.get("confidence", ""), ""),
-        "from": f"since {text.day(asked.since)}" if asked.since else "",
-        "to": f"until {text.day(asked.before - timedelta(days=1))}" if asked.before else "",
-        "judged": JUDGED.get(asked.judged or "", ""),
-        "alerts": ALERTS.get(asked.alerts or "", ""),
+        "from": f"since {text.day(wanted.since)}" if wanted.since else "",
+        "to": f"until {text.day(wanted.before - timedelta(days=1))}" if wanted.before else "",
+        "judged": JUDGED.get(wanted.judged or "", ""),
+        "alerts": ALERTS.get(wanted.alerts or "", ""),
     }
     return tuple(
         Chip(said, _address({k: v for k, v in given.items() if k != name}))
@@ -193,8 +201,8 @@ def _given(parameters: Mapping[str, str]) -> dict[str, str]:
 
 def _address(given: Mapping[str, str], **place: str) -> str:
     kept = {name: value for name, value in given.items() if name not in ("after", "before")}
-    asked = urlencode({**kept, **place})
-    return f"/?{asked}" if asked else "/"
+    query = urlencode({**kept, **place})
+    return f"/?{query}" if query else "/"
 
 
 def _date(given: str | None) -> datetime | None:

@@ -12,9 +12,9 @@ from starlette.routing import BaseRoute, Route
 
 from analysis.errors import ConnectorError
 from bot.runtime.threads import in_store
+from bot.store.audit_log import AuditEntry
 from bot.store.visitors import Person, new_secret
-from bot.store.visits import Visit
-from bot.web.access import Door, local_target, too_often
+from bot.web.access import AccessControl, local_target, too_many_attempts
 from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
 from bot.web.oidc.provider import Provider
 from bot.web.oidc.provider_http import plain_code
@@ -37,32 +37,32 @@ NO_ROLE = (
 WRONG_TOKEN = "That is not the access token."  # noqa: S105
 
 
-def login_routes(door: Door, site: Site) -> list[BaseRoute]:
+def login_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
     """The routes of signing in and out."""
-    login = LoginPages(door, site)
-    strangers = door.open_to_strangers()
+    login = LoginPages(access, site)
+    anonymous = access.open_to_anonymous()
     routes: list[BaseRoute] = [
-        Route("/login", login.show, methods=["GET"], middleware=strangers),
-        Route("/login", login.with_token, methods=["POST"], middleware=strangers),
+        Route("/login", login.show, methods=["GET"], middleware=anonymous),
+        Route("/login", login.with_token, methods=["POST"], middleware=anonymous),
         Route(
             "/logout",
             login.sign_out,
             methods=["POST"],
-            middleware=door.open_to("viewer", "signed out"),
+            middleware=access.open_to("viewer", "signed out"),
         ),
         Route(
             "/logout/everywhere",
             login.sign_out_everywhere,
             methods=["POST"],
-            middleware=door.open_to("viewer"),
+            middleware=access.open_to("viewer"),
         ),
-        Route("/account", login.account, methods=["GET"], middleware=door.open_to("viewer")),
+        Route("/account", login.account, methods=["GET"], middleware=access.open_to("viewer")),
     ]
-    if door.by_provider:
+    if access.by_provider:
         routes += [
-            Route("/login/start", login.start, methods=["GET"], middleware=strangers),
-            Route(CALLBACK, login.callback, methods=["GET"], middleware=strangers),
-            Route("/login/ended", login.ended, methods=["POST"], middleware=door.open_to_all()),
+            Route("/login/start", login.start, methods=["GET"], middleware=anonymous),
+            Route(CALLBACK, login.callback, methods=["GET"], middleware=anonymous),
+            Route("/login/ended", login.ended, methods=["POST"], middleware=access.open_to_all()),
         ]
     return routes
 
@@ -70,17 +70,17 @@ def login_routes(door: Door, site: Site) -> list[BaseRoute]:
 class LoginPages:
     """The handlers."""
 
-    def __init__(self, door: Door, site: Site) -> None:
-        self.door = door
+    def __init__(self, access: AccessControl, site: Site) -> None:
+        self.access = access
         self.site = site
-        self.sessions = door.sessions
-        self.provider = Provider(door.settings.login) if door.by_provider else None
-        self.redirect_uri = door.server.public_url + CALLBACK
+        self.sessions = access.sessions
+        self.provider = Provider(access.settings.login) if access.by_provider else None
+        self.redirect_uri = access.server.public_url + CALLBACK
 
     async def show(self, request: Request) -> Response:
         """The ways to sign in."""
         target = local_target(request.query_params.get("next", "/"))
-        if self.door.token is None and self.provider is None:
+        if self.access.token is None and self.provider is None:
             return RedirectResponse("/", 303)
         if await in_store(self.sessions.find, request) is not None:
             return RedirectResponse(target, 303)
@@ -89,14 +89,14 @@ class LoginPages:
     async def with_token(self, request: Request) -> Response:
         """Somebody typed the access token."""
         target = local_target(request.query_params.get("next", "/"))
-        if self.door.token is None:
+        if self.access.token is None:
             return RedirectResponse("/login", 303)
-        address = self.door.address(request)
-        if wait := self.door.throttle.wait_s(address):
-            return too_often(wait)
+        address = self.access.address(request)
+        if wait := self.access.throttle.wait_s(address):
+            return too_many_attempts(wait)
         given = (await request.form(max_files=0, max_fields=8)).get("token")
-        if not isinstance(given, str) or not same(given.strip(), self.door.token):
-            self.door.throttle.failed(address)
+        if not isinstance(given, str) or not same(given.strip(), self.access.token):
+            self.access.throttle.failed(address)
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
             return self._page(request, target, status=401, trouble=WRONG_TOKEN)
         return await self._let_in(
@@ -124,9 +124,9 @@ class LoginPages:
 
     async def callback(self, request: Request) -> Response:
         """Back from the provider."""
-        address = self.door.address(request)
-        if wait := self.door.throttle.wait_s(address):
-            return too_often(wait)
+        address = self.access.address(request)
+        if wait := self.access.throttle.wait_s(address):
+            return too_many_attempts(wait)
         attempt = self._attempt(request)
         if attempt is None:
             return await self._refused(request, None, "/", 400, NOT_BEGUN)
@@ -149,15 +149,15 @@ class LoginPages:
         """The provider's word that somebody signed out there (Back-Channel Logout 1.0, section
         2.5)."""
         assert self.provider is not None
-        address = self.door.address(request)
-        if wait := self.door.throttle.wait_s(address):
-            return too_often(wait)
+        address = self.access.address(request)
+        if wait := self.access.throttle.wait_s(address):
+            return too_many_attempts(wait)
         form = await request.form(max_files=0, max_fields=4, max_part_size=MAX_LOGOUT_BODY)
         given = form.get("logout_token")
         try:
             issuer, what = await self.provider.ended(given if isinstance(given, str) else "")
         except ConnectorError as error:
-            self.door.throttle.failed(address)
+            self.access.throttle.failed(address)
             return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
         await in_store(
             self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session
@@ -166,7 +166,7 @@ class LoginPages:
 
     async def sign_out(self, request: Request) -> Response:
         """End the login in this browser."""
-        response = RedirectResponse("/login" if self.door.token or self.provider else "/", 303)
+        response = RedirectResponse("/login" if self.access.token or self.provider else "/", 303)
         await in_store(self.sessions.end, request, response)
         return response
 
@@ -208,17 +208,17 @@ class LoginPages:
 
     async def _let_in(self, request: Request, person: Person, target: str) -> Response:
         response = RedirectResponse(target, 303)
-        address = self.door.address(request)
+        address = self.access.address(request)
         await self._record(request, person, "signed in", 303)
         await in_store(self.sessions.begin, request, response, person, address)
-        self.door.throttle.got_in(address)
+        self.access.throttle.got_in(address)
         return response
 
     async def _refused(
         self, request: Request, person: Person | None, target: str, status: int, why: str
     ) -> Response:
         if status < 500:
-            self.door.throttle.failed(self.door.address(request))
+            self.access.throttle.failed(self.access.address(request))
         await self._record(request, person, "sign-in refused", status, why)
         return self._page(request, target, status=status, trouble=why)
 
@@ -227,9 +227,9 @@ class LoginPages:
     ) -> None:
         role = (self.sessions.role(person) if person else None) or ""
         who, name = (person.who, person.name) if person else ("", "")
-        address = self.door.address(request)
-        await self.door.record(
-            Visit(who, name, role, action, None, address, status, note), once=status >= 400
+        address = self.access.address(request)
+        await self.access.record(
+            AuditEntry(who, name, role, action, None, address, status, note), once=status >= 400
         )
 
     def _page(
@@ -244,8 +244,8 @@ class LoginPages:
             status=status,
             target=target,
             trouble=trouble,
-            provider=self.door.settings.login.provider_name if self.provider else None,
-            by_token=self.door.token is not None,
+            provider=self.access.settings.login.provider_name if self.provider else None,
+            by_token=self.access.token is not None,
         )
         cookies.set(response, cookies.form, secret, FORM_COOKIE_S)
         return response

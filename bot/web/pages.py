@@ -29,12 +29,12 @@ from bot.operating.telemetry.readiness import Readiness
 from bot.queue.state import ahead_of
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
-from bot.store.sight import Sight
 from bot.store.store import Investigation, Store
+from bot.store.visibility import Visibility
 from bot.web import text
-from bot.web.access import Door
+from bot.web.access import AccessControl
 from bot.web.again_pages import AgainPages
 from bot.web.audit import audit_routes
 from bot.web.case_zip import CaseArchive, zip_case
@@ -49,9 +49,9 @@ from bot.web.login import login_routes
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
-from bot.web.visitor import sight_of, visitor_of
+from bot.web.visitor import visibility_of, visitor_of
 
-FURTHER_SHOWN = 10
+FOLLOW_UPS_SHOWN = 10
 
 
 def page_routes(
@@ -65,9 +65,9 @@ def page_routes(
     """All pages. They end with a catch-all that answers 404, so they belong behind every other
     route. `sources` are the alert sources they explain; unset: all."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
-    door = Door(settings, store.engine, pages.site.problem)
-    everyone = door.open_to_all()
-    guarded = door.open_to("viewer")
+    access = AccessControl(settings, store.engine, pages.site.problem)
+    everyone = access.open_to_all()
+    guarded = access.open_to("viewer")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
     one = "/investigations/{id}"
@@ -75,51 +75,51 @@ def page_routes(
         Route("/healthz", pages.healthz, middleware=everyone),
         Route("/readyz", pages.readyz, middleware=everyone),
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
-        *login_routes(door, pages.site),
-        *audit_routes(door, pages.site),
+        *login_routes(access, pages.site),
+        *audit_routes(access, pages.site),
         Route("/", index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),
         Route(
             "/judged.zip",
             pages.judged_zip,
-            middleware=door.open_to("viewer", "downloaded judged cases"),
+            middleware=access.open_to("viewer", "downloaded judged cases"),
         ),
-        Route(one, pages.investigation, middleware=door.open_to("viewer", "looked")),
+        Route(one, pages.investigation, middleware=access.open_to("viewer", "looked")),
         Route(
             one + "/judgement",
             pages.judge,
             methods=["POST"],
-            middleware=door.open_to("responder", "judged"),
+            middleware=access.open_to("responder", "judged"),
         ),
         Route(
             one + "/findings/{finding_id}",
             FindingPage(pages.site).finding,
-            middleware=door.open_to("viewer", "looked"),
+            middleware=access.open_to("viewer", "looked"),
         ),
         Route(
             one + "/again",
             again.again,
             methods=["POST"],
-            middleware=door.open_to("responder", "started again"),
+            middleware=access.open_to("responder", "started again"),
         ),
         Route(one + "/replay", again.replay, middleware=guarded),
         Route(
             one + "/replay",
             again.replay,
             methods=["POST"],
-            middleware=door.open_to("viewer", "replayed"),
+            middleware=access.open_to("viewer", "replayed"),
         ),
         Route(
-            one + "/trace-report", again.trace_report, middleware=door.open_to("viewer", "looked")
+            one + "/trace-report", again.trace_report, middleware=access.open_to("viewer", "looked")
         ),
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
-        Route(one + "/case.zip", pages.case_zip, middleware=door.open_to("viewer", "downloaded")),
+        Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("viewer", "downloaded")),
         Route(
             one + "/export/{file}",
             ExportPage(pages.site).export,
-            middleware=door.open_to("viewer", "downloaded"),
+            middleware=access.open_to("viewer", "downloaded"),
         ),
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]
@@ -145,7 +145,7 @@ class Pages:
         self.readiness = readiness
         self.settings = settings
         self.store = store
-        self.labels, self.furthers = Labels(store.engine), Furthers(store.engine)
+        self.labels, self.follow_ups = Labels(store.engine), FollowUps(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
         """The process is up."""
@@ -167,9 +167,9 @@ class Pages:
             await in_store(ahead_of, self.store, found.id) if found.status == "accepted" else None
         )
         view = await in_thread(build_view, found, progress, folder, trouble, ahead)
-        sight = sight_of(request)
-        judging = await in_store(self._judging, found, sight)
-        family = await in_store(self._family, found.id, sight)
+        visibility = visibility_of(request)
+        judging = await in_store(self._judging, found, visibility)
+        family = await in_store(self._family, found.id, visibility)
         return self.site.page(
             request,
             "investigation.html",
@@ -179,14 +179,16 @@ class Pages:
             exports=self._exports(found),
         )
 
-    def _family(self, investigation_id: str, sight: Sight) -> dict[str, object]:
+    def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:
         """What it was started from, and what was started from it, as far as that can be seen."""
         parent, further = (
-            self.furthers.parent(investigation_id),
-            self.furthers.started_from(investigation_id),
+            self.follow_ups.parent(investigation_id),
+            self.follow_ups.started_from(investigation_id),
         )
-        seen = [one.id for one in self.store.some([*further, *([parent] if parent else [])], sight)]
-        shown = [one for one in further if one in seen][-FURTHER_SHOWN:]
+        seen = [
+            one.id for one in self.store.some([*further, *([parent] if parent else [])], visibility)
+        ]
+        shown = [one for one in further if one in seen][-FOLLOW_UPS_SHOWN:]
         return {"parent": parent if parent in seen else None, "further": shown}
 
     def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:
@@ -198,10 +200,10 @@ class Pages:
             else ()
         )
 
-    def _judging(self, found: Investigation, sight: Sight) -> Judging:
+    def _judging(self, found: Investigation, visibility: Visibility) -> Judging:
         return Judging(
             label=self.labels.get(found.id),
-            record=self.labels.seen_by(sight).record_at(found.confidence or 0.0, but=found.id),
+            record=self.labels.seen_by(visibility).record_at(found.confidence or 0.0, but=found.id),
             answered=found.status == "done",
         )
 
@@ -225,7 +227,7 @@ class Pages:
 
     async def judged_zip(self, request: Request) -> Response:
         """Every judged case that can be seen, with its label, as `faultline eval` reads them."""
-        labels = self.labels.seen_by(sight_of(request))
+        labels = self.labels.seen_by(visibility_of(request))
 
         async def pieces() -> AsyncIterator[bytes]:
             archive = CaseArchive()

@@ -18,7 +18,7 @@ from bot.store.judged import judged_answers
 from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
 from bot.web.rendering import Site
 from bot.web.text import duration
-from bot.web.visitor import sight_of
+from bot.web.visitor import visibility_of
 
 WAITS_TOO_LONG = timedelta(minutes=1)
 """A worker takes up an alert within a second; one that waits a minute finds all of them busy, or
@@ -45,13 +45,15 @@ class RecordPages:
 
     async def accuracy(self, request: Request) -> Response:
         """What people said of answers."""
-        judged = await in_store(judged_answers, self.site.store.engine, sight=sight_of(request))
+        judged = await in_store(
+            judged_answers, self.site.store.engine, visibility=visibility_of(request)
+        )
         record = await in_thread(accuracy_of, judged)
         return self.site.page(request, "accuracy.html", record=record, enough=ENOUGH, side=SIDE)
 
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
-        condition = await in_store(read_condition, self.site.store.engine, sight_of(request))
+        condition = await in_store(read_condition, self.site.store.engine, visibility_of(request))
         lines = condition_lines(condition, datetime.now(UTC))
         lines += await in_thread(_room, self.site.settings.store.directory)
         lines += credential_lines(self.credentials)

@@ -20,7 +20,7 @@ from bot.settings import Settings
 from bot.store.store import Investigation, Store
 from bot.web import text
 from bot.web.investigation_view import verdict_view
-from bot.web.visitor import csrf_of, sight_of, visitor_of
+from bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 
@@ -96,7 +96,7 @@ class Site:
         given = request.path_params["id"]
         if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
             return None
-        return await in_store(self.store.get, given, sight_of(request))
+        return await in_store(self.store.get, given, visibility_of(request))
 
     async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
         """The case folder, or why it cannot be had."""

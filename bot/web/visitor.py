@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from starlette.requests import Request
 
-from bot.store.sight import NO_TEAMS, Sight
+from bot.store.visibility import NO_TEAMS, Visibility
 
 Role = Literal["viewer", "responder", "admin"]
 """A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and
@@ -55,15 +55,17 @@ def csrf_of(request: Request) -> str:
     return str(request.scope.get("faultline.csrf", ""))
 
 
-def sight_of(request: Request) -> Sight:
+def visibility_of(request: Request) -> Visibility:
     """Whose investigations the answer may tell of; before anybody was let in, of none that belongs
     to a team."""
-    sight = request.scope.get("faultline.sight")
-    return sight if isinstance(sight, Sight) else NO_TEAMS
+    visibility = request.scope.get("faultline.visibility")
+    return visibility if isinstance(visibility, Visibility) else NO_TEAMS
 
 
-def let_in(request: Request, visitor: Visitor | None, csrf: str, sight: Sight = NO_TEAMS) -> None:
+def let_in(
+    request: Request, visitor: Visitor | None, csrf: str, visibility: Visibility = NO_TEAMS
+) -> None:
     """Note who sent the request, for its handler and its page."""
     request.scope["faultline.visitor"] = visitor
     request.scope["faultline.csrf"] = csrf
-    request.scope["faultline.sight"] = sight
+    request.scope["faultline.visibility"] = visibility

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bot.answer.foreign_text import one_line
 from bot.answer.targets.slack.errors import said_by_slack
-from bot.conversation.slack.front import FAILURES, Front
+from bot.conversation.slack.click_context import FAILURES, ClickContext
 from bot.intake.payload_fields import Line, Payload, Table
 from bot.store.store import Investigation
 
@@ -65,13 +65,13 @@ def prompts(latest: Sequence[Investigation]) -> list[dict[str, str]]:
     return offered[:MAX_PROMPTS]
 
 
-async def offer_prompts(front: Front, thread: AssistantThread) -> None:
+async def offer_prompts(context: ClickContext, thread: AssistantThread) -> None:
     """Offer them in a pane that was opened."""
     if not thread.channel_id or not thread.thread_ts:
         return
-    latest = await front.stored(front.store.latest, READ)
+    latest = await context.stored(context.store.latest, READ)
     try:
-        await front.client.assistant_threads_setSuggestedPrompts(
+        await context.client.assistant_threads_setSuggestedPrompts(
             channel_id=thread.channel_id,
             thread_ts=thread.thread_ts,
             title=TITLE,

@@ -13,6 +13,7 @@ from analysis.vocabulary import Window
 from bot.answer.lines import at, span_of
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.buttons import Choice, read_choice
+from bot.conversation.slack.click_context import AT_ONCE_S, OVER, OWNER, ClickContext
 from bot.conversation.slack.evidence_modal import (
     Answered,
     evidence_modal,
@@ -21,11 +22,10 @@ from bot.conversation.slack.evidence_modal import (
     reading_modal,
 )
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
-from bot.conversation.slack.front import AT_ONCE_S, OVER, OWNER, Front
 from bot.conversation.slack.payloads import Interaction
-from bot.intake.questions.further_scope import AskedSpan, window_of
+from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.runtime.threads import in_store
-from bot.store.further import FurtherScope
+from bot.store.follow_ups import FollowUpScope
 from bot.store.store import Investigation, ReplyTo
 
 Handler = Callable[[Interaction, Investigation], Awaitable[None]]
@@ -43,9 +43,9 @@ GONE = "This investigation is no longer known; ask again with a mention: `invest
 class Choices:
     """The handlers, by choice."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
-        self._notes = PagerDutyReplies(front.settings, front.store, owner=OWNER)
+    def __init__(self, context: ClickContext) -> None:
+        self._context = context
+        self._notes = PagerDutyReplies(context.settings, context.store, owner=OWNER)
         self._handlers: Mapping[Choice, Handler] = {
             "evidence": self._evidence,
             "right": self._right,
@@ -64,9 +64,9 @@ class Choices:
         if choice is None:
             return False
         name, investigation_id = choice
-        investigation = await self._front.stored(self._front.store.get, investigation_id)
+        investigation = await self._context.stored(self._context.store.get, investigation_id)
         if investigation is None:
-            self._front.later(self._front.aside(click, GONE))
+            self._context.later(self._context.ephemeral(click, GONE))
             return True
         await self._handlers[name](click, investigation)
         return True
@@ -74,22 +74,24 @@ class Choices:
     async def turn_page(self, click: Interaction) -> None:
         """Another page of the evidence."""
         wanted = read_page(click.action.chosen)
-        found = await self._front.stored(self._front.store.get, wanted[1]) if wanted else None
+        found = await self._context.stored(self._context.store.get, wanted[1]) if wanted else None
         if wanted is not None and found is not None:
-            self._front.later(self._show_page(click, found, wanted[0]))
+            self._context.later(self._show_page(click, found, wanted[0]))
 
     async def _evidence(self, click: Interaction, investigation: Investigation) -> None:
         await self._did(click, investigation, "looked at the evidence")
-        self._front.later(self._show_evidence(click, investigation))
+        self._context.later(self._show_evidence(click, investigation))
 
     async def _right(self, click: Interaction, investigation: Investigation) -> None:
         who = click.user.said_by
-        await self._front.stored(self._front.labels.write, investigation.id, right=True, who=who)
+        await self._context.stored(
+            self._context.labels.write, investigation.id, right=True, who=who
+        )
         await self._did(click, investigation, "said that the answer is right")
-        self._front.later(self._front.refresh(investigation))
+        self._context.later(self._context.refresh(investigation))
 
     async def _wrong(self, click: Interaction, investigation: Investigation) -> None:
-        self._front.later(self._ask_for_cause(click, investigation))
+        self._context.later(self._ask_for_cause(click, investigation))
 
     async def _wider(self, click: Interaction, investigation: Investigation) -> None:
         window = window_of(
@@ -99,30 +101,30 @@ class Choices:
             f"a wider window: {at(window.start)} to {at(window.end)}, "
             f"{span_of(window.end - window.start)}"
         )
-        await self._further(click, investigation, "wider", said, FurtherScope(window=window))
+        await self._follow_up(click, investigation, "wider", said, FollowUpScope(window=window))
 
     async def _again(self, click: Interaction, investigation: Investigation) -> None:
-        held = await self._front.stored(self._front.furthers.scope, investigation.id)
-        await self._further(
-            click, investigation, "again", "the same once more", held or FurtherScope()
+        held = await self._context.stored(self._context.follow_ups.scope, investigation.id)
+        await self._follow_up(
+            click, investigation, "again", "the same once more", held or FollowUpScope()
         )
 
-    async def _further(
+    async def _follow_up(
         self,
         click: Interaction,
         investigation: Investigation,
         kind: str,
         said: str,
-        scope: FurtherScope,
+        scope: FollowUpScope,
     ) -> None:
         channel, thread = click.place
         who = click.user.said_by
         key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
-        if await self._front.stored(self._too_many, key, channel, thread):
-            self._front.later(self._front.aside(click, TOO_MANY))
+        if await self._context.stored(self._too_many, key, channel, thread):
+            self._context.later(self._context.ephemeral(click, TOO_MANY))
             return
-        fresh, is_new = await self._front.stored(
-            self._front.furthers.start,
+        fresh, is_new = await self._context.stored(
+            self._context.follow_ups.start,
             investigation,
             scope,
             key=key,
@@ -132,8 +134,8 @@ class Choices:
         )
         await self._did(click, investigation, f"asked for {said}: {fresh}")
         if not is_new:
-            self._front.later(
-                self._front.aside(
+            self._context.later(
+                self._context.ephemeral(
                     click, "That was asked for a moment ago; the answer comes in this thread."
                 )
             )
@@ -142,48 +144,50 @@ class Choices:
         """Whether this thread has asked for as many as it may; what was started is never too
         many."""
         since = datetime.now(UTC) - timedelta(hours=1)
-        furthers, most = self._front.furthers, self._front.settings.slack.further_per_hour
-        return furthers.count_since(channel, thread, since) >= most and not furthers.known(key)
+        follow_ups, most = self._context.follow_ups, self._context.settings.slack.further_per_hour
+        return follow_ups.count_since(channel, thread, since) >= most and not follow_ups.known(key)
 
     async def _mute(self, click: Interaction, investigation: Investigation) -> None:
-        self._front.later(self._ask_how_long(click, investigation))
+        self._context.later(self._ask_how_long(click, investigation))
 
     async def _unmute(self, click: Interaction, investigation: Investigation) -> None:
-        ended = await self._front.stored(self._front.mutes.unmute, investigation.alert.fingerprint)
+        ended = await self._context.stored(
+            self._context.mutes.unmute, investigation.alert.fingerprint
+        )
         if ended:
             await self._did(click, investigation, "ended the mute of this alert")
         else:
-            self._front.later(self._front.aside(click, "This alert is not muted any more."))
-        self._front.later(self._front.refresh(investigation))
+            self._context.later(self._context.ephemeral(click, "This alert is not muted any more."))
+        self._context.later(self._context.refresh(investigation))
 
     async def _pagerduty(self, click: Interaction, investigation: Investigation) -> None:
         await self._did(click, investigation, "sent the answer to PagerDuty")
-        self._front.later(self._send_note(click, investigation))
+        self._context.later(self._send_note(click, investigation))
 
     async def _did(self, click: Interaction, investigation: Investigation, what: str) -> None:
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
-        await self._front.did(investigation.id, f"{click.user.said_by} {what}", key=key)
+        await self._context.did(investigation.id, f"{click.user.said_by} {what}", key=key)
 
     async def _show_evidence(self, click: Interaction, investigation: Investigation) -> None:
-        front, url = self._front, self._front.replies.page_url(investigation)
+        context, url = self._context, self._context.replies.page_url(investigation)
         reading = asyncio.ensure_future(self._evidence_view(investigation, 0))
         await asyncio.wait({reading}, timeout=AT_ONCE_S)
         if reading.done():
-            await front.open(click, reading.result())
+            await context.open(click, reading.result())
             return
-        opened = await front.open(click, reading_modal(investigation, url))
+        opened = await context.open(click, reading_modal(investigation, url))
         view = await reading
         if opened is not None:
-            await front.update(opened, view)
+            await context.update(opened, view)
 
     async def _show_page(self, click: Interaction, investigation: Investigation, page: int) -> None:
         view = await self._evidence_view(investigation, page)
-        await self._front.update(click.view.id, view, hash_=click.view.hash)
+        await self._context.update(click.view.id, view, hash_=click.view.hash)
 
     async def _evidence_view(self, investigation: Investigation, page: int) -> dict[str, object]:
-        url = self._front.replies.page_url(investigation)
+        url = self._context.replies.page_url(investigation)
         try:
-            answer = await self._front.answer(investigation)
+            answer = await self._context.answer(investigation)
         except FaultlineError as error:
             return no_evidence_modal(investigation, str(error), url)
         return evidence_modal(
@@ -193,22 +197,22 @@ class Choices:
     async def _ask_for_cause(self, click: Interaction, investigation: Investigation) -> None:
         try:
             async with asyncio.timeout(AT_ONCE_S):
-                suspects = suspects_of((await self._front.answer(investigation)).diagnosis)
+                suspects = suspects_of((await self._context.answer(investigation)).diagnosis)
         except (FaultlineError, TimeoutError):
             suspects = []  # the form has a field for words, too
-        held = await self._front.stored(self._front.labels.get, investigation.id)
+        held = await self._context.stored(self._context.labels.get, investigation.id)
         given = held.cause if held is not None and not held.right else ""
-        await self._front.open(
+        await self._context.open(
             click, wrong_modal(_about(click, investigation), investigation, suspects, given)
         )
 
     async def _ask_how_long(self, click: Interaction, investigation: Investigation) -> None:
-        await self._front.open(click, mute_modal(_about(click, investigation), investigation))
+        await self._context.open(click, mute_modal(_about(click, investigation), investigation))
 
     async def _send_note(self, click: Interaction, investigation: Investigation) -> None:
-        front = self._front
+        context = self._context
         if investigation.status not in OVER:
-            await front.aside(
+            await context.ephemeral(
                 click, "It is still being investigated; send it when the answer is there."
             )
             return
@@ -216,39 +220,39 @@ class Choices:
         incident = investigation.reply_to.pagerduty_incident or first.reply_to.pagerduty_incident
         if incident is None:
             source = investigation.alert.source
-            await front.aside(
+            await context.ephemeral(
                 click, f"There is no PagerDuty incident for this alert: it came from {source}."
             )
             return
         try:
-            outcome = await front.outcome(investigation)
+            outcome = await context.outcome(investigation)
             # one note per incident: a further answer amends that of the first
             target = replace(investigation, id=first.id, reply_to=first.reply_to)
             await self._notes.answer(replace(outcome, investigation=target))
         except ConnectorError as error:
-            await front.aside(click, f"PagerDuty did not take the note: {error}.")
+            await context.ephemeral(click, f"PagerDuty did not take the note: {error}.")
             return
         except FaultlineError as error:
-            await front.aside(click, f"There is nothing to send: {error}.")
+            await context.ephemeral(click, f"There is nothing to send: {error}.")
             return
-        await front.aside(click, f"The note on incident {incident} holds this answer.")
-        await front.refresh(investigation)
+        await context.ephemeral(click, f"The note on incident {incident} holds this answer.")
+        await context.refresh(investigation)
 
     async def _first(self, investigation: Investigation) -> Investigation:
         """The investigation that its chain of further ones began with."""
-        first = await in_store(self._front.furthers.first, investigation.id)
-        return await in_store(self._front.store.get, first) or investigation
+        first = await in_store(self._context.follow_ups.first, investigation.id)
+        return await in_store(self._context.store.get, first) or investigation
 
     async def _incident(self, investigation: Investigation) -> Window:
         """The window that the investigation looked at, from its case; else from the settings."""
         try:
             async with asyncio.timeout(AT_ONCE_S):
-                return (await self._front.scope(investigation)).incident
+                return (await self._context.scope(investigation)).incident
         except (FaultlineError, TimeoutError):
             from bot.investigation.scoping import scope_for
 
             now = investigation.finished_at or investigation.accepted_at
-            return scope_for(investigation.alert, self._front.settings, now=now).incident
+            return scope_for(investigation.alert, self._context.settings, now=now).incident
 
 
 def _about(click: Interaction, investigation: Investigation) -> FormFor:

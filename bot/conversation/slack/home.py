@@ -15,11 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.answer.targets.slack.errors import said_by_slack
-from bot.conversation.slack.front import FAILURES, Front
+from bot.conversation.slack.click_context import FAILURES, ClickContext
 from bot.conversation.slack.home_view import RECENT, Home, home_view
 from bot.runtime.threads import in_store
 from bot.settings import Settings
-from bot.store.sight import ALL, NO_TEAMS
+from bot.store.visibility import ALL, NO_TEAMS
 from connectors.base import Check
 
 EVERY_S = 5.0
@@ -37,8 +37,10 @@ log = logging.getLogger("faultline.slack")
 class HomeTab:
     """The tab of everybody in the workspace."""
 
-    def __init__(self, front: Front, all_checks: AllChecks, *, every_s: float = EVERY_S) -> None:
-        self._front = front
+    def __init__(
+        self, context: ClickContext, all_checks: AllChecks, *, every_s: float = EVERY_S
+    ) -> None:
+        self._context = context
         self._every_s = every_s
         self._all_checks = all_checks
         self._checks: Sequence[Check] | None = None
@@ -69,7 +71,7 @@ class HomeTab:
             self._published.popitem(last=False)
         try:
             view = home_view(await in_store(self._read))
-            await self._front.client.views_publish(user_id=user, view=view)
+            await self._context.client.views_publish(user_id=user, view=view)
         except SQLAlchemyError as error:
             log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
         except FAILURES as error:
@@ -84,26 +86,26 @@ class HomeTab:
                 return False
             self._check_after = time.monotonic() + CHECK_EVERY_S
             try:
-                self._checks = await self._all_checks(self._front.settings)
+                self._checks = await self._all_checks(self._context.settings)
             except FaultlineError as error:
                 self._checks = [Check("check", False, str(error))]
             return True
 
     def _read(self) -> Home:
-        front, now = self._front, datetime.now(UTC)
+        context, now = self._context, datetime.now(UTC)
         apart = (
-            front.settings.login.isolation == "teams"
+            context.settings.login.isolation == "teams"
         )  # Slack does not say who belongs to which team
         seen = NO_TEAMS if apart else ALL
-        latest = front.store.latest(RECENT, seen)
+        latest = context.store.latest(RECENT, seen)
         return Home(
             now=now,
             latest=latest,
-            labels=front.labels.of([i.id for i in latest]),
-            waiting=front.store.count("accepted", seen),
-            running=front.store.count("running", seen),
+            labels=context.labels.of([i.id for i in latest]),
+            waiting=context.store.count("accepted", seen),
+            running=context.store.count("running", seen),
             checks=self._checks,
-            record=front.labels.seen_by(seen).record(),
-            mutes=[] if apart else front.mutes.active(now),
-            public_url=front.settings.server.public_url,
+            record=context.labels.seen_by(seen).record(),
+            mutes=[] if apart else context.mutes.active(now),
+            public_url=context.settings.server.public_url,
         )

@@ -14,6 +14,7 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 
 from bot.conversation.slack.assistant import AssistantBody, offer_prompts
 from bot.conversation.slack.choices import Choices
+from bot.conversation.slack.click_context import CasePath, ClickContext
 from bot.conversation.slack.evidence_modal import PAGE_ACTIONS
 from bot.conversation.slack.forms import (
     ALL,
@@ -28,7 +29,6 @@ from bot.conversation.slack.forms import (
     cause_given,
     mute_until,
 )
-from bot.conversation.slack.front import CasePath, Front
 from bot.conversation.slack.home import AllChecks, HomeTab
 from bot.conversation.slack.home_view import REFRESH, UNMUTE
 from bot.conversation.slack.payloads import Interaction
@@ -49,9 +49,9 @@ class SlackFace:
     def __init__(
         self, settings: Settings, store: Store, case_path: CasePath, all_checks: AllChecks
     ) -> None:
-        self.front = Front(settings, store, case_path)
-        self.choices = Choices(self.front)
-        self.home = HomeTab(self.front, all_checks)
+        self.context = ClickContext(settings, store, case_path)
+        self.choices = Choices(self.context)
+        self.home = HomeTab(self.context, all_checks)
 
     def register(self, app: AsyncApp) -> None:
         """Add the listeners."""
@@ -68,12 +68,14 @@ class SlackFace:
         @app.event("app_home_opened")
         async def on_home(event: dict[str, Any]) -> None:
             if event.get("tab") == "home":
-                self.front.later(self.home.show(str(event.get("user") or "")))
+                self.context.later(self.home.show(str(event.get("user") or "")))
 
         @app.event("assistant_thread_started")
         async def on_pane(body: dict[str, Any]) -> None:
-            self.front.later(
-                offer_prompts(self.front, AssistantBody.model_validate(body).event.assistant_thread)
+            self.context.later(
+                offer_prompts(
+                    self.context, AssistantBody.model_validate(body).event.assistant_thread
+                )
             )
 
         @app.event("assistant_thread_context_changed")
@@ -86,10 +88,10 @@ class SlackFace:
         if action.action_id in PAGE_ACTIONS:
             await self.choices.turn_page(click)
         elif action.action_id == UNMUTE:
-            await self.front.stored(self.front.mutes.unmute, action.chosen)
-            self.front.later(self.home.show(click.user.id))
+            await self.context.stored(self.context.mutes.unmute, action.chosen)
+            self.context.later(self.home.show(click.user.id))
         elif action.action_id == REFRESH:
-            self.front.later(self.home.show(click.user.id))
+            self.context.later(self.home.show(click.user.id))
         else:
             await self.choices.chosen(click)
 
@@ -100,26 +102,28 @@ class SlackFace:
         keep = {WRONG: self._keep_cause, MUTE: self._keep_mute}.get(form.view.callback_id)
         if keep is None:
             return {}
-        investigation = await self.front.stored(self.front.store.get, about.investigation_id)
+        investigation = await self.context.stored(self.context.store.get, about.investigation_id)
         if investigation is None:
             return {
                 "response_action": "errors",
                 "errors": {CAUSE if keep == self._keep_cause else FOR: GONE},
             }
         await keep(form, investigation)
-        self.front.later(self.front.refresh(investigation))
+        self.context.later(self.context.refresh(investigation))
         return {}
 
     async def _keep_cause(self, form: Interaction, investigation: Investigation) -> None:
-        front, who, cause = self.front, form.user.said_by, cause_given(form.view)
-        await front.stored(front.labels.write, investigation.id, right=False, cause=cause, who=who)
+        context, who, cause = self.context, form.user.said_by, cause_given(form.view)
+        await context.stored(
+            context.labels.write, investigation.id, right=False, cause=cause, who=who
+        )
         said = f"{who} said that the answer is wrong" + (
             f": the cause was {cause}" if cause else ""
         )
-        await front.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
+        await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
 
     async def _keep_mute(self, form: Interaction, investigation: Investigation) -> None:
-        front, view, who, now = self.front, form.view, form.user.said_by, datetime.now(UTC)
+        context, view, who, now = self.context, form.view, form.user.said_by, datetime.now(UTC)
         chosen = view.given(FOR)
         until, until_resolved = mute_until(chosen, now), chosen == UNTIL_RESOLVED
         alerts = {investigation.alert.fingerprint: investigation.alert.title}
@@ -128,7 +132,7 @@ class SlackFace:
 
         def mute() -> None:
             for fingerprint, title in list(alerts.items())[:MAX_MUTED]:
-                front.mutes.mute(
+                context.mutes.mute(
                     fingerprint,
                     until,
                     who,
@@ -138,9 +142,9 @@ class SlackFace:
                     now=now,
                 )
 
-        await front.stored(mute)
+        await context.stored(mute)
         count = f"{len(alerts)} alerts" if len(alerts) > 1 else "this alert"
         end = "until it is resolved" if until_resolved else f"until {until:%Y-%m-%d %H:%M} UTC"
-        await front.did(
+        await context.did(
             investigation.id, f"{who} muted {count} {end}", key=f"{form.user.id}:{form.view.id}"
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.intake.questions.asked import Kind
+from bot.intake.questions.slack_question import Kind
 from bot.intake.questions.words import nearest, words
 
 NAMES: Mapping[str, Kind] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from bot.intake.questions.further_scope import asked_span
+from bot.intake.questions.follow_up_scope import asked_span
 from bot.intake.questions.intents import Intent, understand
 from bot.intake.questions.subjects import asks_about
 from bot.intake.questions.words import listed, words

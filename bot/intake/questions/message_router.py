@@ -14,9 +14,9 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.intake.accepting import NotAccepted
-from bot.intake.questions.asked import MAX_TEXT, Asked, Kind, Taken
 from bot.intake.questions.commands import command_in, is_courtesy
 from bot.intake.questions.is_question import is_question
+from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
 from bot.settings import Settings
 from bot.store.conversations import Conversations, NewQuestion
 
@@ -34,10 +34,10 @@ class MessageRouter:
         self._slack = settings.slack
         self._conversations = conversations
 
-    async def take(self, asked: Asked, *, within_s: float = 2.0) -> Taken:
+    async def take(self, question: SlackQuestion, *, within_s: float = 2.0) -> Taken:
         """Store a question, or say why it is none. Raises NotAccepted: then the sender shall send
         it again."""
-        return await self._stored(self._take, asked, within_s=within_s)
+        return await self._stored(self._take, question, within_s=within_s)
 
     async def edited(self, channel: str, ts: str, text: str, *, within_s: float = 2.0) -> bool:
         """A message was edited: an unanswered question becomes what it says now."""
@@ -51,55 +51,63 @@ class MessageRouter:
             self._conversations.withdraw, f"{channel}:{ts}", within_s=within_s
         )
 
-    def _take(self, asked: Asked) -> Taken:
-        ours = asked.investigation_id or self._conversations.thread_of(asked.channel, asked.thread)
-        kind, why_not = self._kind(asked, ours)
+    def _take(self, question: SlackQuestion) -> Taken:
+        ours = question.investigation_id or self._conversations.thread_of(
+            question.channel, question.thread
+        )
+        kind, why_not = self._kind(question, ours)
         if kind is None:
             return Taken(False, why_not)
         now = datetime.now(UTC)
-        before = self._conversations.asked_since(asked.channel, asked.thread, now - RATE_WINDOW)
+        before = self._conversations.asked_since(
+            question.channel, question.thread, now - RATE_WINDOW
+        )
         if before > self._slack.questions_per_hour:
             return Taken(False, "too many questions in this thread")
         new = NewQuestion(
-            id=asked.id,
-            event_id=asked.event_id,
+            id=question.id,
+            event_id=question.event_id,
             kind="limited" if before == self._slack.questions_per_hour else kind,
-            surface=asked.surface,
-            text=asked.text[:MAX_TEXT],
-            who=asked.who,
-            channel=asked.channel,
-            thread=asked.thread,
-            ts=asked.ts,
-            about_channel=asked.about_channel,
+            surface=question.surface,
+            text=question.text[:MAX_TEXT],
+            who=question.who,
+            channel=question.channel,
+            thread=question.thread,
+            ts=question.ts,
+            about_channel=question.about_channel,
             investigation_id=ours,
         )
         if not self._conversations.take(new, now=now):
             return Taken(False, "taken before")
         return Taken(True, new.kind)
 
-    def _kind(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
+    def _kind(self, question: SlackQuestion, ours: str | None) -> tuple[Kind | None, str]:
         """What it is, or None and why it is nothing for us."""
-        if is_courtesy(asked.text):
+        if is_courtesy(question.text):
             return None, "a courtesy"
-        if asked.surface == "thread":
-            return self._without_mention(asked, ours)
-        command = command_in(asked.text)
+        if question.surface == "thread":
+            return self._without_mention(question, ours)
+        command = command_in(question.text)
         if command is not None:
             return command.kind, ""
         if self._slack.follow_ups == "off":
             return None, "follow-up questions are off"
-        return ("question" if ours or asked.surface != "mention" else "help"), ""
+        return ("question" if ours or question.surface != "mention" else "help"), ""
 
-    def _without_mention(self, asked: Asked, ours: str | None) -> tuple[Kind | None, str]:
-        if self._slack.follow_ups != "questions" or asked.channel in self._slack.quiet_channels:
+    def _without_mention(
+        self, question: SlackQuestion, ours: str | None
+    ) -> tuple[Kind | None, str]:
+        if self._slack.follow_ups != "questions" or question.channel in self._slack.quiet_channels:
             return None, "only mentions are answered here"
         if ours is None:
             return None, "not in a thread of ours"
-        if self._conversations.is_quiet(asked.channel, asked.thread):
+        if self._conversations.is_quiet(question.channel, question.thread):
             return None, "this thread asked for silence"
         since = datetime.now(UTC) - TALKING_FOR
-        talking = self._conversations.is_talking(asked.channel, asked.thread, asked.who, since)
-        if not is_question(asked.text, talking=talking):
+        talking = self._conversations.is_talking(
+            question.channel, question.thread, question.who, since
+        )
+        if not is_question(question.text, talking=talking):
             return None, "no question to us"
         return "question", ""
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks, Expected
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import AddedQuery, Alert, Link, LogWords, Scope
+from bot.investigation.runbooks.library import RunbookLibrary
 from bot.investigation.runbooks.matching import Applying, applying, holds, in_words
 from bot.investigation.runbooks.runbook import ExpectedWhen, Runbook, usable_queries
-from bot.investigation.runbooks.shelf import Shelf
 
 MOST_SERVICES, MOST_QUERIES, MOST_WORDS = 10, 20, 20
 """Added by all runbooks of an alert together: what is asked must come back while the incident
@@ -23,7 +23,7 @@ MOST_TROUBLES = 20
 
 
 @dataclass(frozen=True)
-class Look:
+class ScopeHints:
     """What is looked at besides what would be anyway. Times in minutes; None leaves the settings'
     own."""
 
@@ -34,28 +34,30 @@ class Look:
     baseline: float | None = None
 
 
-NOTHING_MORE = Look()
+NOTHING_MORE = ScopeHints()
 
 
 @dataclass(frozen=True)
-class Guided:
+class RunbookGuidance:
     """Both halves of what runbooks give."""
 
-    look: Look
+    hints: ScopeHints
     applied: AppliedRunbooks
 
 
-def guided(shelf: Shelf, alert: Alert, scope: Scope, hosts: Collection[str]) -> Guided:
-    """What the shelf says of this alert. `hosts` are those that a link may lead to."""
-    chosen = applying(shelf, alert, scope)
+def guided(
+    library: RunbookLibrary, alert: Alert, scope: Scope, hosts: Collection[str]
+) -> RunbookGuidance:
+    """What the library says about this alert. `hosts` are those that a link may lead to."""
+    chosen = applying(library, alert, scope)
     applied = AppliedRunbooks(
         runbooks=tuple(_applied(one, alert, hosts) for one in chosen),
-        troubles=tuple(str(problem) for problem in shelf.problems[:MOST_TROUBLES]),
+        troubles=tuple(str(problem) for problem in library.problems[:MOST_TROUBLES]),
     )
-    return Guided(_look([one.runbook for one in chosen]), applied)
+    return RunbookGuidance(_scope_hints([one.runbook for one in chosen]), applied)
 
 
-def _look(runbooks: Sequence[Runbook]) -> Look:
+def _scope_hints(runbooks: Sequence[Runbook]) -> ScopeHints:
     """All of them together: the longest windows; of two queries for one signal that of the more
     specific runbook."""
     services = dict.fromkeys(name for one in runbooks for name in one.keys.look_at.services)
@@ -69,7 +71,7 @@ def _look(runbooks: Sequence[Runbook]) -> Look:
     with_words = [one for one in runbooks if one.keys.look_at.log_words]
     words = dict.fromkeys(word for one in with_words for word in one.keys.look_at.log_words)
     by = ", ".join(f"runbook {one.name}" for one in with_words)
-    return Look(
+    return ScopeHints(
         services=tuple(services)[:MOST_SERVICES],
         queries=tuple(queries.values())[:MOST_QUERIES],
         log_words=LogWords(words=tuple(words)[:MOST_WORDS], by=by) if words else None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bot.investigation.runbooks.library import RunbookLibrary
 from bot.investigation.runbooks.linting import lint
 from bot.investigation.runbooks.runbook import usable_queries
-from bot.investigation.runbooks.shelf import Shelf
 from bot.settings import Settings
 from connectors.base import Check
 
@@ -19,16 +19,16 @@ def runbook_checks(settings: Settings) -> list[Check]:
     directories = settings.runbooks.directories
     if not directories:
         return []
-    shelf, problems = lint(settings)
+    library, problems = lint(settings)
     faults = [Check(NAME, False, str(problem)) for problem in problems[:MOST_LINES]]
     if len(problems) > MOST_LINES:
         faults.append(Check(NAME, False, f"and {len(problems) - MOST_LINES} more"))
-    count = len(shelf.runbooks)
+    count = len(library.runbooks)
     read = f"{count} runbook{'' if count == 1 else 's'} in {', '.join(directories)}"
-    return faults or [Check(NAME, count > 0, f"{read}{_not_asked(shelf, settings)}")]
+    return faults or [Check(NAME, count > 0, f"{read}{_not_asked(library, settings)}")]
 
 
-def _not_asked(shelf: Shelf, settings: Settings) -> str:
+def _not_asked(library: RunbookLibrary, settings: Settings) -> str:
     """Queries for connectors that are not set up: no fault, for others may share the files."""
     missing = {
         name
@@ -42,7 +42,7 @@ def _not_asked(shelf: Shelf, settings: Settings) -> str:
         if not there
     }
     queries = [
-        q for one in shelf.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing
+        q for one in library.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing
     ]
     vendors = " and ".join(sorted({q[0] for q in queries}))
     return (

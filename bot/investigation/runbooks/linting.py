@@ -9,31 +9,31 @@ from difflib import get_close_matches
 from bot.investigation.runbooks.applying import may_link
 from bot.investigation.runbooks.front_matter import Place
 from bot.investigation.runbooks.hosts import linkable_hosts
+from bot.investigation.runbooks.library import FileProblem, RunbookLibrary, read_library
 from bot.investigation.runbooks.matching import glob_matches
 from bot.investigation.runbooks.runbook import Runbook
-from bot.investigation.runbooks.shelf import FileProblem, Shelf, read_shelf
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
 
 
-def lint(settings: Settings) -> tuple[Shelf, list[FileProblem]]:
+def lint(settings: Settings) -> tuple[RunbookLibrary, list[FileProblem]]:
     """All runbooks, and everything that is wrong with them, by file and line."""
-    shelf = read_shelf(settings.runbooks.directories)
+    library = read_library(settings.runbooks.directories)
     hosts = linkable_hosts(settings)
-    problems = [*shelf.problems, *_cycles(shelf)]
-    included = {path for runbook in shelf.runbooks.values() for path in runbook.keys.include}
-    for runbook in shelf.runbooks.values():
+    problems = [*library.problems, *_cycles(library)]
+    included = {path for runbook in library.runbooks.values() for path in runbook.keys.include}
+    for runbook in library.runbooks.values():
         faults = [
-            *_dead_includes(runbook, shelf),
+            *_dead_includes(runbook, library),
             *_unreachable(runbook, settings, included),
             *_unknown_names(runbook, settings),
             *_links_left_out(runbook, hosts),
         ]
         problems += [
-            FileProblem(shelf.file_of(runbook), _line(runbook, place), said)
+            FileProblem(library.file_of(runbook), _line(runbook, place), said)
             for place, said in faults
         ]
-    return shelf, sorted(set(problems), key=lambda p: (p.file, p.line, p.text))
+    return library, sorted(set(problems), key=lambda p: (p.file, p.line, p.text))
 
 
 def _line(runbook: Runbook, place: Place) -> int:
@@ -45,10 +45,10 @@ def _line(runbook: Runbook, place: Place) -> int:
 Faults = Iterator[tuple[Place, str]]
 
 
-def _dead_includes(runbook: Runbook, shelf: Shelf) -> Faults:
+def _dead_includes(runbook: Runbook, library: RunbookLibrary) -> Faults:
     for number, path in enumerate(runbook.keys.include):
-        if path not in shelf.runbooks:
-            near = _nearest(path, (name for name in shelf.runbooks if name != runbook.path))
+        if path not in library.runbooks:
+            near = _nearest(path, (name for name in library.runbooks if name != runbook.path))
             hint = (
                 f"did you mean {near}?"
                 if near
@@ -94,8 +94,8 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
 
 def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
     names = _catalogue(settings)
-    look = runbook.keys.look_at
-    for number, service in enumerate(look.services):
+    look_at = runbook.keys.look_at
+    for number, service in enumerate(look_at.services):
         if names and (catalogue_name(service, settings) or "") not in settings.services:
             near = get_close_matches(service, names, n=1)
             hint = f"did you mean {near[0]}?" if near else "add it under [services]"
@@ -127,11 +127,11 @@ def _nearest(path: str, known: Iterable[str]) -> str | None:
     return next((stems[stem] for stem in same or get_close_matches(wanted, stems, n=1)), None)
 
 
-def _cycles(shelf: Shelf) -> Iterator[FileProblem]:
+def _cycles(library: RunbookLibrary) -> Iterator[FileProblem]:
     """Each cycle of includes once, in its first file by name."""
     told: set[str] = set()
-    for path, runbook in shelf.runbooks.items():
-        cycle = _way_back(path, shelf.runbooks) if path not in told else []
+    for path, runbook in library.runbooks.items():
+        cycle = _way_back(path, library.runbooks) if path not in told else []
         if cycle:
             told.update(cycle)
             number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
@@ -139,7 +139,7 @@ def _cycles(shelf: Shelf) -> Iterator[FileProblem]:
                 f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of "
                 f"these out"
             )
-            yield FileProblem(shelf.file_of(runbook), _line(runbook, ("include", number)), said)
+            yield FileProblem(library.file_of(runbook), _line(runbook, ("include", number)), said)
 
 
 def _way_back(start: str, runbooks: Mapping[str, Runbook]) -> list[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.vocabulary import Alert, Scope
+from bot.investigation.runbooks.library import RunbookLibrary
 from bot.investigation.runbooks.runbook import DAYS, Criterion, Hours, Match, Runbook, zone_of
-from bot.investigation.runbooks.shelf import Shelf
 
 MOST_APPLIED = 10
 """Runbooks of one alert, included ones counted: more guidance than that guides nobody."""
@@ -26,11 +26,11 @@ class Applying:
     why: str
 
 
-def applying(shelf: Shelf, alert: Alert, scope: Scope) -> list[Applying]:
+def applying(library: RunbookLibrary, alert: Alert, scope: Scope) -> list[Applying]:
     """Those that match by specificity, then by name, each followed by what it includes and no other
     brought."""
     matched = []
-    for runbook in shelf.runbooks.values():
+    for runbook in library.runbooks.values():
         found = _matched(runbook.keys.match, alert, scope) if runbook.keys.match else None
         if found is not None:
             matched.append(
@@ -40,7 +40,7 @@ def applying(shelf: Shelf, alert: Alert, scope: Scope) -> list[Applying]:
     for _, _, path, one in sorted(matched, key=lambda m: m[:3]):
         chosen.setdefault(path, one)
     for one in list(chosen.values()):
-        for included in shelf.included_by(one.runbook):
+        for included in library.included_by(one.runbook):
             chosen.setdefault(included.path, Applying(included, f"included by {one.runbook.name}"))
     return list(chosen.values())[:MOST_APPLIED]
 

@@ -13,11 +13,11 @@ from bot.answer.guidance import MOST_LINES, guidance_of, said_by, with_guidance
 from bot.answer.replay import replay
 from bot.answer.writer.plain_text import rendered_part
 from bot.investigation.guiding import guided_scope, runbooks_said
-from bot.investigation.runbooks.applying import Guided, guided, may_link
+from bot.investigation.runbooks.applying import RunbookGuidance, guided, may_link
 from bot.investigation.runbooks.hosts import linkable_hosts
-from bot.investigation.runbooks.shelf import read_shelf
+from bot.investigation.runbooks.library import read_library
 from bot.settings import Settings
-from tests.bot.investigation.runbooks.shelves import AT, alert, scope, write
+from tests.bot.investigation.runbooks.library_module import AT, alert, scope, write
 from tests.scenarios.small_case import write_small_case
 
 WHOLE = """
@@ -50,9 +50,9 @@ WHOLE = """
 HOSTS = frozenset({"grafana.example.com"})
 
 
-def found(tmp_path: Path, **files: str) -> Guided:
+def found(tmp_path: Path, **files: str) -> RunbookGuidance:
     directory = write(tmp_path / "shelf", **(files or {"a": WHOLE}))
-    return guided(read_shelf([directory]), alert(), scope("checkout"), HOSTS)
+    return guided(read_library([directory]), alert(), scope("checkout"), HOSTS)
 
 
 def test_all_that_a_runbook_says_to_look_at_is_in_the_scope_with_who_asks(tmp_path: Path) -> None:

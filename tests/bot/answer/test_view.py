@@ -22,7 +22,7 @@ from bot.answer.targets.slack.message import final_message
 from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from bot.conversation import about_cause
-from bot.conversation.held import Held
+from bot.conversation.answered_case import AnsweredCase
 from bot.web.investigation_view import build_view
 from tests.bot.answer.targets.answers import (
     PAGE,
@@ -51,7 +51,7 @@ def renderings(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str]
     slack = final_message(investigation, view, PAGE)
     page = build_view(investigation, [], folder)
     shown_steps = [step.text for step in page.next_steps]
-    held = Held(investigation, replayed.case, replayed.diagnosis, replayed.report, PAGE, AT)
+    held = AnsweredCase(investigation, replayed.case, replayed.diagnosis, replayed.report, PAGE, AT)
     said = [about_cause.cause(held), about_cause.next_steps(held)]
     texts = {
         "page": f"{page.headline} {page.causes[0]} {shown_steps} {page.confidence}",

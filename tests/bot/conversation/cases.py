@@ -11,7 +11,7 @@ from analysis.case.folder import read_case, write_json
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
 from bot.answer.writer.built_in import word
-from bot.conversation.held import Held
+from bot.conversation.answered_case import AnsweredCase
 from bot.store.store import Investigation, ReplyTo
 from demo.run import recorded_cases
 
@@ -111,11 +111,11 @@ def write_answered(folder: Path) -> Path:
     return folder
 
 
-def held(folder: Path, *, now: datetime = STARTED + timedelta(minutes=8)) -> Held:
+def answered(folder: Path, *, now: datetime = STARTED + timedelta(minutes=8)) -> AnsweredCase:
     """What the bot holds of it."""
     case = read_case(folder)
     diagnosis = diagnose(case)
-    return Held(
+    return AnsweredCase(
         an_investigation(case.alert),
         case,
         diagnosis,
@@ -125,14 +125,14 @@ def held(folder: Path, *, now: datetime = STARTED + timedelta(minutes=8)) -> Hel
     )
 
 
-def demo() -> Held:
+def demo() -> AnsweredCase:
     """The recorded training job with a slow rank."""
-    return held(recorded_cases() / "slow-rank")
+    return answered(recorded_cases() / "slow-rank")
 
 
-def healthy() -> Held:
+def healthy() -> AnsweredCase:
     """The recorded training job with which nothing is wrong."""
-    return held(recorded_cases() / "healthy-training")
+    return answered(recorded_cases() / "healthy-training")
 
 
 def an_investigation(alert: Alert) -> Investigation:

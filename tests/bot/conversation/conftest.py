@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from bot.conversation.held import Held
-from tests.bot.conversation.cases import demo, healthy, held, write_shop
+from bot.conversation.answered_case import AnsweredCase
+from tests.bot.conversation.cases import answered, demo, healthy, write_shop
 
 
 @pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Held:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> AnsweredCase:
     """A slow shop: its database is out of CPU."""
-    return held(write_shop(tmp_path_factory.mktemp("shop") / "case"))
+    return answered(write_shop(tmp_path_factory.mktemp("shop") / "case"))
 
 
 @pytest.fixture(scope="session")
-def slow_rank() -> Held:
+def slow_rank() -> AnsweredCase:
     """The demo's training job."""
     return demo()
 
 
 @pytest.fixture(scope="session")
-def nothing_wrong() -> Held:
+def nothing_wrong() -> AnsweredCase:
     """The demo's healthy job."""
     return healthy()
 

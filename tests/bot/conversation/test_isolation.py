@@ -14,7 +14,7 @@ from bot.conversation.slack.home import HomeTab
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
 from bot.store.models import InvestigationRow
-from bot.store.sight import ALL
+from bot.store.visibility import ALL
 from tests.bot.conversation.slack.conftest import Room, room
 from tests.bot.conversation.test_steps import DM, PUBLIC, Talk, shop_folder, talk
 
@@ -85,7 +85,7 @@ def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
     tab: HomeTab = room.face.home
     shown = [i.id for i in tab._read().latest]
     assert set(shown) == {theirs.id, nobodys.id}
-    tab._front.settings = room.settings.model_copy(
+    tab._context.settings = room.settings.model_copy(
         update={"login": LoginSettings(isolation="teams"), "teams": TEAMS}
     )
     home = tab._read()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT
+from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.answering import answer_from_case
-from bot.conversation.held import Held
 from bot.conversation.messages import message_of
-from bot.intake.questions.asked import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.conversation.test_answers import ASKED
 
@@ -31,7 +31,7 @@ def blocks_of(
 
 
 @pytest.mark.parametrize("question", ASKED)
-def test_every_answer_is_a_message_that_slack_takes(slow_rank: Held, question: str) -> None:
+def test_every_answer_is_a_message_that_slack_takes(slow_rank: AnsweredCase, question: str) -> None:
     blocks_of(answer_from_case(slow_rank, question).text)
 
 

@@ -16,14 +16,14 @@ from pydantic import SecretStr
 from analysis.case.folder import read_diagnosis
 from analysis.vocabulary import Alert
 from bot.conversation.steps import ConversationSteps
-from bot.intake.questions.asked import Asked
 from bot.intake.questions.message_router import MessageRouter
+from bot.intake.questions.slack_question import SlackQuestion
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.store import ReplyTo, Store
 from connectors.slack.settings import SlackSettings
 from connectors.traces.settings import TracesSettings
@@ -75,7 +75,7 @@ class Talk:
     ) -> str:
         """Somebody writes; the question's id, whether it was taken or not."""
         ts = self.slack.say(channel, text, thread_ts=thread)
-        asked = Asked(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
+        asked = SlackQuestion(text, "U0ADA", channel, thread or ts, ts, surface)  # type: ignore[arg-type]
         asyncio.run(MessageRouter(self.context.settings, self.conversations).take(asked))
         return asked.id
 
@@ -230,7 +230,7 @@ def test_quiet_threads_channels_and_settings_are_kept(talk: Talk, shop_folder: P
         slack = talk.context.settings.slack.model_copy(update=changed)
         settings = talk.context.settings.model_copy(update={"slack": slack})
         message_router = MessageRouter(settings, talk.conversations)
-        asked = Asked(
+        asked = SlackQuestion(
             "what changed?",
             "U0ADA",
             PUBLIC,
@@ -269,9 +269,9 @@ def test_a_further_investigation_is_started_once_with_its_scope(
         talk.work(question)
     fresh = [i for i in talk.store.latest() if i.id != parent]
     assert len(fresh) == 1
-    furthers = Furthers(talk.store.engine)
-    assert furthers.parent(fresh[0].id) == parent
-    scope = furthers.scope(fresh[0].id)
+    follow_ups = FollowUps(talk.store.engine)
+    assert follow_ups.parent(fresh[0].id) == parent
+    scope = follow_ups.scope(fresh[0].id)
     assert scope is not None
     assert scope.window is not None
     assert scope.window.end - scope.window.start == timedelta(hours=6)

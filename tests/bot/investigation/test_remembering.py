@@ -14,7 +14,7 @@ from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert
 from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
 from bot.store.case_store import CaseStore
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
 from bot.store.store import Investigation, ReplyTo, Store
@@ -145,10 +145,10 @@ def test_how_often_it_was_seen_is_counted_beyond_the_three(store: Store, cases: 
 def test_a_further_look_at_an_incident_is_no_second_time(store: Store, cases: CaseStore) -> None:
     answered(store, cases, 3)
     first = answered(store, cases, 1)
-    furthers = Furthers(store.engine)
-    name, _ = furthers.start(
+    follow_ups = FollowUps(store.engine)
+    name, _ = follow_ups.start(
         first,
-        FurtherScope(),
+        FollowUpScope(),
         key="k",
         question="again",
         who="ann",

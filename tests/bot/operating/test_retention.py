@@ -15,15 +15,14 @@ from bot.operating.deleting import delete_investigation
 from bot.operating.retention import Retention, only_one
 from bot.operating.sweep import Sweep
 from bot.settings import Settings
+from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from bot.store.conversations import Conversations, NewQuestion
 from bot.store.labels import Labels
-from bot.store.listing import Asked, Listing
+from bot.store.listing import Listing, ListingFilter
 from bot.store.memory import Memory
 from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.replays import KEPT_AT_LEAST
 from bot.store.store import Delivery
-from bot.store.visits import Asked as AskedVisits
-from bot.store.visits import Visit, Visits
 from tests.bot.operating.installation import LIVING, NOW, Installation, make_case
 
 DAY = timedelta(days=1)
@@ -102,7 +101,7 @@ def test_an_old_investigation_goes_everywhere_and_a_young_one_stays(
     assert [e.id for e in memory.search_investigations("latency")] == [young], (
         "the full-text index forgot it, too"
     )
-    assert Listing(installation.store.engine).count(Asked(words="latency")) == 1
+    assert Listing(installation.store.engine).count(ListingFilter(words="latency")) == 1
     assert sweep(installation) == {}, "the second sweep finds nothing to do"
 
 
@@ -197,13 +196,13 @@ def test_nothing_is_deleted_where_a_day_is_zero(installation: Installation) -> N
 
 
 def test_the_audit_and_logins_are_swept_where_nobody_looks(installation: Installation) -> None:
-    visits = Visits(installation.store.engine, kept=1000 * DAY)
+    visits = AuditLog(installation.store.engine, kept=1000 * DAY)
     for days in (1, 200):
         visits.write(
-            Visit("ann", "Ann", "admin", "looked", None, "10.0.0.1", 200), NOW - days * DAY
+            AuditEntry("ann", "Ann", "admin", "looked", None, "10.0.0.1", 200), NOW - days * DAY
         )
     assert sweep(installation)["audit"] == 1
-    assert len(visits.read(AskedVisits())) == 1
+    assert len(visits.read(AuditFilter())) == 1
 
 
 def test_one_worker_of_all_sweeps(installation: Installation) -> None:
@@ -240,7 +239,7 @@ def test_deleting_one_says_what_it_would_do_then_does_it_and_is_audited(
     assert installation.rows.of(name) == installation.rows.of(f"question:C1:{name}") == []
     assert [e.id for e in Memory(installation.store.engine).search_investigations("latency")] == []
     assert installation.store.get(other) is not None
-    line = Visits(installation.store.engine, kept=DAY).read(AskedVisits())[0]
+    line = AuditLog(installation.store.engine, kept=DAY).read(AuditFilter())[0]
     assert (line.action, line.investigation_id, line.address) == ("deleted", name, "command line")
     with pytest.raises(FaultlineError, match="there is no investigation"):
         delete_investigation(installation.settings, name, sure=True)

@@ -22,12 +22,12 @@ from bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
 from bot.settings.teams import TeamSettings
 from bot.store.connect import connect
 from bot.store.groups import MAX_GROUP, MAX_RUNS
-from bot.store.held_alerts import held_alerts
 from bot.store.message_updates import EDIT_EVERY, DueUpdates
 from bot.store.models import InvestigationRow
 from bot.store.mutes import Mutes
 from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from bot.store.suppressed_alerts import suppressed_alerts
 from connectors.shared_settings import ServiceSettings
 from tests.databases import store_engine
 
@@ -354,7 +354,7 @@ def test_a_muted_alert_is_counted_and_the_next_one_after_the_mute_is_investigate
     assert taken(store, noisy) == ("muted", None)
     assert taken(store, noisy, now=NOW + 9 * MINUTE) == ("muted", None)
     assert taken(store, alert("search"))[0] == "started"
-    [held] = held_alerts(store.engine)
+    [held] = suppressed_alerts(store.engine)
     assert (held.kind, held.count, held.alert, held.why) == (
         "muted",
         2,
@@ -380,7 +380,7 @@ def test_a_rule_holds_alerts_back_and_they_are_counted(opened: Opened) -> None:
     taken(store, alert("payments"))
     quiet = alert("checkout", severity="INFO")
     assert [taken(store, quiet)[0], taken(store, quiet)[0]] == ["excluded", "excluded"]
-    [held] = held_alerts(store.engine)
+    [held] = suppressed_alerts(store.engine)
     assert (held.kind, held.count, held.why) == ("excluded", 2, "rule 1 (no information)")
     assert the_one(store).related == ()
 
@@ -393,7 +393,7 @@ def test_over_the_rate_of_a_channel_the_last_investigation_says_how_many_more(
     assert outcomes == ["started", "started", "surplus", "surplus", "surplus"]
     assert taken(store, alert("s4"), now=NOW + 5 * MINUTE)[0] == "surplus"
     newest, oldest = store.latest()
-    assert (newest.surplus, oldest.surplus) == (3, 0), "three alerts, one of them twice"
+    assert (newest.rate_limited, oldest.rate_limited) == (3, 0), "three alerts, one of them twice"
     assert taken(store, alert("s9"), channel="C2")[0] == "started"
     assert taken(store, alert("s4"), now=NOW + 60 * MINUTE)[0] == "started"
 

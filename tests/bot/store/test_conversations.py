@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from analysis.vocabulary import Alert, Scope, Window
 from bot.store.conversations import STALE, Conversations, NewQuestion
-from bot.store.further import Furthers, FurtherScope, further_scope
+from bot.store.follow_ups import FollowUps, FollowUpScope, follow_up_scope
 from bot.store.store import ReplyTo, Store
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
@@ -89,13 +89,13 @@ def test_a_thread_is_ours_by_the_alerts_thread_or_under_our_own_message(store: S
 
 
 def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store) -> None:
-    furthers = Furthers(store.engine)
+    follow_ups = FollowUps(store.engine)
     parent = store.get(store.accept(ALERT, reply_to=ReplyTo("C1", "1.0")).investigation_id or "")
     assert parent is not None
-    scope = FurtherScope(Window(start=NOW - timedelta(hours=6), end=NOW), ("payments",))
+    scope = FollowUpScope(Window(start=NOW - timedelta(hours=6), end=NOW), ("payments",))
 
     def start(_: int) -> tuple[str, bool]:
-        return furthers.start(
+        return follow_ups.start(
             parent, scope, key="C1:7.7", question="more", who="U1", reply_to=ReplyTo("C1", "1.0")
         )
 
@@ -103,9 +103,9 @@ def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store)
         started = list(pool.map(start, range(12)))
     assert len({name for name, _ in started}) == 1
     assert [new for _, new in started].count(True) == 1
-    assert furthers.scope(started[0][0]) == scope
-    assert furthers.started_from(parent.id) == [started[0][0]]
-    assert furthers.count_since("C1", "1.0", NOW - timedelta(days=999)) == 1
+    assert follow_ups.scope(started[0][0]) == scope
+    assert follow_ups.started_from(parent.id) == [started[0][0]]
+    assert follow_ups.count_since("C1", "1.0", NOW - timedelta(days=999)) == 1
     assert store.accept(ALERT).outcome == "joined"
 
 
@@ -114,9 +114,9 @@ def test_the_scope_of_a_further_investigation_has_its_window_and_services() -> N
     baseline = Window(start=NOW - timedelta(minutes=150), end=window.start)
     scope = Scope(incident=window, baseline=(baseline,), services=("checkout",))
     longer = Window(start=NOW - timedelta(hours=6), end=NOW)
-    changed = further_scope(scope, FurtherScope(longer, ("payments", "checkout")))
+    changed = follow_up_scope(scope, FollowUpScope(longer, ("payments", "checkout")))
     assert changed.incident == longer
     assert changed.baseline == (Window(start=NOW - timedelta(hours=12), end=longer.start),)
     assert changed.services == ("checkout", "payments")
-    assert further_scope(scope, None) is scope
-    assert further_scope(scope, FurtherScope()) == scope
+    assert follow_up_scope(scope, None) is scope
+    assert follow_up_scope(scope, FollowUpScope()) == scope

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.store.labels import Labels
-from bot.store.listing import MOST_COUNTED, Asked, Listing, Place
+from bot.store.listing import MOST_COUNTED, Listing, ListingCursor, ListingFilter
 from bot.store.memory import Memory
 from bot.store.mutes import Mutes
 from bot.store.store import Store
@@ -61,26 +61,26 @@ def test_each_filter_keeps_what_it_names_and_all_must_hold(engine: Engine) -> No
     assert muted is not None
     Mutes(engine).mute(muted.alert.fingerprint, datetime.now(UTC) + timedelta(hours=1), "ana")
     found = {
-        Asked(service="cart"): (cart, other),
-        Asked(source="pagerduty"): (bank, other),
-        Asked(service="cart", source="pagerduty"): (other,),
-        Asked(status="accepted"): (other,),
-        Asked(verdict="recovered"): (bank,),
-        Asked(least=0.7): (cart,),
-        Asked(least=0.5, most=0.7): (bank,),
-        Asked(judged="right"): (cart,),
-        Asked(judged="wrong"): (bank,),
-        Asked(judged="yes"): (cart, bank),
-        Asked(judged="no"): (other,),
-        Asked(alerts="muted"): (other,),
-        Asked(alerts="grouped"): (),
-        Asked(since=NOW - timedelta(minutes=2)): (cart, bank),
-        Asked(before=NOW - timedelta(minutes=2)): (other,),
-        Asked(service="' OR 1=1 --"): (),
-        Asked(): (cart, bank, other),
+        ListingFilter(service="cart"): (cart, other),
+        ListingFilter(source="pagerduty"): (bank, other),
+        ListingFilter(service="cart", source="pagerduty"): (other,),
+        ListingFilter(status="accepted"): (other,),
+        ListingFilter(verdict="recovered"): (bank,),
+        ListingFilter(least=0.7): (cart,),
+        ListingFilter(least=0.5, most=0.7): (bank,),
+        ListingFilter(judged="right"): (cart,),
+        ListingFilter(judged="wrong"): (bank,),
+        ListingFilter(judged="yes"): (cart, bank),
+        ListingFilter(judged="no"): (other,),
+        ListingFilter(alerts="muted"): (other,),
+        ListingFilter(alerts="grouped"): (),
+        ListingFilter(since=NOW - timedelta(minutes=2)): (cart, bank),
+        ListingFilter(before=NOW - timedelta(minutes=2)): (other,),
+        ListingFilter(service="' OR 1=1 --"): (),
+        ListingFilter(): (cart, bank, other),
     }
-    assert {asked: listing.page(asked, size=10).ids for asked in found} == found
-    assert [listing.count(asked) for asked in found] == [len(ids) for ids in found.values()]
+    assert {wanted: listing.page(wanted, size=10).ids for wanted in found} == found
+    assert [listing.count(wanted) for wanted in found] == [len(ids) for ids in found.values()]
     assert listing.services() == ("bank", "cart")
     assert listing.sources() == ("datadog", "pagerduty")
 
@@ -103,29 +103,29 @@ def test_words_find_answered_ones_by_all_they_hold_and_open_ones_by_their_title(
         headline="a full disk",
     )
     Memory(engine).remember(known, Alert(source="datadog", title="queue grows", started_at=NOW))
-    assert listing.page(Asked(words="disk full"), size=5).ids == (answered, open_)
-    assert listing.page(Asked(words="DISK db"), size=5).ids == (open_,)
-    assert listing.page(Asked(words="100%_"), size=5).ids == ()
-    assert listing.page(Asked(words="!!!"), size=5).ids == ()
+    assert listing.page(ListingFilter(words="disk full"), size=5).ids == (answered, open_)
+    assert listing.page(ListingFilter(words="DISK db"), size=5).ids == (open_,)
+    assert listing.page(ListingFilter(words="100%_"), size=5).ids == ()
+    assert listing.page(ListingFilter(words="!!!"), size=5).ids == ()
 
 
 def test_pages_lead_back_and_forth_over_all_of_them_each_once(engine: Engine) -> None:
     store, listing = Store(engine), Listing(engine)
     ids = [accept(store, n // 2) if n % 2 == 0 else accept(store, 100 + n) for n in range(13)]
-    asked, after = Asked(), None
+    wanted, after = ListingFilter(), None
     seen: list[str] = []
     while True:
-        page = listing.page(asked, size=4, after=after)
+        page = listing.page(wanted, size=4, after=after)
         seen += page.ids
         if page.older is None:
             break
         after = page.older
         accept(store, -len(seen))
     assert sorted(seen) == sorted(ids)
-    back = listing.page(asked, size=4, before=page.newer)
+    back = listing.page(wanted, size=4, before=page.newer)
     assert back.ids == tuple(seen[-len(page.ids) - 4 : -len(page.ids)])
-    assert back.older == Place(back.older.at, back.ids[-1]) if back.older else False
-    newest = listing.page(asked, size=4)
+    assert back.older == ListingCursor(back.older.at, back.ids[-1]) if back.older else False
+    newest = listing.page(wanted, size=4)
     assert newest.newer is None
 
 
@@ -135,9 +135,9 @@ def test_alerts_that_hold_what_a_database_cannot_give_as_text_are_kept_and_liste
     store, listing = Store(engine), Listing(engine)
     strange = accept(store, 1, title="a\x00b", service="\x00")
     plain = accept(store, 2, service="cart")
-    assert listing.page(Asked(), size=5).ids == (strange, plain)
+    assert listing.page(ListingFilter(), size=5).ids == (strange, plain)
     assert "cart" in listing.services()
-    assert listing.page(Asked(words="b"), size=5) is not None
+    assert listing.page(ListingFilter(words="b"), size=5) is not None
 
 
 def test_counting_ends_at_a_bound() -> None:

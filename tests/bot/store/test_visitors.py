@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
+from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from bot.store.store import Store
 from bot.store.visitors import MAX_SESSIONS, Logins, Person, new_secret
-from bot.store.visits import Asked, Visit, Visits
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ANN = Person(
@@ -113,31 +113,32 @@ def test_the_first_login_in_two_tabs_at_once_makes_one_visitor(store: Store) -> 
 
 def visit(
     who: str = "ann", action: str = "looked", of: str | None = "inv-1", **more: object
-) -> Visit:
-    return Visit(who, who.title(), "viewer", action, of, "10.0.0.1", 200, **more)  # type: ignore[arg-type]
+) -> AuditEntry:
+    return AuditEntry(who, who.title(), "viewer", action, of, "10.0.0.1", 200, **more)  # type: ignore[arg-type]
 
 
 def test_the_audit_is_read_by_who_what_and_when_the_newest_first(store: Store) -> None:
-    kept = Visits(store.engine, kept=timedelta(days=30))
+    kept = AuditLog(store.engine, kept=timedelta(days=30))
     kept.write(visit(), NOW)
     kept.write(visit("bob", "downloaded"), NOW + timedelta(hours=1))
     kept.write(visit("bob", "looked", "inv-2"), NOW + timedelta(hours=2))
-    assert [v.who for v in kept.read(Asked())] == ["bob", "bob", "ann"]
-    assert [v.action for v in kept.read(Asked(who="bob"))] == ["looked", "downloaded"]
-    assert [v.who for v in kept.read(Asked(action="downloaded"))] == ["bob"]
-    assert len(kept.read(Asked(investigation_id="inv-1"))) == 2
+    assert [v.who for v in kept.read(AuditFilter())] == ["bob", "bob", "ann"]
+    assert [v.action for v in kept.read(AuditFilter(who="bob"))] == ["looked", "downloaded"]
+    assert [v.who for v in kept.read(AuditFilter(action="downloaded"))] == ["bob"]
+    assert len(kept.read(AuditFilter(investigation_id="inv-1"))) == 2
     assert (
-        len(kept.read(Asked(since=NOW + timedelta(hours=1), until=NOW + timedelta(hours=2)))) == 1
+        len(kept.read(AuditFilter(since=NOW + timedelta(hours=1), until=NOW + timedelta(hours=2))))
+        == 1
     )
     assert kept.actions() == ["downloaded", "looked"]
-    assert kept.read(Asked(who="x' OR 1=1 --\x00")) == []
+    assert kept.read(AuditFilter(who="x' OR 1=1 --\x00")) == []
 
 
 def test_the_audit_is_read_whole_in_pages_and_old_lines_go(store: Store) -> None:
-    kept = Visits(store.engine, kept=timedelta(days=30))
+    kept = AuditLog(store.engine, kept=timedelta(days=30))
     for n in range(7):
         kept.write(visit(action=f"{n}"), NOW)
-    assert [v.action for v in kept.read_all(Asked())] == [str(n) for n in range(6, -1, -1)]
-    assert [v.action for v in kept.read(Asked(), limit=2)] == ["6", "5"]
+    assert [v.action for v in kept.read_all(AuditFilter())] == [str(n) for n in range(6, -1, -1)]
+    assert [v.action for v in kept.read(AuditFilter(), limit=2)] == ["6", "5"]
     kept.write(visit(action="new"), NOW + timedelta(days=31))
-    assert [v.action for v in kept.read(Asked())] == ["new"]
+    assert [v.action for v in kept.read(AuditFilter())] == ["new"]

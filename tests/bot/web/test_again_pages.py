@@ -15,7 +15,7 @@ import pytest
 from analysis.case.folder import read_case, read_diagnosis, write_json
 from analysis.diagnosis import diagnose
 from analysis.errors import BudgetExceeded
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.web.heavy_work import MAX_WAITING, HeavyWork
 from bot.web.replaying import analyse_again, compare
 from demo.run import CASE, recorded_cases
@@ -63,7 +63,7 @@ def test_an_investigation_is_started_again_once_for_two_clicks(
     assert started is not None
     assert (started.alert, started.status) == (ALERT, "accepted")
     again = post(f"/investigations/{sample}/again", {"kind": "again"}).headers["location"]
-    assert len(Furthers(site.store.engine).started_from(sample)) <= 2
+    assert len(FollowUps(site.store.engine).started_from(sample)) <= 2
     assert again.startswith("/investigations/")
 
 
@@ -73,7 +73,7 @@ def test_a_wider_window_holds_the_old_one(
     answer = post(f"/investigations/{sample}/again", {"kind": "wider"})
     fresh = answer.headers["location"].rsplit("/", 1)[1]
     scope, old = (
-        Furthers(site.store.engine).scope(fresh),
+        FollowUps(site.store.engine).scope(fresh),
         read_case(site.cases / sample).scope.incident,
     )
     assert scope is not None

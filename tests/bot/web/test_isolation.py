@@ -22,12 +22,12 @@ from analysis.vocabulary import Alert
 from bot.investigation.remembering import recall
 from bot.policy.admission import Policy
 from bot.settings import Settings
-from bot.store.further import Furthers, FurtherScope
+from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow
-from bot.store.sight import ALL, sight_of
 from bot.store.store import ReplyTo, Store
+from bot.store.visibility import ALL, visible_to_teams
 from bot.store.visitors import Logins, Person, new_secret
 from bot.web.pages import page_routes
 from bot.web.sessions import Sessions
@@ -172,7 +172,7 @@ def test_on_every_route_anothers_investigation_is_like_one_that_does_not_exist(t
             assert hidden[0] == 404, (method, path)
     one = town.site.store.get(town.of["search"])
     assert one is not None
-    assert Furthers(town.site.store.engine).started_from(one.id) == [], (
+    assert FollowUps(town.site.store.engine).started_from(one.id) == [], (
         "nothing was started from it"
     )
 
@@ -267,7 +267,7 @@ def test_memory_recalls_from_the_same_team_and_from_none(town: Town) -> None:
     assert recalled("search", apart=True) == {town.of["search"], town.of[""]}
     assert recalled("", apart=True) == {town.of[""]}
     assert recalled("payments", apart=False) == set(town.of.values())
-    assert sum(level.of for level in Labels(engine, sight_of(["payments"])).record()) == 2
+    assert sum(level.of for level in Labels(engine, visible_to_teams(["payments"])).record()) == 2
     assert sum(level.of for level in Labels(engine, ALL).record()) == 3
 
 
@@ -275,8 +275,8 @@ def test_a_further_investigation_belongs_to_the_team_of_the_first(town: Town) ->
     store = town.site.store
     parent = store.get(town.of["search"])
     assert parent is not None
-    fresh, _ = Furthers(store.engine).start(
-        parent, FurtherScope(), key="k", question="", who="Bob", reply_to=ReplyTo("CSEARCH", "1")
+    fresh, _ = FollowUps(store.engine).start(
+        parent, FollowUpScope(), key="k", question="", who="Bob", reply_to=ReplyTo("CSEARCH", "1")
     )
     with town.client("ann") as ann, town.client("bob") as bob:
         assert ask(ann, "GET", "/investigations/{id}", fresh)[0] == 404

@@ -23,7 +23,7 @@ from pydantic import SecretStr, ValidationError
 
 from bot.settings import ServerSettings, Settings
 from bot.settings.login import LoginSettings
-from bot.store.visits import Asked, Visits
+from bot.store.audit_log import AuditFilter, AuditLog
 from bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider
@@ -55,7 +55,7 @@ class World:
         )
 
     def audit(self) -> list[tuple[str, str, int]]:
-        lines = Visits(self.site.store.engine, kept=timedelta(days=1)).read(Asked())
+        lines = AuditLog(self.site.store.engine, kept=timedelta(days=1)).read(AuditFilter())
         return [(line.action, line.who, line.status) for line in lines]
 
 

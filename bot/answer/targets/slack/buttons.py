@@ -29,7 +29,7 @@ MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
 
 
 @dataclass(frozen=True)
-class Standing:
+class AnswerStatus:
     """What people have made of an answer, and what can still be done with it."""
 
     label: Label | None = None
@@ -61,37 +61,37 @@ def read_choice(action: str, value: str) -> tuple[Choice, str] | None:
     return next(((c, investigation) for c in CHOICES if c == name), None)
 
 
-def buttons(investigation: Investigation, standing: Standing, *, answered: bool) -> list[Block]:
+def buttons(investigation: Investigation, status: AnswerStatus, *, answered: bool) -> list[Block]:
     """The row of buttons; of a failed investigation those that need no answer."""
     shown: list[tuple[Choice, str]] = []
     if answered:
         shown += [("evidence", "Evidence"), ("right", "Right"), ("wrong", "Wrong")]
-    if standing.mute is not None:
+    if status.mute is not None:
         shown.append(("unmute", "Unmute"))
     shown += [("wider", "Wider window"), ("again", "Run again")]
-    if standing.mute is None and standing.may_mute:
+    if status.mute is None and status.may_mute:
         shown.append(("mute", "Mute this alert"))
-    if standing.note != "none":
+    if status.note != "none":
         shown.append(
             (
                 "pagerduty",
-                "Send to PagerDuty" if standing.note == "send" else "Update the PagerDuty note",
+                "Send to PagerDuty" if status.note == "send" else "Update the PagerDuty note",
             )
         )
     return [_row(shown, investigation.id)]
 
 
-def standing_lines(standing: Standing, page_url: str) -> list[Block]:
+def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
     """Small lines under the buttons: who judged it, until when it is muted, what it was started
     from."""
     lines: list[str] = []
-    if standing.label is not None:
-        lines.append(_judged(standing.label))
-    if standing.mute is not None:
-        lines.append(_muted(standing.mute))
-    if standing.parent is not None:
-        url = safe_url(f"{page_url.rpartition('/')[0]}/{standing.parent}")
-        first = escape_mrkdwn(one_line(standing.parent, 60))
+    if status.label is not None:
+        lines.append(_judged(status.label))
+    if status.mute is not None:
+        lines.append(_muted(status.mute))
+    if status.parent is not None:
+        url = safe_url(f"{page_url.rpartition('/')[0]}/{status.parent}")
+        first = escape_mrkdwn(one_line(status.parent, 60))
         lines.append(
             f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
         )

@@ -28,7 +28,7 @@ from bot.answer.targets.slack.blocks import (
     text,
     titled,
 )
-from bot.answer.targets.slack.buttons import Standing, buttons, standing_lines
+from bot.answer.targets.slack.buttons import AnswerStatus, buttons, status_lines
 from bot.answer.view import AnswerView
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, Investigation
@@ -87,11 +87,11 @@ def final_message(
     page_url: str,
     chart_file_id: str | None = None,
     *,
-    standing: Standing | None = None,
+    status: AnswerStatus | None = None,
 ) -> SlackMessage:
     """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps,
     who wrote it."""
-    standing = standing or Standing()
+    status = status or AnswerStatus()
     answer = answer_lines(view, page_url=page_url)
     footer = _written(investigation, view)
     chart_text = chart_description(view.chart) if view.chart else view.headline
@@ -99,8 +99,8 @@ def final_message(
         blocks = [
             _lines(answer.six, DOTS[view.verdict]),
             *_related(investigation.related),
-            *buttons(investigation, standing, answered=True),
-            *standing_lines(standing, page_url),
+            *buttons(investigation, status, answered=True),
+            *status_lines(status, page_url),
             *_evidence(answer, detail),
             *_chart(chart_file_id, chart_text),
             *_gaps(answer, detail),
@@ -112,10 +112,14 @@ def final_message(
 
 
 def slack_alert_failed_message(
-    investigation: Investigation, reason: str, page_url: str, *, standing: Standing | None = None
+    investigation: Investigation,
+    reason: str,
+    page_url: str,
+    *,
+    status: AnswerStatus | None = None,
 ) -> SlackMessage:
     """There is no answer, and why; what can be tried."""
-    standing = standing or Standing()
+    status = status or AnswerStatus()
     lines = [
         Line("Investigation failed", _title(investigation.alert)),
         Line("Why", sentence(reason, 400) or "Not known"),
@@ -123,8 +127,8 @@ def slack_alert_failed_message(
     ]
     rest = [
         *_related(investigation.related),
-        *buttons(investigation, standing, answered=False),
-        *standing_lines(standing, page_url),
+        *buttons(investigation, status, answered=False),
+        *status_lines(status, page_url),
         context(_footer(investigation), page_url),
     ]
     return _message(_lines(lines, "warning"), rest, _plain(lines))
@@ -159,12 +163,12 @@ def _title(alert: Alert) -> str:
 
 
 def _footer(investigation: Investigation) -> str:
-    repeats, surplus = investigation.repeats, investigation.surplus
+    repeats, rate_limited = investigation.repeats, investigation.rate_limited
     parts = [f"Faultline {investigation.id}"]
     if repeats:
         parts.append(f"the alert repeated {repeats} time{'s' if repeats != 1 else ''}")
-    if surplus:
-        alerts = f"{surplus} later alert{'s' if surplus != 1 else ''}"
+    if rate_limited:
+        alerts = f"{rate_limited} later alert{'s' if rate_limited != 1 else ''}"
         parts.append(f"{alerts} in this channel not investigated: its rate is used up")
     return " · ".join(parts)
 

@@ -16,7 +16,8 @@ from slack_sdk.errors import SlackClientError
 
 from analysis.errors import ConnectorError
 from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.answer_status import answer_status
+from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.answer.targets.slack.digest import digest_message
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
 from bot.answer.targets.slack.message import (
@@ -34,7 +35,6 @@ from bot.answer.targets.slack.posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.slack.standing import standing_of
 from bot.answer.targets.slack.target import TARGET
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
@@ -126,10 +126,10 @@ class SlackReplies:
         made."""
         investigation = outcome.investigation
         await self._no_preview_after(investigation)
-        standing = await self._show(outcome)
+        status = await self._show(outcome)
         if (
             await self._chart(investigation, outcome.answer) is not None
-            or await self._standing(investigation) != standing
+            or await self._status(investigation) != status
         ):
             await self.refresh(outcome)
 
@@ -143,15 +143,15 @@ class SlackReplies:
 
         await self._preview_once(outcome.investigation, show)
 
-    async def _show(self, outcome: Outcome) -> Standing:
+    async def _show(self, outcome: Outcome) -> AnswerStatus:
         """Post the message, or edit the one that stands; gives the standing that it shows."""
         investigation = outcome.investigation
-        standing = await self._standing(investigation)
-        message = self._worded(investigation, outcome.answer, None, standing)
+        status = await self._status(investigation)
+        message = self._worded(investigation, outcome.answer, None, status)
         ref, posted_now = await self.post(investigation, message)
         if not posted_now:
             await self.edit(ref, message)
-        return standing
+        return status
 
     async def _no_preview_after(self, investigation: Investigation) -> None:
         """Wait for a preview that is on its way, and take the right to one that has not begun."""
@@ -187,14 +187,14 @@ class SlackReplies:
         if ref is None:
             return None
         chart = posts.get(f"{investigation.id}:{CHART}")
-        standing = await self._standing(investigation)
+        status = await self._status(investigation)
         for _ in range(EDITS_AT_ONCE):
-            shown = standing
+            shown = status
             await self.edit(
                 MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown)
             )
-            standing = await self._standing(investigation)
-            if standing == shown:
+            status = await self._status(investigation)
+            if status == shown:
                 break
         return MessageRef.parse(ref)
 
@@ -278,22 +278,22 @@ class SlackReplies:
         )
         return str(uploaded["file"]["id"])
 
-    async def _standing(self, investigation: Investigation) -> Standing:
-        return await asyncio.to_thread(standing_of, investigation, self._store, self._settings)
+    async def _status(self, investigation: Investigation) -> AnswerStatus:
+        return await asyncio.to_thread(answer_status, investigation, self._store, self._settings)
 
     def _worded(
         self,
         investigation: Investigation,
         answer: Answer | None,
         chart: str | None,
-        standing: Standing,
+        status: AnswerStatus,
     ) -> SlackMessage:
         url = self.page_url(investigation)
         if answer is None:
             reason = (investigation.headline or "").removeprefix("The investigation failed: ")
-            return slack_alert_failed_message(investigation, reason, url, standing=standing)
+            return slack_alert_failed_message(investigation, reason, url, status=status)
         view = answer.view(investigation.alert)
-        return final_message(investigation, view, url, chart, standing=standing)
+        return final_message(investigation, view, url, chart, status=status)
 
     async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
         """The chart's file id. The answer stands without its picture, so a refusal costs the

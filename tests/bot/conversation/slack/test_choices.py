@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import ReplyTo
@@ -105,7 +105,7 @@ def test_a_case_that_is_gone_is_told_in_the_modal(room: Room) -> None:
 def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
     _, message = room.answered()
     released: list[bool] = []
-    read = room.face.front.answer
+    read = room.face.context.answer
 
     async def slow(investigation: Any) -> Any:
         import asyncio
@@ -114,7 +114,7 @@ def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
             await asyncio.sleep(0.01)
         return await read(investigation)
 
-    room.face.front.answer = slow  # type: ignore[method-assign]
+    room.face.context.answer = slow  # type: ignore[method-assign]
     ann = room.person()
     ann.click(message, "faultline_evidence")
     view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
@@ -221,14 +221,14 @@ def test_a_further_investigation_starts_once_in_the_same_thread(room: Room, choi
         ann.click(message, "faultline_more", option=f"again {investigation.id}", times=3)
     else:
         ann.click(message, "faultline_wider", times=3)
-    furthers = Furthers(room.store.engine)
-    (started,) = furthers.started_from(investigation.id)
+    follow_ups = FollowUps(room.store.engine)
+    (started,) = follow_ups.started_from(investigation.id)
     found = room.store.get(started)
     assert found is not None
     assert (found.reply_to.slack_channel, found.reply_to.slack_thread) == (CHANNEL, message.ts)
     assert found.alert.title == investigation.alert.title
     assert (found.question or "").startswith("ann (U0ANN) asked for")
-    scope = furthers.scope(started)
+    scope = follow_ups.scope(started)
     assert scope is not None
     if choice == "wider":
         assert scope.window is not None
@@ -239,7 +239,7 @@ def test_a_further_investigation_starts_once_in_the_same_thread(room: Room, choi
 
 def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Room) -> None:
     limited = room.settings.slack.model_copy(update={"further_per_hour": 1})
-    room.face.front.settings = room.settings.model_copy(update={"slack": limited})
+    room.face.context.settings = room.settings.model_copy(update={"slack": limited})
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_wider", times=3)
@@ -248,13 +248,13 @@ def test_a_thread_may_not_ask_for_any_number_of_further_investigations(room: Roo
         lambda: any("as many further investigations" in said for said in room.said_aside()),
         "an explanation",
     )
-    assert len(Furthers(room.store.engine).started_from(investigation.id)) == 1
+    assert len(FollowUps(room.store.engine).started_from(investigation.id)) == 1
 
 
 def test_the_answer_of_a_further_investigation_names_the_first(room: Room) -> None:
     investigation, message = room.answered()
     room.person().click(message, "faultline_wider")
-    (started,) = Furthers(room.store.engine).started_from(investigation.id)
+    (started,) = FollowUps(room.store.engine).started_from(investigation.id)
     room.write_case(started, a_diagnosis(), *answer_parts())
     room.store.finish(started, "done", verdict="cause_found", confidence=0.8, headline="again")
     _, second = room.reply(started)
@@ -277,7 +277,7 @@ def test_the_note_goes_to_the_incident_and_is_amended_by_a_further_answer(room: 
     eventually(lambda: "Update the PagerDuty note" in shown(message.blocks), "the edit")
     assert "P1" in room.said_aside()[-1]
     ann.click(message, "faultline_more", option=f"again {investigation.id}")
-    (started,) = Furthers(room.store.engine).started_from(investigation.id)
+    (started,) = FollowUps(room.store.engine).started_from(investigation.id)
     room.write_case(started, a_diagnosis(), *answer_parts())
     room.store.finish(started, "done", verdict="cause_found", confidence=0.8, headline="again")
     _, second = room.reply(started)
@@ -327,7 +327,7 @@ def test_a_click_that_cannot_be_stored_is_refused(
     def broken(*_: object, **__: object) -> None:
         raise OperationalError("select", {}, Exception("locked"))
 
-    monkeypatch.setattr(room.face.front.labels, "write", broken)
+    monkeypatch.setattr(room.face.context.labels, "write", broken)
     assert room.person().click(message, "faultline_right").status_code == 503
     assert room.people_did(investigation.id) == []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,
@@ -73,16 +73,16 @@ def stormy(text: str, count: int, **more: Any) -> Investigation:
     )
     return replace(
         an_investigation(
-            alert, question=text, headline=text, related=related, repeats=count, surplus=count
+            alert, question=text, headline=text, related=related, repeats=count, rate_limited=count
         ),
         **more,
     )
 
 
-def standing(text: str) -> Standing:
+def status(text: str) -> AnswerStatus:
     """All of it at once."""
     mute = Mute("f" * 16, text, ALERT_AT, ALERT_AT + timedelta(hours=8), text, text, 9, ALERT_AT)
-    return Standing(Label("i", False, text, text, ALERT_AT), mute, True, text, "update")
+    return AnswerStatus(Label("i", False, text, text, ALERT_AT), mute, True, text, "update")
 
 
 def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:
@@ -141,10 +141,10 @@ def test_messages(text: str, count: int, verdict: Verdict) -> None:
             answer_view(about.alert, diagnosis, report, gaps=gaps, evidence=long_evidence(text)),
             PAGE,
             "F000000001",
-            standing=standing(text),
+            status=status(text),
         ),
         first_message(about, PAGE),
-        slack_alert_failed_message(about, text, PAGE, standing=standing(text)),
+        slack_alert_failed_message(about, text, PAGE, status=status(text)),
     ]
     for message in messages:
         assert broken_rules(message.blocks, lambda _: True) == []

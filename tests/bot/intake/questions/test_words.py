@@ -8,7 +8,7 @@ import pytest
 
 from analysis.vocabulary import Window
 from bot.intake.questions.commands import Command, command_in, is_courtesy
-from bot.intake.questions.further_scope import (
+from bot.intake.questions.follow_up_scope import (
     LONGEST,
     AskedSpan,
     asked_span,

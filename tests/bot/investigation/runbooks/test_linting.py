@@ -10,7 +10,7 @@ from bot.investigation.runbooks.checking import runbook_checks
 from bot.investigation.runbooks.linting import lint
 from bot.investigation.runbooks.runbook import Hours, LookAt, Match, RunbookKeys
 from bot.settings import Settings
-from tests.bot.investigation.runbooks.shelves import write
+from tests.bot.investigation.runbooks.library_module import write
 
 CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}
 
@@ -139,9 +139,9 @@ def test_the_examples_of_the_documentation_have_no_fault_and_its_page_names_ever
         "services": {"checkout": {}, "payments": {}, "orders-db": {}},
         "grafana": {"url": "https://grafana.example.com"},
     }
-    shelf, problems = lint(Settings.model_validate(settings))
+    library, problems = lint(Settings.model_validate(settings))
     assert problems == []
-    assert len(shelf.runbooks) == 4
+    assert len(library.runbooks) == 4
     page = (docs / "runbooks.md").read_text(encoding="utf-8")
     names = [
         *RunbookKeys.model_fields,

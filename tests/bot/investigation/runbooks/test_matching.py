@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.vocabulary import Alert
+from bot.investigation.runbooks.library import read_library
 from bot.investigation.runbooks.matching import (
     MOST_APPLIED,
     applying,
@@ -16,14 +17,13 @@ from bot.investigation.runbooks.matching import (
     in_words,
 )
 from bot.investigation.runbooks.runbook import Hours
-from bot.investigation.runbooks.shelf import read_shelf
-from tests.bot.investigation.runbooks.shelves import AT, alert, scope, write
+from tests.bot.investigation.runbooks.library_module import AT, alert, scope, write
 
 
 def applied(
     directory: str, given: Alert, *services: str, job: str | None = None
 ) -> list[tuple[str, str]]:
-    found = applying(read_shelf([directory]), given, scope(*services, job=job))
+    found = applying(read_library([directory]), given, scope(*services, job=job))
     return [(one.runbook.name, one.why) for one in found]
 
 

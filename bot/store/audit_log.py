@@ -22,7 +22,7 @@ SWEEP_EVERY = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Visit:
+class AuditEntry:
     """One line of the audit. `status` is that of the HTTP answer; `note` says why somebody was
     refused."""
 
@@ -39,7 +39,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditFilter:
     """Which lines are asked for; what is empty does not count."""
 
     who: str = ""
@@ -49,7 +49,7 @@ class Asked:
     until: datetime | None = None
 
 
-class Visits:
+class AuditLog:
     """All lines, on the tables of `bot.store`. Those older than `kept` are deleted while new ones
     are written."""
 
@@ -58,7 +58,7 @@ class Visits:
         self._kept = kept
         self._swept: datetime | None = None
 
-    def write(self, visit: Visit, now: datetime | None = None) -> None:
+    def write(self, entry: AuditEntry, now: datetime | None = None) -> None:
         """Keep one line."""
         now = now or datetime.now(UTC)
         with Session(self._engine) as session, session.begin():
@@ -73,32 +73,34 @@ class Visits:
             session.add(
                 VisitRow(
                     at=now,
-                    who=storable(visit.who, MAX_TEXT),
-                    name=storable(visit.name, MAX_TEXT),
-                    role=visit.role,
-                    action=visit.action,
-                    investigation_id=storable(visit.investigation_id, MAX_TEXT)
-                    if visit.investigation_id
+                    who=storable(entry.who, MAX_TEXT),
+                    name=storable(entry.name, MAX_TEXT),
+                    role=entry.role,
+                    action=entry.action,
+                    investigation_id=storable(entry.investigation_id, MAX_TEXT)
+                    if entry.investigation_id
                     else None,
-                    address=storable(visit.address, MAX_TEXT),
-                    status=visit.status,
-                    note=storable(visit.note, MAX_TEXT),
+                    address=storable(entry.address, MAX_TEXT),
+                    status=entry.status,
+                    note=storable(entry.note, MAX_TEXT),
                 )
             )
 
-    def read(self, asked: Asked, *, before: int | None = None, limit: int = PAGE) -> list[Visit]:
+    def read(
+        self, wanted: AuditFilter, *, before: int | None = None, limit: int = PAGE
+    ) -> list[AuditEntry]:
         """Lines, the newest first; `before` an id that was read already."""
-        query = _asked(asked).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
+        query = _query(wanted).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
         if before is not None:
             query = query.where(VisitRow.id < before)
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_visit(row) for row in session.scalars(query)]
 
-    def read_all(self, asked: Asked) -> Iterator[Visit]:
+    def read_all(self, wanted: AuditFilter) -> Iterator[AuditEntry]:
         """Every line that is asked for, page by page: no long transaction, and no more than one
         page in memory."""
         before: int | None = None
-        while page := self.read(asked, before=before):
+        while page := self.read(wanted, before=before):
             yield from page
             before = page[-1].id
 
@@ -108,23 +110,25 @@ class Visits:
             return sorted(session.scalars(select(VisitRow.action).distinct()))
 
 
-def _asked(asked: Asked) -> Select[VisitRow]:
+def _query(wanted: AuditFilter) -> Select[VisitRow]:
     query = select(VisitRow)
-    if asked.who:
-        query = query.where(VisitRow.who == storable(asked.who, MAX_TEXT))
-    if asked.action:
-        query = query.where(VisitRow.action == storable(asked.action, MAX_TEXT))
-    if asked.investigation_id:
-        query = query.where(VisitRow.investigation_id == storable(asked.investigation_id, MAX_TEXT))
-    if asked.since is not None:
-        query = query.where(VisitRow.at >= asked.since)
-    if asked.until is not None:
-        query = query.where(VisitRow.at < asked.until)
+    if wanted.who:
+        query = query.where(VisitRow.who == storable(wanted.who, MAX_TEXT))
+    if wanted.action:
+        query = query.where(VisitRow.action == storable(wanted.action, MAX_TEXT))
+    if wanted.investigation_id:
+        query = query.where(
+            VisitRow.investigation_id == storable(wanted.investigation_id, MAX_TEXT)
+        )
+    if wanted.since is not None:
+        query = query.where(VisitRow.at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(VisitRow.at < wanted.until)
     return query
 
 
-def _visit(row: VisitRow) -> Visit:
-    return Visit(
+def _visit(row: VisitRow) -> AuditEntry:
+    return AuditEntry(
         who=row.who,
         name=row.name,
         role=row.role,

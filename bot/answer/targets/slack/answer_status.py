@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from bot.answer.targets.pagerduty.target import TARGET as PAGERDUTY
-from bot.answer.targets.slack.buttons import Standing
+from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Investigation, Store
@@ -17,12 +17,12 @@ ASKED = "asked:"
 """The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
 
 
-def standing_of(investigation: Investigation, store: Store, settings: Settings) -> Standing:
+def answer_status(investigation: Investigation, store: Store, settings: Settings) -> AnswerStatus:
     """How the answer stands now."""
     now = datetime.now(UTC)
     asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
-    parent = Furthers(store.engine).parent(investigation.id)
-    return Standing(
+    parent = FollowUps(store.engine).parent(investigation.id)
+    return AnswerStatus(
         label=Labels(store.engine).get(investigation.id),
         mute=None if asked else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
         may_mute=not asked,

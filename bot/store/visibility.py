@@ -1,5 +1,4 @@
-"""Whose investigations somebody may see: everybody's, or those of some teams and those that belong
-to none."""
+"""Which investigations somebody may see: all of them, or those of some teams and of no team."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from bot.store.models import InvestigationRow
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """`teams` None: all investigations. Otherwise those of these teams, and those of no team."""
 
     teams: frozenset[str] | None = None
@@ -33,10 +32,10 @@ class Sight:
         return select(InvestigationRow.id).where(*self.where())
 
 
-ALL = Sight()
-NO_TEAMS = Sight(frozenset())
+ALL = Visibility()
+NO_TEAMS = Visibility(frozenset())
 
 
-def sight_of(teams: Iterable[str]) -> Sight:
+def visible_to_teams(teams: Iterable[str]) -> Visibility:
     """Of members of these teams."""
-    return Sight(frozenset(team for team in teams if team))
+    return Visibility(frozenset(team for team in teams if team))

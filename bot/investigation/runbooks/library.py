@@ -1,4 +1,4 @@
-"""The shelf: all runbooks of the configured directories, as far as they can be read, and what is
+"""The runbook library: all runbooks of the configured directories that can be read, and what is
 wrong with the rest.
 
 A file that cannot be read costs only itself. Nothing outside of a directory is read: a symbolic
@@ -40,7 +40,7 @@ class FileProblem:
 
 
 @dataclass
-class Shelf:
+class RunbookLibrary:
     """Runbooks by path, sorted; of two with the same path that of the directory named first."""
 
     runbooks: dict[str, Runbook] = field(default_factory=dict)
@@ -64,21 +64,21 @@ class Shelf:
         return list(found.values())[:MOST_INCLUDED]
 
 
-def read_shelf(directories: Sequence[str]) -> Shelf:
+def read_library(directories: Sequence[str]) -> RunbookLibrary:
     """Read all of them. Never raises for what is in them."""
-    shelf = Shelf()
+    library = RunbookLibrary()
     for directory in directories:
-        for path, problem in _files(Path(directory), shelf):
+        for path, problem in _files(Path(directory), library):
             name = f"{directory.rstrip('/')}/{path}" if path else directory
-            read = problem or _read(directory, path, shelf)
+            read = problem or _read(directory, path, library)
             if isinstance(read, Problem):
-                shelf.problems.append(FileProblem(name, read.line, read.text))
-    shelf.runbooks = dict(sorted(shelf.runbooks.items()))
-    shelf.problems.sort(key=lambda p: (p.file, p.line, p.text))
-    return shelf
+                library.problems.append(FileProblem(name, read.line, read.text))
+    library.runbooks = dict(sorted(library.runbooks.items()))
+    library.problems.sort(key=lambda p: (p.file, p.line, p.text))
+    return library
 
 
-def _files(directory: Path, shelf: Shelf) -> Iterator[tuple[str, Problem | None]]:
+def _files(directory: Path, library: RunbookLibrary) -> Iterator[tuple[str, Problem | None]]:
     """Every Markdown file, by its path, or why it is not read."""
     root = os.path.realpath(directory)
     if not os.path.isdir(root):
@@ -101,10 +101,12 @@ def _files(directory: Path, shelf: Shelf) -> Iterator[tuple[str, Problem | None]
                     1, "is a symbolic link that leads out of the directory; copy the file into it"
                 ),
             )
-        elif path in shelf.runbooks:
+        elif path in library.runbooks:
             yield (
                 path,
-                Problem(1, f"is not read: {shelf.file_of(shelf.runbooks[path])} has the same path"),
+                Problem(
+                    1, f"is not read: {library.file_of(library.runbooks[path])} has the same path"
+                ),
             )
         else:
             yield path, None
@@ -128,7 +130,7 @@ def _walked(root: str) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
 
 
-def _read(directory: str, path: str, shelf: Shelf) -> Problem | None:
+def _read(directory: str, path: str, library: RunbookLibrary) -> Problem | None:
     try:
         full = Path(directory, path)
         if not full.is_file():
@@ -148,6 +150,6 @@ def _read(directory: str, path: str, shelf: Shelf) -> Problem | None:
     runbook = Runbook(
         directory, path, hashlib.sha256(data).hexdigest()[:12], keys, front.text, front.lines
     )
-    shelf.runbooks[path] = runbook
-    shelf.problems += [FileProblem(shelf.file_of(runbook), p.line, p.text) for p in problems]
+    library.runbooks[path] = runbook
+    library.problems += [FileProblem(library.file_of(runbook), p.line, p.text) for p in problems]
     return None

@@ -1,5 +1,5 @@
-"""Which investigations may be spoken of where: nobody learns of what was answered in a channel that
-he cannot see.
+"""Which investigations an answer may mention: nobody learns what was answered in a channel that
+they cannot see.
 
 In a channel: those that were answered in that channel. In a direct message and in the assistant's
 pane: those that were started there, those of public channels, and those of the channel that the
@@ -20,16 +20,15 @@ from bot.policy.teams import Teams
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Question
-from bot.store.sight import ALL, sight_of
-from bot.store.sight import Sight as StoreSight
 from bot.store.store import Investigation, Store
+from bot.store.visibility import ALL, Visibility, visible_to_teams
 
 PUBLIC_FOR_S = 600.0
 """How long a channel is remembered to be public."""
 MAX_KNOWN = 10_000
 
 
-class Sight:
+class ConversationVisibility:
     """Decides with the store and with what Slack says of channels."""
 
     def __init__(
@@ -54,9 +53,9 @@ class Sight:
             return True
         return any([await self.is_public(channel) for channel in sorted(channels)])
 
-    def seen(self, question: Question) -> StoreSight:
+    def seen(self, question: Question) -> Visibility:
         """Whose investigations may be counted where the question was asked."""
-        return ALL if self._teams is None else sight_of(self._heard_by(question))
+        return ALL if self._teams is None else visible_to_teams(self._heard_by(question))
 
     def _heard_by(self, question: Question) -> tuple[str, ...]:
         """The teams of the channel, and of the one that the person is looking at. Slack tells no

@@ -29,7 +29,7 @@ from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.further import Furthers
+from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Investigation, Store
@@ -63,17 +63,17 @@ FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
 log = logging.getLogger("faultline.slack")
 
 
-class Front:
+class ClickContext:
     """Shared by all handlers of one process."""
 
     def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
-        self.labels, self.mutes, self.furthers = (
+        self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine),
-            Furthers(store.engine),
+            FollowUps(store.engine),
         )
         self._case_path = case_path
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,7 +104,7 @@ class Front:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def aside(self, click: Interaction, said: str) -> None:
+    async def ephemeral(self, click: Interaction, said: str) -> None:
         """Tell the person who clicked, and nobody else."""
         channel, thread = click.place
         if not channel or not click.user.id:
@@ -130,7 +130,7 @@ class Front:
                 return None
             why = TOO_LATE.get(code) or str(said_by_slack("views.open", error))
             log.warning("slack: a form was not opened (%s)", code or type(error).__name__)
-            await self.aside(click, f"{why} Please click again.")
+            await self.ephemeral(click, f"{why} Please click again.")
             return None
         return str(opened["view"]["id"])
 

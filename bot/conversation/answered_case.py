@@ -1,4 +1,4 @@
-"""What we hold about one investigation when somebody asks: its case, its diagnosis, its report, and
+"""One answered investigation when somebody asks about it: its case, its diagnosis, its report, and
 links to them."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.vocabulary import Cause, Diagnosis, Finding, Report
 from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.view import AnswerView, answer_view
-from bot.intake.questions.asked import AnswerLine
+from bot.intake.questions.slack_question import AnswerLine
 from bot.settings import Settings
 from bot.store.store import Investigation
 
@@ -24,8 +24,8 @@ LINKS = 3
 
 
 @dataclass(frozen=True)
-class Held:
-    """One answered investigation. `newer_runs` when a further one of the same thread has no answer
+class AnsweredCase:
+    """One answered investigation. `newer_runs` when a follow-up in the same thread has no answer
     yet."""
 
     investigation: Investigation
@@ -110,16 +110,16 @@ class Held:
         return tuple((title, url) for title, url in found if url)
 
 
-def read_held(
+def load_case(
     investigation: Investigation,
     folder: Path,
     settings: Settings,
     *,
     now: datetime,
     newer_runs: bool = False,
-) -> Held:
+) -> AnsweredCase:
     """Read an answered investigation's folder. Raises EvidenceError."""
-    return Held(
+    return AnsweredCase(
         investigation=investigation,
         case=read_case(folder),
         diagnosis=read_diagnosis(folder),

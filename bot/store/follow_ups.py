@@ -1,5 +1,5 @@
-"""Further investigations: started from another one, with a window or services of their own, each
-exactly once.
+"""Follow-up investigations: started from another one, each exactly once, with another window or
+more services.
 
 Synchronous, each operation one transaction; callers on an event loop use `in_store`.
 """
@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Scope, Window
-from bot.store.conversation_rows import FurtherRow
+from bot.store.conversation_rows import FollowUpRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
 from bot.store.reply_addresses import address_columns
@@ -24,21 +24,20 @@ from bot.store.store import Investigation, ReplyTo, new_investigation_id
 
 MAX_SERVICES = 20
 GENERATIONS = 50
-"""A chain of further investigations is followed so far back."""
+"""A chain of follow-ups is followed this far back."""
 MAX_QUESTION = 2_000
 
 
 @dataclass(frozen=True)
-class FurtherScope:
-    """What a further investigation looks at instead of what its alert would give; nothing: the same
-    again."""
+class FollowUpScope:
+    """What a follow-up investigates instead of its alert's scope; empty repeats that scope."""
 
     window: Window | None = None
     services: tuple[str, ...] = ()
 
 
-class Furthers:
-    """All further investigations, on the tables of `bot.store`."""
+class FollowUps:
+    """All follow-ups, on the tables of `bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,7 +45,7 @@ class Furthers:
     def start(
         self,
         parent: Investigation,
-        scope: FurtherScope,
+        scope: FollowUpScope,
         *,
         key: str,
         question: str,
@@ -63,13 +62,13 @@ class Furthers:
         for attempt in (1, 2):
             try:
                 with Session(self._engine, expire_on_commit=False) as session, session.begin():
-                    held = session.scalar(select(FurtherRow).where(FurtherRow.key == key))
+                    held = session.scalar(select(FollowUpRow).where(FollowUpRow.key == key))
                     if held is not None:
                         return held.investigation_id, False
                     fresh = _investigation(parent, key, question, reply_to, now)
                     session.add(fresh)
                     session.flush()
-                    session.add(_further(fresh.id, parent.id, scope, key, who))
+                    session.add(_follow_up(fresh.id, parent.id, scope, key, who))
                 return fresh.id, True
             except IntegrityError:  # another worker started it at the same moment
                 if attempt == 2:
@@ -79,12 +78,12 @@ class Furthers:
     def known(self, key: str) -> bool:
         """Whether one was started under this key."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return session.scalar(select(FurtherRow.key).where(FurtherRow.key == key)) is not None
+            return session.scalar(select(FollowUpRow.key).where(FollowUpRow.key == key)) is not None
 
-    def scope(self, investigation_id: str) -> FurtherScope | None:
+    def scope(self, investigation_id: str) -> FollowUpScope | None:
         """What it looks at; None for an investigation that was not started from another one."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            row = session.get(FurtherRow, investigation_id)
+            row = session.get(FollowUpRow, investigation_id)
             if row is None:
                 return None
             window = (
@@ -92,18 +91,19 @@ class Furthers:
                 if row.window_start and row.window_end
                 else None
             )
-            return FurtherScope(window, tuple(row.services))
+            return FollowUpScope(window, tuple(row.services))
 
     def parent(self, investigation_id: str) -> str | None:
         """The investigation that it was started from."""
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return session.scalar(
-                select(FurtherRow.parent_id).where(FurtherRow.investigation_id == investigation_id)
+                select(FollowUpRow.parent_id).where(
+                    FollowUpRow.investigation_id == investigation_id
+                )
             )
 
     def first(self, investigation_id: str) -> str:
-        """The investigation that its chain of further ones began with; itself, when it is in
-        none."""
+        """The first investigation of its chain of follow-ups; itself, when it is in none."""
         for _ in range(GENERATIONS):
             parent = self.parent(investigation_id)
             if parent is None:
@@ -113,16 +113,16 @@ class Furthers:
 
     def started_from(self, parent_id: str) -> Sequence[str]:
         """The investigations that were started from this one, the oldest first."""
-        query = select(FurtherRow.investigation_id).where(FurtherRow.parent_id == parent_id)
+        query = select(FollowUpRow.investigation_id).where(FollowUpRow.parent_id == parent_id)
         with Session(self._engine.execution_options(reads_only=True)) as session:
-            return session.scalars(query.order_by(FurtherRow.investigation_id)).all()
+            return session.scalars(query.order_by(FollowUpRow.investigation_id)).all()
 
     def count_since(self, channel: str, thread: str, since: datetime) -> int:
         """How many this thread has asked for since then."""
         query = (
             select(func.count())
-            .select_from(FurtherRow)
-            .join(InvestigationRow, InvestigationRow.id == FurtherRow.investigation_id)
+            .select_from(FollowUpRow)
+            .join(InvestigationRow, InvestigationRow.id == FollowUpRow.investigation_id)
             .where(
                 InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread
             )
@@ -132,16 +132,16 @@ class Furthers:
             return session.scalar(query) or 0
 
 
-def further_scope(scope: Scope, further: FurtherScope | None) -> Scope:
-    """The scope of a further investigation: its window, against one as long before it; its services
-    besides."""
-    if further is None:
+def follow_up_scope(scope: Scope, follow_up: FollowUpScope | None) -> Scope:
+    """The scope of a follow-up: its window, against one of the same length before it, and its
+    services added."""
+    if follow_up is None:
         return scope
     changed: dict[str, object] = {}
-    if further.services:
-        changed["services"] = tuple(dict.fromkeys((*scope.services, *further.services)))
-    if further.window is not None:
-        window = further.window
+    if follow_up.services:
+        changed["services"] = tuple(dict.fromkeys((*scope.services, *follow_up.services)))
+    if follow_up.window is not None:
+        window = follow_up.window
         first = scope.baseline[0] if scope.baseline else None
         length = max(window.end - window.start, first.end - first.start if first else timedelta(0))
         baseline = Window(start=window.start - length, end=window.start)
@@ -164,7 +164,7 @@ def _investigation(
         open_fingerprint=None,
         alert=parent.alert.model_dump(mode="json"),
         question=storable(question, MAX_QUESTION) or None,
-        # A further answer amends the incident's note when somebody asks for that, not by itself.
+        # A follow-up amends the incident's note when somebody asks for that, not by itself.
         **address_columns(replace(reply_to, pagerduty_incident=None)),
         accepted_at=now,
         automatic=False,
@@ -172,11 +172,11 @@ def _investigation(
     )
 
 
-def _further(
-    investigation_id: str, parent_id: str, scope: FurtherScope, key: str, who: str
-) -> FurtherRow:
+def _follow_up(
+    investigation_id: str, parent_id: str, scope: FollowUpScope, key: str, who: str
+) -> FollowUpRow:
     window = scope.window
-    return FurtherRow(
+    return FollowUpRow(
         investigation_id=investigation_id,
         key=key,
         parent_id=parent_id,

@@ -11,19 +11,19 @@ from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.store.storm_tables import HeldAlertRow
+from bot.store.storm_tables import SuppressedAlertRow
 
-Held = Literal["muted", "excluded", "surplus"]
+SuppressionReason = Literal["muted", "excluded", "surplus"]
 KEPT = timedelta(days=30)
 MAX_LISTED = 500
 
 
 @dataclass(frozen=True)
-class HeldAlert:
+class SuppressedAlert:
     """An alert that came `count` times and was not investigated. `why` names the mute, the rule or
     the rate."""
 
-    kind: Held
+    kind: SuppressionReason
     alert: Alert
     channel: str
     why: str
@@ -32,20 +32,26 @@ class HeldAlert:
     last_at: datetime
 
 
-def count_held(
-    session: Session, key: str, kind: Held, alert: Alert, channel: str, why: str, now: datetime
+def count_suppressed(
+    session: Session,
+    key: str,
+    kind: SuppressionReason,
+    alert: Alert,
+    channel: str,
+    why: str,
+    now: datetime,
 ) -> bool:
     """Count the alert under its key, inside the transaction that accepts it; says whether it is the
     first."""
-    row = session.get(HeldAlertRow, key)
+    row = session.get(SuppressedAlertRow, key)
     if row is not None:
         row.count += 1
         row.last_at = now
         return False
-    session.execute(delete(HeldAlertRow).where(HeldAlertRow.last_at < now - KEPT))
+    session.execute(delete(SuppressedAlertRow).where(SuppressedAlertRow.last_at < now - KEPT))
     content = alert.model_dump(mode="json")
     session.add(
-        HeldAlertRow(
+        SuppressedAlertRow(
             key=key,
             kind=kind,
             fingerprint=alert.fingerprint,
@@ -60,16 +66,16 @@ def count_held(
     return True
 
 
-def held_alerts(engine: Engine, *, limit: int = 100) -> list[HeldAlert]:
+def suppressed_alerts(engine: Engine, *, limit: int = 100) -> list[SuppressedAlert]:
     """What was not investigated, the latest first."""
     query = (
-        select(HeldAlertRow)
-        .order_by(HeldAlertRow.last_at.desc(), HeldAlertRow.key)
+        select(SuppressedAlertRow)
+        .order_by(SuppressedAlertRow.last_at.desc(), SuppressedAlertRow.key)
         .limit(min(limit, MAX_LISTED))
     )
     with Session(engine.execution_options(reads_only=True)) as session:
         return [
-            HeldAlert(
+            SuppressedAlert(
                 kind=row.kind,  # type: ignore[arg-type]
                 alert=Alert.model_validate(row.alert),
                 channel=row.channel,

@@ -1,6 +1,6 @@
-"""What a person asks of us in Slack, before anything is done about it.
+"""What a person asks us in Slack, before anything is done about it.
 
-`Asked` is what each of them becomes: messages in threads, mentions, direct messages, the
+Every way of asking becomes a `SlackQuestion`: messages in threads, mentions, direct messages, the
 assistant pane, a modal.
 """
 
@@ -25,7 +25,7 @@ MAX_TEXT = 2_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class SlackQuestion:
     """One message to us. `text` is plain: without Slack's markup and without the mention of us."""
 
     text: str
@@ -51,13 +51,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of it. `stored`: a worker will answer; else `why` says what was done instead."""
+    """Result of taking a question. `stored`: a worker will answer; else `why` says what was done
+    instead."""
 
     stored: bool
     why: str
 
 
-Ask = Callable[[Asked], Awaitable[Taken]]
+Ask = Callable[[SlackQuestion], Awaitable[Taken]]
 """Take one question into the store; before the event is acknowledged. May raise NotAccepted: Slack
 shall send again."""
 

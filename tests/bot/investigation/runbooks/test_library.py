@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.investigation.runbooks import shelf as shelves
-from bot.investigation.runbooks.shelf import read_shelf
-from tests.bot.investigation.runbooks.shelves import write
+from bot.investigation.runbooks import library as library_module
+from bot.investigation.runbooks.library import read_library
+from tests.bot.investigation.runbooks.library_module import write
 
 GOOD = """
     ---
@@ -22,26 +22,26 @@ GOOD = """
 
 
 def problems(*directories: str) -> list[str]:
-    return [str(problem) for problem in read_shelf(directories).problems]
+    return [str(problem) for problem in read_library(directories).problems]
 
 
 def test_every_markdown_file_below_is_a_runbook_but_for_readmes_and_hidden_ones(
     tmp_path: Path,
 ) -> None:
     directory = write(tmp_path, a=GOOD, deep__b=GOOD, README="# Our runbooks", **{".hidden": GOOD})
-    shelf = read_shelf([directory])
-    assert list(shelf.runbooks) == ["a.md", "deep/b.md"]
-    assert shelf.runbooks["a.md"].text == "Look at the queue."
-    assert shelf.problems == []
+    library = read_library([directory])
+    assert list(library.runbooks) == ["a.md", "deep/b.md"]
+    assert library.runbooks["a.md"].text == "Look at the queue."
+    assert library.problems == []
 
 
 def test_of_two_with_the_same_path_the_first_directory_counts_and_the_second_is_told(
     tmp_path: Path,
 ) -> None:
     one, two = write(tmp_path / "one", a=GOOD), write(tmp_path / "two", a=GOOD, b=GOOD)
-    shelf = read_shelf([one, two])
-    assert {path: r.directory for path, r in shelf.runbooks.items()} == {"a.md": one, "b.md": two}
-    assert [str(p) for p in shelf.problems] == [
+    library = read_library([one, two])
+    assert {path: r.directory for path, r in library.runbooks.items()} == {"a.md": one, "b.md": two}
+    assert [str(p) for p in library.problems] == [
         f"{two}/a.md:1: is not read: {one}/a.md has the same path"
     ]
 
@@ -49,11 +49,11 @@ def test_of_two_with_the_same_path_the_first_directory_counts_and_the_second_is_
 def test_a_wrong_file_costs_only_itself(tmp_path: Path) -> None:
     directory = write(tmp_path, good=GOOD, bad="---\na: [\n---\n", page="# no front matter")
     (tmp_path / "bytes.md").write_bytes(b"---\nname: x\n\xff\n---\n")
-    (tmp_path / "long.md").write_bytes(b"x" * (shelves.LONGEST_FILE + 1))
+    (tmp_path / "long.md").write_bytes(b"x" * (library_module.LONGEST_FILE + 1))
     os.mkfifo(tmp_path / "pipe.md")
-    shelf = read_shelf([directory])
-    assert list(shelf.runbooks) == ["good.md"]
-    told = {Path(p.file).name: p.text for p in shelf.problems}
+    library = read_library([directory])
+    assert list(library.runbooks) == ["good.md"]
+    told = {Path(p.file).name: p.text for p in library.problems}
     assert set(told) == {"bad.md", "page.md", "bytes.md", "long.md", "pipe.md"}
     assert told["bytes.md"] == "is not UTF-8 text"
     assert told["pipe.md"] == "is not a file"
@@ -67,9 +67,9 @@ def test_links_that_lead_out_of_the_directory_are_not_followed(tmp_path: Path) -
     (tmp_path / "shelf" / "folder").symlink_to(tmp_path)
     (tmp_path / "shelf" / "inside.md").symlink_to(tmp_path / "shelf" / "a.md")
     (tmp_path / "shelf" / "dead.md").symlink_to(tmp_path / "shelf" / "gone")
-    shelf = read_shelf([directory])
-    assert list(shelf.runbooks) == ["a.md", "inside.md"]
-    assert {Path(p.file).name for p in shelf.problems} == {"linked.md", "dead.md"}
+    library = read_library([directory])
+    assert list(library.runbooks) == ["a.md", "inside.md"]
+    assert {Path(p.file).name for p in library.problems} == {"linked.md", "dead.md"}
 
 
 def test_a_missing_directory_is_one_problem(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_missing_directory_is_one_problem(tmp_path: Path) -> None:
 def test_more_files_than_anyone_keeps_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelves, "MOST_FILES", 2)
-    shelf = read_shelf([write(tmp_path, a=GOOD, b=GOOD, c=GOOD)])
-    assert list(shelf.runbooks) == ["a.md", "b.md"]
-    assert "more than 2 runbooks" in shelf.problems[0].text
+    monkeypatch.setattr(library_module, "MOST_FILES", 2)
+    library = read_library([write(tmp_path, a=GOOD, b=GOOD, c=GOOD)])
+    assert list(library.runbooks) == ["a.md", "b.md"]
+    assert "more than 2 runbooks" in library.problems[0].text
 
 
 @pytest.mark.parametrize(
@@ -145,21 +145,21 @@ def test_what_is_right_beside_a_wrong_key_still_counts(tmp_path: Path) -> None:
     directory = write(
         tmp_path, a="---\nname: A\nownr: B\nmatch:\n  services: checkout\nnext_steps: 7\n---\n"
     )
-    shelf = read_shelf([directory])
-    keys = shelf.runbooks["a.md"].keys
+    library = read_library([directory])
+    keys = library.runbooks["a.md"].keys
     assert keys.name == "A"
     assert keys.match is not None
     assert keys.next_steps == ("7",)
-    assert len(shelf.problems) == 1
+    assert len(library.problems) == 1
 
 
 def test_a_name_that_cannot_be_stored_is_told_and_not_read(tmp_path: Path) -> None:
     directory = write(tmp_path, a=GOOD)
     for name in (b"bad\xff.md", b"two\nlines.md", "right\u202eleft.md".encode()):
         (Path(os.fsdecode(os.fsencode(directory) + b"/" + name))).write_text(GOOD)
-    shelf = read_shelf([directory])
-    assert list(shelf.runbooks) == ["a.md"]
-    assert len(shelf.problems) == 3
-    for problem in shelf.problems:
+    library = read_library([directory])
+    assert list(library.runbooks) == ["a.md"]
+    assert len(library.problems) == 3
+    for problem in library.problems:
         assert "rename it" in problem.text
         assert str(problem).isprintable()
