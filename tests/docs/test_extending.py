@@ -77,6 +77,7 @@ def load() -> Iterator[Any]:
         ("A rule of the trace doctor", 40),
         ("An alert source", 40),
         ("A reply target", 50),
+        ("A button", 25),
     ],
 )
 def test_an_example_is_short(heading: str, most: int) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.blocks import Block
 from bot.answer.targets.slack.errors import error_code, said_by_slack
 from bot.answer.targets.slack.posts import slack_client
@@ -70,6 +71,7 @@ class ClickContext:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
+        self.notes = PagerDutyReplies(settings, store, owner=OWNER)
         self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine),
@@ -94,6 +96,13 @@ class ClickContext:
             self.store.add_progress, investigation_id, PEOPLE, what, key=f"{PEOPLE}:{key}"
         )
         await self.stored(note)
+
+    async def did_by_click(
+        self, click: Interaction, investigation: Investigation, what: str
+    ) -> None:
+        """Note what whoever clicked did; a click that Slack reports twice is noted once."""
+        key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
+        await self.did(investigation.id, f"{click.user.said_by} {what}", key=key)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""

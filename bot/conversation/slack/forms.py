@@ -26,11 +26,11 @@ from bot.answer.targets.slack.blocks import (
     paragraph,
     plain,
 )
-from bot.conversation.slack.payloads import ClickedView
+from bot.conversation.slack.payloads import ClickedView, Interaction
 from bot.store.mutes import LONGEST
 from bot.store.store import Investigation
 
-WRONG, MUTE = "faultline_wrong_form", "faultline_mute_form"
+WRONG_FORM, MUTE_FORM = "faultline_wrong_form", "faultline_mute_form"
 SUSPECT, CAUSE = "suspect", "cause"
 FOR, REASON, WHICH = "for", "reason", "which"
 MAX_SUSPECTS = 40
@@ -62,6 +62,12 @@ class FormFor:
         """From what a form carried."""
         investigation, channel, thread = [*metadata.split(" "), "", "", ""][:3]
         return cls(investigation, channel, thread)
+
+
+def form_for(click: Interaction, investigation: Investigation) -> FormFor:
+    """What a form is about that a click under an answer opens."""
+    channel, thread = click.place
+    return FormFor(investigation.id, channel, thread)
 
 
 def suspects_of(diagnosis: Diagnosis) -> list[str]:
@@ -109,7 +115,9 @@ def wrong_modal(
         *fields,
         context("Your name is shown with it."),
     ]
-    return modal(WRONG, "What was the cause?", blocks, metadata=about.metadata(), submit="Keep")
+    return modal(
+        WRONG_FORM, "What was the cause?", blocks, metadata=about.metadata(), submit="Keep"
+    )
 
 
 def cause_given(view: ClickedView) -> str:
@@ -144,7 +152,7 @@ def mute_modal(about: FormFor, investigation: Investigation) -> Block:
         field(REASON, "Why", {"type": "plain_text_input", "max_length": 300}, optional=True),
         context("Your name is shown with it. Anybody can end it, here or on the Home tab."),
     ]
-    return modal(MUTE, "Mute this alert", blocks, metadata=about.metadata(), submit="Mute")
+    return modal(MUTE_FORM, "Mute this alert", blocks, metadata=about.metadata(), submit="Mute")
 
 
 def mute_until(chosen: str, now: datetime) -> datetime:

@@ -7,39 +7,26 @@ Slack once what must not be forgotten is stored.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from slack_bolt.async_app import AsyncAck, AsyncApp
 
+from bot.answer.targets.slack.buttons import button_of_form, clicked_button
 from bot.conversation.slack.assistant import AssistantBody, offer_prompts
-from bot.conversation.slack.choices import Choices
+from bot.conversation.slack.buttons.evidence import turn_page
 from bot.conversation.slack.click_context import CasePath, ClickContext
 from bot.conversation.slack.evidence_modal import PAGE_ACTIONS
-from bot.conversation.slack.forms import (
-    ALL,
-    CAUSE,
-    FOR,
-    MUTE,
-    REASON,
-    UNTIL_RESOLVED,
-    WHICH,
-    WRONG,
-    FormFor,
-    cause_given,
-    mute_until,
-)
+from bot.conversation.slack.forms import FormFor
 from bot.conversation.slack.home import AllChecks, HomeTab
 from bot.conversation.slack.home_view import REFRESH, UNMUTE
 from bot.conversation.slack.payloads import Interaction
 from bot.settings import Settings
-from bot.store.store import Investigation, Store
+from bot.store.store import Store
 
 Answer = dict[str, Any]
 EVENTS = ("app_home_opened", "assistant_thread_started", "assistant_thread_context_changed")
-MAX_MUTED = 200
-"""Alerts of one storm that one form mutes."""
 GONE = "This investigation is no longer known: nothing was kept."
+ASK_AGAIN = "This investigation is no longer known; ask again with a mention: `investigate ...`."
 
 
 class SlackFace:
@@ -50,7 +37,6 @@ class SlackFace:
         self, settings: Settings, store: Store, case_path: CasePath, all_checks: AllChecks
     ) -> None:
         self.context = ClickContext(settings, store, case_path)
-        self.choices = Choices(self.context)
         self.home = HomeTab(self.context, all_checks)
 
     def register(self, app: AsyncApp) -> None:
@@ -86,65 +72,38 @@ class SlackFace:
         """A button or menu. Raises NotAccepted: then Slack shows that it was not taken."""
         action = click.action
         if action.action_id in PAGE_ACTIONS:
-            await self.choices.turn_page(click)
+            await turn_page(self.context, click)
         elif action.action_id == UNMUTE:
             await self.context.stored(self.context.mutes.unmute, action.chosen)
             self.context.later(self.home.show(click.user.id))
         elif action.action_id == REFRESH:
             self.context.later(self.home.show(click.user.id))
         else:
-            await self.choices.chosen(click)
+            await self._clicked_button(click)
 
     async def sent(self, form: Interaction) -> Answer:
         """A form that was filled in; the answer closes it or says what is wrong. Raises
         NotAccepted."""
         about = FormFor.read(form.view.private_metadata)
-        keep = {WRONG: self._keep_cause, MUTE: self._keep_mute}.get(form.view.callback_id)
-        if keep is None:
+        button = button_of_form(form.view.callback_id)
+        if button is None:
             return {}
-        investigation = await self.context.stored(self.context.store.get, about.investigation_id)
+        context = self.context
+        investigation = await context.stored(context.store.get, about.investigation_id)
         if investigation is None:
-            return {
-                "response_action": "errors",
-                "errors": {CAUSE if keep == self._keep_cause else FOR: GONE},
-            }
-        await keep(form, investigation)
-        self.context.later(self.context.refresh(investigation))
+            return {"response_action": "errors", "errors": {button.first_field: GONE}}
+        await button.sent(context, form, investigation)
+        context.later(context.refresh(investigation))
         return {}
 
-    async def _keep_cause(self, form: Interaction, investigation: Investigation) -> None:
-        context, who, cause = self.context, form.user.said_by, cause_given(form.view)
-        await context.stored(
-            context.labels.write, investigation.id, right=False, cause=cause, who=who
-        )
-        said = f"{who} said that the answer is wrong" + (
-            f": the cause was {cause}" if cause else ""
-        )
-        await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
-
-    async def _keep_mute(self, form: Interaction, investigation: Investigation) -> None:
-        context, view, who, now = self.context, form.view, form.user.said_by, datetime.now(UTC)
-        chosen = view.given(FOR)
-        until, until_resolved = mute_until(chosen, now), chosen == UNTIL_RESOLVED
-        alerts = {investigation.alert.fingerprint: investigation.alert.title}
-        if view.given(WHICH) == ALL:
-            alerts |= {one.fingerprint: one.alert.title for one in investigation.related}
-
-        def mute() -> None:
-            for fingerprint, title in list(alerts.items())[:MAX_MUTED]:
-                context.mutes.mute(
-                    fingerprint,
-                    until,
-                    who,
-                    view.given(REASON),
-                    title=title,
-                    until_resolved=until_resolved,
-                    now=now,
-                )
-
-        await context.stored(mute)
-        count = f"{len(alerts)} alerts" if len(alerts) > 1 else "this alert"
-        end = "until it is resolved" if until_resolved else f"until {until:%Y-%m-%d %H:%M} UTC"
-        await context.did(
-            investigation.id, f"{who} muted {count} {end}", key=f"{form.user.id}:{form.view.id}"
-        )
+    async def _clicked_button(self, click: Interaction) -> None:
+        clicked = clicked_button(click.action.action_id, click.action.chosen)
+        if clicked is None:
+            return
+        button, investigation_id = clicked
+        context = self.context
+        investigation = await context.stored(context.store.get, investigation_id)
+        if investigation is None:
+            context.later(context.ephemeral(click, ASK_AGAIN))
+            return
+        await button.clicked(context, click, investigation)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from bot.answer.targets.pagerduty.target import TARGET as PAGERDUTY
-from bot.answer.targets.slack.buttons import AnswerStatus
+from bot.answer.targets.slack.button_type import AnswerStatus
 from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels

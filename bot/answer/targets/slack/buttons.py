@@ -1,24 +1,33 @@
-"""The buttons under an answer, and what people have made of it: judged, muted, asked again.
+"""The row of buttons under an answer, and what people have made of it: judged, muted, asked again.
 
-Pure. A button that cannot do anything is not shown.
+A button that cannot do anything is not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, get_args
+from functools import cache
 
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
+from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
 from bot.store.labels import Label
 from bot.store.mutes import Mute
-from bot.store.store import Investigation
+from connectors.plugins import load_object
 
-Choice = Literal["evidence", "right", "wrong", "wider", "unmute", "again", "mute", "pagerduty"]
-CHOICES: tuple[Choice, ...] = get_args(Choice)
+BUTTONS = (
+    "bot.conversation.slack.buttons.evidence:EVIDENCE",
+    "bot.conversation.slack.buttons.feedback:RIGHT",
+    "bot.conversation.slack.buttons.feedback:WRONG",
+    "bot.conversation.slack.buttons.muting:UNMUTE",
+    "bot.conversation.slack.buttons.follow_up:WIDER",
+    "bot.conversation.slack.buttons.follow_up:AGAIN",
+    "bot.conversation.slack.buttons.muting:MUTE",
+    "bot.conversation.slack.buttons.pagerduty_note:NOTE",
+)
+"""Every button, in the order in which people see them."""
 PREFIX = "faultline_"
 """Of every action id and callback id of ours."""
 MORE = f"{PREFIX}more"
@@ -28,57 +37,46 @@ MAX_BUTTONS = 5
 MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
 
 
-@dataclass(frozen=True)
-class AnswerStatus:
-    """What people have made of an answer, and what can still be done with it."""
-
-    label: Label | None = None
-    mute: Mute | None = None
-    may_mute: bool = True
-    """Somebody's question is no alert: there is nothing to mute."""
-    parent: str | None = None
-    """The investigation that this one was started from."""
-    note: Literal["none", "send", "update"] = "none"
-    """What the button for PagerDuty would do; `none` where PagerDuty is not set up."""
+@cache
+def all_buttons() -> tuple[SlackButton, ...]:
+    """The buttons of the list."""
+    # They are loaded by name and late, because what a click does lies in a room above this one.
+    found = []
+    for target in BUTTONS:
+        declared = load_object(target)
+        assert isinstance(declared, SlackButton), target
+        found.append(declared)
+    return tuple(found)
 
 
-def action_id(choice: Choice) -> str:
-    """The action id of a choice's own button."""
-    return f"{PREFIX}{choice}"
-
-
-def option_value(choice: Choice, investigation_id: str) -> str:
-    """The value of a choice inside the menu."""
-    return f"{choice} {investigation_id}"
-
-
-def read_choice(action: str, value: str) -> tuple[Choice, str] | None:
-    """What was chosen of which investigation, from a click's action id and value; None for anything
-    else."""
-    name, investigation = action.removeprefix(PREFIX), value
+def clicked_button(action: str, value: str) -> tuple[SlackButton, str] | None:
+    """Which button was clicked under the answer to which investigation, from a click's action id
+    and value; None for anything else."""
+    name, investigation_id = action.removeprefix(PREFIX), value
     if action == MORE:
-        name, _, investigation = value.partition(" ")
-    return next(((c, investigation) for c in CHOICES if c == name), None)
+        name, _, investigation_id = value.partition(" ")
+    for one in all_buttons():
+        if one.name == name:
+            return one, investigation_id
+    return None
 
 
-def buttons(investigation: Investigation, status: AnswerStatus, *, answered: bool) -> list[Block]:
+def button_of_form(callback_id: str) -> SlackButton | None:
+    """The button that opened a form; None for a form of nobody."""
+    for one in all_buttons():
+        if one.form and one.form == callback_id:
+            return one
+    return None
+
+
+def buttons(offer: Offer) -> list[Block]:
     """The row of buttons; of a failed investigation those that need no answer."""
-    shown: list[tuple[Choice, str]] = []
-    if answered:
-        shown += [("evidence", "Evidence"), ("right", "Right"), ("wrong", "Wrong")]
-    if status.mute is not None:
-        shown.append(("unmute", "Unmute"))
-    shown += [("wider", "Wider window"), ("again", "Run again")]
-    if status.mute is None and status.may_mute:
-        shown.append(("mute", "Mute this alert"))
-    if status.note != "none":
-        shown.append(
-            (
-                "pagerduty",
-                "Send to PagerDuty" if status.note == "send" else "Update the PagerDuty note",
-            )
-        )
-    return [_row(shown, investigation.id)]
+    shown = []
+    for one in all_buttons():
+        label = one.label(offer)
+        if label is not None:
+            shown.append((one.name, label))
+    return [_row(shown, offer.investigation.id)]
 
 
 def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
@@ -118,11 +116,11 @@ def _muted(mute: Mute) -> str:
     return f"*Muted* until {until_words(mute.until)} by {who}{f' ({reason})' if reason else ''}"
 
 
-def _row(shown: Sequence[tuple[Choice, str]], investigation_id: str) -> Block:
+def _row(shown: Sequence[tuple[str, str]], investigation_id: str) -> Block:
     rest = shown[MAX_BUTTONS - 1 :] if len(shown) > MAX_BUTTONS else ()
     first = shown[: len(shown) - len(rest)]
-    elements = [button(action_id(choice), said, investigation_id) for choice, said in first]
+    elements = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in first]
     if rest:
-        options = [option(said, option_value(choice, investigation_id)) for choice, said in rest]
+        options = [option(label, f"{name} {investigation_id}") for name, label in rest]
         elements.append(overflow(MORE, options))
     return actions("faultline_buttons", elements)

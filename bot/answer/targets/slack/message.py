@@ -28,7 +28,8 @@ from bot.answer.targets.slack.blocks import (
     text,
     titled,
 )
-from bot.answer.targets.slack.buttons import AnswerStatus, buttons, status_lines
+from bot.answer.targets.slack.button_type import AnswerStatus, Offer
+from bot.answer.targets.slack.buttons import buttons, status_lines
 from bot.answer.view import AnswerView
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, Investigation
@@ -99,7 +100,7 @@ def final_message(
         blocks = [
             _lines(answer.six, DOTS[view.verdict]),
             *_related(investigation.related),
-            *buttons(investigation, status, answered=True),
+            *buttons(Offer(investigation, status, answered=True)),
             *status_lines(status, page_url),
             *_evidence(answer, detail),
             *_chart(chart_file_id, chart_text),
@@ -127,7 +128,7 @@ def slack_alert_failed_message(
     ]
     rest = [
         *_related(investigation.related),
-        *buttons(investigation, status, answered=False),
+        *buttons(Offer(investigation, status, answered=False)),
         *status_lines(status, page_url),
         context(_footer(investigation), page_url),
     ]

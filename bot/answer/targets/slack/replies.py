@@ -17,7 +17,7 @@ from slack_sdk.errors import SlackClientError
 from analysis.errors import ConnectorError
 from bot.answer.targets.posting import LEASE, post_once
 from bot.answer.targets.slack.answer_status import answer_status
-from bot.answer.targets.slack.buttons import AnswerStatus
+from bot.answer.targets.slack.button_type import AnswerStatus
 from bot.answer.targets.slack.digest import digest_message
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
 from bot.answer.targets.slack.message import (

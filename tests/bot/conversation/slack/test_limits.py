@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from bot.answer.targets.slack.buttons import AnswerStatus
+from bot.answer.targets.slack.button_type import AnswerStatus
 from bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,

@@ -1,0 +1,1 @@
+"""What each button under an answer does: one module for those that belong together."""

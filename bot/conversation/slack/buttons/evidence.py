@@ -1,0 +1,81 @@
+"""Evidence: the findings for and against each cause, in a modal of several pages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from analysis.errors import FaultlineError
+from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.evidence_modal import (
+    Answered,
+    evidence_modal,
+    no_evidence_modal,
+    read_page,
+    reading_modal,
+)
+from bot.conversation.slack.payloads import Interaction
+from bot.store.store import Investigation
+
+
+class EvidenceButton(SlackButton):
+    """Opens the evidence."""
+
+    name = "evidence"
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Evidence" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: Investigation
+    ) -> None:
+        """Open the first page."""
+        await context.did_by_click(click, investigation, "looked at the evidence")
+        context.later(_open(context, click, investigation))
+
+
+EVIDENCE = EvidenceButton()
+
+
+async def turn_page(context: ClickContext, click: Interaction) -> None:
+    """Another page of the evidence."""
+    wanted = read_page(click.action.chosen)
+    if wanted is None:
+        return
+    page, investigation_id = wanted
+    investigation = await context.stored(context.store.get, investigation_id)
+    if investigation is not None:
+        context.later(_show_page(context, click, investigation, page))
+
+
+async def _open(context: ClickContext, click: Interaction, investigation: Investigation) -> None:
+    reading = asyncio.ensure_future(_view(context, investigation, 0))
+    await asyncio.wait({reading}, timeout=AT_ONCE_S)
+    if reading.done():
+        await context.open(click, reading.result())
+        return
+    # The trigger of a click lives for 3 s, so a slow case is shown in a modal that is open already.
+    url = context.replies.page_url(investigation)
+    opened = await context.open(click, reading_modal(investigation, url))
+    view = await reading
+    if opened is not None:
+        await context.update(opened, view)
+
+
+async def _show_page(
+    context: ClickContext, click: Interaction, investigation: Investigation, page: int
+) -> None:
+    view = await _view(context, investigation, page)
+    await context.update(click.view.id, view, hash_=click.view.hash)
+
+
+async def _view(context: ClickContext, investigation: Investigation, page: int) -> dict[str, Any]:
+    url = context.replies.page_url(investigation)
+    try:
+        answer = await context.answer(investigation)
+    except FaultlineError as error:
+        return no_evidence_modal(investigation, str(error), url)
+    answered = Answered(answer.diagnosis, answer.evidence, answer.gaps)
+    return evidence_modal(investigation, answered, url, page)

@@ -1,0 +1,87 @@
+"""Right and Wrong: what a person says of the answer, with the cause in their words."""
+
+from __future__ import annotations
+
+import asyncio
+
+from analysis.errors import FaultlineError
+from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.forms import (
+    CAUSE,
+    WRONG_FORM,
+    cause_given,
+    form_for,
+    suspects_of,
+    wrong_modal,
+)
+from bot.conversation.slack.payloads import Interaction
+from bot.store.store import Investigation
+
+
+class RightButton(SlackButton):
+    """The answer is right."""
+
+    name = "right"
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Right" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: Investigation
+    ) -> None:
+        """Keep who said so, and show it."""
+        who = click.user.said_by
+        await context.stored(context.labels.write, investigation.id, right=True, who=who)
+        await context.did_by_click(click, investigation, "said that the answer is right")
+        context.later(context.refresh(investigation))
+
+
+class WrongButton(SlackButton):
+    """The answer is wrong; a form asks for the cause."""
+
+    name = "wrong"
+    form = WRONG_FORM
+    first_field = CAUSE
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Wrong" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: Investigation
+    ) -> None:
+        """Ask for the cause."""
+        context.later(_ask_for_cause(context, click, investigation))
+
+    async def sent(
+        self, context: ClickContext, form: Interaction, investigation: Investigation
+    ) -> None:
+        """Keep the cause."""
+        who, cause = form.user.said_by, cause_given(form.view)
+        await context.stored(
+            context.labels.write, investigation.id, right=False, cause=cause, who=who
+        )
+        said = f"{who} said that the answer is wrong"
+        if cause:
+            said += f": the cause was {cause}"
+        await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
+
+
+RIGHT, WRONG = RightButton(), WrongButton()
+
+
+async def _ask_for_cause(
+    context: ClickContext, click: Interaction, investigation: Investigation
+) -> None:
+    try:
+        async with asyncio.timeout(AT_ONCE_S):
+            suspects = suspects_of((await context.answer(investigation)).diagnosis)
+    except (FaultlineError, TimeoutError):
+        # The form has a field for words, too, so it can do without the menu.
+        suspects = []
+    kept = await context.stored(context.labels.get, investigation.id)
+    given = kept.cause if kept is not None and not kept.right else ""
+    modal = wrong_modal(form_for(click, investigation), investigation, suspects, given)
+    await context.open(click, modal)

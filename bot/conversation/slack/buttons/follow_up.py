@@ -1,0 +1,121 @@
+"""Wider window and Run again: further investigations of the same alert."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Window
+from bot.answer.lines import at, span_of
+from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.payloads import Interaction
+from bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from bot.store.follow_ups import FollowUpScope
+from bot.store.store import Investigation, ReplyTo
+
+DOUBLE_CLICK_S = 60
+"""Follow-ups of one kind that are asked for within this time are one: people click twice."""
+TOO_MANY = (
+    "This thread has asked for as many further investigations as it may in an hour "
+    "(slack.further_per_hour)."
+)
+ALREADY = "That was asked for a moment ago; the answer comes in this thread."
+
+
+class WiderButton(SlackButton):
+    """The same over a wider window."""
+
+    name = "wider"
+
+    def label(self, offer: Offer) -> str | None:
+        """Always."""
+        return "Wider window"
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: Investigation
+    ) -> None:
+        """Start the follow-up."""
+        incident = await _incident(context, investigation)
+        window = window_of(AskedSpan(), incident, investigation.accepted_at)
+        length = span_of(window.end - window.start)
+        said = f"a wider window: {at(window.start)} to {at(window.end)}, {length}"
+        await _follow_up(context, click, investigation, "wider", said, FollowUpScope(window=window))
+
+
+class AgainButton(SlackButton):
+    """The same once more."""
+
+    name = "again"
+
+    def label(self, offer: Offer) -> str | None:
+        """Always."""
+        return "Run again"
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: Investigation
+    ) -> None:
+        """Start the follow-up with the scope that this investigation had."""
+        kept = await context.stored(context.follow_ups.scope, investigation.id)
+        scope = kept or FollowUpScope()
+        await _follow_up(context, click, investigation, "again", "the same once more", scope)
+
+
+WIDER, AGAIN = WiderButton(), AgainButton()
+
+
+async def _follow_up(
+    context: ClickContext,
+    click: Interaction,
+    investigation: Investigation,
+    kind: str,
+    said: str,
+    scope: FollowUpScope,
+) -> None:
+    channel, thread = click.place
+    who = click.user.said_by
+    key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
+    if await context.stored(_too_many, context, key, channel, thread):
+        context.later(context.ephemeral(click, TOO_MANY))
+        return
+    fresh, is_new = await context.stored(
+        context.follow_ups.start,
+        investigation,
+        scope,
+        key=key,
+        question=f"{who} asked for {said}",
+        who=who,
+        reply_to=ReplyTo(channel or None, thread or None),
+    )
+    await context.did_by_click(click, investigation, f"asked for {said}: {fresh}")
+    if not is_new:
+        context.later(context.ephemeral(click, ALREADY))
+
+
+def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> bool:
+    """Whether this thread has asked for as many as it may; what was started is never too many."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    most = context.settings.slack.further_per_hour
+    asked = context.follow_ups.count_since(channel, thread, since)
+    return asked >= most and not context.follow_ups.known(key)
+
+
+async def _incident(context: ClickContext, investigation: Investigation) -> Window:
+    """The window that the investigation looked at, from its case; else from the settings."""
+    try:
+        async with asyncio.timeout(AT_ONCE_S):
+            return (await context.scope(investigation)).incident
+    except (FaultlineError, TimeoutError):
+        from bot.investigation.scoping import scope_for
+
+        now = investigation.finished_at or investigation.accepted_at
+        return scope_for(investigation.alert, context.settings, now=now).incident
+
+
+def _moment(action_ts: str) -> str:
+    """The minute of a click; the click itself where its time is not one."""
+    seconds = action_ts.partition(".")[0]
+    if seconds.isascii() and seconds.isdigit():
+        return str(int(seconds) // DOUBLE_CLICK_S)
+    return action_ts
