@@ -15,7 +15,7 @@ LEAD = timedelta(minutes=30)
 baseline."""
 
 ANOTHER_DAY = timedelta(hours=12)
-"""Baseline windows that end so long before the latest one are history: the same hours of earlier
+"""Baseline windows that end this long before the latest one are history: the same hours of earlier
 days."""
 
 
@@ -43,6 +43,17 @@ class Windows:
     def in_search(self, time: str) -> pl.Expr:
         """Rows that are searched, by the name of the time column. The end belongs to the window."""
         return (pl.col(time) >= self.search.start) & (pl.col(time) <= self.search.end)
+
+    def side(self, time: str, *, searched: str | int, baseline: str | int) -> pl.Expr:
+        """One value for searched rows and another for the baseline's; the search wins where they
+        overlap, and other rows are null."""
+        in_search = pl.when(self.in_search(time)).then(pl.lit(searched))
+        return in_search.when(self.in_baseline(time)).then(pl.lit(baseline))
+
+    def both_in(self, table: pl.DataFrame, time: str) -> bool:
+        """Whether the table has rows of the baseline and rows that are searched."""
+        before, searched = self.in_baseline(time).any(), self.in_search(time).any()
+        return all(table.select(before.alias("before"), searched.alias("searched")).row(0))
 
 
 def metric_windows(case: Case) -> Windows:

@@ -4,7 +4,7 @@ that run full."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from analysis.analyzers import fault_of
@@ -19,9 +19,10 @@ from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
 SURGE = 1.8
-"""Requests at 1.8 times the baseline or more are a surge: autoscalers plan for less (own)."""
+"""Requests at 1.8 times the baseline or more are a surge: autoscalers plan for less. The figure is
+an assumption."""
 FIRM = 3.0
-"""And from three times on nothing else needs to be looked for."""
+"""From three times on, nothing else needs to be looked for."""
 OFFERED = re.compile(
     r"(?i)request|rps|qps|hits|invocation|sessions|connections|messages?_(in|received)|ingest"
     r"|incoming|visits"
@@ -33,6 +34,14 @@ NOT_OFFERED = re.compile(
 """What is asked of a service, and what it only does to answer."""
 NODE_SIGNAL = re.compile(r"(?i)^(node|host|machine|vm|instance|kubelet)[_.]|steal|_node_")
 LATER = timedelta(seconds=60)
+REQUESTS = (SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER)
+STRAINED = (
+    SignalClass.LATENCY,
+    SignalClass.ERRORS,
+    SignalClass.QUEUE,
+    SignalClass.CPU,
+    SignalClass.MEMORY,
+)
 
 
 def metric_reasons(
@@ -46,59 +55,53 @@ def metric_reasons(
 
 
 def _demand(shifts: Sequence[Finding], case: Case, topology: Topology) -> Iterator[Finding]:
-    surges = {
-        f.subject: f
-        for f in sorted(shifts, key=lambda f: (f.effect or 0.0, f.signal or ""))
-        if _surges(f)
-    }
-    measured = {
-        s
-        for s, signal in _series(case)
-        if OFFERED.search(signal) and not NOT_OFFERED.search(signal)
-    }
+    # The largest rise of each service comes last, and is kept.
+    rises = sorted(filter(_surges, shifts), key=lambda f: (f.effect or 0.0, f.signal or ""))
+    surges = {finding.subject: finding for finding in rises}
+    measured = {service for service, signal in _series(case) if _is_offered(signal)}
     for service, surge in sorted(surges.items()):
-        if any(
-            c in measured and c not in surges for c in topology.upstream(service) if c != service
-        ):
+        if _comes_from_a_caller(service, surges, measured, topology):
             continue
-        if any(c in surges for c in topology.callers(service)):
-            continue
+        is_known = service in topology.services
         behind = {service, *topology.downstream(service)}
-        strained = [
-            f for f in shifts if (f.subject in behind or not topology.services) and _strain(f)
-        ]
-        if not strained or min(f.onset for f in strained if f.onset) + LATER < (
-            surge.onset or case.alert.started_at
-        ):
-            continue
-        yield _surge_finding(service, surge, surges, behind, known=service in topology.services)
+        began = surge.onset or case.alert.started_at
+        strained = [f for f in shifts if (f.subject in behind or not topology.services)]
+        onsets = [f.onset for f in strained if f.onset is not None and _strain(f)]
+        if onsets and min(onsets) + LATER >= began:
+            yield _surge_finding(service, surge, surges, behind, known=is_known)
+
+
+def _comes_from_a_caller(
+    service: str, surges: Mapping[str, Finding], measured: Collection[str], topology: Topology
+) -> bool:
+    """Whether a caller has the surge as well; or one above it has none, so that the surge begins
+    inside."""
+    if any(caller in surges for caller in topology.callers(service)):
+        return True
+    for above in topology.upstream(service):
+        if above != service and above in measured and above not in surges:
+            return True
+    return False
+
+
+def _is_offered(signal: str) -> bool:
+    """Whether the signal counts what is asked of a service."""
+    return OFFERED.search(signal) is not None and not NOT_OFFERED.search(signal)
 
 
 def _surges(finding: Finding) -> bool:
-    signal = finding.signal or ""
-    offered = OFFERED.search(signal) is not None and not NOT_OFFERED.search(signal)
-    rose = (
-        finding.details.direction == "up"
-        and finding.effect_unit == "x"
-        and (finding.effect or 0) >= SURGE
-    )
-    return (
-        offered
-        and rose
-        and shift_class(finding) in (SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER)
-    )
+    if not _is_offered(finding.signal or "") or shift_class(finding) not in REQUESTS:
+        return False
+    if finding.details.direction != "up" or finding.effect_unit != "x":
+        return False
+    return (finding.effect or 0) >= SURGE
 
 
 def _strain(finding: Finding) -> bool:
-    kind = shift_class(finding)
-    symptom = kind in (
-        SignalClass.LATENCY,
-        SignalClass.ERRORS,
-        SignalClass.QUEUE,
-        SignalClass.CPU,
-        SignalClass.MEMORY,
-    )
-    return finding.onset is not None and symptom and finding.details.direction == "up"
+    """Whether a service shows that it has too much to do."""
+    if finding.onset is None or finding.details.direction != "up":
+        return False
+    return shift_class(finding) in STRAINED
 
 
 def _surge_finding(
@@ -106,16 +109,9 @@ def _surge_finding(
 ) -> Finding:
     ratio = float(surge.effect or SURGE)
     followers = sorted(s for s in surges if s in behind and s != service)
-    strength = (
-        0.6
-        + 0.25 * min(1.0, (ratio - SURGE) / (FIRM - SURGE))
-        + (0.1 if followers or not known else 0.0)
-    )
-    shown = {"ratio": rounded(ratio, 3)}
-    said = (
-        f"{plain(service)} gets {number(ratio, 3)} times the requests of before, from no service "
-        "that is known"
-    )
+    strength = 0.6 + 0.25 * min(1.0, (ratio - SURGE) / (FIRM - SURGE))
+    if followers or not known:
+        strength += 0.1
     return Finding(
         id="",
         kind=DEMAND.name,
@@ -126,8 +122,9 @@ def _surge_finding(
         effect=surge.effect,
         effect_unit="x",
         strength=round(min(0.95, strength), 4),
-        sentence=f"{said}.",
-        numbers=shown,
+        sentence=f"{plain(service)} gets {number(ratio, 3)} times the requests of before, from no "
+        "service that is known.",
+        numbers={"ratio": rounded(ratio, 3)},
         evidence=surge.evidence,
         series=surge.series,
         details=NoChangeDetails(reason="surge", services=tuple(sorted(behind)), nodes=(), bad=True),
@@ -137,19 +134,14 @@ def _surge_finding(
 def _nodes(shifts: Sequence[Finding]) -> Iterator[Finding]:
     """A node's own resources ran full."""
     for finding in shifts:
-        if NODE_SIGNAL.search(finding.signal or "") and fault_of(finding) is RESOURCE:
-            yield finding.model_copy(
-                update={
-                    "kind": INFRASTRUCTURE.name,
-                    "strength": round(0.7 * finding.strength, 4),
-                    "details": NoChangeDetails(
-                        reason="node",
-                        services=(finding.subject,),
-                        nodes=(finding.subject,),
-                        bad=True,
-                    ),
-                }
-            )
+        if not NODE_SIGNAL.search(finding.signal or "") or fault_of(finding) is not RESOURCE:
+            continue
+        node = (finding.subject,)
+        details = NoChangeDetails(reason="node", services=node, nodes=node, bad=True)
+        strength = round(0.7 * finding.strength, 4)
+        kind = INFRASTRUCTURE.name
+        update = {"kind": kind, "strength": strength, "details": details}
+        yield finding.model_copy(update=update)
 
 
 def _series(case: Case) -> list[tuple[str, str]]:

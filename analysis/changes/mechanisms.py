@@ -1,5 +1,5 @@
-"""How a change can do what is seen: each mechanism is told from the changed lines, and has effects
-of its own.
+"""How a change can do what is seen: each mechanism is recognised by the changed lines, and has
+effects that few others have.
 
 A mechanism counts only where the symptoms show one of its effects (`change_symptoms.EFFECTS`). The
 table holds what post-mortems name again and again as what a change broke: Google, Site Reliability
@@ -61,20 +61,24 @@ class AlteredText:
         """A word that only one side has, or a changed value's line, or what is said of a flag or a
         setting."""
         pattern = re.compile(words)
-        return (
-            set(_found(words, self.removed)) != set(_found(words, self.added))
-            or any(pattern.search(v.words) for v in self.values)
-            or pattern.search(self.settings) is not None
-            or (self.kind != "deploy" and pattern.search(self.said) is not None)
-        )
+        if set(_found(words, self.removed)) != set(_found(words, self.added)):
+            return True
+        if any(pattern.search(value.words) for value in self.values):
+            return True
+        if pattern.search(self.settings) is not None:
+            return True
+        # The title of a deploy often speaks of more than its diff changes.
+        return self.kind != "deploy" and pattern.search(self.said) is not None
 
     def lowered(self, words: str) -> bool:
         """A value that fell, in a line with the word."""
-        return any(v.after < v.before and re.search(words, v.words) for v in self.values)
+        fallen = [value for value in self.values if value.after < value.before]
+        return any(re.search(words, value.words) for value in fallen)
 
     def raised(self, words: str) -> bool:
         """A value that rose, in a line with the word."""
-        return any(v.after > v.before and re.search(words, v.words) for v in self.values)
+        risen = [value for value in self.values if value.after > value.before]
+        return any(re.search(words, value.words) for value in risen)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Match:
+class MechanismMatch:
     """The mechanism that speaks most for a change, in [0, 1]."""
 
     strength: float = 0.0
@@ -110,13 +114,12 @@ class Match:
 def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
     """`name` is a flag's or setting's own, which says what it is about."""
     removed, added = text.altered
+    says_what = kind in ("flag", "config", "scale", "migration")
     return AlteredText(
         removed=_worded(_without_messages(removed)),
         added=_worded(_without_messages(added)),
         context=_worded(text.context),
-        said=_worded(
-            [text.title, name if kind in ("flag", "config", "scale", "migration") else ""]
-        ),
+        said=_worded([text.title, name if says_what else ""]),
         values=value_changes(text.title, removed, added),
         kind=kind,
         settings=_worded(sorted(text.settings)),
@@ -127,32 +130,41 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
 
 def shown_by(altered: AlteredText) -> Shown:
     """All mechanisms of the table that the change shows."""
-    only_values = (altered.values and not (altered.removed or altered.added)) or _only_values(
-        altered
-    )
-    small = only_values and all(v.factor < SMALL_CHANGE for v in altered.values)
-    return Shown(tuple(m for m in MECHANISMS if m.shown_by(altered)), bool(small))
+    mechanisms = tuple(m for m in MECHANISMS if m.shown_by(altered))
+    small = all(value.factor < SMALL_CHANGE for value in altered.values)
+    return Shown(mechanisms, small and _only_values(altered))
 
 
-def best_match(shown: Shown, effects: frozenset[str]) -> Match:
+def best_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
     """The strongest mechanism whose effect is seen; a small step of a value counts half."""
-    best = Match()
+    best = MechanismMatch()
     for mechanism in shown.mechanisms:
-        weight = SURE if mechanism.own & effects else ALSO if mechanism.also & effects else 0.0
+        weight = _weight(mechanism, effects)
         if weight > best.strength:
-            best = Match(weight, mechanism)
-    return Match(best.strength / 2, best.mechanism) if shown.small_step else best
+            best = MechanismMatch(weight, mechanism)
+    if shown.small_step:
+        return MechanismMatch(best.strength / 2, best.mechanism)
+    return best
+
+
+def _weight(mechanism: Mechanism, effects: frozenset[str]) -> float:
+    if mechanism.own & effects:
+        return SURE
+    return ALSO if mechanism.also & effects else 0.0
 
 
 def _only_values(altered: AlteredText) -> bool:
-    return (
-        bool(altered.values)
-        and sum(v.lines for v in altered.values) >= altered.added.count("\n") + 1
-    )
+    """Whether every altered line gives a name another value."""
+    if not altered.values:
+        return False
+    if not altered.removed and not altered.added:
+        return True
+    lines = sum(value.lines for value in altered.values)
+    return lines >= altered.added.count("\n") + 1
 
 
 def _found(words: str, text: str) -> Counter[str]:
-    return Counter(m.group(0) for m in re.finditer(words, text))
+    return Counter(found.group(0) for found in re.finditer(words, text))
 
 
 def _without_messages(lines: Iterable[str]) -> Iterator[str]:
@@ -167,9 +179,12 @@ def _without_messages(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _worded(lines: Iterable[str]) -> str:
-    return "\n".join(
-        _CAMEL.sub(" ", line).replace("_", " ").replace("-", " ").lower() for line in lines
-    )
+    """The lines with the words of names apart."""
+    worded = []
+    for line in lines:
+        apart = _CAMEL.sub(" ", line).replace("_", " ").replace("-", " ")
+        worded.append(apart.lower())
+    return "\n".join(worded)
 
 
 def _calls_per_item(text: AlteredText) -> bool:
@@ -194,10 +209,11 @@ def _grows(text: AlteredText) -> bool:
         r"\b(var|static|global|cache|map|dict|list|slice|history|buffer|log|listeners?|registry"
         r"|set)\b|\[\]|\{\}"
     )
-    unbounded = (
-        text.gained(keeps) and re.search(held, text.added) and not re.search(bound, text.added)
-    )
-    return bool(unbounded) or (text.lost(bound) and not text.gained(bound))
+    if text.lost(bound) and not text.gained(bound):
+        return True
+    if not text.gained(keeps) or re.search(bound, text.added):
+        return False
+    return re.search(held, text.added) is not None
 
 
 def _guard_gone(text: AlteredText) -> bool:

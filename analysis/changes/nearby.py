@@ -3,8 +3,8 @@ reason.
 
 A change is judged by when it reached production (a merge travels with the next deploy of the
 service it touches), where (the suspect itself, a callee, a caller, what all share), by what its
-text shares with the symptoms, and against what fails without any change (see `change_weighing` and
-`change_alternatives`).
+text shares with the symptoms, and against what fails without any change (see `weighing` and
+`alternatives`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from analysis.case.folder import Case
 from analysis.changes.alternatives import no_change_reasons, reason_for
@@ -23,7 +24,7 @@ from analysis.changes.reading import Reading, read_change
 from analysis.changes.shipping import Shipped, shipped_changes, taken_back
 from analysis.changes.symptoms import Symptoms, symptoms_of
 from analysis.changes.text import rarity
-from analysis.changes.weighing import Onset, Scales, Weighed, why_weak
+from analysis.changes.weighing import Scales, SymptomOnset, Weighed, why_weak
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
 from analysis.requests.topology import Topology
@@ -46,7 +47,7 @@ RIVAL = 0.9
 SUSPECTS_CONSIDERED = 3
 SHORTEST_SLACK_S = 60.0
 MAX_CHANGES = 300
-"""So many changes are weighed, those nearest to the onset first."""
+"""Changes that are weighed, those nearest to the onset first."""
 MAX_DIFFS = 60_000
 """Characters of their diffs that are read: what fifty ordinary changes hold, in about a second."""
 MAX_RULED_OUT = 12
@@ -86,19 +87,17 @@ def _near(
 ) -> list[Shipped]:
     """Changes from six hours before the earliest onset to the end of the incident, the nearest
     first."""
-    onsets = [v.onset.time for v in views]
+    onsets = [view.onset.time for view in views]
     first, end = min(onsets) - LONGEST_LEAD, max([case.scope.incident.end, *onsets])
     subject = suspects[0].subject if suspects else case.alert.service
     shipped = shipped_changes(case, subject, topology.services, until=end)
-    return sorted(
-        (c for c in shipped if first <= c.time <= end),
-        key=lambda c: (
-            min(abs((c.time - o).total_seconds()) for o in onsets),
-            c.kind,
-            c.id,
-            c.service or "",
-        ),
-    )[:MAX_CHANGES]
+    within = [change for change in shipped if first <= change.time <= end]
+
+    def nearness(change: Shipped) -> tuple[float, str, str, str]:
+        distance = min(abs((change.time - onset).total_seconds()) for onset in onsets)
+        return distance, change.kind, change.id, change.service or ""
+
+    return sorted(within, key=nearness)[:MAX_CHANGES]
 
 
 def _read(changes: Sequence[Shipped]) -> dict[Shipped, Reading]:
@@ -119,7 +118,7 @@ class _View:
 
     suspects: Sequence[Suspect]
     symptoms: Symptoms
-    onset: Onset
+    onset: SymptomOnset
 
     @classmethod
     def of(
@@ -141,51 +140,55 @@ class _View:
     def scales(
         self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]
     ) -> Scales:
+        in_order = sorted(readings, key=lambda change: change.time)
         return Scales(
             suspects=self.suspects,
             topology=topology,
             onset=self.onset,
             symptoms=self.symptoms,
-            rare=rarity(r.altered | r.beside for r in readings.values()),
+            rare=rarity(reading.altered | reading.beside for reading in readings.values()),
             readings=readings,
             common_names=_common_names(readings.values()),
             other_reason=reason_for(known, self.suspects, topology),
-            back=taken_back(
-                sorted(readings, key=lambda c: c.time), self.onset.time - self.onset.slack
-            ),
+            back=taken_back(in_order, self.onset.time - self.onset.slack),
         )
 
 
 def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     """The suspects as they are ranked, and with each close rival of the first put first."""
     views = [list(suspects)]
+    if suspects and suspects[0].is_root:
+        return views
     for rival in suspects[1:SUSPECTS_CONSIDERED]:
-        if rival.score >= CLOSE_RIVAL * suspects[0].score and not suspects[0].is_root:
-            views.append([rival, *(s for s in suspects if s is not rival)])
+        if rival.score >= CLOSE_RIVAL * suspects[0].score:
+            others = [suspect for suspect in suspects if suspect is not rival]
+            views.append([rival, *others])
     return views
 
 
-def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> Onset:
+def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> SymptomOnset:
     """The first suspect's onset, or the begin of the climb that led to it, or else the alert."""
     first = suspects[0] if suspects else None
     if first is None or first.onset is None:
-        return Onset(case.alert.started_at, timedelta(seconds=SHORTEST_SLACK_S), "the alert")
-    uncertainty = max(
-        [SHORTEST_SLACK_S, *(f.onset_uncertainty_s or 0.0 for f in first.findings[:3])]
-    )
+        return SymptomOnset(case.alert.started_at, timedelta(seconds=SHORTEST_SLACK_S), "the alert")
     climb = climb_of(case, suspects, told)
     if climb is not None and climb.start < first.onset:
-        return Onset(
-            climb.start, climb.uncertainty, f"{plain(climb.signal, 60)} began to climb", climb
-        )
-    return Onset(first.onset, timedelta(seconds=uncertainty), "the onset")
+        since = f"{plain(climb.signal, 60)} began to climb"
+        return SymptomOnset(climb.start, climb.uncertainty, since, climb)
+    slack_s = SHORTEST_SLACK_S
+    for finding in first.findings[:3]:
+        slack_s = max(slack_s, finding.onset_uncertainty_s or 0.0)
+    return SymptomOnset(first.onset, timedelta(seconds=slack_s), "the onset")
 
 
 def _common_names(readings: Collection[Reading]) -> frozenset[str]:
     """Exact names that more than a third of the changes alter, and at least three: every change has
     them."""
-    counts = Counter(n for r in readings for n in r.names)
-    return frozenset(n for n, times in counts.items() if times >= 3 and times > len(readings) / 3)
+    counts: Counter[str] = Counter()
+    for reading in readings:
+        counts.update(reading.names)
+    least = max(3, len(readings) // 3 + 1)
+    return frozenset(name for name, times in counts.items() if times >= least)
 
 
 def _findings(
@@ -194,38 +197,69 @@ def _findings(
     likely = [w for w, _ in weighed if w.strength >= LIKELY and not w.reasons]
     best = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
     near: list[Finding] = []
-    out: list[Finding] = []
+    ruled_out: list[Finding] = []
     for one, scales in weighed:
-        why = list(one.reasons)
-        if not why and one.strength < LIKELY:
-            why = [why_weak(one, scales.other_reason)]
-        elif not why and best is not None and one.strength < FITS_WORSE * best.strength:
-            why = [f"{best.change.label} fits better"]
-        (out if why else near).append(_finding(one, scales, why, evidence))
+        why = _why_ruled_out(one, scales, best)
+        findings = ruled_out if why else near
+        findings.append(_finding(one, scales, why, evidence))
     near.sort(key=lambda f: (-f.strength, f.sentence))
-    return near + sorted(out, key=lambda f: (-f.strength, f.sentence))[:MAX_RULED_OUT]
+    ruled_out.sort(key=lambda f: (-f.strength, f.sentence))
+    return near + ruled_out[:MAX_RULED_OUT]
+
+
+def _why_ruled_out(weighed: Weighed, scales: Scales, best: Weighed | None) -> list[str]:
+    """Its own reasons, else that little speaks for it or that another change fits better."""
+    if weighed.reasons:
+        return list(weighed.reasons)
+    if weighed.strength < LIKELY:
+        return [why_weak(weighed, scales.other_reason)]
+    if best is not None and weighed.strength < FITS_WORSE * best.strength:
+        return [f"{best.change.label} fits better"]
+    return []
+
+
+class _Distance(NamedTuple):
+    """How far a change is from the onset, as the sentence gives it."""
+
+    value: float
+    unit: str
+    words: str
+
+
+def _distance(lead_min: float, since: str) -> _Distance:
+    if abs(lead_min) >= 1:
+        value, unit, short = rounded(abs(lead_min), 2), "minutes", "min"
+    else:
+        value, unit, short = float(round(60 * abs(lead_min))), "seconds", "s"
+    if not value:
+        return _Distance(value, unit, f"at the same time as {since}")
+    side = "before" if lead_min >= 0 else "after"
+    return _Distance(value, unit, f"{number(value)} {short} {side} {since}")
+
+
+def _sentence(weighed: Weighed, distance: _Distance, since: str, why: Sequence[str]) -> str:
+    change = weighed.change
+    where = f" of {plain(change.service)}" if change.service else ""
+    # Double quotes would end the quotation early.
+    title = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
+    called = f', "{title}",' if title and not why else ""
+    sentence = (
+        f"{plain(change.kind, 20).capitalize()} {change.label}{where}{called} came {distance.words}"
+    )
+    if distance.value and weighed.lead_min < 0 and not why:
+        sentence += ", within its uncertainty"
+    # The distance has already said that it came after.
+    more = [reason for reason in why if reason != f"it came after {since}"]
+    if more:
+        sentence += f"; {' and '.join(more)}"
+    return sentence + "."
 
 
 def _finding(
     weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]
 ) -> Finding:
-    change, lead, onset = weighed.change, weighed.lead_min, scales.onset
-    in_minutes = abs(lead) >= 1
-    distance = rounded(abs(lead), 2) if in_minutes else float(round(60 * abs(lead)))
-    when = (
-        f"{number(distance)} {'min' if in_minutes else 's'} {'before' if lead >= 0 else 'after'} "
-        f"{onset.since}"
-    )
-    when = when if distance else f"at the same time as {onset.since}"
-    if distance and lead < 0 and not why:
-        when += ", within its uncertainty"
-    where = f" of {plain(change.service)}" if change.service else ""
-    titled = plain(change.text.title, TITLE_LENGTH).replace('"', "'")
-    called = f', "{titled}",' if titled and not why else ""
-    sentence = f"{plain(change.kind, 20).capitalize()} {change.label}{where}{called} came {when}"
-    untold = [r for r in why if r != f"it came after {onset.since}"]
-    if untold:
-        sentence += f"; {' and '.join(untold)}"
+    change = weighed.change
+    distance = _distance(weighed.lead_min, scales.onset.since)
     mechanism = weighed.bearing.match.mechanism
     return Finding(
         id="",
@@ -233,11 +267,11 @@ def _finding(
         subject=change.service or "unknown service",
         signal=change.kind,
         onset=change.time,
-        effect=rounded(lead, 2),
+        effect=rounded(weighed.lead_min, 2),
         effect_unit="min before onset",
         strength=round(weighed.strength if math.isfinite(weighed.strength) else 0.0, 4),
-        sentence=sentence + ".",
-        numbers={"minutes" if in_minutes else "seconds": distance},
+        sentence=_sentence(weighed, distance, scales.onset.since, why),
+        numbers={distance.unit: distance.value},
         evidence=evidence,
         series={"table": "changes", "id": change.id},
         details=ChangeDetails(

@@ -4,9 +4,10 @@ taken back."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -42,12 +43,14 @@ class Shipped:
     link: str | None = None
     author: str = ""
     rides: bool = False
-    """It is taken to have travelled with a deploy that does not name it, nor it the service."""
+    """It is taken to have travelled with a deploy that does not name it, and it names no
+    service."""
 
     @property
     def label(self) -> str:
         """Short name: the first 12 characters of a hash, a flag's name as it is."""
-        return plain(self.id[:12] if len(self.id) >= 32 and self.id.isalnum() else self.id, 60)
+        is_hash = len(self.id) >= 32 and self.id.isalnum()
+        return plain(self.id[:12] if is_hash else self.id, 60)
 
     @property
     def goes_back(self) -> bool:
@@ -57,10 +60,9 @@ class Shipped:
     @property
     def by_autoscaler(self) -> bool:
         """Whether no person or pipeline decided it."""
-        return (
-            self.kind == "scale"
-            and _AUTOSCALED.search(f"{self.author} {self.text.title}") is not None
-        )
+        if self.kind != "scale":
+            return False
+        return _AUTOSCALED.search(f"{self.author} {self.text.title}") is not None
 
 
 def shipped_changes(
@@ -80,47 +82,68 @@ def shipped_changes(
     if until is not None:
         table = table.filter(pl.col("time") <= until)
     rows = table.tail(MAX_ROWS).to_dicts()
-    merges = {r["id"]: r for r in rows if r["kind"] == "merge"}
-    deployed = {r["id"] for r in rows if r["kind"] != "merge"}
-    out: list[Shipped] = []
-    for row in rows:
-        if row["kind"] == "merge" and row["id"] in deployed:
-            continue
-        out.append(_shipped(row, merges.get(row["id"], row) if row["kind"] != "merge" else row))
-    deploys = [c for c in out if c.kind == "deploy"]
+    out = _shipped_rows(rows)
+    deploys = [change for change in out if change.kind == "deploy"]
     if not deploys:
-        return [_as_merged(c, suspect) if c.kind == "merge" else c for c in out]
-    known = {*services, *(c.service for c in deploys if c.service)}
-    return [_with_its_deploy(c, deploys, suspect, known) if c.kind == "merge" else c for c in out]
+        return [_as_merged(change, suspect) for change in out]
+    known = {*services}
+    known.update(deploy.service for deploy in deploys if deploy.service)
+    return [_with_its_deploy(change, deploys, suspect, known) for change in out]
+
+
+def _shipped_rows(rows: Sequence[dict[str, Any]]) -> list[Shipped]:
+    """The rows, without merges that another change of the same id carried."""
+    merges = {row["id"]: row for row in rows if row["kind"] == "merge"}
+    carried = {row["id"] for row in rows if row["kind"] != "merge"}
+    out = []
+    for row in rows:
+        if row["kind"] != "merge":
+            out.append(_shipped(row, merges.get(row["id"], row)))
+        elif row["id"] not in carried:
+            out.append(_shipped(row, row))
+    return out
 
 
 def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shipped]:
     """Changes that a later one, before `before`, took back: a flag set to what it was, a revert
     naming it."""
     found: set[Shipped] = set()
-    stands: dict[tuple[str, str, str | None], list[Shipped]] = {}
-    by_id: dict[str, list[Shipped]] = {}
+    in_effect: dict[tuple[str, str, str | None], list[Shipped]] = {}
+    by_hash: dict[str, list[Shipped]] = {}
     for change in shipped:
         if change.time >= before:
             break
-        for name in _HASH.findall(change.text.title) if change.goes_back else ():
-            found.update(
-                c for c in by_id.get(name[:SHORT_HASH].lower(), ()) if c.service == change.service
-            )
-        by_id.setdefault(change.id[:SHORT_HASH].lower(), []).append(change)
-        if step := _STEP.match(change.text.title):
-            earlier = stands.setdefault((change.id, change.kind, change.service), [])
-            back = [
-                c
-                for c in earlier
-                if (was := _STEP.match(c.text.title)) and was.group(1) == step.group(2)
-            ]
-            found.update(back)
-            stands[change.id, change.kind, change.service] = (
-                [] if back else [*earlier[-MAX_STEPS:], change]
-            )
-            found.update([change] if back else [])
+        found.update(_reverted(change, by_hash))
+        by_hash.setdefault(change.id[:SHORT_HASH].lower(), []).append(change)
+        step = _STEP.match(change.text.title)
+        if step is None:
+            continue
+        same = in_effect.setdefault((change.id, change.kind, change.service), [])
+        undone = [earlier for earlier in same if _began_at(earlier, step.group(2))]
+        if undone:
+            found.update(undone)
+            found.add(change)
+            same.clear()
+        else:
+            del same[:-MAX_STEPS]
+            same.append(change)
     return frozenset(found)
+
+
+def _reverted(change: Shipped, by_hash: Mapping[str, Sequence[Shipped]]) -> Iterator[Shipped]:
+    """The earlier changes of the same service that a revert names."""
+    if not change.goes_back:
+        return
+    for name in _HASH.findall(change.text.title):
+        for earlier in by_hash.get(name[:SHORT_HASH].lower(), ()):
+            if earlier.service == change.service:
+                yield earlier
+
+
+def _began_at(change: Shipped, value: str) -> bool:
+    """Whether the change led away from this value."""
+    step = _STEP.match(change.text.title)
+    return step is not None and step.group(1) == value
 
 
 def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:
@@ -138,28 +161,40 @@ def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:
     )
 
 
-def _as_merged(merge: Shipped, suspect: str | None) -> Shipped:
-    named = suspect if suspect is not None and touches(merge.text, suspect) else None
-    service = merge.service or named
-    return replace(merge, kind="deploy", service=service, rides=service is None)
+def _as_merged(change: Shipped, suspect: str | None) -> Shipped:
+    """A merge as if it were deployed at once; another change as it is."""
+    if change.kind != "merge":
+        return change
+    service = change.service
+    if not service and suspect is not None and touches(change.text, suspect):
+        service = suspect
+    return replace(change, kind="deploy", service=service, rides=service is None)
 
 
 def _with_its_deploy(
-    merge: Shipped, deploys: Sequence[Shipped], suspect: str | None, known: Collection[str]
+    change: Shipped, deploys: Sequence[Shipped], suspect: str | None, known: Collection[str]
 ) -> Shipped:
     """A merge reached production with the first later deploy of the service it is of, or of one
-    that it touches."""
-    later = [d for d in deploys if d.service and merge.time <= d.time <= merge.time + RIDES_FOR]
+    that it touches. Another change is returned as it is."""
+    if change.kind != "merge":
+        return change
+    later = []
+    for deploy in deploys:
+        if deploy.service and change.time <= deploy.time <= change.time + RIDES_FOR:
+            later.append(deploy)
     for deploy in later:
-        if merge.service == deploy.service or touches(merge.text, deploy.service or ""):
-            return replace(merge, kind="deploy", service=deploy.service, time=deploy.time)
-    if merge.service is None and not any(touches(merge.text, s) for s in known):
-        for deploy in later:
-            if deploy.service == suspect:
-                return replace(
-                    merge, kind="deploy", service=deploy.service, time=deploy.time, rides=True
-                )
-    return merge
+        if change.service == deploy.service or touches(change.text, deploy.service or ""):
+            return _carried(change, deploy)
+    if change.service is not None or any(touches(change.text, service) for service in known):
+        return change
+    for deploy in later:
+        if deploy.service == suspect:
+            return replace(_carried(change, deploy), rides=True)
+    return change
+
+
+def _carried(merge: Shipped, deploy: Shipped) -> Shipped:
+    return replace(merge, kind="deploy", service=deploy.service, time=deploy.time)
 
 
 def _text(value: object) -> str | None:

@@ -1,7 +1,7 @@
 """How far one change speaks for itself: when it came, where, what it can do, and what its text
 shares with what fails.
 
-A change that came long before a sudden onset did no harm for so long, unless its effect needs time
+A change that came long before a sudden onset did no harm until then, unless its effect needs time
 to build up. Where something other than a change explains the failure, a change counts only as far
 as its text bears on what fails.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.analyzers import CAUSE_KINDS, fault_kind
-from analysis.changes.mechanisms import Match, best_match
+from analysis.changes.mechanisms import MechanismMatch, best_match
 from analysis.changes.onsets import Climb
 from analysis.changes.reading import Reading
 from analysis.changes.shipping import Shipped
@@ -59,16 +59,16 @@ ONE_FRAME = 0.6
 SMALL_RELEASE = 0.6
 """A change of versions only, of dependencies that no failing line names, keeps this much."""
 BY_NAME = 0.5
-"""A mechanism that only a name tells of, or a version of what no failing line names, speaks
+"""A mechanism that only a name suggests, or a version of what no failing line names, counts
 half."""
 BEARS = 0.4
 """From here on the text bears on what fails."""
 HARMLESS_AFTER_MIN = 60.0
-"""Two half-lives: so long without any effect is a reason by itself."""
+"""Two half-lives without any effect are a reason by themselves."""
 
 
 @dataclass(frozen=True)
-class Onset:
+class SymptomOnset:
     """When what is to be explained began, in words: the first suspect's onset, or the climb that
     led to it."""
 
@@ -86,7 +86,7 @@ class Bearing:
     exact: float
     """The part of it that exact names, source files and, by half, mechanisms have: words go with
     any topic."""
-    match: Match
+    match: MechanismMatch
     quoted: tuple[str, ...] = ()
     """Exact names that it changes and that failing lines quote."""
 
@@ -113,7 +113,7 @@ class Scales:
 
     suspects: Sequence[Suspect]
     topology: Topology
-    onset: Onset
+    onset: SymptomOnset
     symptoms: Symptoms
     rare: Mapping[str, float]
     readings: Mapping[Shipped, Reading]
@@ -126,26 +126,32 @@ class Scales:
         bearing = self.bearing(change)
         place = place_of(change, self.suspects, self.topology)
         lead = (self.onset.time - change.time).total_seconds() / 60.0
-        out = list(self._out(change, place, bearing))
-        delayed = bearing.match.mechanism is not None and bearing.match.mechanism.delayed
-        half_life = DELAYED_HALF_LIFE_MIN if delayed and self.onset.climb is None else HALF_LIFE_MIN
-        strength = 0.5 ** (max(lead, 0.0) / half_life) * KIND_WEIGHTS.get(change.kind, 0.5)
-        strength *= max(
-            PLACE_WEIGHTS[place],
-            bearing.score * PLACE_WEIGHTS["shared"] if place == "unknown" else 0.0,
-        )
-        base = (
-            READ_AND_BEARS
-            if change.text.is_known and bearing.exact >= BEARS
-            else self._base(change)
-        )
-        strength *= base + (1 - base) * bearing.score
+        reasons = self._reasons(change, place, bearing)
+        strength = 0.5 ** (max(lead, 0.0) / self._half_life(bearing))
+        strength *= KIND_WEIGHTS.get(change.kind, 0.5)
+        strength *= _place_weight(place, bearing)
+        strength *= self._text_weight(change, bearing)
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
         if self.other_reason is not None:
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
-        strength = min(1.0, share * strength * (0.1 if out else 1.0))
-        return Weighed(change, place, lead, strength, bearing, tuple(out))
+        strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
+        return Weighed(change, place, lead, strength, bearing, tuple(reasons))
+
+    def _half_life(self, bearing: Bearing) -> float:
+        """In minutes. A climb that led to the onset already tells when the effect began."""
+        mechanism = bearing.match.mechanism
+        builds_up = mechanism is not None and mechanism.delayed
+        if builds_up and self.onset.climb is None:
+            return DELAYED_HALF_LIFE_MIN
+        return HALF_LIFE_MIN
+
+    def _text_weight(self, change: Shipped, bearing: Bearing) -> float:
+        """What its text leaves of its weight: all of it where it names what fails."""
+        base = self._base(change)
+        if change.text.is_known and bearing.exact >= BEARS:
+            base = READ_AND_BEARS
+        return base + (1 - base) * bearing.score
 
     def _base(self, change: Shipped) -> float:
         """What the change keeps where nothing matches; that a climb began with it is more than that
@@ -154,84 +160,116 @@ class Scales:
             return 0.0
         if self.onset.climb is not None and not self.onset.climb.from_the_beginning:
             return UNREAD
+        # A loss that is not a number never names the setting that caused it.
         training = bool(self.suspects) and fault_kind(self.suspects[0].main_fault).training
-        if (
-            change.text.is_known and not training
-        ):  # a loss that is no number does not say which setting made it so
+        if change.text.is_known and not training:
             return READ
-        return NAMED if change.kind == "flag" else LISTED if change.text.files else UNREAD
+        if change.kind == "flag":
+            return NAMED
+        return LISTED if change.text.files else UNREAD
 
     def bearing(self, change: Shipped) -> Bearing:
         """Rare words, exact names and source files that the change shares with what fails, and what
         it can cause."""
-        text, read, symptoms = change.text, self.readings[change], self.symptoms
-        by_name = change.kind == "flag" and not text.is_known
-        beside = 1 - relevance(read.beside, symptoms.words, self.rare)
-        shared = 1 - (1 - relevance(read.altered, symptoms.words, self.rare)) * beside ** (
-            1.0 if by_name else SAID
-        )
-        named = (
-            n
-            for n in read.names - self.common_names
-            if n in symptoms.names or plain_name(n) in symptoms.pieces
-        )
-        quoted = sorted(named)
-        match = best_match(read.shown, symptoms.effects)
-        if not text.is_known or (text.changes_versions_only and not read.altered & symptoms.words):
-            match = Match(BY_NAME * match.strength, match.mechanism)
-        named_exactly = (1 - ONE_NAME) ** min(3, len(quoted)) * (
-            1 - ONE_FRAME if read.files & symptoms.frames else 1.0
-        )
+        reading = self.readings[change]
+        match = self._match(change, reading)
+        quoted = self._quoted(reading)
+        not_named = (1 - ONE_NAME) ** min(3, len(quoted))
+        if reading.files & self.symptoms.frames:
+            not_named *= 1 - ONE_FRAME
+        shared = self._shared_words(change, reading)
         return Bearing(
-            score=1 - (1 - shared) * (1 - match.strength) * named_exactly,
-            exact=1 - (1 - match.strength / 2) * named_exactly,
+            score=1 - (1 - shared) * (1 - match.strength) * not_named,
+            exact=1 - (1 - match.strength / 2) * not_named,
             match=match,
             quoted=tuple(quoted[:3]),
         )
 
-    def _out(self, change: Shipped, place: str, bearing: Bearing) -> list[str]:
-        out = []
+    def _match(self, change: Shipped, reading: Reading) -> MechanismMatch:
+        """What the change can cause of what is seen."""
+        match = best_match(reading.shown, self.symptoms.effects)
         text = change.text
+        only_versions = text.changes_versions_only and not reading.altered & self.symptoms.words
+        if text.is_known and not only_versions:
+            return match
+        return MechanismMatch(BY_NAME * match.strength, match.mechanism)
+
+    def _quoted(self, reading: Reading) -> list[str]:
+        """Exact names that it changes and failing lines quote, whole or as a part of a name."""
+        quoted = []
+        for name in reading.names - self.common_names:
+            if name in self.symptoms.names or plain_name(name) in self.symptoms.pieces:
+                quoted.append(name)
+        return sorted(quoted)
+
+    def _shared_words(self, change: Shipped, reading: Reading) -> float:
+        """How much of the rare words of what fails the change shares, in [0, 1]."""
+        words = self.symptoms.words
+        beside = 1 - relevance(reading.beside, words, self.rare)
+        # All that is known of a flag is its name, so its words count fully.
+        only_a_name = change.kind == "flag" and not change.text.is_known
+        if not only_a_name:
+            beside **= SAID
+        return 1 - (1 - relevance(reading.altered, words, self.rare)) * beside
+
+    def _reasons(self, change: Shipped, place: str, bearing: Bearing) -> list[str]:
+        """Why the change is not to blame."""
+        reasons = []
         if change.time > self.onset.time + self.onset.slack:
-            out.append(f"it came after {self.onset.since}")
+            reasons.append(f"it came after {self.onset.since}")
         if change in self.back:
-            out.append(
-                "it was taken back before" if not change.goes_back else "it took back a change"
+            reasons.append(
+                "it took back a change" if change.goes_back else "it was taken back before"
             )
         if change.by_autoscaler:
-            out.append("the autoscaler did it, as an answer to the load")
-        if text.harmless:
-            out.append("it touches only documentation, tests or styles")
-        elif text.only_for_other_stages:
-            out.append("it is for another stage than production")
-        elif text.only_comments:
-            out.append("it changes only comments or blank space")
-        elif text.moves_code_only and not bearing.quoted:
-            out.append("it only moves code and keeps every value")
-        elif text.patches_dependency and bearing.score < BEARS:
-            out.append("it takes patch releases of what no failing line names")
+            reasons.append("the autoscaler did it, as an answer to the load")
+        no_effect = _no_effect(change, bearing)
+        if no_effect is not None:
+            reasons.append(no_effect)
         if place == "elsewhere":
-            out.append("it is on a service that the suspects do not call")
+            reasons.append("it is on a service that the suspects do not call")
         if change.kind == "merge" or (change.rides and bearing.score < BEARS):
-            out.append("no deploy that carries it is known")
-        return out
+            reasons.append("no deploy that carries it is known")
+        return reasons
+
+
+def _place_weight(place: str, bearing: Bearing) -> float:
+    weight = PLACE_WEIGHTS[place]
+    if place == "unknown":
+        # Text that bears on what fails puts an unknown service among what all share.
+        return max(weight, bearing.score * PLACE_WEIGHTS["shared"])
+    return weight
+
+
+def _no_effect(change: Shipped, bearing: Bearing) -> str | None:
+    """Why what the change touches cannot do any harm."""
+    text = change.text
+    if text.harmless:
+        return "it touches only documentation, tests or styles"
+    if text.only_for_other_stages:
+        return "it is for another stage than production"
+    if text.only_comments:
+        return "it changes only comments or blank space"
+    if text.moves_code_only and not bearing.quoted:
+        return "it only moves code and keeps every value"
+    if text.patches_dependency and bearing.score < BEARS:
+        return "it takes patch releases of what no failing line names"
+    return None
 
 
 def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
     """Why a change that nothing excludes is not near all the same."""
-    bears = weighed.bearing.exact >= BEARS
-    if other_reason is not None and not bears:
-        return (
-            f"{CAUSE_KINDS[other_reason.kind].without_change}, and nothing in the change bears on "
-            "that"
-        )
+    change, bearing = weighed.change, weighed.bearing
+    if other_reason is not None and bearing.exact < BEARS:
+        without_change = CAUSE_KINDS[other_reason.kind].without_change
+        return f"{without_change}, and nothing in the change bears on that"
     if weighed.lead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"
     if weighed.place in ("caller", "unknown"):
         return "it is on a service that the suspects are not known to call"
-    if weighed.change.kind == "flag" and not weighed.change.text.is_known:
+    if change.kind == "flag" and not change.text.is_known:
         return "its name says nothing of what fails"
-    if weighed.change.text.is_known and weighed.bearing.score < BEARS:
+    if change.text.is_known and bearing.score < BEARS:
         return "nothing it changes appears in what fails"
     return "little speaks for it"
 
@@ -249,11 +287,8 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
         return "callee"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].is_root else "caller"
-    return (
-        "elsewhere"
-        if change.service in topology.services and first in topology.services
-        else "unknown"
-    )
+    both_known = change.service in topology.services and first in topology.services
+    return "elsewhere" if both_known else "unknown"
 
 
 def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:
@@ -266,19 +301,26 @@ def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:
 def _names(change: Shipped, suspect: Suspect) -> bool:
     """Whether a change without a service, or on a host, names the suspect, its host or its rank in
     its text."""
-    said = " ".join(
-        [change.service or "", change.text.title, *change.text.files, *change.text.added]
-    ).lower()
-    wanted = []
+    parts = [change.service or "", change.text.title, *change.text.files, *change.text.added]
+    text = " ".join(parts).lower()
+    words = set(text.replace(",", " ").replace(":", " ").split())
+    for name in _names_of(suspect):
+        if name in words:
+            return True
+        # A name of several words is looked for in the text as it stands.
+        if " " in name and f" {name} " in f" {text} ":
+            return True
+    return False
+
+
+def _names_of(suspect: Suspect) -> list[str]:
+    """What a text may call the suspect's hosts and, of a rank, itself."""
+    names = []
     for finding in suspect.findings:
         details = JobDetails.of(finding)
         if details is not None:
-            wanted += [name.lower() for name in (details.host, details.node) if name]
-    if suspect.subject.startswith("rank "):
-        wanted += [
-            suspect.subject,
-            suspect.subject.replace(" ", ""),
-            suspect.subject.replace(" ", "-"),
-        ]
-    words = set(said.replace(",", " ").replace(":", " ").split())
-    return any(w in words or (" " in w and f" {w} " in f" {said} ") for w in wanted)
+            names += [name.lower() for name in (details.host, details.node) if name]
+    rank = suspect.subject
+    if rank.startswith("rank "):
+        names += [rank, rank.replace(" ", ""), rank.replace(" ", "-")]
+    return names

@@ -7,7 +7,7 @@ before the incident says nothing about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +15,18 @@ import numpy as np
 from analysis.gpus.fleet import NS, Device, Fleet, Samples
 from analysis.gpus.signs import Sign
 from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Floats, Ints
+from analysis.metrics.shift_statistics import Bools, Floats, Ints
 from analysis.wording.phrases import number, rounded
 
 LEAST_MINUTES = 3
 TIMES_BEFORE = 10.0
-"""At so many times the rate of the baseline, and of the other devices: some links always count a
+"""At this many times the rate of the baseline, and of the other devices: some links always count a
 little."""
 DCGM_LIMITS = "DCGM, dcgm_gpu_hardware_limits.h"
 
 
 @dataclass(frozen=True)
-class Steps:
+class CounterSteps:
     """A counter's increases: when each was seen, how much, and since when it may have happened
     (ns)."""
 
@@ -39,6 +39,10 @@ class Steps:
         """How much it rose in all."""
         return float(self.sizes.sum())
 
+    def where(self, kept: Bools) -> CounterSteps:
+        """Only the steps that `kept` marks."""
+        return CounterSteps(self.times[kept], self.sizes[kept], self.since[kept])
+
 
 def first_samples(fleet: Fleet) -> dict[Device, int]:
     """When each GPU was first seen in any signal but its errors, in ns."""
@@ -46,11 +50,14 @@ def first_samples(fleet: Fleet) -> dict[Device, int]:
     for signal in (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER, gs.MEMORY_USED):
         for gpu, parts in fleet.of(signal).items():
             for part in parts:
-                first[gpu] = min(first.get(gpu, int(part.times[0])), int(part.times[0]))
+                begins = int(part.times[0])
+                first[gpu] = min(first.get(gpu, begins), begins)
     return first
 
 
-def increases(part: Samples, fleet: Fleet, first_seen: int, *, falls_restart: bool = True) -> Steps:
+def increases(
+    part: Samples, fleet: Fleet, first_seen: int, *, falls_restart: bool = True
+) -> CounterSteps:
     """The steps up of a counter in the incident. One that appears in it began at zero, if its GPU
     was there before."""
     start, end = fleet.search_ns
@@ -61,9 +68,10 @@ def increases(part: Samples, fleet: Fleet, first_seen: int, *, falls_restart: bo
         before[0], since[0] = 0.0, max(first_seen, start)
     rises = values - before
     if falls_restart:
+        # After a restart the counter began at zero, so all that it shows is new.
         rises = np.where(rises < 0, values, rises)
     kept = (rises > 0) & (times >= start) & (times <= end)
-    return Steps(times[kept], rises[kept], since[kept])
+    return CounterSteps(times, rises, since).where(kept)
 
 
 def rate_before(part: Samples, fleet: Fleet) -> float:
@@ -78,54 +86,65 @@ def rate_before(part: Samples, fleet: Fleet) -> float:
     return rise / minutes if minutes else 0.0
 
 
-def fast(part: Samples, fleet: Fleet, first_seen: int, per_minute: float) -> Steps | None:
-    """The increases, where they come faster than so many a minute for minutes, and faster than
-    before."""
+def fast_steps(
+    part: Samples, fleet: Fleet, first_seen: int, per_minute: float
+) -> CounterSteps | None:
+    """The increases that come faster than `per_minute`; None unless they last for minutes and are
+    faster than before."""
     steps = increases(part, fleet, first_seen)
     if not len(steps.times):
         return None
     minutes = np.maximum((steps.times - steps.since) / NS / 60, 1.0)
     quick = steps.sizes / minutes > per_minute
     lasted = float(minutes[quick].sum())
-    rate = float(steps.sizes[quick].sum()) / max(lasted, 1.0) if quick.any() else 0.0
-    enough = lasted >= LEAST_MINUTES and rate >= TIMES_BEFORE * rate_before(part, fleet)
-    return Steps(steps.times[quick], steps.sizes[quick], steps.since[quick]) if enough else None
+    if lasted < LEAST_MINUTES:
+        return None
+    found = steps.where(quick)
+    rate = found.total / max(lasted, 1.0)
+    return found if rate >= TIMES_BEFORE * rate_before(part, fleet) else None
 
 
-def unusual(
+def unusual_steps(
     fleet: Fleet, signal: str, least: float, first_seen: Mapping[Device, int]
-) -> Iterator[tuple[Device, Steps]]:
-    """Devices whose counter rose by at least so much, at many times its own rate before and that of
+) -> Iterator[tuple[Device, CounterSteps]]:
+    """Devices whose counter rose by at least `least`, at many times its own rate before and that of
     the others."""
-    found: list[tuple[Device, Steps, float]] = []
     start, end = fleet.search_ns
     minutes = max(1.0, (end - start) / NS / 60)
+    found: list[tuple[Device, CounterSteps, float]] = []
     totals: list[float] = []
     for device, parts in fleet.of(signal).items():
-        told = [
-            (increases(part, fleet, first_seen.get(device, 0)), rate_before(part, fleet))
-            for part in parts
-        ]
-        steps, before = max(told, key=lambda one: one[0].total)
+        steps, before = _largest_rise(parts, fleet, first_seen.get(device, 0))
         totals.append(steps.total)
         if steps.total >= least:
             found.append((device, steps, before * minutes))
+    # The median of two devices would be half of the one that is suspected.
     usual = float(np.median(totals)) if len(totals) > 2 else 0.0
     for device, steps, expected in found:
         if steps.total >= TIMES_BEFORE * max(expected, usual):
             yield device, steps
 
 
-def counted(
+def _largest_rise(
+    parts: Sequence[Samples], fleet: Fleet, first_seen: int
+) -> tuple[CounterSteps, float]:
+    """Of the sources that count the same device, the one with the most errors, with its rate
+    before."""
+    rises = [(increases(part, fleet, first_seen), rate_before(part, fleet)) for part in parts]
+    return max(rises, key=lambda rise: rise[0].total)
+
+
+def counter_sign(
     kind: str,
     device: Device,
     signal: str,
     strength: float,
-    steps: Steps,
+    steps: CounterSteps,
     says: str,
     fix: str,
     source: str,
 ) -> Sign:
+    """The sign of a counter that rose; `says` has a place for the number."""
     total = rounded(steps.total)
     words = says.format(number(total))
     return Sign(

@@ -4,8 +4,16 @@ incident is no news."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from analysis.gpus.counters import DCGM_LIMITS, counted, fast, first_samples, increases
+from analysis.gpus.counters import (
+    DCGM_LIMITS,
+    CounterSteps,
+    counter_sign,
+    fast_steps,
+    first_samples,
+    increases,
+)
 from analysis.gpus.fleet import NS, Device, Fleet, Samples
 from analysis.gpus.links import link_signs
 from analysis.gpus.signs import Sign
@@ -17,13 +25,35 @@ XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_error
 UNKNOWN_XID, FOLLOWS_ANOTHER = 0.5, 0.2
 """Strength of a code that is not in the table, and of one that only follows another error."""
 MAYBE_OLD, GRAVE = 0.3, 0.8
-"""A code of a GPU that was not seen before the incident may be old: only those are told after which
-a GPU is broken."""
+"""A code of a GPU that was not seen before the incident may be old: only those are reported after
+which a GPU is broken."""
 MOST_XID = 1000
 """NVIDIA's catalogue ends below; other values are no codes."""
 SINGLE_BITS_PER_MINUTE = 10.0
 """DCGM, dcgm_gpu_hardware_limits.h, where it is marked as provisional."""
 MEMORY_ERRORS = "NVIDIA, GPU memory error management"
+REMAP_SIGNALS: Mapping[str, tuple[str, float, str]] = {
+    gs.ROW_REMAP_FAILURE: (
+        "could not remap a faulty memory row",
+        0.8,
+        "Drain {host} and have the GPU replaced.",
+    ),
+    gs.ROW_REMAP_PENDING: (
+        "has a memory row that waits to be remapped",
+        0.5,
+        "Reset the GPU of {host} after the job.",
+    ),
+}
+"""What a sign says, its strength and its fix."""
+
+
+class XidSeen(NamedTuple):
+    """An Xid in the incident: when, since when it may have happened (ns), and whether it surely is
+    new."""
+
+    at: int
+    since: int
+    is_new: bool
 
 
 def error_signs(fleet: Fleet) -> list[Sign]:
@@ -47,147 +77,174 @@ def xid_meaning(code: int) -> tuple[str, str, float]:
 
 
 def _xids(fleet: Fleet) -> Iterator[Sign]:
-    seen = first_samples(fleet)
+    first_seen = first_samples(fleet)
     for gpu in fleet.gpus:
-        found: dict[int, tuple[int, int, bool]] = {}
-        for part in fleet.of(gs.XID).get(gpu, ()):
-            found |= _new_codes(part, fleet, seen.get(gpu, 0))
-        for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
-            code = int(part.xid) if part.xid and part.xid.isdecimal() and len(part.xid) < 5 else 0
-            steps = increases(part, fleet, seen.get(gpu, 0), falls_restart=False)
-            if _is_code(code) and len(steps.times):
-                found.setdefault(code, (int(steps.times[0]), int(steps.since[0]), True))
-        found = {c: when for c, when in found.items() if when[2] or xid_meaning(c)[2] >= GRAVE}
+        found = _xids_of(gpu, fleet, first_seen.get(gpu, 0))
         if found:
             yield _xid_sign(gpu, found)
+
+
+def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidSeen]:
+    """The codes of one GPU that are worth reporting."""
+    found: dict[int, XidSeen] = {}
+    for part in fleet.of(gs.XID).get(gpu, ()):
+        found |= _new_codes(part, fleet, first_seen)
+    for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
+        code = _code_of(part)
+        steps = increases(part, fleet, first_seen, falls_restart=False)
+        if _is_code(code) and len(steps.times):
+            found.setdefault(code, XidSeen(int(steps.times[0]), int(steps.since[0]), True))
+    return {
+        code: seen for code, seen in found.items() if seen.is_new or xid_meaning(code)[2] >= GRAVE
+    }
+
+
+def _code_of(part: Samples) -> int:
+    """The code in the labels of a counter of events; 0 where it is none."""
+    text = part.xid or ""
+    return int(text) if text.isdecimal() and len(text) < 5 else 0
 
 
 def _is_code(value: float) -> bool:
     return value == int(value) and 0 < value <= MOST_XID
 
 
-def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, tuple[int, int, bool]]:
-    """Codes that appear in the incident: when, since when possible, and whether they surely are
-    new.
+def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidSeen]:
+    """Codes that appear in the incident.
 
     The exporter keeps the last code until it or the driver restarts, and has no series before the
     first error.
     """
     start, end = fleet.search_ns
-    found: dict[int, tuple[int, int, bool]] = {}
-    earlier = part.values[part.times < start]
-    held = float(earlier[-1]) if len(earlier) else 0.0
-    was = int(part.times[part.times < start][-1]) if len(earlier) else 0
+    found: dict[int, XidSeen] = {}
+    is_earlier = part.times < start
+    held, was = 0.0, 0
+    if is_earlier.any():
+        held, was = float(part.values[is_earlier][-1]), int(part.times[is_earlier][-1])
     inside = part.between(start, end)
     for at, value in zip(inside.times.tolist(), inside.values.tolist(), strict=True):
         if value != held and _is_code(value):
-            sure = bool(was) or (0 < first_seen < at)
-            found.setdefault(int(value), (at, was or first_seen or at, sure))
+            is_new = bool(was) or (0 < first_seen < at)
+            found.setdefault(int(value), XidSeen(at, was or first_seen or at, is_new))
         held, was = value, at
     return found
 
 
-def _xid_sign(gpu: Device, found: Mapping[int, tuple[int, int, bool]]) -> Sign:
+def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
     def weight(code: int) -> float:
-        return xid_meaning(code)[2] * (1.0 if found[code][2] else MAYBE_OLD)
+        return xid_meaning(code)[2] * (1.0 if found[code].is_new else MAYBE_OLD)
 
-    codes = sorted(found, key=lambda code: (-weight(code), found[code][0], code))
+    codes = sorted(found, key=lambda code: (-weight(code), found[code].at, code))
     first, others = codes[0], codes[1:3]
+    seen = found[first]
     meaning, action, _ = xid_meaning(first)
-    at, since, sure = found[first]
-    also = f", besides Xid {' and '.join(str(c) for c in others)}" if others else ""
+    says = f"has Xid {first}: {plain(meaning, 120)}"
+    if others:
+        says += f", besides Xid {' and '.join(str(code) for code in others)}"
+    if not seen.is_new:
+        says += ", perhaps from before"
+    numbers = {"incident": float(first)}
+    numbers |= {f"xid_{code}": float(code) for code in codes[:3]}
     return Sign(
         kind=XID,
         device=gpu,
         signal=gs.XID,
         strength=weight(first),
-        says=f"has Xid {first}: {plain(meaning, 120)}{also}"
-        + ("" if sure else ", perhaps from before"),
+        says=says,
         reason=str(first),
         fix=f"On {{host}}: {plain(action, 200).rstrip('.')}.",
         source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
-        onset_ns=at,
-        uncertainty_s=max(0.0, (at - since) / NS) if sure else 0.0,
-        numbers={"incident": float(first), **{f"xid_{c}": float(c) for c in codes[:3]}},
+        onset_ns=seen.at,
+        uncertainty_s=max(0.0, (seen.at - seen.since) / NS) if seen.is_new else 0.0,
+        numbers=numbers,
         xids=tuple(codes[:10]),
     )
 
 
-def _ecc(fleet: Fleet) -> Iterator[Sign]:
-    seen = first_samples(fleet)
-    for gpu, parts in fleet.of(gs.ECC_DBE).items():
+def _rises(fleet: Fleet, signal: str) -> Iterator[tuple[Device, CounterSteps]]:
+    """Each series of a counter of which any increase is an error."""
+    first_seen = first_samples(fleet)
+    for gpu, parts in fleet.of(signal).items():
         for part in parts:
-            steps = increases(part, fleet, seen.get(gpu, 0))
+            steps = increases(part, fleet, first_seen.get(gpu, 0))
             if steps.total >= 1:
-                yield counted(
-                    ECC,
-                    gpu,
-                    gs.ECC_DBE,
-                    0.95,
-                    steps,
-                    "has {} new uncorrectable memory errors",
-                    "Drain {host}, reset the GPU and run dcgmi diag -r 3 on it.",
-                    "DCGM health watch: any is a failure",
-                )
+                yield gpu, steps
+
+
+def _ecc(fleet: Fleet) -> Iterator[Sign]:
+    for gpu, steps in _rises(fleet, gs.ECC_DBE):
+        yield counter_sign(
+            ECC,
+            gpu,
+            gs.ECC_DBE,
+            0.95,
+            steps,
+            "has {} new uncorrectable memory errors",
+            "Drain {host}, reset the GPU and run dcgmi diag -r 3 on it.",
+            "DCGM health watch: any is a failure",
+        )
+    yield from _corrected_errors(fleet)
+
+
+def _corrected_errors(fleet: Fleet) -> Iterator[Sign]:
+    first_seen = first_samples(fleet)
     for gpu, parts in fleet.of(gs.ECC_SBE).items():
         for part in parts:
-            quick = fast(part, fleet, seen.get(gpu, 0), SINGLE_BITS_PER_MINUTE)
-            if quick is not None:
-                yield counted(
-                    SINGLE_BITS,
-                    gpu,
-                    gs.ECC_SBE,
-                    0.5,
-                    quick,
-                    "has {} new corrected memory errors",
-                    "Run dcgmi diag -r 3 on {host} after the job, and watch for row remapping.",
-                    DCGM_LIMITS,
-                )
+            quick = fast_steps(part, fleet, first_seen.get(gpu, 0), SINGLE_BITS_PER_MINUTE)
+            if quick is None:
+                continue
+            yield counter_sign(
+                SINGLE_BITS,
+                gpu,
+                gs.ECC_SBE,
+                0.5,
+                quick,
+                "has {} new corrected memory errors",
+                "Run dcgmi diag -r 3 on {host} after the job, and watch for row remapping.",
+                DCGM_LIMITS,
+            )
 
 
 def _remaps(fleet: Fleet) -> Iterator[Sign]:
-    seen = first_samples(fleet)
-    words = {
-        gs.ROW_REMAP_FAILURE: (
-            "could not remap a faulty memory row",
-            0.8,
-            "Drain {host} and have the GPU replaced.",
-        ),
-        gs.ROW_REMAP_PENDING: (
-            "has a memory row that waits to be remapped",
-            0.5,
-            "Reset the GPU of {host} after the job.",
-        ),
-    }
-    for signal, (says, strength, fix) in words.items():
+    first_seen = first_samples(fleet)
+    for signal in REMAP_SIGNALS:
         for gpu, parts in fleet.of(signal).items():
             for part in parts:
-                rise = increases(part, fleet, seen.get(gpu, 0))
-                old = not len(rise.times) and len(part.values) and part.values[-1] >= 1
-                if len(rise.times) or (old and signal == gs.ROW_REMAP_FAILURE):
-                    yield Sign(
-                        kind=REMAP,
-                        device=gpu,
-                        signal=signal,
-                        strength=0.25 if old else strength,
-                        says=says + (", since before the incident" if old else ""),
-                        reason=signal,
-                        fix=fix,
-                        source=f"{MEMORY_ERRORS}; GCM health checks",
-                        onset_ns=None if old else int(rise.times[0]),
-                        uncertainty_s=0.0 if old else float(rise.times[0] - rise.since[0]) / NS,
-                    )
-    for gpu, parts in fleet.of(gs.ROWS_REMAPPED).items():
-        for part in parts:
-            steps = increases(part, fleet, seen.get(gpu, 0))
-            if steps.total >= 1:
-                yield counted(
-                    REMAP,
-                    gpu,
-                    gs.ROWS_REMAPPED,
-                    0.7,
-                    steps,
-                    "has {} newly remapped memory rows",
-                    "Reset the GPU on {host} after the job and run dcgmi diag -r 3.",
-                    MEMORY_ERRORS,
+                sign = _remap_sign(
+                    gpu, signal, part, increases(part, fleet, first_seen.get(gpu, 0))
                 )
+                if sign is not None:
+                    yield sign
+    for gpu, steps in _rises(fleet, gs.ROWS_REMAPPED):
+        yield counter_sign(
+            REMAP,
+            gpu,
+            gs.ROWS_REMAPPED,
+            0.7,
+            steps,
+            "has {} newly remapped memory rows",
+            "Reset the GPU on {host} after the job and run dcgmi diag -r 3.",
+            MEMORY_ERRORS,
+        )
+
+
+def _remap_sign(gpu: Device, signal: str, part: Samples, steps: CounterSteps) -> Sign | None:
+    """A flag that was raised in the incident; or one from before it, which only a failure is worth
+    reporting for."""
+    is_new = len(steps.times) > 0
+    is_raised = len(part.values) > 0 and part.values[-1] >= 1
+    if not is_new and not (is_raised and signal == gs.ROW_REMAP_FAILURE):
+        return None
+    says, strength, fix = REMAP_SIGNALS[signal]
+    return Sign(
+        kind=REMAP,
+        device=gpu,
+        signal=signal,
+        strength=strength if is_new else 0.25,
+        says=says if is_new else says + ", since before the incident",
+        reason=signal,
+        fix=fix,
+        source=f"{MEMORY_ERRORS}; GCM health checks",
+        onset_ns=int(steps.times[0]) if is_new else None,
+        uncertainty_s=float(steps.times[0] - steps.since[0]) / NS if is_new else 0.0,
+    )

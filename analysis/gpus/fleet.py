@@ -7,9 +7,10 @@ those of two sources stay apart. Values that stand for "no value" are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -60,7 +61,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Samples:
-    """One signal of one device: times in ns, rising, and values; `xid` tells an error counter's
+    """One signal of one device: times in ns, rising, and values; `xid` is an error counter's
     code."""
 
     times: Ints
@@ -110,9 +111,10 @@ class Fleet:
     @cached_property
     def baseline_ns(self) -> tuple[tuple[int, int], ...]:
         """The baseline windows."""
-        return tuple(
-            (_ns(w.start.timestamp()), _ns(w.end.timestamp())) for w in self.windows.baseline
-        )
+        spans = []
+        for window in self.windows.baseline:
+            spans.append((_ns(window.start.timestamp()), _ns(window.end.timestamp())))
+        return tuple(spans)
 
     @cached_property
     def grid(self) -> Grid:
@@ -122,13 +124,11 @@ class Fleet:
 
 def read_fleet(case: Case) -> Fleet | None:
     """The case's GPUs and network ports; None where it has none."""
-    rows = case.metrics.filter(
-        pl.col("signal").is_in(list(gs.SIGNALS)) & pl.col("value").is_finite()
-    )
-    rows = rows.filter(
-        (pl.col("value") >= 0)
-        & ((pl.col("value") < gs.BLANK) | (pl.col("signal") == gs.MEMORY_USED))
-    )
+    value, signal_name = pl.col("value"), pl.col("signal")
+    # Bytes of memory are the only real values as large as what stands for "no value".
+    is_value = (value < gs.BLANK) | (signal_name == gs.MEMORY_USED)
+    rows = case.metrics.filter(signal_name.is_in(list(gs.SIGNALS)), value.is_finite())
+    rows = rows.filter(value >= 0, is_value)
     if not rows.height:
         return None
     rows = rows.select(
@@ -147,33 +147,33 @@ def read_fleet(case: Case) -> Fleet | None:
     return Fleet(tuple(sorted(gpus)), models, samples, metric_windows(case))
 
 
+class _Key(NamedTuple):
+    """What makes rows one series: series of one key are joined."""
+
+    host: str
+    unit: str
+    service: str
+    signal: str
+    xid: str
+
+
 def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Samples]]:
     """The samples of each device, signal and Xid code, in a stable order."""
     seen = rows.select("service", "labels", "signal").unique(maintain_order=True)
     known = {text: _decoded(text) for text in seen["labels"].unique().to_list()}
+    machines = _gpu_machines(known.values())
     keys = []
-    told = {labels.host for labels in known.values() if labels.host and labels.gpu is not None}
-    machines = {host.partition(".")[0].casefold(): host for host in sorted(told)}
     for service, text, signal in seen.iter_rows():
-        labels = known[text]
-        gpu = signal in gs.OF_A_GPU
-        host = labels.host or service
-        if not gpu:
-            host = _machine(host, machines)
-        unit = (
-            _gpu_unit(labels)
-            if gpu
-            else "/".join(str(p) for p in (labels.device, labels.port) if p)
-        )
-        xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
-        keys.append((service, text, signal, (host, unit, service, signal, xid)))
+        keys.append((service, text, signal, _key(service, known[text], signal, machines)))
+
     series = sorted({key for *_, key in keys})
     number = {key: n for n, key in enumerate(series)}
+    # Reversed, so that a series with several label sets is described by the first of them.
     about = {number[key]: known[text] for _, text, _, key in reversed(keys)}
     names = ["service", "labels", "signal", "series"]
-    found = pl.DataFrame([(*row, number[key]) for *row, key in keys], schema=names, orient="row")
+    numbered = pl.DataFrame([(*row, number[key]) for *row, key in keys], schema=names, orient="row")
     table = (
-        rows.join(found, on=names[:3])
+        rows.join(numbered, on=names[:3])
         .group_by("series", "time")
         .agg(pl.col("value").max())
         .sort("series", "time")
@@ -181,14 +181,28 @@ def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Sampl
     times = table["time"].dt.epoch("ns").to_numpy().astype(np.int64)
     values = table["value"].to_numpy().astype(np.float64)
     ends = np.cumsum(np.bincount(table["series"].to_numpy(), minlength=len(series)))
-    for n, (host, unit, service, signal, xid) in enumerate(series):
-        own = slice(int(ends[n - 1]) if n else 0, int(ends[n]))
-        yield (
-            Device(host, unit, service),
-            signal,
-            about[n],
-            Samples(times[own], values[own], xid or None),
-        )
+    first = 0
+    for n, (key, last) in enumerate(zip(series, ends.tolist(), strict=True)):
+        samples = Samples(times[first:last], values[first:last], key.xid or None)
+        yield Device(key.host, key.unit, key.service), key.signal, about[n], samples
+        first = last
+
+
+def _gpu_machines(labels: Iterable[_Labels]) -> dict[str, str]:
+    """The hosts that have GPUs, by their name without the domain."""
+    hosts = {one.host for one in labels if one.host and one.gpu is not None}
+    return {host.partition(".")[0].casefold(): host for host in sorted(hosts)}
+
+
+def _key(service: str, labels: _Labels, signal: str, machines: Mapping[str, str]) -> _Key:
+    host = labels.host or service
+    if signal in gs.OF_A_GPU:
+        unit = _gpu_unit(labels)
+    else:
+        host = _machine(host, machines)
+        unit = "/".join(str(part) for part in (labels.device, labels.port) if part)
+    xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
+    return _Key(host, unit, service, signal, xid)
 
 
 def _decoded(text: str) -> _Labels:
@@ -217,55 +231,65 @@ GAUGES = (
 
 
 def _grid(fleet: Fleet) -> Grid:
-    spans = [(*w, False) for w in fleet.baseline_ns] + [(*fleet.search_ns, True)]
-    step = max(
-        LEAST_STEP_S * NS, 1.05 * _usual_step(fleet), sum(b - a for a, b, _ in spans) / MOST_STEPS
-    )
-    step_ns = int(step)
-    starts = [np.arange(a, max(b, a + 1), step_ns, dtype=np.int64) for a, b, _ in spans]
-    search = np.concatenate(
-        [np.full(len(s), of, dtype=bool) for s, (_, _, of) in zip(starts, spans, strict=True)]
-    )
-    all_starts = np.concatenate(starts)
+    spans = [(start, end, False) for start, end in fleet.baseline_ns]
+    spans.append((*fleet.search_ns, True))
+    length = sum(end - start for start, end, _ in spans)
+    # A little more than the usual step, so that jitter leaves no column empty.
+    step_ns = int(max(LEAST_STEP_S * NS, 1.05 * _usual_step(fleet), length / MOST_STEPS))
+    starts, search = [], []
+    for start, end, is_search in spans:
+        columns = np.arange(start, max(end, start + 1), step_ns, dtype=np.int64)
+        starts.append(columns)
+        search.append(np.full(len(columns), is_search, dtype=bool))
+    all_starts, in_search = np.concatenate(starts), np.concatenate(search)
     order = np.argsort(all_starts, kind="stable")
-    all_starts, search = all_starts[order], search[order]
+    all_starts, in_search = all_starts[order], in_search[order]
     gauges = {}
     for signal in (*GAUGES, gs.EVENT_REASONS):
         if signal in fleet.samples:
             gauges[signal] = _binned(fleet, signal, all_starts, step_ns)
-    return Grid(all_starts, step_ns, search, gauges)
+    return Grid(all_starts, step_ns, in_search, gauges)
 
 
 def _usual_step(fleet: Fleet) -> float:
     """The longest usual distance of samples of any gauge, in ns."""
     steps = [0.0]
     for signal in (*GAUGES, gs.EVENT_REASONS):
+        # All GPUs are scraped alike, so a few of them say how often.
         for parts in list(fleet.of(signal).values())[:8]:
-            steps += [float(np.quantile(np.diff(p.times), 0.9)) for p in parts if len(p.times) > 2]
+            for part in parts:
+                if len(part.times) > 2:
+                    steps.append(float(np.quantile(np.diff(part.times), 0.9)))
     return max(steps)
 
 
 def _binned(fleet: Fleet, signal: str, starts: Ints, step_ns: int) -> Floats:
     """The mean of each step; for clock-event reasons every bit that was set in it."""
+    binned = _bits_by_step if signal == gs.EVENT_REASONS else _means_by_step
     matrix = np.full((len(fleet.gpus), len(starts)), np.nan)
     for row, gpu in enumerate(fleet.gpus):
         for part in fleet.of(signal).get(gpu, ()):
             column = np.searchsorted(starts, part.times, side="right") - 1
             inside = (column >= 0) & (part.times < starts[np.maximum(column, 0)] + step_ns)
-            column, values = column[inside], part.values[inside]
-            if not len(column):
-                continue
-            if signal == gs.EVENT_REASONS:
-                bits = np.zeros(len(starts), dtype=np.int64)
-                np.bitwise_or.at(bits, column, values.astype(np.int64))
-                told = np.bincount(column, minlength=len(starts)) > 0
-                matrix[row] = np.where(told, bits, matrix[row])
-            else:
-                count = np.bincount(column, minlength=len(starts))
-                total = np.bincount(column, weights=values, minlength=len(starts))
-                told = count > 0
-                matrix[row, told] = total[told] / count[told]
+            if inside.any():
+                found = binned(column[inside], part.values[inside], len(starts))
+                matrix[row] = np.where(np.isfinite(found), found, matrix[row])
     return matrix
+
+
+def _bits_by_step(column: Ints, values: Floats, steps: int) -> Floats:
+    bits = np.zeros(steps, dtype=np.int64)
+    np.bitwise_or.at(bits, column, values.astype(np.int64))
+    known = np.bincount(column, minlength=steps) > 0
+    return np.where(known, bits.astype(np.float64), np.nan)
+
+
+def _means_by_step(column: Ints, values: Floats, steps: int) -> Floats:
+    count = np.bincount(column, minlength=steps)
+    total = np.bincount(column, weights=values, minlength=steps)
+    means = np.full(steps, np.nan)
+    np.divide(total, count, out=means, where=count > 0)
+    return means
 
 
 def _ns(seconds: float) -> int:

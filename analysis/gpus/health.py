@@ -2,14 +2,15 @@
 same window.
 
 Each finding names the host, the GPU's number there and, where the scope tells how ranks lie on
-hosts, the rank. GPUs of one host, or of most of the job, with the same trouble are told together.
+hosts, the rank. GPUs of one host, or of most of the job, with the same fault share one finding.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from analysis.case.folder import Case
 from analysis.gpus.errors import error_signs
@@ -30,8 +31,16 @@ GPU's."""
 LEAST_OF_JOB = 4
 NAMED = 8
 MORE = 0.1
-"""Each doubling of the number of devices takes so much of what lacks to certainty."""
+"""Each doubling of the number of devices takes this share of what is missing to certainty."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Naming(NamedTuple):
+    """The finding's subject, the words that begin its sentence, and the numbers in them."""
+
+    subject: str
+    words: str
+    numbers: Mapping[str, float]
 
 
 def gpu_health(case: Case) -> list[Finding]:
@@ -42,33 +51,39 @@ def gpu_health(case: Case) -> list[Finding]:
     is_job = (case.scope.job or case.alert.job) is not None
     signs = [*slow_gpus(fleet), *standstill(fleet, is_job=is_job), *error_signs(fleet)]
     found = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
-    return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))[:MOST_FINDINGS]
+    found.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
+    return found[:MOST_FINDINGS]
 
 
 ANALYZER = Analyzer(gpu_health, kinds=(*GPU_KINDS.values(), RULE_KINDS["ib_error"]))
 
 
 def _groups(signs: Iterable[Sign], fleet: Fleet) -> list[list[Sign]]:
-    """Signs that are told together, the strongest first in each."""
-    alike: dict[tuple[str, str], list[Sign]] = defaultdict(list)
+    """Signs that share a finding, the strongest first in each."""
+    by_reason: dict[tuple[str, str], list[Sign]] = defaultdict(list)
     for sign in signs:
-        alike[sign.kind, sign.reason].append(sign)
+        by_reason[sign.kind, sign.reason].append(sign)
     groups: list[list[Sign]] = []
-    for together in alike.values():
-        together.sort(key=lambda s: (-s.strength, s.onset_ns or 0, s.device))
-        devices = {s.device for s in together}
-        if (
-            len(devices) >= LEAST_OF_JOB
-            and len(devices) > MOST_OF_JOB * len(fleet.gpus)
-            and _several_hosts(devices)
-        ):
-            groups.append(together)
-            continue
-        by_host: dict[str, list[Sign]] = defaultdict(list)
-        for sign in together:
-            by_host[sign.device.host].append(sign)
-        groups += by_host.values()
+    for alike in by_reason.values():
+        alike.sort(key=lambda sign: (-sign.strength, sign.onset_ns or 0, sign.device))
+        if _is_of_the_job({sign.device for sign in alike}, fleet):
+            groups.append(alike)
+        else:
+            groups += _by_host(alike)
     return groups
+
+
+def _is_of_the_job(devices: Collection[Device], fleet: Fleet) -> bool:
+    """Whether what these devices show is the job's, and no single GPU's."""
+    enough = len(devices) >= LEAST_OF_JOB and len(devices) > MOST_OF_JOB * len(fleet.gpus)
+    return enough and _several_hosts(devices)
+
+
+def _by_host(signs: Iterable[Sign]) -> Iterable[list[Sign]]:
+    by_host: dict[str, list[Sign]] = defaultdict(list)
+    for sign in signs:
+        by_host[sign.device.host].append(sign)
+    return by_host.values()
 
 
 def _several_hosts(devices: Iterable[Device]) -> bool:
@@ -77,30 +92,49 @@ def _several_hosts(devices: Iterable[Device]) -> bool:
 
 def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
     lead = signs[0]
-    devices = sorted({s.device for s in signs})
-    ranks = [rank for device in devices if (rank := _rank(case, device, lead)) is not None]
-    subject, who, numbers = _named(case, fleet, lead, devices, ranks)
-    onset = min((s.onset_ns for s in signs if s.onset_ns is not None), default=None)
-    left = 1.0 - lead.strength
-    strength = 1.0 - left * (1.0 - MORE) ** (len(devices).bit_length() - 1)
-    place = plain(lead.device.host, 60) if not _several_hosts(devices) else "these hosts"
+    devices = sorted({sign.device for sign in signs})
+    ranks = _ranks(case, devices, lead)
+    named = _named(case, fleet, lead, devices, ranks)
+    onsets = [sign.onset_ns for sign in signs if sign.onset_ns is not None]
     job = case.scope.job or case.alert.job
+    place = "these hosts" if _several_hosts(devices) else plain(lead.device.host, 60)
     return Finding(
         id="",
         kind=lead.kind,
-        subject=subject,
+        subject=named.subject,
         signal=lead.signal,
-        onset=_EPOCH + timedelta(microseconds=onset // 1000) if onset is not None else None,
-        onset_uncertainty_s=round(lead.uncertainty_s, 3) if onset is not None else None,
+        onset=_EPOCH + timedelta(microseconds=min(onsets) // 1000) if onsets else None,
+        onset_uncertainty_s=round(lead.uncertainty_s, 3) if onsets else None,
         effect=lead.numbers.get("incident", lead.numbers.get("increase")),
         effect_unit=SIGNALS[lead.signal].unit or None,
-        strength=round(strength, 4),
-        sentence=f"{who} {lead.says}.",
-        numbers={**lead.numbers, **numbers},
+        strength=_strength_of(lead, len(devices)),
+        sentence=f"{named.words} {lead.says}.",
+        numbers={**lead.numbers, **named.numbers},
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": lead.device.service, "signal": lead.signal},
         details=_details(lead, devices, ranks, job=job, place=place),
     )
+
+
+def _strength_of(lead: Sign, devices: int) -> float:
+    """The strongest sign's strength, raised by every doubling of the number of devices."""
+    doublings = devices.bit_length() - 1
+    missing = (1.0 - lead.strength) * (1.0 - MORE) ** doublings
+    return round(1.0 - missing, 4)
+
+
+def _ranks(case: Case, devices: Iterable[Device], lead: Sign) -> list[int]:
+    """The ranks of the devices, as far as the scope says where they run."""
+    if case.scope.training is None or lead.whole_job or lead.signal not in OF_A_GPU:
+        return []
+    ranks = []
+    for device in devices:
+        if device.index is None:
+            continue
+        rank = case.scope.training.rank_of(device.host, device.index)
+        if rank is not None:
+            ranks.append(rank)
+    return ranks
 
 
 def _details(
@@ -115,50 +149,53 @@ def _details(
     )
     # Only what a sign has is set, because what is set is written to findings.json.
     known = {"job": job, "events": lead.events, "minutes": lead.minutes, "xids": lead.xids}
-    return details.model_copy(update={name: v for name, v in known.items() if v not in (None, "")})
-
-
-def _rank(case: Case, device: Device, sign: Sign) -> int | None:
-    training = case.scope.training
-    if training is None or device.index is None or sign.whole_job or sign.signal not in OF_A_GPU:
-        return None
-    return training.rank_of(device.host, device.index)
+    given = {name: value for name, value in known.items() if value not in (None, "")}
+    return details.model_copy(update=given)
 
 
 def _named(
     case: Case, fleet: Fleet, lead: Sign, devices: Sequence[Device], ranks: Sequence[int]
-) -> tuple[str, str, dict[str, float]]:
-    """The finding's subject, the words that begin its sentence, and the numbers in them."""
-    job = case.scope.job or case.alert.job or case.alert.service or lead.device.service or "job"
-    host = plain(lead.device.host, 60)
-    many = len(devices)
-    if lead.whole_job or (many > 1 and _several_hosts(devices)):
-        total = len(fleet.gpus)
-        if lead.whole_job:
-            return job, f"{plain(job)}: all {total} GPUs", {"gpus": float(total)}
-        return (
-            job,
-            f"{plain(job)}: each of {many} GPUs (of {total})",
-            {"gpus": float(total), "affected": float(many)},
-        )
+) -> Naming:
+    """How the finding names the devices."""
+    if lead.whole_job or _several_hosts(devices):
+        return _named_job(case, fleet, lead, len(devices))
+    host = lead.device.host
     if lead.signal not in OF_A_GPU:
-        ports = ", ".join(plain(d.unit, 40) for d in devices[:NAMED])
-        return lead.device.host, f"{host} ({ports})" if ports else host, {}
-    if many > 1:
-        units = ", ".join(plain(d.unit, 12) for d in devices[:NAMED])
-        more = "" if many <= NAMED else ", ..."
-        numbers = {f"gpu_{d.unit}": float(d.index) for d in devices[:NAMED] if d.index is not None}
-        return (
-            lead.device.host,
-            f"{host}: each of {many} GPUs ({units}{more})",
-            {"affected": float(many), **numbers},
-        )
-    unit = plain(lead.device.unit, 12)
-    known = {"gpu": float(lead.device.index)} if lead.device.index is not None else {}
-    if ranks:
-        return (
-            f"rank {ranks[0]}",
-            f"rank {ranks[0]} (GPU {unit} of {host})",
-            {"rank": float(ranks[0]), **known},
-        )
-    return f"{lead.device.host}/gpu{unit}", f"{host}/gpu{unit}", known
+        ports = ", ".join(plain(device.unit, 40) for device in devices[:NAMED])
+        words = f"{plain(host, 60)} ({ports})" if ports else plain(host, 60)
+        return Naming(host, words, {})
+    if len(devices) > 1:
+        return _named_gpus(host, devices)
+    return _named_gpu(lead.device, ranks)
+
+
+def _named_job(case: Case, fleet: Fleet, lead: Sign, affected: int) -> Naming:
+    job = case.scope.job or case.alert.job or case.alert.service or lead.device.service or "job"
+    total = len(fleet.gpus)
+    if lead.whole_job:
+        return Naming(job, f"{plain(job)}: all {total} GPUs", {"gpus": float(total)})
+    words = f"{plain(job)}: each of {affected} GPUs (of {total})"
+    return Naming(job, words, {"gpus": float(total), "affected": float(affected)})
+
+
+def _named_gpus(host: str, devices: Sequence[Device]) -> Naming:
+    """Several GPUs of one host."""
+    shown = devices[:NAMED]
+    units = ", ".join(plain(device.unit, 12) for device in shown)
+    if len(devices) > NAMED:
+        units += ", ..."
+    numbers = {"affected": float(len(devices))}
+    for device in shown:
+        if device.index is not None:
+            numbers[f"gpu_{device.unit}"] = float(device.index)
+    return Naming(host, f"{plain(host, 60)}: each of {len(devices)} GPUs ({units})", numbers)
+
+
+def _named_gpu(device: Device, ranks: Sequence[int]) -> Naming:
+    host, unit = plain(device.host, 60), plain(device.unit, 12)
+    numbers = {"gpu": float(device.index)} if device.index is not None else {}
+    if not ranks:
+        return Naming(f"{device.host}/gpu{unit}", f"{host}/gpu{unit}", numbers)
+    rank = ranks[0]
+    words = f"rank {rank} (GPU {unit} of {host})"
+    return Naming(f"rank {rank}", words, {"rank": float(rank), **numbers})

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from analysis.gpus.counters import DCGM_LIMITS, counted, fast, first_samples, unusual
-from analysis.gpus.fleet import Fleet
+from analysis.gpus.counters import (
+    DCGM_LIMITS,
+    counter_sign,
+    fast_steps,
+    first_samples,
+    unusual_steps,
+)
+from analysis.gpus.fleet import Device, Fleet
 from analysis.gpus.signs import Sign
 from analysis.metrics import gpu_signals as gs
 
@@ -19,6 +25,9 @@ a second."""
 NVLINK_LEAST = 5
 """DCGM's health watch fails at a single replay or recovery; a few in half an hour slow no job
 down."""
+NVLINK_FIX = "Check the NVLinks of {host}: nvidia-smi nvlink -e; run dcgmi diag -r 3."
+PCIE_FIX = "Check the GPU's slot, riser and cables on {host}; lspci shows its link."
+PORT_FIX = "Check that port's cable, transceiver and switch port on {host}."
 LINK_LEAST: Mapping[str, int] = {
     gs.IB_LINK_DOWNED: 1,
     gs.CARRIER_DOWN: 1,
@@ -26,48 +35,61 @@ LINK_LEAST: Mapping[str, int] = {
     gs.IB_LINK_RECOVERIES: 10,
     gs.IB_RECEIVE_ERRORS: 100,
 }
-"""So many in the incident: SymbolErrorCounter and LinkErrorRecoveryCounter of ibqueryerrors(8); any
-link that went down; the packets with errors are ours."""
+"""Least number in the incident: SymbolErrorCounter and LinkErrorRecoveryCounter of
+ibqueryerrors(8); any link that went down; the limit for packets with errors is an assumption."""
+LINK_WORDS: Mapping[str, tuple[str, float]] = {
+    gs.IB_LINK_DOWNED: ("lost its link {} times", 0.8),
+    gs.CARRIER_DOWN: ("lost its link {} times", 0.7),
+    gs.IB_SYMBOL_ERRORS: ("has {} new symbol errors", 0.5),
+    gs.IB_LINK_RECOVERIES: ("recovered its link {} times", 0.6),
+    gs.IB_RECEIVE_ERRORS: ("has {} new packets with errors", 0.45),
+}
+"""What a sign says of a port, and its strength."""
 
 
 def link_signs(fleet: Fleet) -> Iterator[Sign]:
-    seen = first_samples(fleet)
-    hosts = {gpu.host: seen[gpu] for gpu in fleet.gpus if gpu in seen}
-    fix = "Check the NVLinks of {host}: nvidia-smi nvlink -e; run dcgmi diag -r 3."
-    for gpu, steps in unusual(fleet, gs.NVLINK_ERRORS, NVLINK_LEAST, seen):
+    """Signs of links with errors, one per device and signal."""
+    first_seen = first_samples(fleet)
+    yield from _nvlink_replays(fleet, first_seen)
+    yield from _fast_counters(fleet, first_seen)
+    yield from _network_ports(fleet, first_seen)
+
+
+def _nvlink_replays(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
+    for gpu, steps in unusual_steps(fleet, gs.NVLINK_ERRORS, NVLINK_LEAST, first_seen):
         strength = min(0.85, 0.45 + 0.1 * np.log10(steps.total))
-        yield counted(
-            NVLINK, gpu, gs.NVLINK_ERRORS, strength, steps,
-            "has {} new NVLink replays and recoveries", fix,
+        yield counter_sign(
+            NVLINK,
+            gpu,
+            gs.NVLINK_ERRORS,
+            strength,
+            steps,
+            "has {} new NVLink replays and recoveries",
+            NVLINK_FIX,
             "DCGM health watch: replays and recoveries are failures",
-        )  # fmt: skip
-    for signal, kind, per_minute, says in (
-        (gs.NVLINK_CRC, NVLINK, CRC_PER_MINUTE, "has {} new NVLink checksum errors"),
-        (gs.PCIE_REPLAYS, PCIE, PCIE_PER_MINUTE, "has {} new PCIe replays"),
-    ):
-        action = (
-            fix
-            if kind == NVLINK
-            else "Check the GPU's slot, riser and cables on {host}; lspci shows its link."
         )
+
+
+def _fast_counters(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
+    """Counters that a healthy link raises too, but slowly."""
+    for signal, kind, per_minute, says, fix in (
+        (gs.NVLINK_CRC, NVLINK, CRC_PER_MINUTE, "has {} new NVLink checksum errors", NVLINK_FIX),
+        (gs.PCIE_REPLAYS, PCIE, PCIE_PER_MINUTE, "has {} new PCIe replays", PCIE_FIX),
+    ):
         for gpu, parts in fleet.of(signal).items():
             for part in parts:
-                quick = fast(part, fleet, seen.get(gpu, 0), per_minute)
+                quick = fast_steps(part, fleet, first_seen.get(gpu, 0), per_minute)
                 if quick is not None:
-                    yield counted(kind, gpu, signal, 0.6, quick, says, action, DCGM_LIMITS)
-    words = {
-        gs.IB_LINK_DOWNED: ("lost its link {} times", 0.8),
-        gs.CARRIER_DOWN: ("lost its link {} times", 0.7),
-        gs.IB_SYMBOL_ERRORS: ("has {} new symbol errors", 0.5),
-        gs.IB_LINK_RECOVERIES: ("recovered its link {} times", 0.6),
-        gs.IB_RECEIVE_ERRORS: ("has {} new packets with errors", 0.45),
-    }
+                    yield counter_sign(kind, gpu, signal, 0.6, quick, says, fix, DCGM_LIMITS)
+
+
+def _network_ports(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
+    # A port has no gauges of its own: its host was up when one of the host's GPUs was seen.
+    host_seen = {gpu.host: first_seen[gpu] for gpu in fleet.gpus if gpu in first_seen}
     for signal, least in LINK_LEAST.items():
-        first = {device: hosts.get(device.host, 0) for device in fleet.of(signal)}
-        for device, steps in unusual(fleet, signal, least, first):
-            says, strength = words[signal]
-            yield counted(
-                LINK, device, signal, strength, steps, says,
-                "Check that port's cable, transceiver and switch port on {host}.",
-                "ibqueryerrors(8)",
-            )  # fmt: skip
+        says, strength = LINK_WORDS[signal]
+        first = {device: host_seen.get(device.host, 0) for device in fleet.of(signal)}
+        for device, steps in unusual_steps(fleet, signal, least, first):
+            yield counter_sign(
+                LINK, device, signal, strength, steps, says, PORT_FIX, "ibqueryerrors(8)"
+            )

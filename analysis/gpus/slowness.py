@@ -43,6 +43,9 @@ MUCH_HOTTER_C = 10.0
 """Than the others, where there is no before."""
 OFTEN, OLD = 0.25, 0.4
 """What was so in a quarter of the baseline as well keeps this much."""
+GPU_IDLE, POWER_CAP, HARDWARE_SLOWDOWN, SYNC_BOOST = 0x1, 0x4, 0x8, 0x10
+"""Bits of nvmlClocksEventReasons (nvml.h) that are no fault by themselves, and the unspecific
+one."""
 SOURCE = "DCGM clock event reasons; SC'22 on differences between GPUs"
 FIXES = {
     "thermal": "Check the cooling of {host}: fans, airflow, heat sinks, the coolant; drain it if "
@@ -75,6 +78,12 @@ class _Clocks:
     power: Floats
     hot: Bools
 
+    def reason_bits(self, row: int) -> Floats:
+        """The GPU's clock-event reasons, by step; NaN where unknown."""
+        if self.bits is None:
+            return np.full_like(self.clock[row], np.nan)
+        return np.asarray(self.bits[row])
+
 
 def slow_gpus(fleet: Fleet) -> list[Sign]:
     """Signs of GPUs that are throttled, then of GPUs that are hot without being throttled."""
@@ -91,13 +100,17 @@ def median(values: Floats, axis: int | None = None) -> Floats:
 
 
 def busy_steps(grid: Grid, like: Floats) -> Bools | None:
-    """Which steps each GPU works in; None where nothing tells."""
-    used, active, bits = (grid.gauge(s) for s in (gs.UTILIZATION, gs.SM_ACTIVE, gs.EVENT_REASONS))
+    """Which steps each GPU works in; None where nothing says so."""
+    used = grid.gauge(gs.UTILIZATION)
     if used is not None:
         return np.asarray(used >= BUSY_PERCENT)
+    active = grid.gauge(gs.SM_ACTIVE)
     if active is not None:
         return np.asarray(active >= BUSY_PERCENT / 100)
-    return None if bits is None else np.asarray(np.isfinite(like) & ~_has(bits, 0x1))
+    bits = grid.gauge(gs.EVENT_REASONS)
+    if bits is None:
+        return None
+    return np.asarray(np.isfinite(like) & ~_has(bits, GPU_IDLE))
 
 
 def _has(bits: Floats, mask: int) -> Bools:
@@ -153,36 +166,41 @@ def _clocks(fleet: Fleet) -> _Clocks | None:
     return _Clocks(grid, clock, busy, bits, peers, own, power, hot)
 
 
-def _throttled_gpu(c: _Clocks, row: int, gpu: Device) -> Sign | None:
-    clock, peers, own, busy = c.clock[row], c.peers[row], c.own[row], c.busy[row]
+def _throttled_gpu(clocks: _Clocks, row: int, gpu: Device) -> Sign | None:
+    """The first reason that explains a lasting low clock; a reason of None is read from the
+    bits."""
+    for mask, reason in _low_clocks(clocks, row):
+        search, busy = clocks.grid.search, clocks.busy[row]
+        first, last, count = longest_run(mask & search, busy & search)
+        if count < LEAST_STEPS:
+            continue
+        inside = np.zeros_like(mask)
+        inside[first : last + 1] = mask[first : last + 1]
+        known, words = _reason(clocks.reason_bits(row)[inside])
+        if reason is not None:
+            known = reason
+            words = words or ((reason,) if reason else ())
+        before = int((mask & ~search).sum())
+        is_old = before >= OFTEN * max(1, int((busy & ~search).sum()))
+        return _throttled_sign(clocks, row, gpu, inside, known, words, first, is_old=is_old)
+    return None
+
+
+def _low_clocks(clocks: _Clocks, row: int) -> tuple[tuple[Bools, str | None], ...]:
+    """Steps in which the clock is too low, by reason, the surest first."""
+    clock, peers, own = clocks.clock[row], clocks.peers[row], clocks.own[row]
+    power, bits = clocks.power[row], clocks.reason_bits(row)
     below_peers = clock <= (1 - SLOW) * peers
     below_own = clock <= (1 - SLOW) * own
-    bits = c.bits[row] if c.bits is not None else np.full_like(clock, np.nan)
     slowed = _has(bits, gs.HARMFUL_EVENTS) & (below_peers | below_own)
-    heated = c.hot[row] & below_peers & below_own
-    capped = _has(bits, 0x4) & (clock <= (1 - LOWER_CAP) * peers) & (c.power[row] <= LESS_POWER)
+    heated = clocks.hot[row] & below_peers & below_own
+    much_slower = clock <= (1 - LOWER_CAP) * peers
+    capped = _has(bits, POWER_CAP) & much_slower & (power <= LESS_POWER)
     unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (clock <= (1 - OWN_DROP) * own)
-    unexplained &= ~_has(bits, 0x10) & ~(c.power[row] > 1.05)
-    for mask, reason in (
-        (slowed, None),
-        (heated, "thermal"),
-        (capped, "power cap"),
-        (unexplained, ""),
-    ):
-        first, last, count = longest_run(mask & c.grid.search, busy & c.grid.search)
-        if count >= LEAST_STEPS:
-            inside = np.zeros_like(mask)
-            inside[first : last + 1] = True
-            inside &= mask
-            told, words = _reason(bits[inside])
-            why = (
-                (told, words)
-                if reason is None
-                else (reason, words or ((reason,) if reason else ()))
-            )
-            old = (mask & ~c.grid.search).sum() >= OFTEN * max(1, (busy & ~c.grid.search).sum())
-            return _throttled_sign(c, row, gpu, inside, why, first, old=bool(old))
-    return None
+    # Sync boost lowers a clock to that of the slowest GPU of its group, and one that draws more
+    # than the others does the heavier work.
+    unexplained &= ~_has(bits, SYNC_BOOST) & ~(power > 1.05)
+    return (slowed, None), (heated, "thermal"), (capped, "power cap"), (unexplained, "")
 
 
 def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
@@ -196,45 +214,49 @@ def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
 
 
 def _throttled_sign(
-    c: _Clocks,
+    clocks: _Clocks,
     row: int,
     gpu: Device,
     inside: Bools,
-    why: tuple[str, tuple[str, ...]],
+    reason: str,
+    words: tuple[str, ...],
     first: int,
     *,
-    old: bool,
+    is_old: bool,
 ) -> Sign:
-    level = float(median(c.clock[row][inside]))
-    peers = float(median(c.peers[row][inside]))
-    own = float(c.own[row])
-    beside_peers = np.isfinite(peers) and level <= (1 - SLOW) * peers
-    reference = peers if beside_peers else own
+    level = float(median(clocks.clock[row][inside]))
+    peers = float(median(clocks.peers[row][inside]))
+    reference, than = float(clocks.own[row]), "it ran before at"
+    if np.isfinite(peers) and level <= (1 - SLOW) * peers:
+        reference, than = peers, "the other busy GPUs run at"
     deficit = max(0.0, 1 - level / reference)
-    reason, words = why
+    is_certain = reason not in ("", "power cap")
+    strength = 0.5 + deficit if is_certain else 0.4 + deficit / 2
     because = f" ({', '.join(words)})" if words else ""
-    than = "the other busy GPUs run at" if beside_peers else "it ran before at"
-    certain = reason not in ("", "power cap")
-    strength = (0.5 + deficit if certain else 0.4 + deficit / 2) * (OLD if old else 1.0)
-    since = " as before the incident" if old else ""
+    says = f"runs at {number(level)} MHz{because} where {than} {number(reference)} MHz"
+    group = reason
+    if is_old:
+        strength *= OLD
+        says += " as before the incident"
+        group += " old"
     return Sign(
         kind=THROTTLED,
         device=gpu,
         signal=gs.SM_CLOCK,
         strength=min(0.95, strength),
-        says=f"runs at {number(level)} MHz{because} where {than} {number(reference)} MHz{since}",
-        reason=f"{reason}{' old' if old else ''}",
+        says=says,
+        reason=group,
         fix=FIXES[reason],
         source=SOURCE,
-        onset_ns=None if old else int(c.grid.starts[first]),
-        uncertainty_s=c.grid.step_ns / NS,
+        onset_ns=None if is_old else int(clocks.grid.starts[first]),
+        uncertainty_s=clocks.grid.step_ns / NS,
         numbers={
             "incident": rounded(level),
             "reference": rounded(reference),
             "deficit": rounded(deficit, 3),
         },
         events=words,
-        minutes=round(float(inside.sum()) * c.grid.step_ns / NS / 60, 1),
+        minutes=round(float(inside.sum()) * clocks.grid.step_ns / NS / 60, 1),
     )
 
 
@@ -248,9 +270,11 @@ def _reason(bits: Floats) -> tuple[str, tuple[str, ...]]:
         return "thermal", names
     if often & gs.POWER_BRAKE:
         return "power brake", names
-    if often & 0x8:
+    if often & HARDWARE_SLOWDOWN:
         return "hardware slowdown", names
-    return ("power cap", names) if often & 0x4 else ("", names)
+    if often & POWER_CAP:
+        return "power cap", names
+    return "", names
 
 
 def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
@@ -303,55 +327,70 @@ def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
     heat = grid.gauge(signal)
     if heat is None:
         return None
+    working = np.isfinite(heat)
     busy = busy_steps(grid, heat)
-    working = np.isfinite(heat) & (busy if busy is not None else True)
+    if busy is not None:
+        working &= busy
     peers = peers_median(heat, working, models(fleet))
     own = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
-    told = grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
-    most = median(told, axis=1) if told is not None else np.full(len(heat), np.nan)
-    limits = np.where(most > 0, most, limit)
-    edge = np.where(most > 0, most - NEAR_LIMIT_C, limit)[:, None]
-    news = np.where(np.isfinite(own)[:, None], own[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
-    return _Heat(heat, working & (heat >= edge) & (heat >= news), working, peers, own, limits)
+    slowdown = _slowdown_temperature(fleet, signal)
+    limits = np.where(slowdown > 0, slowdown, limit)
+    edge = np.where(slowdown > 0, slowdown - NEAR_LIMIT_C, limit)[:, None]
+    has_before = np.isfinite(own)[:, None]
+    hotter = np.where(has_before, own[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
+    hot = working & (heat >= edge) & (heat >= hotter)
+    return _Heat(heat, hot, working, peers, own, limits)
+
+
+def _slowdown_temperature(fleet: Fleet, signal: str) -> Floats:
+    """From where each GPU slows down; NaN where it does not say, as for memory."""
+    known = fleet.grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
+    if known is None:
+        return np.full(len(fleet.gpus), np.nan)
+    return median(known, axis=1)
 
 
 def _hot(fleet: Fleet) -> Iterator[Sign]:
-    grid = fleet.grid
+    search = fleet.grid.search
     for signal, limit, what in (
         (gs.TEMPERATURE, HOT_C, ""),
         (gs.MEMORY_TEMPERATURE, MEMORY_HOT_C, " memory"),
     ):
         heat = _heat(fleet, signal, limit)
-        for row, gpu in enumerate(fleet.gpus if heat is not None else ()):
-            assert heat is not None
-            first, last, count = longest_run(
-                heat.hot[row] & grid.search, heat.working[row] & grid.search
-            )
-            if count < LEAST_STEPS:
-                continue
-            level = float(median(heat.heat[row][first : last + 1]))
-            before = bool(np.isfinite(heat.own[row]))
-            than = (
-                float(heat.own[row]) if before else float(median(heat.peers[row][first : last + 1]))
-            )
-            most = float(heat.limits[row])
-            yield Sign(
-                kind=HOT,
-                device=gpu,
-                signal=signal,
-                strength=0.45,
-                says=f"has{what} {number(level)} °C where "
-                f"{'it had' if before else 'the others have'} "
-                f"{number(than)} °C{' before' if before else ''}; from {number(most)} °C it slows "
-                "down",
-                reason=what,
-                fix=FIXES["thermal"],
-                source="TraceML, 85 °C; DCGM slowdown temperature",
-                onset_ns=int(grid.starts[first]),
-                uncertainty_s=grid.step_ns / NS,
-                numbers={
-                    "incident": rounded(level),
-                    "reference": rounded(than),
-                    "limit": rounded(most),
-                },
-            )
+        if heat is None:
+            continue
+        for row, gpu in enumerate(fleet.gpus):
+            first, last, count = longest_run(heat.hot[row] & search, heat.working[row] & search)
+            if count >= LEAST_STEPS:
+                stretch = slice(first, last + 1)
+                yield _hot_sign(fleet.grid, heat, row, gpu, stretch, signal=signal, what=what)
+
+
+def _hot_sign(
+    grid: Grid, heat: _Heat, row: int, gpu: Device, stretch: slice, *, signal: str, what: str
+) -> Sign:
+    level = float(median(heat.heat[row][stretch]))
+    limit = float(heat.limits[row])
+    if np.isfinite(heat.own[row]):
+        reference = float(heat.own[row])
+        than = f"it had {number(reference)} °C before"
+    else:
+        reference = float(median(heat.peers[row][stretch]))
+        than = f"the others have {number(reference)} °C"
+    return Sign(
+        kind=HOT,
+        device=gpu,
+        signal=signal,
+        strength=0.45,
+        says=f"has{what} {number(level)} °C where {than}; from {number(limit)} °C it slows down",
+        reason=what,
+        fix=FIXES["thermal"],
+        source="TraceML, 85 °C; DCGM slowdown temperature",
+        onset_ns=int(grid.starts[stretch.start]),
+        uncertainty_s=grid.step_ns / NS,
+        numbers={
+            "incident": rounded(level),
+            "reference": rounded(reference),
+            "limit": rounded(limit),
+        },
+    )

@@ -3,7 +3,6 @@ computing."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,7 +48,9 @@ def standstill(fleet: Fleet, *, is_job: bool) -> list[Sign]:
     if not is_job:
         return gone
     alone = list(_idle_alone(fleet))
-    return [*gone, *alone, *([] if alone else _spinning(fleet))]
+    if alone:
+        return gone + alone
+    return gone + list(_spinning(fleet))
 
 
 def _gone(fleet: Fleet) -> Iterator[Sign]:
@@ -57,37 +58,46 @@ def _gone(fleet: Fleet) -> Iterator[Sign]:
     if len(last) < 2:
         return
     newest = max(last.values())
-    by_host: dict[str, list[int]] = defaultdict(list)
-    for gpu, at in last.items():
-        by_host[gpu.host].append(at)
-    start, _ = fleet.search_ns
     late = int(max(GONE_S * NS, GONE_SAMPLES * step))
+    alive_on: dict[str, int] = {gpu.host: 0 for gpu in last}
+    for gpu, at in last.items():
+        if newest - at < late:
+            alive_on[gpu.host] += 1
+    start, _ = fleet.search_ns
+    everywhere = sum(alive_on.values())
+    # When most GPUs fall silent together, the job or its monitoring ended.
+    host_may_be_gone = everywhere * 2 >= len(last) and len(alive_on) > 1
     for gpu, at in last.items():
         if newest - at < late or at < start:
             continue
-        here = sum(newest - other < late for other in by_host[gpu.host])
-        everywhere = sum(newest - other < late for other in last.values())
-        whole_host = here == 0
-        if whole_host and (everywhere * 2 < len(last) or len(by_host) < 2):
-            continue  # the job or its monitoring ended
-        others = here or everywhere
-        whose = "of that host" if here else "of other hosts"
-        yield Sign(
-            kind=MISSING,
-            device=gpu,
-            signal=gs.UTILIZATION,
-            strength=0.6 if whole_host else 0.85,
-            says=f"reports nothing any more, while {number(others)} GPUs {whose} go on"
-            if others > 1
-            else f"reports nothing any more, while another GPU {whose} goes on",
-            reason="host" if whole_host else "",
-            fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 "
-            "in the kernel log.",
-            source="series of the exporter that ended; Prometheus look-back of 5 minutes",
-            onset_ns=at + step,
-            uncertainty_s=step / NS,
-            numbers={"others": float(others)} if others > 1 else {},
-        )
+        here = alive_on[gpu.host]
+        if here or host_may_be_gone:
+            yield _missing_sign(gpu, at, step, here, everywhere)
+
+
+def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -> Sign:
+    """`here` and `everywhere` count the GPUs that go on."""
+    whole_host = here == 0
+    others = here or everywhere
+    whose = "of other hosts" if whole_host else "of that host"
+    if others > 1:
+        go_on = f"while {number(others)} GPUs {whose} go on"
+    else:
+        go_on = f"while another GPU {whose} goes on"
+    return Sign(
+        kind=MISSING,
+        device=gpu,
+        signal=gs.UTILIZATION,
+        strength=0.6 if whole_host else 0.85,
+        says=f"reports nothing any more, {go_on}",
+        reason="host" if whole_host else "",
+        fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 "
+        "in the kernel log.",
+        source="series of the exporter that ended; Prometheus look-back of 5 minutes",
+        onset_ns=at + step,
+        uncertainty_s=step / NS,
+        numbers={"others": float(others)} if others > 1 else {},
+    )
 
 
 def _last_samples(fleet: Fleet) -> tuple[dict[Device, int], int]:
@@ -111,25 +121,24 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
     known = np.isfinite(used)
     idle, waiting = known & (used <= IDLE), known & (used >= WAITING)
     total = np.maximum(known.sum(axis=0), 1)
-    hung = (waiting.sum(axis=0) >= WAITING_SHARE * total) & (idle.sum(axis=0) <= IDLE_SHARE * total)
+    waiting_gpus, idle_gpus = waiting.sum(axis=0), idle.sum(axis=0)
+    hung = (waiting_gpus >= WAITING_SHARE * total) & (idle_gpus <= IDLE_SHARE * total)
     for row, gpu in enumerate(fleet.gpus):
         mask = idle[row] & hung
         first, last, stuck = _stuck(mask, known[row], fleet)
         if not stuck or not _worked_before(used[row], grid.search, first):
             continue
-        others = float(
-            median(waiting.sum(axis=0)[first : last + 1][mask[first : last + 1]].astype(np.float64))
-        )
-        over = not (mask[-2:].any() or last >= len(mask) - 2)
+        stretch = slice(first, last + 1)
+        others = float(median(waiting_gpus[stretch][mask[stretch]].astype(np.float64)))
+        is_over = not mask[-2:].any() and last < len(mask) - 2
         minutes = stuck * grid.step_ns / NS / 60
         yield Sign(
             kind=IDLE_ALONE,
             device=gpu,
             signal=gs.UTILIZATION,
-            strength=0.4 if over else 0.75,
+            strength=0.4 if is_over else 0.75,
             says=f"has had nothing to do for {number(minutes, 3)} minutes while {number(others)} "
-            f"other GPUs show "
-            f"{number(100)} %: they wait for it",
+            f"other GPUs show {number(100)} %: they wait for it",
             reason="",
             fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump "
             "--native).",
@@ -151,10 +160,9 @@ def _stuck(mask: Bools, known: Bools, fleet: Fleet) -> tuple[int, int, int]:
     grid = fleet.grid
     first, last, count = longest_run(mask & grid.search, known & grid.search)
     usual = longest_run(mask & ~grid.search, known & ~grid.search)[2]
-    long_enough = (
-        count * grid.step_ns >= STUCK_S * NS and count >= TIMES_BASELINE * usual and count >= 3
-    )
-    return first, last, count if long_enough else 0
+    is_long = count * grid.step_ns >= STUCK_S * NS and count >= 3
+    is_unusual = count >= TIMES_BASELINE * usual
+    return first, last, count if is_long and is_unusual else 0
 
 
 def _worked_before(used: Floats, search: Bools, first: int) -> bool:
@@ -184,20 +192,17 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
     level, usual = float(median(inside)), float(median(np.where(worked, gauge, np.nan)))
     minutes = stuck * grid.step_ns / NS / 60
     unit = gs.SIGNALS[signal].unit
-    said = (
-        f"{number(level)} {unit} where {number(usual)} is usual"
-        if unit == "W"
-        else f"{number(level)} of {number(usual)}"
-    )
-    what = "draw" if unit == "W" else "use of their tensor cores"
+    if unit == "W":
+        low = f"draw {number(level)} {unit} where {number(usual)} is usual"
+    else:
+        low = f"use of their tensor cores {number(level)} of {number(usual)}"
     yield Sign(
         kind=SPINNING,
         device=fleet.gpus[0],
         signal=signal,
         strength=0.7,
         says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 3)} "
-        f"minutes ({what} {said}): "
-        "they wait inside a collective",
+        f"minutes ({low}): they wait inside a collective",
         reason="",
         fix="Read the flight recorder dumps and stacks of all ranks: one does not join, or a link "
         "is stuck.",
@@ -216,25 +221,26 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
 
 def _workless(fleet: Fleet, worked: Bools) -> tuple[Bools | None, str]:
     """In which steps each GPU computes nothing, against those in which it worked, and the signal
-    that tells."""
+    that shows it."""
     grid = fleet.grid
-    tensor, power, active = (grid.gauge(s) for s in (gs.TENSOR_ACTIVE, gs.POWER, gs.SM_ACTIVE))
-
-    def usual(values: Floats) -> Floats:
-        return np.asarray(median(np.where(worked, values, np.nan), axis=1))[:, None]
-
-    if (
-        tensor is not None
-        and _often(worked, tensor)
-        and float(median(usual(tensor))) >= USUAL_TENSOR
-    ):
-        return np.asarray(tensor <= NO_WORK * usual(tensor)), gs.TENSOR_ACTIVE
+    tensor = grid.gauge(gs.TENSOR_ACTIVE)
+    if tensor is not None and _often(worked, tensor):
+        usual = _usual_at_work(tensor, worked)
+        # A job that never uses its tensor cores shows nothing by not using them.
+        if float(median(usual)) >= USUAL_TENSOR:
+            return np.asarray(tensor <= NO_WORK * usual), gs.TENSOR_ACTIVE
+    power, active = grid.gauge(gs.POWER), grid.gauge(gs.SM_ACTIVE)
     if power is None or not _often(worked, power):
         return None, ""
-    low = np.asarray(power <= LESS_POWER * usual(power))
+    low = np.asarray(power <= LESS_POWER * _usual_at_work(power, worked))
     if active is not None:
-        low &= ~(active > LESS_SM * usual(active))
+        low &= ~(active > LESS_SM * _usual_at_work(active, worked))
     return low, gs.POWER
+
+
+def _usual_at_work(values: Floats, worked: Bools) -> Floats:
+    """Each GPU's usual level, as a column."""
+    return np.asarray(median(np.where(worked, values, np.nan), axis=1))[:, None]
 
 
 def _often(worked: Bools, values: Floats) -> bool:

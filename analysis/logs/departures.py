@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,7 +29,7 @@ MIN_BASELINE_LINES = 5
 LEAST = 0.2
 """A new line keeps this much however many new ones the baseline's habits explain."""
 MAX_GROWTH = 4.0
-"""The law is not stretched to more than so many times the baseline."""
+"""The law is not extrapolated to more than this many times the baseline."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,17 @@ class StandsOut:
     """Of a surge the ratio of rates, of vanished lines how many were expected."""
 
 
+class _Expected(NamedTuple):
+    """A count that the baseline lets expect.
+
+    `spread` is the factor of the squared mean in the variance of the difference of incident and
+    baseline.
+    """
+
+    mean: float
+    spread: float = 0.0
+
+
 def stands_out(row: Mapping[str, object], seconds: tuple[float, float]) -> StandsOut | None:
     """Compare `n` with `n_before`, by time and by the service's lines; None where the baseline
     explains the count.
@@ -49,59 +61,67 @@ def stands_out(row: Mapping[str, object], seconds: tuple[float, float]) -> Stand
     `pieces` and `service_pieces`, where given, are the counts of the line and of its service in
     parts of the baseline; `surprise` in [0, 1] is what the finding is worth.
     """
-    n, before = _int(row["n"]), _int(row["n_before"])
+    count, before = _int(row["n"]), _int(row["n_before"])
     is_error = bool(row["is_error"])
     surprise = row.get("surprise")
     worth = float(surprise) if isinstance(surprise, (int, float)) else 1.0
-    if n and not before:
-        worth *= 1.0 if _int(row["service_before"]) >= MIN_BASELINE_LINES else 0.5
-        return StandsOut(NEW, (1.0 - math.exp(-n / 3.0)) * (1.0 if is_error else 0.5) * worth, None)
-    expected = _expected(row, before, seconds)
-    sigmas = [_sigmas(n, mean, spread) for mean, spread in expected]
-    more, less = max(e[0] for e in expected), min(e[0] for e in expected)
-    if n >= SURGE_RATIO * more and max(sigmas) >= SURGE_SIGMAS:
+    if count and not before:
+        vocabulary_is_known = _int(row["service_before"]) >= MIN_BASELINE_LINES
+        worth *= 1.0 if vocabulary_is_known else 0.5
+        strength = (1.0 - math.exp(-count / 3.0)) * (1.0 if is_error else 0.5)
+        return StandsOut(NEW, strength * worth, None)
+    return _by_count(count, _expected(row, before, seconds), is_error=is_error, worth=worth)
+
+
+def _by_count(
+    count: int, expected: Sequence[_Expected], *, is_error: bool, worth: float
+) -> StandsOut | None:
+    """A surge or a loss, by the expectation that makes it least remarkable in size."""
+    sigmas = [_sigmas(count, one) for one in expected]
+    most = max(one.mean for one in expected)
+    least = min(one.mean for one in expected)
+    if count >= SURGE_RATIO * most and max(sigmas) >= SURGE_SIGMAS:
         strength = (1.0 - math.exp(-max(sigmas) / 8.0)) * (0.9 if is_error else 0.5)
-        return StandsOut(SURGE, strength * worth, n / more if more else None)
-    if n <= VANISHED_RATIO * less and -min(sigmas) >= VANISHED_SIGMAS:
-        return StandsOut(VANISHED, (1.0 - math.exp(min(sigmas) / 6.0)) * 0.6 * worth, less)
+        return StandsOut(SURGE, strength * worth, count / most if most else None)
+    if count <= VANISHED_RATIO * least and -min(sigmas) >= VANISHED_SIGMAS:
+        strength = (1.0 - math.exp(min(sigmas) / 6.0)) * 0.6
+        return StandsOut(VANISHED, strength * worth, least)
     return None
 
 
 def _expected(
     row: Mapping[str, object], before: int, seconds: tuple[float, float]
-) -> list[tuple[float, float]]:
-    """The count that the baseline lets expect, by time and by the service's lines, each with its
-    spread.
-
-    The spread is the factor of the squared mean in the variance of the difference of incident and
-    baseline.
-    """
-    by_time = before * seconds[1] / seconds[0] if seconds[0] > 0 else 0.0
+) -> tuple[_Expected, _Expected]:
+    """The count to expect by time, and by the service's lines."""
+    baseline_s, incident_s = seconds
+    by_time = before * incident_s / baseline_s if baseline_s > 0 else 0.0
     service_before = max(1, _int(row["service_before"]))
     by_share = before * _int(row["service_n"]) / service_before
     pieces, totals = row.get("pieces"), row.get("service_pieces")
-    if (
-        not isinstance(pieces, list)
-        or not isinstance(totals, list)
-        or len(pieces) < 2
-        or sum(pieces) != before
-    ):
-        return [(by_time, 0.0), (by_share, 0.0)]
-    in_incident = max(1.0, seconds[1] * len(pieces) / seconds[0]) if seconds[0] > 0 else 1.0
-    parts = 1.0 / in_incident + 1.0 / len(pieces)
+    if not isinstance(pieces, list) or not isinstance(totals, list):
+        return _Expected(by_time), _Expected(by_share)
+    # One piece shows no spread, and pieces that do not add up were cut off.
+    if len(pieces) < 2 or sum(pieces) != before:
+        return _Expected(by_time), _Expected(by_share)
+    pieces_in_incident = 1.0
+    if baseline_s > 0:
+        pieces_in_incident = max(1.0, incident_s * len(pieces) / baseline_s)
+    parts = 1.0 / pieces_in_incident + 1.0 / len(pieces)
     even = [before / len(pieces)] * len(pieces)
     shared = [total * before / service_before for total in totals]
-    return [
-        (by_time, parts * overdispersion(pieces, even)),
-        (by_share, parts * overdispersion(pieces, shared)),
-    ]
+    return (
+        _Expected(by_time, parts * overdispersion(pieces, even)),
+        _Expected(by_share, parts * overdispersion(pieces, shared)),
+    )
 
 
 def overdispersion(counts: Sequence[int], expected: Sequence[float]) -> float:
     """Squared deviations beyond Poisson's, over the squared means: 0 for counts that vary as chance
     does."""
-    beyond = sum((seen - mean) ** 2 - mean for seen, mean in zip(counts, expected, strict=True))
-    squares = sum(mean**2 for mean in expected)
+    beyond = squares = 0.0
+    for seen, mean in zip(counts, expected, strict=True):
+        beyond += (seen - mean) ** 2 - mean
+        squares += mean**2
     return max(0.0, beyond / squares) if squares else 0.0
 
 
@@ -112,21 +132,29 @@ def new_lines_expected(templates: pl.DataFrame) -> pl.DataFrame:
     With V different templates after the whole baseline and W after its first half, V(t) ~ t^b with
     b = log2(V / W).
     """
-    parts = templates["pieces"].list.len().max()
-    half = (int(parts) if isinstance(parts, int) else 0) // 2
-    early = pl.col("pieces").list.head(half).list.sum() > 0
+    half = _pieces(templates) // 2
+    growth_of_service = pl.col("service_n").first() / pl.col("service_before").first().clip(1)
     counted = templates.group_by("service", "is_error").agg(
-        ((pl.col("n") > 0) & (pl.col("n_before") == 0)).sum().alias("seen"),
+        _is_new().sum().alias("seen"),
         (pl.col("n_before") > 0).sum().alias("whole"),
-        early.sum().alias("half"),
-        (pl.col("service_n").first() / pl.col("service_before").first().clip(lower_bound=1)).alias(
-            "growth"
-        ),
+        (pl.col("pieces").list.head(half).list.sum() > 0).sum().alias("half"),
+        growth_of_service.alias("growth"),
     )
     whole, first = pl.col("whole").cast(pl.Float64), pl.col("half").cast(pl.Float64)
     slope = ((whole + 0.5) / (first + 0.5)).log(2).clip(0.0, 1.0)
     growth = pl.col("growth").clip(0.0, MAX_GROWTH)
-    return counted.with_columns((whole * ((1.0 + growth) ** slope - 1.0)).alias("expected"))
+    expected = whole * ((1.0 + growth) ** slope - 1.0)
+    return counted.with_columns(expected.alias("expected"))
+
+
+def _pieces(templates: pl.DataFrame) -> int:
+    """Into how many parts the baseline was divided."""
+    parts = templates["pieces"].list.len().max()
+    return parts if isinstance(parts, int) else 0
+
+
+def _is_new() -> pl.Expr:
+    return (pl.col("n") > 0) & (pl.col("n_before") == 0)
 
 
 def surprises(
@@ -141,51 +169,57 @@ def surprises(
     """
     rates = new_lines_expected(templates).select("service", "is_error", "seen", "expected")
     rows = templates.join(rates, on=["service", "is_error"], how="left", maintain_order="left")
-    about = [
-        _about(str(s), str(e), str(t), names)
-        for s, e, t in rows.select("service", "example", "text").iter_rows()
-    ]
-    rows = rows.with_columns(
-        pl.Series("names", [a[0] for a in about], dtype=pl.String),
-        pl.Series("says", [a[1] for a in about], dtype=pl.String),
-    )
-    ratio = seconds[1] / seconds[0] if seconds[0] > 0 else 0.0
-    known = (
-        pl.col("n_before").sum().over("says", "error_class")
-        * ratio
-        / pl.col("n").sum().over("says", "error_class")
-    )
-    habit = pl.col("expected") / pl.col("seen").clip(lower_bound=1)
-    new = (pl.col("n") > 0) & (pl.col("n_before") == 0)
-    unexplained = (1.0 - known.fill_nan(0.0)).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
-    rows = rows.with_columns(pl.when(new).then(unexplained).otherwise(1.0).alias("surprise"))
+    rows = _with_names(rows, names)
+    rows = rows.with_columns(_surprise(seconds).alias("surprise"))
     rows = rows.join(_service_pieces(rows), on="service", how="left", maintain_order="left")
-    kinds = [
-        out.kind if (out := stands_out(row, seconds)) else None
-        for row in rows.iter_rows(named=True)
-    ]
+
+    kinds = []
+    for row in rows.iter_rows(named=True):
+        out = stands_out(row, seconds)
+        kinds.append(out.kind if out is not None else None)
     rows = rows.with_columns(pl.Series("kind", kinds, dtype=pl.String))
-    together = pl.col("service").n_unique().over("kind", "is_error").sqrt()
-    apart = pl.when(pl.col("is_error") | pl.col("kind").is_null()).then(1.0).otherwise(together)
+    # An error counts fully in however many services it appears; other lines follow the traffic.
+    services = pl.col("service").n_unique().over("kind", "is_error").sqrt()
+    counts_fully = pl.col("is_error") | pl.col("kind").is_null()
+    apart = pl.when(counts_fully).then(1.0).otherwise(services)
     return rows.with_columns((pl.col("surprise") / apart).alias("surprise"))
+
+
+def _surprise(seconds: tuple[float, float]) -> pl.Expr:
+    """What a line is worth: 1 where it is not new."""
+    baseline_s, incident_s = seconds
+    ratio = incident_s / baseline_s if baseline_s > 0 else 0.0
+    same_line = ("says", "error_class")
+    before, now = pl.col("n_before").sum().over(*same_line), pl.col("n").sum().over(*same_line)
+    known_elsewhere = (before * ratio / now).fill_nan(0.0)
+    habit = pl.col("expected") / pl.col("seen").clip(lower_bound=1)
+    unexplained = (1.0 - known_elsewhere).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
+    return pl.when(_is_new()).then(unexplained).otherwise(1.0)
+
+
+def _with_names(rows: pl.DataFrame, names: re.Pattern[str] | None) -> pl.DataFrame:
+    """The rows with `names`, and with `says`: the template whatever service it names."""
+    named, says = [], []
+    for service, example, text in rows.select("service", "example", "text").iter_rows():
+        other, template = _about(str(service), str(example), str(text), names)
+        named.append(other)
+        says.append(template)
+    return rows.with_columns(
+        pl.Series("names", named, dtype=pl.String), pl.Series("says", says, dtype=pl.String)
+    )
 
 
 def _service_pieces(rows: pl.DataFrame) -> pl.DataFrame:
     """service, service_pieces: the lines of each service in the parts of the baseline."""
-    parts = rows["pieces"].list.len().max()
-    summed = [
-        pl.col("pieces").list.get(i, null_on_oob=True).sum()
-        for i in range(parts if isinstance(parts, int) else 0)
-    ]
-    listed = pl.concat_list(summed) if summed else pl.lit([], dtype=pl.List(pl.UInt32))
-    return (
-        rows.group_by("service", maintain_order=True)
-        .agg(*(s.alias(f"{i}") for i, s in enumerate(summed)))
-        .select(
-            "service",
-            (pl.concat_list(pl.exclude("service")) if summed else listed).alias("service_pieces"),
-        )
-    )
+    summed = []
+    for part in range(_pieces(rows)):
+        lines = pl.col("pieces").list.get(part, null_on_oob=True).sum()
+        summed.append(lines.alias(str(part)))
+    pieces = pl.lit([], dtype=pl.List(pl.UInt32))
+    if summed:
+        pieces = pl.concat_list(pl.exclude("service"))
+    by_service = rows.group_by("service", maintain_order=True).agg(*summed)
+    return by_service.select("service", pieces.alias("service_pieces"))
 
 
 def _about(
@@ -194,12 +228,13 @@ def _about(
     """The other service that a line names, and its template whatever service it names."""
     if names is None:
         return None, text
-    named = next((name for name in names.findall(example) if name != service), None)
-    return named, names.sub("<service>", text)
+    others = [name for name in names.findall(example) if name != service]
+    return others[0] if others else None, names.sub("<service>", text)
 
 
-def _sigmas(seen: float, expected: float, spread: float) -> float:
-    return (seen - expected) / math.sqrt(expected + 1.0 + spread * expected**2)
+def _sigmas(seen: float, expected: _Expected) -> float:
+    variance = expected.mean + 1.0 + expected.spread * expected.mean**2
+    return (seen - expected.mean) / math.sqrt(variance)
 
 
 def _int(value: object) -> int:

@@ -40,7 +40,7 @@ from analysis.logs.templates import (
     log_findings,
     stands_out,
 )
-from analysis.logs.xid_codes import told_by
+from analysis.logs.xid_codes import specific_signature
 from analysis.vocabulary import Alert, Finding
 from analysis.wording.phrases import counted, number, plain, rounded
 
@@ -84,7 +84,8 @@ def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
     rows = lines.select("reason", "example").iter_rows()
     examples = [f"{reason or ''} {text or ''}".strip() for reason, text in rows]
     return [
-        s and told_by(s, text) for s, text in zip(TABLE.match_all(examples), examples, strict=True)
+        s and specific_signature(s, text)
+        for s, text in zip(TABLE.match_all(examples), examples, strict=True)
     ]
 
 
@@ -238,5 +239,5 @@ def _named_by(alert: Alert) -> Signature | None:
     signature = match(text)
     if signature is None:
         return None
-    told = told_by(signature, text)
+    told = specific_signature(signature, text)
     return told if not told.symptom and told.weight >= CLEAR_WEIGHT else None

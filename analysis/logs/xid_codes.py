@@ -3,7 +3,7 @@ checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -46,22 +46,45 @@ def read_xids(file: Path = FILE) -> dict[int, Xid]:
 
 def _xid(file: str, code: str, row: Any, actions: Mapping[str, Any]) -> Xid:
     where = f"code {code}"
-    if not code.isascii() or not code.isdigit() or len(code) > 4 or not isinstance(row, Mapping):
+    if not _is_number(code) or not isinstance(row, Mapping):
         raise EvidenceError(file, "must be a number with a table", where)
     name, meaning, accuses = row.get("name"), row.get("meaning"), row.get("accuses")
-    if not isinstance(name, str) or not isinstance(meaning, str) or not name or not meaning:
+    if not _is_text(name) or not _is_text(meaning):
         raise EvidenceError(file, "name and meaning must be texts", where)
     if accuses not in get_args(Accused):
         raise EvidenceError(file, f"accuses must be one of {', '.join(get_args(Accused))}", where)
-    steps = [actions.get(str(row[key])) for key in ("now", "then") if key in row]
-    if "now" not in row or not all(
-        isinstance(a, Mapping) and isinstance(a.get("say"), str) for a in steps
-    ):
+    if "now" not in row:
         raise EvidenceError(file, "now and then must be names of [actions]", where)
-    said = " ".join(dict.fromkeys(str(a["say"]) for a in steps if a)).rstrip(".")
-    said = said if said.startswith("NVIDIA") else said[:1].lower() + said[1:]
-    weight = 0.0 if accuses == "nobody" else float(steps[0]["weight"]) if steps[0] else 0.0
-    return Xid(int(code), name, meaning, said, cast(Accused, accuses), weight)
+    steps = [actions.get(str(row[key])) for key in ("now", "then") if key in row]
+    if not all(_is_action(step) for step in steps):
+        raise EvidenceError(file, "now and then must be names of [actions]", where)
+    weight = 0.0
+    # NVIDIA's immediate action is the harsher, the more likely the GPU is broken.
+    if accuses != "nobody" and steps[0]:
+        weight = float(steps[0]["weight"])
+    return Xid(int(code), str(name), str(meaning), _said(steps), cast(Accused, accuses), weight)
+
+
+def _is_number(code: str) -> bool:
+    # Other digits, such as superscripts, are no numbers to int().
+    return code.isascii() and code.isdigit() and len(code) <= 4
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_action(step: object) -> bool:
+    return isinstance(step, Mapping) and isinstance(step.get("say"), str)
+
+
+def _said(steps: Sequence[Any]) -> str:
+    """The actions as the beginning of a sentence; an action that comes twice is said once."""
+    sentences = dict.fromkeys(str(step["say"]) for step in steps if step)
+    said = " ".join(sentences).rstrip(".")
+    if said.startswith("NVIDIA"):
+        return said
+    return said[:1].lower() + said[1:]
 
 
 XIDS = read_xids()
@@ -69,19 +92,16 @@ XID = next(s for s in SIGNATURES if s.name == "xid").pattern
 """Groups: the device, the number."""
 
 
-def told_by(signature: Signature, line: str) -> Signature:
-    """The signature as the line tells it: an Xid line with the meaning and action of its number."""
+def specific_signature(signature: Signature, line: str) -> Signature:
+    """The signature as the line shows it: an Xid line with the meaning and action of its number."""
     number = XID.search(line[:LINE_LIMIT]) if signature.name == "xid" else None
     if number is None:
         return signature
     code = int(number[2])
     known = XIDS.get(code)
     if known is None:
-        meaning, action = (
-            f"the NVIDIA driver reports Xid {code}, which is not in the table",
-            UNKNOWN_ACTION,
-        )
-        return replace(signature, name=f"xid_{code}", meaning=meaning, action=action)
+        meaning = f"the NVIDIA driver reports Xid {code}, which is not in the table"
+        return replace(signature, name=f"xid_{code}", meaning=meaning, action=UNKNOWN_ACTION)
     return replace(
         signature,
         name=f"xid_{code}",

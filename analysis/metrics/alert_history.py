@@ -36,9 +36,9 @@ CALM = frozenset(
 change nothing."""
 LOOKBACK = timedelta(hours=24)
 FLAPS = 3
-"""So many alarms before this one that went by themselves make it a flapping one."""
+"""This many alarms before it that ended by themselves make a monitor a flapping one."""
 TRANSIENT_S = 900.0
-"""And each lasted at most so long: the longest pause of PagerDuty's "Auto-Pause Incident
+"""None of them lasted longer: the longest pause of PagerDuty's "Auto-Pause Incident
 Notifications" for alerts that resolve by themselves."""
 LASTS = 2.0
 """An alarm that lasts twice as long as the longest of those is no flap."""
@@ -55,8 +55,8 @@ NAME_LABELS = (
 SHORTEST_NAME = 8
 """A monitor's name of fewer characters is not looked for inside the alert's title."""
 STOPPED_STEPS, STOPPED_S = 4, 180.0
-"""A series stopped when so many of its usual steps, and so long, are missing at the end, while
-others go on."""
+"""A series stopped when this many of its usual steps, and this many seconds, are missing at the end
+while others go on."""
 FLAP_STRENGTH, STOPPED_STRENGTH = 0.6, 0.5
 SERIES_GONE = "Look at what sends this series: its exporter, its scrape, or the metric's name."
 SERVICE_GONE = "Look whether the service runs at all, and at what collects its metrics."
@@ -65,8 +65,13 @@ SERVICE_GONE = "Look whether the service runs at all, and at what collects its m
 def alert_history(case: Case, findings: Sequence[Finding] = ()) -> list[Finding]:
     """Findings about the alert itself, given those about its signals; none where all behaved as it
     should."""
-    own = [*threshold_findings(case), *_flapping(case), *_stopped(case)]
-    return [*own, *_usual_move(case, findings), *recoveries(case, findings)]
+    return [
+        *threshold_findings(case),
+        *_flapping(case),
+        *_stopped(case),
+        *_usual_move(case, findings),
+        *recoveries(case, findings),
+    ]
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,9 @@ def alarms_of(case: Case) -> list[Alarm]:
         elif state in CALM and began is not None:
             alarms.append(Alarm(began, (since - began).total_seconds()))
             began = None
-    return [*alarms, Alarm(began, None)] if began is not None else alarms
+    if began is not None:
+        alarms.append(Alarm(began, None))
+    return alarms
 
 
 def _own_states(case: Case) -> pl.DataFrame:
@@ -117,15 +124,21 @@ def _own_monitor(case: Case) -> str | None:
     """The monitor by a label of the alert that names it, else the longest name that the alert's
     title holds."""
     alert = case.alert
-    named = {_folded(alert.labels[k]) for k in NAME_LABELS if alert.labels.get(k)} | {
-        _folded(alert.title)
-    }
-    names = sorted(case.monitors["monitor"].unique().to_list(), key=lambda n: (-len(n), n))
-    exact = next((n for n in names if _folded(n) in named), None)
+    given = {_folded(alert.title)}
+    for label in NAME_LABELS:
+        if alert.labels.get(label):
+            given.add(_folded(alert.labels[label]))
+    # The longest first: "disk full" must not be taken for "disk full on db-1".
+    monitors = case.monitors["monitor"].unique().to_list()
+    monitors.sort(key=lambda name: (-len(name), name))
+    for name in monitors:
+        if _folded(name) in given:
+            return str(name)
     title = f" {_folded(alert.title)} "
-    return exact or next(
-        (n for n in names if len(n) >= SHORTEST_NAME and f" {_folded(n)} " in title), None
-    )
+    for name in monitors:
+        if len(name) >= SHORTEST_NAME and f" {_folded(name)} " in title:
+            return str(name)
+    return None
 
 
 def _folded(text: str) -> str:
@@ -134,53 +147,50 @@ def _folded(text: str) -> str:
 
 def _flapping(case: Case) -> list[Finding]:
     alarms = alarms_of(case)
-    over = [a for a in alarms if a.seconds is not None]
-    if len(over) < FLAPS:
+    lengths = [alarm.seconds for alarm in alarms if alarm.seconds is not None]
+    if len(lengths) < FLAPS:
         return []
-    longest = max(a.seconds or 0.0 for a in over)
-    open_since = alarms[-1].start if alarms[-1].seconds is None else None
-    end = case.scope.incident.end
-    if longest > TRANSIENT_S or (
-        open_since and (end - open_since).total_seconds() > LASTS * max(longest, 60.0)
-    ):
+    longest, end = max(lengths), case.scope.incident.end
+    if longest > TRANSIENT_S or _lasts_longer(alarms[-1], end, longest):
         return []
-    hours = rounded(max((end - over[0].start).total_seconds() / 3600, 0.1), 2)
+    # The one that still fires is the last, so the first one is over.
+    first = alarms[0].start
+    hours = rounded(max((end - first).total_seconds() / 3600, 0.1), 2)
     minutes = rounded(max(longest / 60, 0.1), 2)
-    fires, back = len(alarms), len(over)
-    usual = float(np.median([a.seconds or 0.0 for a in over])) / 60
+    fires, back = len(alarms), len(lengths)
     wait = float(np.ceil(longest / 60) + 1)
-    said = (
-        f"This monitor went off {counted(fires, 'time')} in {number(hours, 2)} h and came back by "
-        "itself "
+    often = "each time" if back == fires else counted(back, "time")
+    finding = Finding(
+        id="",
+        kind=FLAPPING,
+        subject=case.alert.service or plain(case.alert.title),
+        signal=case.alert.signal,
+        onset=first.astimezone(UTC),
+        strength=FLAP_STRENGTH,
+        sentence=f"This monitor went off {counted(fires, 'time')} in {number(hours, 2)} h and came "
+        f"back by itself {often}, after at most {number(minutes, 2)} min.",
+        numbers={
+            "times": float(fires),
+            "times_back": float(back),
+            "hours": hours,
+            "minutes": minutes,
+        },
+        evidence=case.evidence_ids("monitors"),
+        series={"table": "monitors", "service": case.alert.service or ""},
+        details=AlertHistoryDetails(
+            fix=f"Let the monitor wait for {number(wait)} min before it fires, or widen its "
+            "threshold.",
+            usual_minutes=rounded(float(np.median(lengths)) / 60, 3),
+        ),
     )
-    said += (
-        f"{'each time' if back == fires else counted(back, 'time')}, after at most "
-        f"{number(minutes, 2)} min"
-    )
-    return [
-        Finding(
-            id="",
-            kind=FLAPPING,
-            subject=case.alert.service or plain(case.alert.title),
-            signal=case.alert.signal,
-            onset=over[0].start.astimezone(UTC),
-            strength=FLAP_STRENGTH,
-            sentence=said + ".",
-            numbers={
-                "times": float(fires),
-                "times_back": float(back),
-                "hours": hours,
-                "minutes": minutes,
-            },
-            evidence=case.evidence_ids("monitors"),
-            series={"table": "monitors", "service": case.alert.service or ""},
-            details=AlertHistoryDetails(
-                fix=f"Let the monitor wait for {number(wait)} min before it fires, or widen its "
-                "threshold.",
-                usual_minutes=rounded(usual, 3),
-            ),
-        )
-    ]
+    return [finding]
+
+
+def _lasts_longer(alarm: Alarm, end: datetime, longest_s: float) -> bool:
+    """Whether the monitor still fires, and has for longer than a flap."""
+    if alarm.seconds is not None:
+        return False
+    return (end - alarm.start).total_seconds() > LASTS * max(longest_s, 60.0)
 
 
 def _stopped(case: Case) -> list[Finding]:
@@ -194,74 +204,76 @@ def _stopped(case: Case) -> list[Finding]:
     last, step = float(times.max()), float(np.median(np.diff(np.sort(times))))
     late = max(STOPPED_STEPS * step, STOPPED_S)
     newest = _newest_of_others(case)
-    going_on = [s for s, at in newest if at - last > late]
+    going_on = [service for service, at in newest if at - last > late]
     if not going_on:
         return []
-    own = sum(service == alert.service for service in going_on)
+    service, signal = alert.service or "", alert.signal or ""
+    others = going_on.count(alert.service)
     minutes = rounded((max(at for _, at in newest) - last) / 60, 3)
-    said = f"{plain(alert.service or '')} {plain(alert.signal or '')} stopped coming: "
-    said += f"no point for the last {number(minutes, 3)} min, "
-    others = f"{own} other series of the service {'goes' if own == 1 else 'go'} on"
-    return [
-        Finding(
-            id="",
-            kind=STOPPED,
-            subject=alert.service or "",
-            signal=alert.signal,
-            onset=datetime.fromtimestamp(last, UTC),
-            onset_uncertainty_s=round(step, 3),
-            strength=STOPPED_STRENGTH,
-            sentence=said
-            + (f"while {others}." if own else "and nothing of the service comes any more."),
-            numbers={"minutes": minutes} | ({"other_series": float(own)} if own else {}),
-            evidence=case.evidence_ids("metrics"),
-            series={
-                "table": "metrics",
-                "service": alert.service or "",
-                "signal": alert.signal or "",
-            },
-            details=AlertHistoryDetails(
-                others_of_service=own, fix=SERIES_GONE if own else SERVICE_GONE
-            ),
-        )
-    ]
+    numbers = {"minutes": minutes}
+    if others:
+        numbers["other_series"] = float(others)
+        verb = "goes" if others == 1 else "go"
+        rest = f"while {others} other series of the service {verb} on"
+    else:
+        rest = "and nothing of the service comes any more"
+    finding = Finding(
+        id="",
+        kind=STOPPED,
+        subject=service,
+        signal=alert.signal,
+        onset=datetime.fromtimestamp(last, UTC),
+        onset_uncertainty_s=round(step, 3),
+        strength=STOPPED_STRENGTH,
+        sentence=f"{plain(service)} {plain(signal)} stopped coming: no point for the last "
+        f"{number(minutes, 3)} min, {rest}.",
+        numbers=numbers,
+        evidence=case.evidence_ids("metrics"),
+        series={"table": "metrics", "service": service, "signal": signal},
+        details=AlertHistoryDetails(
+            others_of_service=others, fix=SERIES_GONE if others else SERVICE_GONE
+        ),
+    )
+    return [finding]
 
 
 def _usual_move(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """The alerting signal moves as it did several times in the baseline."""
     alert = case.alert
     about = [f for f in findings if f.subject == alert.service and f.signal == alert.signal]
-    for key, move in usual_moves(case, about).items():
-        moved = next(f for f in about if (f.id or f.sentence) == key)
-        hours, minutes = (
-            rounded(move.baseline_s / 3600, 2),
-            rounded(max(move.longest_s / 60, 0.1), 2),
-        )
-        said = f"{plain(moved.subject)} {plain(moved.signal or '')} went as far "
-        said += (
-            f"{counted(move.times, 'time')} in the {number(hours, 2)} h before, for at most "
-            f"{number(minutes, 2)} min"
-        )
-        fix = (
-            f"Let the monitor wait for {number(float(np.ceil(move.longest_s / 60) + 1))} min "
-            "before it fires."
-        )
-        numbers = {"times": float(move.times), "hours": hours, "minutes": minutes}
-        usual = {"id": "", "kind": USUAL, "sentence": said + ".", "numbers": numbers}
-        return [moved.model_copy(update={**usual, "details": AlertHistoryDetails(fix=fix)})]
-    return []
+    moves = usual_moves(case, about)
+    if not moves:
+        return []
+    # They are the same series' findings, the strongest first: one is enough.
+    key, move = next(iter(moves.items()))
+    moved = next(finding for finding in about if (finding.id or finding.sentence) == key)
+    hours = rounded(move.baseline_s / 3600, 2)
+    minutes = rounded(max(move.longest_s / 60, 0.1), 2)
+    wait = float(np.ceil(move.longest_s / 60) + 1)
+    name = f"{plain(moved.subject)} {plain(moved.signal or '')}"
+    usual = {
+        "id": "",
+        "kind": USUAL,
+        "sentence": f"{name} went as far {counted(move.times, 'time')} in the {number(hours, 2)} h "
+        f"before, for at most {number(minutes, 2)} min.",
+        "numbers": {"times": float(move.times), "hours": hours, "minutes": minutes},
+        "details": AlertHistoryDetails(
+            fix=f"Let the monitor wait for {number(wait)} min before it fires."
+        ),
+    }
+    return [moved.model_copy(update=usual)]
 
 
 def _newest_of_others(case: Case) -> Sequence[tuple[str | None, float]]:
     """Service and newest point (s since 1970) of every other series in the window."""
     alert, windows = case.alert, metric_windows(case)
-    rows = case.metrics.filter(
-        windows.in_search("time"),
-        (pl.col("service") != alert.service).fill_null(value=True)
-        | (pl.col("signal") != alert.signal),
+    other_service = (pl.col("service") != alert.service).fill_null(value=True)
+    other_signal = pl.col("signal") != alert.signal
+    rows = case.metrics.filter(windows.in_search("time"), other_service | other_signal)
+    newest = (
+        rows.group_by("service", "signal")
+        .agg(pl.col("time").max().dt.epoch("ns"))
+        .sort("service", "signal")
     )
-    newest = rows.group_by("service", "signal").agg(pl.col("time").max().dt.epoch("ns"))
-    return [
-        (s, at / 1e9)
-        for s, at in newest.sort("service", "signal").select("service", "time").iter_rows()
-    ]
+    found = newest.select("service", "time").iter_rows()
+    return [(service, at / 1e9) for service, at in found]

@@ -53,7 +53,7 @@ class SignalPoints:
 
 @dataclass(frozen=True)
 class ThresholdReading:
-    """What the baseline says about the threshold. `shown`: whether the series holds what the alert
+    """What the baseline says about the threshold. `shown`: whether the series has what the alert
     observed.
 
     `share` of the baseline's points beyond it, in `runs` stretches of at most `longest_s`;
@@ -98,26 +98,21 @@ def threshold_findings(case: Case) -> list[Finding]:
     if reading is None or not reading.in_normal_range:
         return []
     alert = case.alert
-    percent, proposed = rounded(100 * reading.share, 2), _proposed(reading)
-    side, unit = (
-        ("above" if reading.above else "below"),
-        f" {plain(reading.unit, 12)}" if reading.unit else "",
-    )
-    threshold = rounded(reading.threshold)
-    said = (
-        f"{plain(alert.service or '')} {plain(alert.signal or '')} was {side} the alert's "
-        "threshold of "
-    )
-    said += (
+    service, signal = alert.service or "", alert.signal or ""
+    unit = f" {plain(reading.unit, 12)}" if reading.unit else ""
+    side, change = ("above", "Raise") if reading.above else ("below", "Lower")
+    threshold, proposed = rounded(reading.threshold), _proposed(reading)
+    percent = rounded(100 * reading.share, 2)
+    sentence = (
+        f"{plain(service)} {plain(signal)} was {side} the alert's threshold of "
         f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold lies "
-        "in its normal range"
+        "in its normal range."
     )
-    change = "Raise" if reading.above else "Lower"
+    numbers = {"threshold": threshold, "percent_of_baseline": percent, "proposed": proposed}
     fix = (
         f"{change} the threshold to about {number(proposed)}{unit}, which the baseline never "
         "reached"
     )
-    numbers = {"threshold": threshold, "percent_of_baseline": percent, "proposed": proposed}
     if reading.share < MOSTLY and reading.longest_s >= 1:
         minutes = max(1.0, float(np.ceil(reading.longest_s / 60)) + 1)
         numbers["wait_min"] = minutes
@@ -125,24 +120,19 @@ def threshold_findings(case: Case) -> list[Finding]:
             f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted that "
             "long"
         )
-    return [
-        Finding(
-            id="",
-            kind=KIND,
-            subject=alert.service or "",
-            signal=alert.signal,
-            strength=STRENGTH,
-            sentence=said + ".",
-            numbers=numbers,
-            evidence=case.evidence_ids("metrics"),
-            series={
-                "table": "metrics",
-                "service": alert.service or "",
-                "signal": alert.signal or "",
-            },
-            details=AlertHistoryDetails(fix=fix + ".", runs=reading.runs),
-        )
-    ]
+    finding = Finding(
+        id="",
+        kind=KIND,
+        subject=service,
+        signal=alert.signal,
+        strength=STRENGTH,
+        sentence=sentence,
+        numbers=numbers,
+        evidence=case.evidence_ids("metrics"),
+        series={"table": "metrics", "service": service, "signal": signal},
+        details=AlertHistoryDetails(fix=fix + ".", runs=reading.runs),
+    )
+    return [finding]
 
 
 def read_threshold(case: Case) -> ThresholdReading | None:
@@ -155,11 +145,9 @@ def read_threshold(case: Case) -> ThresholdReading | None:
     (times, before), (_, now) = points.before, points.now
     if len(before) < MIN_BASELINE_POINTS or not len(now):
         return None
-    observed = (
-        case.alert.observed
-        if case.alert.observed is not None and np.isfinite(case.alert.observed)
-        else None
-    )
+    observed = case.alert.observed
+    if observed is not None and not np.isfinite(observed):
+        observed = None
     above = fires_above(case.alert)
     shown = _shows(now, observed, threshold, above)
     if not shown and _in_other_unit(now, observed if observed is not None else threshold):
@@ -183,12 +171,9 @@ def read_threshold(case: Case) -> ThresholdReading | None:
 def fires_above(alert: Alert) -> bool:
     """Whether the alert fires above its threshold: by what it observed, else by what is bad for
     such a signal."""
-    if (
-        alert.observed is not None
-        and alert.threshold is not None
-        and alert.observed != alert.threshold
-    ):
-        return alert.observed > alert.threshold
+    observed, threshold = alert.observed, alert.threshold
+    if observed is not None and threshold is not None and observed != threshold:
+        return observed > threshold
     signal = alert.signal or ""
     return is_bad(classify(signal), "up", headroom=is_headroom(signal))
 
@@ -206,13 +191,13 @@ def signal_points(case: Case) -> SignalPoints | None:
     )
     if not rows.height or rows["signal"].str.contains(COUNTER).any():
         return None
-    unit = next((u for u in rows["unit"].unique().sort().to_list() if u), "")
+    units = [unit for unit in rows["unit"].unique().sort().to_list() if unit]
     rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
     windows = metric_windows(case)
     return SignalPoints(
         _columns(rows.filter(windows.in_baseline("time"), ~windows.in_search("time"))),
         _columns(rows.filter(windows.in_search("time"))),
-        unit,
+        units[0] if units else "",
     )
 
 
@@ -228,22 +213,29 @@ def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -
         slack = SHOWN * abs(observed)
         return low - slack <= observed <= high + slack
     crossed = high >= threshold if above else low <= threshold
-    return crossed and not (
-        threshold and abs(float(np.median(now)) / threshold) > SCALES[0] * (1 - SHOWN)
-    )
+    if not crossed or not threshold:
+        return crossed
+    times_threshold = abs(float(np.median(now)) / threshold)
+    return times_threshold <= SCALES[0] * (1 - SHOWN)
 
 
 def _in_other_unit(now: Floats, wanted: float) -> bool:
+    """Whether the points show the wanted value once they are converted."""
     low, high = float(now.min()), float(now.max())
-    factors = [*SCALES, *(1 / s for s in SCALES)]
-    return any(
-        low * f * (1 - SHOWN) <= wanted <= high * f * (1 + SHOWN) for f in factors if high > 0
-    )
+    if high <= 0:
+        return False
+    for scale in SCALES:
+        for factor in (scale, 1 / scale):
+            if low * factor * (1 - SHOWN) <= wanted <= high * factor * (1 + SHOWN):
+                return True
+    return False
 
 
 def _proposed(reading: ThresholdReading) -> float:
-    span = abs(reading.farthest - reading.centre)
-    return rounded(reading.farthest + (MARGIN if reading.above else -MARGIN) * span, 3)
+    margin = MARGIN * abs(reading.farthest - reading.centre)
+    if not reading.above:
+        margin = -margin
+    return rounded(reading.farthest + margin, 3)
 
 
 def stretches(times: Floats, beyond: Bools) -> Iterator[float]:
@@ -253,7 +245,6 @@ def stretches(times: Floats, beyond: Bools) -> Iterator[float]:
         return
     step = float(np.median(np.diff(times))) if len(times) > 1 else 60.0
     edges = np.diff(np.concatenate([[False], beyond, [False]]).astype(np.int8))
-    for first, last in zip(
-        np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1, strict=True
-    ):
-        yield float(times[last] - times[first]) + step
+    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    for first, end in zip(begins, ends, strict=True):
+        yield float(times[end - 1] - times[first]) + step

@@ -2,21 +2,21 @@
 usual it is.
 
 The baseline and the searched points of a row are one stretch of columns; `cut` is the column at
-which the baseline ends. It lies where the incident window begins, unless the trouble began earlier:
-then the second half of the baseline is searched too, against the first, and the baseline ends at
-the onset.
+which the baseline ends. It lies where the incident window begins, unless the incident began before
+that: then the second half of the baseline is searched too, against the first, and the baseline ends
+at the onset.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.metrics.change_points import Onset, likeliest_onset
+from analysis.metrics.change_points import OnsetInterval, likeliest_onset
 from analysis.metrics.quiet_windows import quiet_share
 from analysis.metrics.seasonality import Days, same_hours
 from analysis.metrics.series import MIN_BASELINE_POINTS, Block
@@ -33,29 +33,29 @@ from analysis.metrics.shift_statistics import (
 )
 
 BRIEF_POINTS = 2
-"""A departure of at most so few points must go beyond every baseline point: a bursty series has its
-spikes always."""
+"""A departure of at most this many points must go beyond every baseline point: a bursty series
+always has spikes."""
 FLAT_FLOOR = 0.1
 """A flat baseline is given a tenth of the same signal's usual scale on other services, or of its
 own move."""
 LAST_POINTS = 3
 SUSTAINED = 5
-"""So many departed points, or half of those searched, are more than a burst: alert rules wait five
-minutes as well."""
+"""This many departed points, or half of those searched, are more than a burst: alert rules wait
+five minutes as well."""
 LOOK_BACK = 2
-"""An onset may lie before the incident window by so many times its points, and at most by half the
-baseline."""
+"""An onset may lie before the incident window by this many times its points, and at most by half
+the baseline."""
 MIN_SIGMAS = 3.0
-"""An earlier incident in the baseline lies at least so far out, by a scale that it widens
+"""An earlier incident in the baseline lies at least this far out, by a scale that it widens
 itself."""
 CLEAR_SIGMAS = 4.0
-"""How far out an earlier onset's trouble must be: it is found against half a baseline."""
+"""How far out what began earlier must be: it is found against half a baseline."""
 
 MOST_OF_BASELINE = 0.25
 """An earlier incident may take a quarter of the baseline; what takes more is how the series is."""
 MOSTLY = 0.75
-"""Of the points from an earlier onset to the window so many are out of the noise: a burst that
-ended is no onset."""
+"""Least share of the points from an earlier onset to the window that is out of the noise: a burst
+that ended is no onset."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
 
@@ -63,7 +63,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SeriesComparison:
     """One row per series. Levels and scale in the series' unit, or as shortfall where `ceiling` is
     finite."""
 
@@ -105,51 +105,70 @@ class _Search:
         return np.abs(self.level - self.base.centre) / self.scale
 
 
-def compare(block: Block) -> Comparison:
+def compare(block: Block) -> SeriesComparison:
     """The comparison of each series of a block with its baseline."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _compared(block)
 
 
-def _compared(block: Block) -> Comparison:
+def _compared(block: Block) -> SeriesComparison:
     values = np.concatenate([_recent(block), block.values], axis=1)
     times = np.concatenate([block.before_times, block.times], axis=1)
     found = _with_earlier_onsets(values, block)
-    columns = np.arange(values.shape[1])[None, :]
-    departure = found.departure
-    after = np.isfinite(values) & (columns >= block.before.shape[1])
+    departure, centre, level = found.departure, found.base.centre, found.level
+    columns = _columns(values)
+    in_window = np.isfinite(values) & (columns >= block.before.shape[1])
     counted = np.isfinite(values) & (columns >= found.cut[:, None])
     inside = counted & (columns >= departure.first[:, None]) & (columns <= departure.last[:, None])
-    points, searched = inside.sum(axis=1), after.sum(axis=1)
-    before = np.where(columns < found.cut[:, None], values, np.nan)
-    within = np.where(
-        departure.up,
-        found.level <= np.nanmax(before, axis=1),
-        found.level >= np.nanmin(before, axis=1),
-    )
-    sizes = (found.level - found.base.centre) / found.scale
+    points, searched = inside.sum(axis=1), in_window.sum(axis=1)
+    sizes = (level - centre) / found.scale
     onset = likeliest_onset(found.deviations, sizes, found.cut, departure.last)
-    return Comparison(
+    largest = np.maximum(np.abs(level), np.abs(centre))
+    return SeriesComparison(
         keys=block.keys,
         ceiling=block.ceiling,
         departed=(departure.first >= 0) & np.isfinite(found.sigmas),
-        centre=found.base.centre,
+        centre=centre,
         scale=found.scale,
-        level=found.level,
+        level=level,
         end_level=row_medians(block.values, np.maximum(searched - LAST_POINTS, 0), searched - 1),
         sigmas=found.sigmas,
-        relative=np.abs(found.level - found.base.centre)
-        / np.maximum(np.abs(found.level), np.abs(found.base.centre)),
+        relative=np.abs(level - centre) / largest,
         points=points,
         searched=counted.sum(axis=1),
         baseline_points=found.base.points,
-        ended=departure.last < values.shape[1] - 1 - after[:, ::-1].argmax(axis=1),
-        seen_before=(points <= BRIEF_POINTS) & within,
+        ended=departure.last < _last_true(in_window),
+        seen_before=(points <= BRIEF_POINTS) & _within_baseline(values, found),
         quiet_share=_quiet_share(found, block),
         days=_days(found, block, sizes, points, searched),
-        onset_ns=np.take_along_axis(times, np.maximum(onset.at, 0)[:, None], axis=1)[:, 0],
+        onset_ns=_at(times, np.maximum(onset.at, 0)),
         uncertainty_s=_uncertainty(values, times, found.cut, onset),
     )
+
+
+def _columns(values: Floats) -> Ints:
+    """The numbers of the columns, as a row."""
+    return np.arange(values.shape[1])[None, :]
+
+
+def _at(matrix: Ints, column: Ints) -> Ints:
+    """The value of each row in its column."""
+    return np.take_along_axis(matrix, column[:, None], axis=1)[:, 0]
+
+
+def _last_true(mask: Bools) -> Ints:
+    """The last column of each row that is true; the last column of all where none is."""
+    last: Ints = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
+    return last
+
+
+def _within_baseline(values: Floats, found: _Search) -> Bools:
+    """Whether the baseline reached the departure's level as well."""
+    before = np.where(_columns(values) < found.cut[:, None], values, np.nan)
+    below_highest = found.level <= np.nanmax(before, axis=1)
+    above_lowest = found.level >= np.nanmin(before, axis=1)
+    within: Bools = np.where(found.departure.up, below_highest, above_lowest)
+    return within
 
 
 def _quiet_share(found: _Search, block: Block) -> Floats:
@@ -166,7 +185,7 @@ def _quiet_share(found: _Search, block: Block) -> Floats:
 
 def _days(found: _Search, block: Block, sizes: Floats, departed: Ints, searched: Ints) -> Days:
     first = block.times[:, 0]
-    last = np.take_along_axis(block.times, np.maximum(searched - 1, 0)[:, None], axis=1)[:, 0]
+    last = _at(block.times, np.maximum(searched - 1, 0))
     deviations = (block.before - found.base.centre[:, None]) / found.scale[:, None]
     return same_hours(
         block.before_times, deviations, (first, last), sizes, np.maximum(departed, 1), searched
@@ -184,24 +203,36 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     found = _search(values, block.pooled, border)
     middle = _middle(block)
     early = _search(values, block.pooled, middle)
-    columns = np.arange(values.shape[1])[None, :]
-    seen = np.isfinite(values) & (columns >= border[:, None])
-    still = (
-        early.departure.last >= seen.argmax(axis=1) + np.minimum(SUSTAINED, seen.sum(axis=1)) - 1
-    )
     sizes = (early.level - early.base.centre) / early.scale
-    onset = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
-    length = border - onset.at
-    begun = (onset.at >= middle) & (length >= SUSTAINED) & still & (early.sigmas >= CLEAR_SIGMAS)
-    begun &= (early.base.points >= MIN_BEFORE) & (early.departure.first >= 0)
-    between = np.isfinite(values) & (columns >= onset.at[:, None]) & (columns < border[:, None])
-    beyond = between & (early.deviations * np.sign(sizes)[:, None] > DRIFT)
-    begun &= beyond.sum(axis=1) >= MOSTLY * between.sum(axis=1)
+    onset_of_early = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
+    begun = _began_earlier(values, border, early, middle, onset_of_early)
     rows = np.flatnonzero(begun)
     if not len(rows):
         return found
-    again = _search(values[rows], block.pooled[rows], onset.at[rows])
+    again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows])
     return _replaced(found, rows, again)
+
+
+def _began_earlier(
+    values: Floats, border: Ints, early: _Search, middle: Ints, onset: OnsetInterval
+) -> Bools:
+    """In which rows what the window shows clearly began in the baseline's second half."""
+    columns = _columns(values)
+    is_clear = (early.base.points >= MIN_BEFORE) & (early.departure.first >= 0)
+    is_clear &= early.sigmas >= CLEAR_SIGMAS
+    begun = is_clear & (onset.at >= middle) & (border - onset.at >= SUSTAINED)
+
+    # It still lasts when the window begins.
+    in_window = np.isfinite(values) & (columns >= border[:, None])
+    enough = np.minimum(SUSTAINED, in_window.sum(axis=1))
+    begun &= early.departure.last >= in_window.argmax(axis=1) + enough - 1
+
+    # It lasted from the onset on.
+    between = np.isfinite(values) & (columns >= onset.at[:, None]) & (columns < border[:, None])
+    side = np.sign(early.level - early.base.centre)
+    beyond = between & (early.deviations * side[:, None] > DRIFT)
+    lasted: Bools = beyond.sum(axis=1) >= MOSTLY * between.sum(axis=1)
+    return lasted & begun
 
 
 def _recent(block: Block) -> Floats:
@@ -222,21 +253,26 @@ def _middle(block: Block) -> Ints:
 
 
 def _replaced(found: _Search, rows: Ints, again: _Search) -> _Search:
-    base = (
-        _with_rows(getattr(found.base, f.name), rows, getattr(again.base, f.name))
-        for f in fields(Baseline)
-    )
-    departure = (
-        _with_rows(getattr(found.departure, f.name), rows, getattr(again.departure, f.name))
-        for f in fields(Departure)
-    )
     return _Search(
-        _with_rows(found.cut, rows, again.cut),
-        Baseline(*base),
-        _with_rows(found.scale, rows, again.scale),
-        _with_rows(found.deviations, rows, again.deviations),
-        Departure(*departure),
-        _with_rows(found.level, rows, again.level),
+        cut=_with_rows(found.cut, rows, again.cut),
+        base=_with_baseline(found.base, rows, again.base),
+        scale=_with_rows(found.scale, rows, again.scale),
+        deviations=_with_rows(found.deviations, rows, again.deviations),
+        departure=Departure(
+            first=_with_rows(found.departure.first, rows, again.departure.first),
+            last=_with_rows(found.departure.last, rows, again.departure.last),
+            score=_with_rows(found.departure.score, rows, again.departure.score),
+            up=_with_rows(found.departure.up, rows, again.departure.up),
+        ),
+        level=_with_rows(found.level, rows, again.level),
+    )
+
+
+def _with_baseline(old: Baseline, rows: Ints, new: Baseline) -> Baseline:
+    return Baseline(
+        centre=_with_rows(old.centre, rows, new.centre),
+        scale=_with_rows(old.scale, rows, new.scale),
+        points=_with_rows(old.points, rows, new.points),
     )
 
 
@@ -247,24 +283,17 @@ def _with_rows(old: Array, rows: Ints, new: Array) -> Array:
 
 
 def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
-    columns = np.arange(values.shape[1])[None, :]
-    before = np.where(columns < cut[:, None], values, np.nan)
-    after = np.where(columns >= cut[:, None], values, np.nan)
-    base = _without_one_incident(before)
+    in_baseline = _columns(values) < cut[:, None]
+    after = np.where(in_baseline, np.nan, values)
+    base = _without_one_incident(np.where(in_baseline, values, np.nan))
     own_move = np.nanmax(np.abs(after - base.centre[:, None]), axis=1)
     floor = FLAT_FLOOR * np.where(pooled > 0, pooled, own_move)
     scale = np.where(base.scale > 0, base.scale, floor)
     scale = np.where(scale > 0, scale, 1.0)
     deviations = (values - base.centre[:, None]) / scale[:, None]
-    departure = find_departures(np.where(columns >= cut[:, None], deviations, np.nan))
-    return _Search(
-        cut,
-        base,
-        scale,
-        deviations,
-        departure,
-        row_medians(values, departure.first, departure.last),
-    )
+    departure = find_departures(np.where(in_baseline, np.nan, deviations))
+    level = row_medians(values, departure.first, departure.last)
+    return _Search(cut, base, scale, deviations, departure, level)
 
 
 def _without_one_incident(before: Floats) -> Baseline:
@@ -273,28 +302,19 @@ def _without_one_incident(before: Floats) -> Baseline:
     deviations = (before - base.centre[:, None]) / base.scale[:, None]
     earlier = find_departures(deviations)
     level = np.abs(row_medians(deviations, earlier.first, earlier.last))
-    columns = np.arange(before.shape[1])[None, :]
-    inside = (
-        (columns >= earlier.first[:, None])
-        & (columns <= earlier.last[:, None])
-        & np.isfinite(before)
-    )
+    columns = _columns(before)
+    inside = (columns >= earlier.first[:, None]) & (columns <= earlier.last[:, None])
+    inside &= np.isfinite(before)
     points = inside.sum(axis=1)
-    rows = np.flatnonzero(
-        (points >= SUSTAINED) & (points <= MOST_OF_BASELINE * base.points) & (level >= MIN_SIGMAS)
-    )
+    is_incident = (points >= SUSTAINED) & (points <= MOST_OF_BASELINE * base.points)
+    rows = np.flatnonzero(is_incident & (level >= MIN_SIGMAS))
     if not len(rows):
         return base
     cleaned = describe(np.where(inside[rows], np.nan, before[rows]))
-    return Baseline(
-        *(
-            _with_rows(getattr(base, f.name), rows, getattr(cleaned, f.name))
-            for f in fields(Baseline)
-        )
-    )
+    return _with_baseline(base, rows, cleaned)
 
 
-def _uncertainty(values: Floats, times: Ints, cut: Ints, onset: Onset) -> Floats:
+def _uncertainty(values: Floats, times: Ints, cut: Ints, onset: OnsetInterval) -> Floats:
     """Seconds from the onset to the point before the earliest it may be, or to the latest if that
     is farther.
 
@@ -302,17 +322,13 @@ def _uncertainty(values: Floats, times: Ints, cut: Ints, onset: Onset) -> Floats
     usual steps.
     """
     usable = np.isfinite(values)
-    at = np.take_along_axis(times, np.maximum(onset.at, 0)[:, None], axis=1)[:, 0]
-    step = np.nanmedian(
-        np.where(usable[:, 1:] & usable[:, :-1], np.diff(times, axis=1), np.nan), axis=1
-    )
-    latest = np.take_along_axis(times, np.maximum(onset.latest, 0)[:, None], axis=1)[:, 0]
-    columns = np.arange(values.shape[1])[None, :]
-    earlier = usable & (columns < onset.earliest[:, None])
-    last = values.shape[1] - 1 - earlier[:, ::-1].argmax(axis=1)
-    previous = np.where(
-        earlier.any(axis=1), np.take_along_axis(times, last[:, None], axis=1)[:, 0], at
-    )
-    since = np.where(onset.earliest == cut, np.fmin(at - previous, 2 * step), at - previous)
+    at = _at(times, np.maximum(onset.at, 0))
+    latest = _at(times, np.maximum(onset.latest, 0))
+    neighbours = usable[:, 1:] & usable[:, :-1]
+    step = np.nanmedian(np.where(neighbours, np.diff(times, axis=1), np.nan), axis=1)
+    earlier = usable & (_columns(values) < onset.earliest[:, None])
+    previous = np.where(earlier.any(axis=1), _at(times, _last_true(earlier)), at)
+    since = at - previous
+    since = np.where(onset.earliest == cut, np.fmin(since, 2 * step), since)
     seconds: Floats = np.maximum(since, latest - at) / 1e9
     return seconds

@@ -25,7 +25,7 @@ SLIGHT = 2.0
 
 
 @dataclass(frozen=True)
-class Onset:
+class OnsetInterval:
     """For each row the likeliest first departed column, and the first and last columns it may as
     well be."""
 
@@ -34,7 +34,7 @@ class Onset:
     latest: Ints
 
 
-def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) -> Onset:
+def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) -> OnsetInterval:
     """The onset of a step of `size` sigmas that lasts until column `last`, not before column
     `lowest`.
 
@@ -49,7 +49,9 @@ def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) 
     earliest = np.minimum(near.argmax(axis=1), slight)
     latest = deviations.shape[1] - 1 - near[:, ::-1].argmax(axis=1)
     none = ~allowed.any(axis=1)
-    return Onset(np.where(none, -1, at), np.where(none, -1, earliest), np.where(none, -1, latest))
+    return OnsetInterval(
+        np.where(none, -1, at), np.where(none, -1, earliest), np.where(none, -1, latest)
+    )
 
 
 def _likeliest(deviations: Floats, step: Floats, allowed: Bools) -> tuple[Ints, Bools]:

@@ -24,7 +24,7 @@ SLACK = 3.0
 """A third of the caller's move explains it fully: medians of unlike mixes of requests are
 compared."""
 MOST_CALLS = 20.0
-"""Calls per request that are believed."""
+"""More calls per request than this are taken to be an artefact of what is measured."""
 UNKNOWN_CALLS = 3.0
 """Calls per request that are assumed where they are not measured: most operations make several."""
 FAILING = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
@@ -45,9 +45,11 @@ class Measured:
         wanted = set(kinds)
         if not any((service, kind) in self.classes for kind in wanted):
             return False
-        return not any(
-            f.kind == METRIC_SHIFT and f.details.bad and shift_class(f) in wanted for f in findings
-        )
+        for finding in findings:
+            is_bad_shift = finding.kind == METRIC_SHIFT and finding.details.bad
+            if is_bad_shift and shift_class(finding) in wanted:
+                return False
+        return True
 
 
 def measured(case: Case) -> Measured:
@@ -79,13 +81,12 @@ def measured(case: Case) -> Measured:
 def slower_by(findings: Iterable[Finding]) -> dict[str, float]:
     """Signal to the rise of a latency, in the signal's own unit; a span's in ms."""
     rises: dict[str, float] = {}
-    for f in findings:
-        if (
-            f.kind == METRIC_SHIFT
-            and shift_class(f) is SignalClass.LATENCY
-            and f.details.direction == "up"
-        ):
-            rises[f.signal or ""] = f.numbers.get("incident", 0.0) - f.numbers.get("baseline", 0.0)
+    for finding in findings:
+        if finding.kind != METRIC_SHIFT or finding.details.direction != "up":
+            continue
+        if shift_class(finding) is SignalClass.LATENCY:
+            before = finding.numbers.get("baseline", 0.0)
+            rises[finding.signal or ""] = finding.numbers.get("incident", 0.0) - before
     return rises
 
 
@@ -94,14 +95,18 @@ def explained_share(
 ) -> float | None:
     """In [0, 1]: how much of the caller's rises the callee's can explain; None where no signal is
     common to both."""
-    common = [signal for signal in callee if caller.get(signal, 0.0) > 0]
-    if not common:
-        return None
-    return max(min(1.0, SLACK * calls_per_request * callee[s] / caller[s]) for s in common)
+    shares = []
+    for signal, below in callee.items():
+        above = caller.get(signal, 0.0)
+        if above > 0:
+            shares.append(min(1.0, SLACK * calls_per_request * below / above))
+    return max(shares, default=None)
 
 
 def calls_per_request(callee: str, caller: str, known: Measured) -> float:
     """How often the callee is called for each request of the caller: at least once, and not beyond
     what is believed."""
     above, below = known.requests.get(caller), known.requests.get(callee)
-    return min(MOST_CALLS, max(1.0, below / above)) if above and below else UNKNOWN_CALLS
+    if not above or not below:
+        return UNKNOWN_CALLS
+    return min(MOST_CALLS, max(1.0, below / above))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import polars as pl
 
@@ -67,24 +68,26 @@ def failing_requests(case: Case, service: str, since: datetime) -> FailingReques
     windows = metric_windows(case)
     rows = case.metrics.filter(pl.col("service") == service, pl.col("value").abs() <= LARGEST)
     rows = rows.with_columns(pl.col("unit", "labels").fill_null(""))
-    during = _failing(
-        rows.filter(windows.in_search("time"), pl.col("time") >= since), case.alert.signal
-    )
-    before = _failing(
-        rows.filter(windows.in_baseline("time"), pl.col("time") < since), case.alert.signal
-    )
-    if (
-        during is None
-        or before is None
-        or during[0] < max(LEAST_TIMES * before[0], before[0] + LEAST_SHARE)
-    ):
+    signal, time = case.alert.signal, pl.col("time")
+    during = _failing(rows.filter(windows.in_search("time"), time >= since), signal)
+    before = _failing(rows.filter(windows.in_baseline("time"), time < since), signal)
+    if during is None or before is None:
         return None
-    share, failed = during
-    return FailingRequests(service, min(share, 1.0), failed, _users(case, service, since))
+    if during.share < max(LEAST_TIMES * before.share, before.share + LEAST_SHARE):
+        return None
+    users = _users(case, service, since)
+    return FailingRequests(service, min(during.share, 1.0), during.failed, users)
 
 
-def _failing(rows: pl.DataFrame, wanted: str | None) -> tuple[float, float | None] | None:
-    """Share and number of failing requests in these rows."""
+class _Failed(NamedTuple):
+    """Share of requests that failed, and how many; None where no traffic is known."""
+
+    share: float
+    failed: float | None
+
+
+def _failing(rows: pl.DataFrame, wanted: str | None) -> _Failed | None:
+    """What failed in these rows."""
     if not rows.height:
         return None
     traffic = _events(rows, SignalClass.TRAFFIC)
@@ -93,21 +96,29 @@ def _failing(rows: pl.DataFrame, wanted: str | None) -> tuple[float, float | Non
 
 def _share_by_metric(
     rows: pl.DataFrame, wanted: str | None, traffic: pl.DataFrame
-) -> tuple[float, float | None] | None:
-    """Share and number by the series of a share that fails: the alert's own, or the one that fails
-    most."""
-    known = [(s, u, t) for s, u in _signals(rows) if (t := _as_share(s, u)) is not None]
-    found = []
-    for signal, unit, shortfall in known:
+) -> _Failed | None:
+    """By the series of a share that fails: the alert's own, or the one that fails most."""
+    found: list[tuple[bool, _Failed]] = []
+    for signal, unit in _signals(rows):
+        succeeds = _as_share(signal, unit)
         own = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit)
-        top = float(own["value"].max() or 0.0)  # type: ignore[arg-type]
-        whole = 100.0 if unit in ("percent", "%") or top > 1.0 else 1.0
-        failing = (whole - pl.col("value") if shortfall else pl.col("value")) / whole
-        part = own.with_columns(failing.clip(0, 1).alias("value"))
-        if own.height >= MIN_POINTS:
-            found.append((signal == wanted, *_weighed(part, traffic)))
-    best = max(found, default=None, key=lambda one: (one[0], one[1]))
-    return None if best is None else (best[1], best[2])
+        if succeeds is None or own.height < MIN_POINTS:
+            continue
+        failed = _weighted(_failing_share(own, unit, succeeds=succeeds), traffic)
+        found.append((signal == wanted, failed))
+    if not found:
+        return None
+    return max(found, key=lambda one: (one[0], one[1].share))[1]
+
+
+def _failing_share(own: pl.DataFrame, unit: str, *, succeeds: bool) -> pl.DataFrame:
+    """The series as a share of 1 that fails."""
+    top = float(own["value"].max() or 0.0)  # type: ignore[arg-type]
+    # Percentages come without a unit as well.
+    whole = 100.0 if unit in ("percent", "%") or top > 1.0 else 1.0
+    value = pl.col("value")
+    failing = (whole - value if succeeds else value) / whole
+    return own.with_columns(failing.clip(0, 1).alias("value"))
 
 
 def _as_share(signal: str, unit: str) -> bool | None:
@@ -115,58 +126,64 @@ def _as_share(signal: str, unit: str) -> bool | None:
 
     An availability in the unit `ratio` is that of instances (Prometheus's `up`), not of requests.
     """
-    kind = classify(signal)
-    if not (_SHARE_OF_REQUESTS.search(signal) or _OF_REQUESTS.search(signal)):
+    if not _SHARE_OF_REQUESTS.search(signal) and not _OF_REQUESTS.search(signal):
         return None
+    kind = classify(signal)
     if kind is SignalClass.ERRORS and (unit in _SHARE_UNITS or _SHARE_NAME.search(signal)):
         return False
-    if kind is SignalClass.AVAILABILITY and (
-        unit in ("percent", "%", "") or "success" in signal.lower()
-    ):
-        return True
+    if kind is SignalClass.AVAILABILITY:
+        is_of_requests = unit in ("percent", "%", "") or "success" in signal.lower()
+        return True if is_of_requests else None
     return None
 
 
-def _weighed(part: pl.DataFrame, traffic: pl.DataFrame) -> tuple[float, float | None]:
-    """Mean share and number of failed requests; traffic is matched by labels and time, else by
-    time."""
+def _weighted(part: pl.DataFrame, traffic: pl.DataFrame) -> _Failed:
+    """Traffic is matched by labels and time, else by time."""
     for keys in (["labels", "time"], ["time"]):
         own = part.group_by(keys).agg(pl.col("value").mean())
-        both = own.join(traffic.group_by(keys).agg(pl.col("events").sum()), on=keys, how="inner")
+        requests = traffic.group_by(keys).agg(pl.col("events").sum())
+        both = own.join(requests, on=keys, how="inner")
         every = float(both["events"].sum())
         if both.height >= MIN_POINTS and every > 0:
             failed = float((both["value"] * both["events"]).sum())
-            return failed / every, failed
-    return float(part["value"].mean() or 0.0), None  # type: ignore[arg-type]
+            return _Failed(failed / every, failed)
+    return _Failed(float(part["value"].mean() or 0.0), None)  # type: ignore[arg-type]
 
 
-def _share_by_counts(
-    rows: pl.DataFrame, traffic: pl.DataFrame
-) -> tuple[float, float | None] | None:
-    failed, every = (
-        float(_events(rows, SignalClass.ERRORS)["events"].sum()),
-        float(traffic["events"].sum()),
-    )
-    return (failed / every, failed) if 0 <= failed <= every and every > 0 else None
+def _share_by_counts(rows: pl.DataFrame, traffic: pl.DataFrame) -> _Failed | None:
+    failed = float(_events(rows, SignalClass.ERRORS)["events"].sum())
+    every = float(traffic["events"].sum())
+    # More errors than requests: the two do not count the same.
+    if every <= 0 or not 0 <= failed <= every:
+        return None
+    return _Failed(failed / every, failed)
 
 
 def _events(rows: pl.DataFrame, kind: SignalClass) -> pl.DataFrame:
     """labels, time, events: how many requests (or errors) each point stands for, by the signal that
     tells most."""
-    empty = rows.select("labels", "time", pl.col("value").alias("events")).clear()
-    tables = []
+    most = rows.select("labels", "time", pl.col("value").alias("events")).clear()
+    most_events: float | None = None
     for signal, unit in _signals(rows):
-        if classify(signal) is not kind or re.search(COUNTER, signal):
-            continue
-        if kind is SignalClass.TRAFFIC and not _OF_REQUESTS.search(signal):
+        if not _counts(signal, kind):
             continue
         own = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit).sort("time")
         per_point = _per_point(signal, unit, own)
-        if per_point is not None and own.height >= MIN_POINTS:
-            tables.append(
-                own.select("labels", "time", (pl.col("value") * per_point).alias("events"))
-            )
-    return max(tables, default=empty, key=lambda t: float(t["events"].sum()))
+        if per_point is None or own.height < MIN_POINTS:
+            continue
+        events = (pl.col("value") * per_point).alias("events")
+        table = own.select("labels", "time", events)
+        total = float(table["events"].sum())
+        if most_events is None or total > most_events:
+            most, most_events = table, total
+    return most
+
+
+def _counts(signal: str, kind: SignalClass) -> bool:
+    """Whether the signal counts requests, or errors, of this kind."""
+    if classify(signal) is not kind or re.search(COUNTER, signal):
+        return False
+    return kind is not SignalClass.TRAFFIC or _OF_REQUESTS.search(signal) is not None
 
 
 def _per_point(signal: str, unit: str, own: pl.DataFrame) -> float | None:
@@ -179,11 +196,9 @@ def _per_point(signal: str, unit: str, own: pl.DataFrame) -> float | None:
         return seconds
     if unit == "1/min" or _PER_MINUTE_NAME.search(signal):
         return seconds / 60
-    return (
-        1.0
-        if unit in _COUNT_UNITS and _COUNT_NAME.search(signal) and not _RATE_NAME.search(signal)
-        else None
-    )
+    if unit in _COUNT_UNITS and _COUNT_NAME.search(signal) and not _RATE_NAME.search(signal):
+        return 1.0
+    return None
 
 
 def _signals(rows: pl.DataFrame) -> list[tuple[str, str]]:
@@ -200,5 +215,5 @@ def _users(case: Case, service: str, since: datetime) -> int | None:
         pl.col("time") <= case.scope.incident.end,
         pl.col("level").str.to_lowercase().is_in(list(_FAILING_LEVELS)),
     )
-    count = lines.select(pl.col("attributes").str.extract(_USER, 1).drop_nulls().n_unique()).item()
-    return int(count) or None
+    users = pl.col("attributes").str.extract(_USER, 1).drop_nulls()
+    return int(lines.select(users.n_unique()).item()) or None

@@ -18,7 +18,7 @@ from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
 from analysis.metrics.usual_moves import usual_moves
-from analysis.vocabulary import Finding
+from analysis.vocabulary import Alert, Finding
 from analysis.wording.phrases import number, plain, rounded
 
 KIND = SIGNAL_RECOVERED.name
@@ -47,7 +47,7 @@ class AlertState:
 
     @property
     def never_left(self) -> bool:
-        """The alerting signal was looked at and stayed in its baseline."""
+        """The alerting signal was checked and stayed in its baseline."""
         return self.known and not self.findings
 
     @property
@@ -61,20 +61,31 @@ class AlertState:
 def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     """The state of the alerting signal by the metric findings."""
     usual = frozenset(usual_moves(case, findings))
-    metric = [f for f in findings if f.kind == METRIC_SHIFT and f.details.bad]
-    metric = [f for f in metric if (f.id or f.sentence) not in usual]
-    about = tuple(
-        f for f in metric if f.subject == case.alert.service and f.signal == case.alert.signal
-    )
-    about = tuple(f for f in about if f.strength >= LEFT)
-    symptoms = [f for f in metric if shift_class(f) in SYMPTOMS and f.strength >= PERSISTS]
+    about: list[Finding] = []
+    persisting: list[Finding] = []
+    recovered: list[Finding] = []
+    for finding in findings:
+        if finding.kind != METRIC_SHIFT or not finding.details.bad:
+            continue
+        if (finding.id or finding.sentence) in usual:
+            continue
+        if _is_about_the_alert(finding, case.alert):
+            about.append(finding)
+        if shift_class(finding) in SYMPTOMS and finding.strength >= PERSISTS:
+            symptoms = recovered if finding.details.recovered else persisting
+            symptoms.append(finding)
     return AlertState(
-        known=_known(case),
-        findings=about,
-        persisting=tuple(f for f in symptoms if not f.details.recovered),
-        recovered_symptoms=tuple(f for f in symptoms if f.details.recovered),
+        known=_is_known(case),
+        findings=tuple(about),
+        persisting=tuple(persisting),
+        recovered_symptoms=tuple(recovered),
         usual=usual,
     )
+
+
+def _is_about_the_alert(finding: Finding, alert: Alert) -> bool:
+    same = finding.subject == alert.service and finding.signal == alert.signal
+    return same and finding.strength >= LEFT
 
 
 def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
@@ -83,30 +94,27 @@ def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     state = alert_state(case, findings)
     if not state.recovered:
         return []
-    about = max(
-        state.findings or state.recovered_symptoms,
-        key=lambda f: (f.strength, f.subject, f.signal or ""),
-    )
+    candidates = state.findings or state.recovered_symptoms
+    about = max(candidates, key=lambda f: (f.strength, f.subject, f.signal or ""))
     back = recovered_at(case, about)
     if about.onset is None or back is None or back <= about.onset:
         return []
     lasted = rounded((back - about.onset).total_seconds() / 60, 3)
     name = f"{plain(about.subject)} {plain(about.signal or '')}"
-    return [
-        Finding(
-            id="",
-            kind=KIND,
-            subject=about.subject,
-            signal=about.signal,
-            onset=back,
-            strength=about.strength,
-            sentence=f"{name} came back to its baseline after about {number(lasted, 3)} min.",
-            numbers={"lasted_min": lasted},
-            evidence=about.evidence,
-            series=about.series,
-            details=RecoveryDetails(left_at=about.onset.isoformat(), recovered=True),
-        )
-    ]
+    finding = Finding(
+        id="",
+        kind=KIND,
+        subject=about.subject,
+        signal=about.signal,
+        onset=back,
+        strength=about.strength,
+        sentence=f"{name} came back to its baseline after about {number(lasted, 3)} min.",
+        numbers={"lasted_min": lasted},
+        evidence=about.evidence,
+        series=about.series,
+        details=RecoveryDetails(left_at=about.onset.isoformat(), recovered=True),
+    )
+    return [finding]
 
 
 def recovered_at(case: Case, finding: Finding) -> datetime | None:
@@ -115,32 +123,34 @@ def recovered_at(case: Case, finding: Finding) -> datetime | None:
     before, during = finding.numbers.get("baseline"), finding.numbers.get("incident")
     if before is None or during is None or finding.onset is None:
         return None
-    rows = case.metrics.filter(
-        pl.col("service") == finding.subject,
-        pl.col("signal") == finding.signal,
-        pl.col("value").is_finite(),
-    )
-    rows = rows.filter(metric_windows(case).in_search("time"), pl.col("time") >= finding.onset)
-    rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
+    time, value = pl.col("time"), pl.col("value")
+    rows = _finite_rows(case, finding.subject, finding.signal)
+    rows = rows.filter(metric_windows(case).in_search("time"), time >= finding.onset)
+    # Labels split a series: its level is the mean over them.
+    rows = rows.group_by("time").agg(value.mean()).sort("time")
     half = before + HALF_WAY * (during - before)
-    out = rows.filter(pl.col("value") >= half if during > before else pl.col("value") <= half)
+    out = rows.filter(value >= half if during > before else value <= half)
     if not out.height:
         return None
-    after = rows.filter(pl.col("time") > out["time"].max())["time"].min()
+    after = rows.filter(time > out["time"].max())["time"].min()
     return after.astimezone(UTC) if isinstance(after, datetime) else None
 
 
-def _known(case: Case) -> bool:
+def _finite_rows(case: Case, service: str, signal: str | None) -> pl.DataFrame:
+    return case.metrics.filter(
+        pl.col("service") == service, pl.col("signal") == signal, pl.col("value").is_finite()
+    )
+
+
+def _is_known(case: Case) -> bool:
+    """Whether the alerting signal could be compared. What GPUs report is never read as a shift."""
     alert = case.alert
-    if not (alert.service and alert.signal and case.metrics.height) or alert.signal in GPU_SIGNALS:
+    if not alert.service or not alert.signal or alert.signal in GPU_SIGNALS:
+        return False
+    if not case.metrics.height:
         return False
     windows = metric_windows(case)
-    points = case.metrics.filter(
-        pl.col("service") == alert.service,
-        pl.col("signal") == alert.signal,
-        pl.col("value").is_finite(),
-    )
-    counts = points.select(
+    counts = _finite_rows(case, alert.service, alert.signal).select(
         windows.in_baseline("time").sum().alias("before"),
         windows.in_search("time").sum().alias("now"),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from analysis.case.windows import metric_windows
 from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
 from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
-from analysis.metrics.baseline_comparison import Comparison, compare
+from analysis.metrics.baseline_comparison import SeriesComparison, compare
 from analysis.metrics.series import COUNTER as COUNTER
 from analysis.metrics.series import LARGEST as LARGEST
 from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
@@ -64,16 +65,15 @@ ANALYZER = Analyzer(metric_shifts, kinds=(METRIC_SHIFT,))
 
 
 def _shifts_of(
-    compared: Comparison, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
+    compared: SeriesComparison, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
 ) -> Iterator[Finding]:
-    reported = (
-        compared.departed & (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
-    )
-    for row in np.flatnonzero(reported & ~compared.seen_before):
+    large = (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
+    reported = compared.departed & large & ~compared.seen_before
+    for row in np.flatnonzero(reported):
         yield _finding(compared, int(row), alerting, evidence)
 
 
-def _strength(compared: Comparison, row: int, *, vouched: bool) -> float:
+def _strength(compared: SeriesComparison, row: int, *, vouched: bool) -> float:
     """In [0, 1]: out of the noise, of a size that matters, held by several points, against a known
     baseline.
 
@@ -85,28 +85,69 @@ def _strength(compared: Comparison, row: int, *, vouched: bool) -> float:
     relative = float(compared.relative[row])
     size = relative / (relative + 0.15) * 1.15
     points, searched = int(compared.points[row]), int(compared.searched[row])
-    spike = bool(compared.ended[row]) and points <= SPIKE_SHARE * searched and not vouched
-    support = (SPIKE if spike else BRIEF).get(points, 1.0)
+    is_spike = bool(compared.ended[row]) and points <= SPIKE_SHARE * searched
+    weights = SPIKE if is_spike and not vouched else BRIEF
+    support = weights.get(points, 1.0)
+    # A median and a spread of twelve points are as good as those of more.
     known = min(1.0, (int(compared.baseline_points[row]) + 2) / 14.0)
     usual = 1.0 + float(compared.quiet_share[row]) / USUAL
     new = 1.0 - float(compared.days.chance[row])
     return float(np.clip(noise * size * support * known * new / usual, 0.0, 1.0))
 
 
+class _Move(NamedTuple):
+    """A shift as it is said: levels in the signal's own sense, and how it compares with the days
+    before."""
+
+    before: float
+    after: float
+    days_alike: int
+    days_known: int
+
+    @property
+    def direction(self) -> str:
+        return "up" if self.after > self.before else "down"
+
+    @property
+    def ratio(self) -> float | None:
+        """None where a level is zero or below, which no ratio describes."""
+        return self.after / self.before if self.before > 0 and self.after > 0 else None
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether most of the days before show the same at this hour."""
+        return self.days_known >= MIN_DAYS and 2 * self.days_alike > self.days_known
+
+
+def _move(compared: SeriesComparison, row: int) -> _Move:
+    before, after = float(compared.centre[row]), float(compared.level[row])
+    ceiling = float(compared.ceiling[row])
+    # An availability is compared by what it lacks of its ceiling, and quoted as it is.
+    if not np.isnan(ceiling):
+        before, after = ceiling - before, ceiling - after
+    return _Move(before, after, int(compared.days.alike[row]), int(compared.days.known[row]))
+
+
+def _has_recovered(compared: SeriesComparison, row: int) -> bool:
+    centre, scale = float(compared.centre[row]), float(compared.scale[row])
+    move = abs(float(compared.level[row]) - centre)
+    away = abs(float(compared.end_level[row]) - centre)
+    # Of a small move the noise alone would reach back to the baseline.
+    within_noise = MIN_SIGMAS * scale if move > 6 * scale else 0.0
+    return away <= max(RECOVERED_SHARE * move, within_noise)
+
+
 def _finding(
-    compared: Comparison, row: int, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
+    compared: SeriesComparison,
+    row: int,
+    alerting: tuple[str | None, ...],
+    evidence: tuple[str, ...],
 ) -> Finding:
     service, signal, unit, _ = compared.keys.row(row)
-    sizes = float(compared.centre[row]), float(compared.level[row])
-    ceiling = float(compared.ceiling[row])
-    before, after = sizes if np.isnan(ceiling) else (ceiling - sizes[0], ceiling - sizes[1])
-    direction = "up" if after > before else "down"
-    move, scale = abs(sizes[1] - sizes[0]), float(compared.scale[row])
-    away = abs(float(compared.end_level[row]) - sizes[0])
-    recovered = away <= max(RECOVERED_SHARE * move, MIN_SIGMAS * scale * (move > 6 * scale))
+    move = _move(compared, row)
     kind = classify(signal)
-    ratio = after / before if before > 0 and after > 0 else None
-    days = int(compared.days.alike[row]), int(compared.days.known[row])
+    ratio = move.ratio
+    sentence, numbers = _said(service, signal, unit, move)
     return Finding(
         id="",
         kind=KIND,
@@ -114,56 +155,47 @@ def _finding(
         signal=signal,
         onset=_EPOCH + timedelta(microseconds=int(compared.onset_ns[row]) // 1000),
         onset_uncertainty_s=round(float(compared.uncertainty_s[row]), 3),
-        effect=rounded(ratio if ratio is not None else after - before),
+        effect=rounded(ratio if ratio is not None else move.after - move.before),
         effect_unit="x" if ratio is not None else (unit or None),
         strength=round(_strength(compared, row, vouched=(service, signal) == alerting), 4),
+        sentence=sentence,
+        numbers=numbers,
         evidence=evidence,
         series={"table": "metrics", "service": service, "signal": signal},
         details=MetricShiftDetails(
             signal_class=kind.value,
-            direction=direction,
-            bad=is_bad(kind, direction, headroom=is_headroom(signal)),
-            recovered=bool(recovered),
+            direction=move.direction,
+            bad=is_bad(kind, move.direction, headroom=is_headroom(signal)),
+            recovered=_has_recovered(compared, row),
             sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
             points=int(compared.points[row]),
             baseline_points=int(compared.baseline_points[row]),
             quiet_share=rounded(float(compared.quiet_share[row]), 3),
-            usual_at_this_hour=_is_usual(*days),
+            usual_at_this_hour=move.is_usual,
         ),
-        **_said(service, signal, unit, direction, before, after, ratio, days),
     )
 
 
-def _is_usual(alike: int, known: int) -> bool:
-    return known >= MIN_DAYS and 2 * alike > known
-
-
-def _said(
-    service: str,
-    signal: str,
-    unit: str,
-    direction: str,
-    before: float,
-    after: float,
-    ratio: float | None,
-    days: tuple[int, int],
-) -> dict[str, object]:
+def _said(service: str, signal: str, unit: str, move: _Move) -> tuple[str, dict[str, float]]:
+    """The sentence and the numbers in it."""
+    before, after, ratio = move.before, move.after, move.ratio
     numbers = {"baseline": rounded(before), "incident": rounded(after)}
-    verb = "rose" if direction == "up" else "fell"
-    suffix = f" {plain(unit, 12)}" if unit else ""
-    text = (
-        f"{plain(service)} {plain(signal)} {verb} from {number(before)} to {number(after)}{suffix}"
-    )
+    verb = "rose" if move.direction == "up" else "fell"
+    levels = f"from {number(before)} to {number(after)}"
+    if unit:
+        levels += f" {plain(unit, 12)}"
+    text = f"{plain(service)} {plain(signal)} {verb} {levels}"
     if ratio is not None and ratio >= 1.05:
         numbers["ratio"] = rounded(ratio, 3)
         text += f" ({number(ratio, 3)}x)"
     elif before > 0 and 0 <= after < before:
-        numbers["percent"] = rounded(100 * (after / before - 1), 3)
-        text += f" ({number(100 * (after / before - 1), 3)} %)"
-    if _is_usual(*days):
-        numbers |= {"days_alike": days[0], "days_before": days[1]}
-        text += f", as on {days[0]} of {days[1]} days before at this hour"
-    return {"sentence": text + ".", "numbers": numbers}
+        percent = 100 * (after / before - 1)
+        numbers["percent"] = rounded(percent, 3)
+        text += f" ({number(percent, 3)} %)"
+    if move.is_usual:
+        numbers |= {"days_alike": move.days_alike, "days_before": move.days_known}
+        text += f", as on {move.days_alike} of {move.days_known} days before at this hour"
+    return text + ".", numbers
 
 
 def shift_class(finding: Finding) -> SignalClass:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -27,7 +28,7 @@ HALF_WAY = 0.5
 and lasts as long from half of the incident's time on."""
 LEAST_TIMES = 2
 PER_WINDOW = 0.5
-"""Expected at least every other time that one looks at a window of the incident's length."""
+"""Moves expected in a window of the incident's length: one in every other window."""
 CLEAR = 0.3
 """Strength from which a symptom is clear: below it, noise that stands out by chance is as
 likely."""
@@ -46,72 +47,89 @@ class UsualMove:
 
 def usual_moves(case: Case, findings: Sequence[Finding]) -> dict[str, UsualMove]:
     """By the id of a bad metric finding; one without an id by its sentence."""
-    wanted = [
-        f for f in findings if f.kind == METRIC_SHIFT and f.details.bad and f.strength >= CLEAR
-    ]
-    wanted = [f for f in wanted if f.signal and not re.search(COUNTER, f.signal)]
-    wanted = sorted(wanted, key=lambda f: (-f.strength, f.sentence))[:MOST]
-    points = _points(case, {(f.subject, f.signal or "") for f in wanted})
-    length = metric_windows(case).search.seconds
+    wanted = [finding for finding in findings if _is_compared(finding)]
+    wanted.sort(key=lambda finding: (-finding.strength, finding.sentence))
+    wanted = wanted[:MOST]
+    series_of = _series(case, {(finding.subject, finding.signal or "") for finding in wanted})
+    window_s = metric_windows(case).search.seconds
     found = {}
     for finding in wanted:
-        series = points.get((finding.subject, finding.signal or ""))
-        usual = _usual(finding, *series, length) if series is not None else None
+        series = series_of.get((finding.subject, finding.signal or ""))
+        usual = _usual_move(finding, series, window_s) if series is not None else None
         if usual is not None:
             found[finding.id or finding.sentence] = usual
     return found
 
 
-Series = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
-"""Times (s) and values of the baseline, and of the searched window."""
+def _is_compared(finding: Finding) -> bool:
+    if finding.kind != METRIC_SHIFT or not finding.details.bad or finding.strength < CLEAR:
+        return False
+    # A counter only rises: its baseline never comes back to a level.
+    return bool(finding.signal) and not re.search(COUNTER, finding.signal or "")
 
 
-def _points(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str], Series]:
+class Points(NamedTuple):
+    """Times (s), rising, and values."""
+
+    times: Floats
+    values: Floats
+
+
+class MetricSeries(NamedTuple):
+    """The points of the baseline, and those of the searched window."""
+
+    before: Points
+    now: Points
+
+
+def _series(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
+    """The series of each service and signal."""
     if not wanted:
         return {}
     windows = metric_windows(case)
-    keys = pl.DataFrame(
-        sorted(wanted), schema={"service": pl.String, "signal": pl.String}, orient="row"
-    )
-    rows = case.metrics.filter(pl.col("value").abs() <= LARGEST).join(
-        keys, on=["service", "signal"], how="semi"
-    )
-    rows = rows.with_columns(
+    schema = {"service": pl.String, "signal": pl.String}
+    keys = pl.DataFrame(sorted(wanted), schema=schema, orient="row")
+    rows = case.metrics.filter(pl.col("value").abs() <= LARGEST)
+    rows = rows.join(keys, on=["service", "signal"], how="semi").with_columns(
         windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before")
     )
-    rows = rows.filter(pl.col("now") | pl.col("before"))
     rows = (
-        rows.group_by("service", "signal", "now", "time").agg(pl.col("value").mean()).sort("time")
+        rows.filter(pl.col("now") | pl.col("before"))
+        .group_by("service", "signal", "now", "time")
+        .agg(pl.col("value").mean())
+        .sort("time")
+        .with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
     )
-    rows = rows.with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
-    found: dict[tuple[str, str], Series] = {}
+    found: dict[tuple[str, str], MetricSeries] = {}
     for (service, signal), own in rows.partition_by("service", "signal", as_dict=True).items():
-        times, values, now = (
-            own["seconds"].to_numpy(),
-            own["value"].to_numpy(),
-            own["now"].to_numpy(),
-        )
-        found[str(service), str(signal)] = ((times[~now], values[~now]), (times[now], values[now]))
+        before, now = own.filter(~pl.col("now")), own.filter("now")
+        found[str(service), str(signal)] = MetricSeries(_points(before), _points(now))
     return found
 
 
-def _usual(
-    finding: Finding, before: tuple[Floats, Floats], now: tuple[Floats, Floats], length: float
-) -> UsualMove | None:
+def _points(rows: pl.DataFrame) -> Points:
+    return Points(rows["seconds"].to_numpy(), rows["value"].to_numpy())
+
+
+def _usual_move(finding: Finding, series: MetricSeries, window_s: float) -> UsualMove | None:
+    """The move in the baseline; None where it is rarer or shorter than the incident's."""
     level, moved = finding.numbers.get("baseline"), finding.numbers.get("incident")
-    if level is None or moved is None or len(before[0]) < 2 or not len(now[0]):
+    before, now = series
+    if level is None or moved is None or len(before.times) < 2 or not len(now.times):
         return None
-    half = level + HALF_WAY * (moved - level)
-    lasting = max(_stretches(*now, half, up=moved > level), default=0.0)
+    half, up = level + HALF_WAY * (moved - level), moved > level
+    lasting = max(_stretches(now, half, up=up), default=0.0)
     if lasting <= 0:
         return None
-    earlier = [s for s in _stretches(*before, half, up=moved > level) if s >= HALF_WAY * lasting]
-    span = float(before[0][-1] - before[0][0])
-    if len(earlier) < LEAST_TIMES or span <= 0 or len(earlier) * length / span < PER_WINDOW:
+    earlier = [length for length in _stretches(before, half, up=up) if length >= HALF_WAY * lasting]
+    span = float(before.times[-1] - before.times[0])
+    if len(earlier) < LEAST_TIMES or span <= 0:
         return None
-    return UsualMove(len(earlier), max(earlier), span)
+    per_window = len(earlier) * window_s / span
+    return UsualMove(len(earlier), max(earlier), span) if per_window >= PER_WINDOW else None
 
 
-def _stretches(times: Floats, values: Floats, half: float, *, up: bool) -> Iterator[float]:
+def _stretches(points: Points, half: float, *, up: bool) -> Iterator[float]:
     """Length (s) of each run of points that reach `half`."""
-    return stretches(times, values >= half if up else values <= half)
+    reached = points.values >= half if up else points.values <= half
+    return stretches(points.times, reached)

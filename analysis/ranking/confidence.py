@@ -21,7 +21,7 @@ cause may be out of sight (own)."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class FirstSuspectStanding:
     """How the first suspect stands among the others."""
 
     lead: float
@@ -41,7 +41,7 @@ INTERCEPT, LEAD, SHARE, VICTIMS = -0.62, 2.66, 1.58, 1.83
 carries over."""
 
 
-def confidence_of(standing: Standing, *, metrics_missing: bool = False) -> float:
+def confidence_of(standing: FirstSuspectStanding, *, metrics_missing: bool = False) -> float:
     """The chance in [0.05, 0.95] that the first cause is the right one."""
     logit = (
         INTERCEPT

@@ -28,10 +28,12 @@ CLEAR_LEAD = 0.3
 """From this confidence of the first cause on, or at this lead over the second, no further question
 is proposed."""
 AROUND = timedelta(minutes=10)
-"""The question's window: so long before and after the onset of what is told apart."""
+"""The question's window begins this long before the first onset of either cause, and ends this long
+after it."""
 USEFUL = 0.2
 ALIKE = 0.8
-"""Both causes predict the same, each of itself: then both have to be looked at."""
+"""Worth of a question where both causes predict the same, each of itself: then both have to be
+checked."""
 MAX_HOPS = 3
 NOT_THERE, ONE_SIDE = 1.0, 0.6
 """What asking brings where nothing of it was collected, and where only the baseline or only the
@@ -104,6 +106,10 @@ class _Option:
     second: str
     worth: float
 
+    def rank(self) -> tuple[float, str, str]:
+        """The worth, rounded so that the last bit of a float decides nothing, then the names."""
+        return round(self.worth, 6), self.kind, self.service
+
 
 def next_query(
     case: Case, causes: Sequence[Cause], findings: Sequence[Finding], topology: Topology
@@ -116,13 +122,11 @@ def next_query(
     if first.confidence >= SURE or first.confidence - second.confidence >= CLEAR_LEAD:
         return None
     have = _Collected(case)
-    options = [
-        o
-        for kind in TELLS
-        if have.obtainable(kind)
-        for o in _options(kind, first, second, topology, have)
-    ]
-    best = max(options, key=lambda o: (round(o.worth, 6), o.kind, o.service), default=None)
+    options: list[_Option] = []
+    for kind in TELLS:
+        if have.obtainable(kind):
+            options += _options(kind, first, second, topology, have)
+    best = max(options, key=_Option.rank, default=None)
     if best is None or best.worth < USEFUL:
         return None
     window = _window(case, (first, second), findings)
@@ -144,17 +148,17 @@ def _options(
     if kind == "changes":
         yield from _by_change(first, second, have)
         return
-    a, b = (_predicted(cause, kind) for cause in (first, second))
-    if a is None or b is None:
+    if_first, if_second = _predicted(first, kind), _predicted(second, kind)
+    if if_first is None or if_second is None:
         return
-    sameness = ALIKE if a == b else 1.0
+    sameness = ALIKE if if_first == if_second else 1.0
     for cause in (first, second):
         new = have.novelty(kind, cause.subject, _kind_of(cause))
         yield _Option(
             kind,
             cause.subject,
-            f"{plain(first.subject, 60)}: {a}",
-            f"{plain(second.subject, 60)}: {b}",
+            f"{plain(first.subject, 60)}: {if_first}",
+            f"{plain(second.subject, 60)}: {if_second}",
             TELLS[kind] * new * sameness,
         )
 
@@ -162,7 +166,7 @@ def _options(
 def _by_call(
     first: Cause, second: Cause, topology: Topology, have: _Collected
 ) -> Iterator[_Option]:
-    """One calls the other: the caller's own spans tell where its time goes, or where it fails."""
+    """One calls the other: the caller's own spans show where its time goes, or where it fails."""
     for caller, callee in ((first, second), (second, first)):
         if not 1 <= topology.downstream(caller.subject).get(callee.subject, 0) <= MAX_HOPS:
             continue
@@ -173,7 +177,9 @@ def _by_call(
         if_caller = f"{name} {own}"
         if_callee = f"{name} {called.format(callee=plain(callee.subject, 60))}"
         said = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
-        new = min(1.0, max(have.novelty("spans", s.subject, None) for s in (caller, callee)))
+        of_caller = have.novelty("spans", caller.subject, None)
+        of_callee = have.novelty("spans", callee.subject, None)
+        new = min(1.0, max(of_caller, of_callee))
         yield _Option("spans", caller.subject, *said, TELLS["spans"] * new)
 
 
@@ -189,8 +195,8 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
 
 
 def _kind_of(cause: Cause) -> CauseKind | None:
-    """The kind whose predictions hold. A change, and what has no name, is told by the signal that
-    it moved."""
+    """The kind whose predictions hold. A change, and what has no name, is recognised by the signal
+    that it moved."""
     known = CAUSE_KINDS.get(cause.kind)
     if known is not None and (known.predicts or fault_kind(cause.kind).training):
         return known
@@ -210,12 +216,15 @@ class _Collected:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._connectors = frozenset(case.scope.connectors)
-        self._gaps = {g.kind for g in case.gaps}
+        self._gaps = {gap.kind for gap in case.gaps}
 
     def obtainable(self, kind: EvidenceKind) -> bool:
         """Whether a configured connector gives this kind; where none is named, anyone may."""
         is_job = bool(self._case.scope.job or self._case.alert.job)
-        if (kind == "traces" and not is_job) or (kind == "spans" and is_job):
+        # Only training jobs leave profiler traces, and only services leave spans.
+        if kind == "traces" and not is_job:
+            return False
+        if kind == "spans" and is_job:
             return False
         return not self._connectors or bool(self._connectors & CONNECTORS[kind])
 
@@ -226,53 +235,49 @@ class _Collected:
             return 0.0 if case.trace_files else NOT_THERE
         if kind == "changes":
             return 0.0 if case.changes.height else NOT_THERE
-        table = {"metrics": case.metrics, "logs": case.logs, "spans": case.spans}[kind]
-        rows = table.filter(pl.col("service") == service)
-        if kind == "metrics" and rows.height:
-            wanted = cause.measured_by if cause else SYMPTOMS
-            rows = rows.filter(
-                pl.col("signal").is_in(
-                    [s for s in rows["signal"].unique() if classify(s) in wanted]
-                )
-            )
+        rows = self._rows(kind, service, cause)
         if not rows.height:
             return NOT_THERE
         windows_of = {"metrics": metric_windows, "logs": log_windows, "spans": span_windows}[kind]
-        windows, time = windows_of(case), "start" if kind == "spans" else "time"
-        sides = rows.select(
-            windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")
-        ).row(0)
-        return (
-            0.0
-            if all(sides) and kind not in self._gaps
-            else ONE_SIDE
-            if not all(sides)
-            else ONE_SIDE / 2
-        )
+        time = "start" if kind == "spans" else "time"
+        if not windows_of(case).both_in(rows, time):
+            return ONE_SIDE
+        # A gap says that more was there than came.
+        return ONE_SIDE / 2 if kind in self._gaps else 0.0
+
+    def _rows(self, kind: EvidenceKind, service: str, cause: CauseKind | None) -> pl.DataFrame:
+        """What was collected of the service; of metrics, only signals that would show the cause."""
+        case = self._case
+        table = {"metrics": case.metrics, "logs": case.logs, "spans": case.spans}[kind]
+        rows = table.filter(pl.col("service") == service)
+        if kind != "metrics" or not rows.height:
+            return rows
+        wanted = cause.measured_by if cause else SYMPTOMS
+        signals = [signal for signal in rows["signal"].unique() if classify(signal) in wanted]
+        return rows.filter(pl.col("signal").is_in(signals))
 
 
 def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> Window:
     """Around the first onset of either cause, in whole minutes."""
-    cited = {i for c in causes for i in c.findings}
-    onsets: list[datetime] = [c.onset for c in causes if c.onset is not None]
-    onsets = onsets or [f.onset for f in findings if f.id in cited and f.onset is not None]
-    onset = min(onsets, default=max(case.alert.started_at, case.scope.incident.start)).replace(
-        second=0, microsecond=0
-    )
+    onsets: list[datetime] = [cause.onset for cause in causes if cause.onset is not None]
+    if not onsets:
+        cited = set().union(*(cause.findings for cause in causes))
+        onsets = [f.onset for f in findings if f.id in cited and f.onset is not None]
+    if not onsets:
+        onsets = [max(case.alert.started_at, case.scope.incident.start)]
+    onset = min(onsets).replace(second=0, microsecond=0)
     return Window(start=onset - AROUND, end=onset + AROUND)
 
 
 def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     times = f"{window.start:%H:%M}-{window.end:%H:%M} UTC"
     one, other = plain(first.subject, 60), plain(second.subject, 60)
-    if_one, if_other = (
-        option.first.removeprefix(f"{one}: "),
-        option.second.removeprefix(f"{other}: "),
-    )
+    if_one = option.first.removeprefix(f"{one}: ")
+    if_other = option.second.removeprefix(f"{other}: ")
+    what = ASKED[option.kind]
     if if_one == if_other:
         return (
-            f"Ask for {ASKED[option.kind]} of {one} and {other}, {times}: the cause is the one of "
-            f"which {if_one}."
+            f"Ask for {what} of {one} and {other}, {times}: the cause is the one of which {if_one}."
         )
-    asked = f"Ask for {ASKED[option.kind]} of {plain(option.service, 60)}, {times}"
+    asked = f"Ask for {what} of {plain(option.service, 60)}, {times}"
     return f"{asked}: if {one} is the cause, {if_one}; if {other} is, {if_other}."

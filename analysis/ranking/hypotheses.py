@@ -1,8 +1,8 @@
-"""Earlier causes, tested again on this case: does it show the same trouble in the same place?
+"""Earlier causes, tested again on this case: does it show the same fault in the same place?
 
 Memory decides nothing: what it leads to is computed after verdict, causes and confidence, and
-speaks for nobody. An earlier cause holds again when a finding of this case shows its main trouble
-in its subject; it does not show when the data that would show it is there, and no such finding is;
+speaks for nobody. An earlier cause holds again when a finding of this case shows its main fault in
+its subject; it does not show when the data that would show it is there, and no such finding is;
 otherwise it cannot be tested.
 """
 
@@ -31,7 +31,7 @@ from analysis.case.windows import Windows, log_windows, metric_windows, span_win
 from analysis.changes.nearby import NEAR
 from analysis.kinds.finding_details import ChangeDetails, EarlierDetails, RecordDetails, TestedRow
 from analysis.metrics.usual_moves import CLEAR
-from analysis.vocabulary import Diagnosis, Finding, Verdict
+from analysis.vocabulary import Cause, Diagnosis, Finding, Verdict
 from analysis.wording.phrases import plain
 
 STRENGTH = 0.1
@@ -75,26 +75,34 @@ def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
     none was found."""
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return ()
-    known = {f.id: f for f in diagnosis.findings}
+    known = {finding.id: finding for finding in diagnosis.findings}
     found = []
-    for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
-        cited = [known[i] for i in cause.findings if i in known]
-        faults = [fault_of(f) for f in cited if f.subject == cause.subject]
-        changes = [ChangeDetails.of(f) for f in cited] if cause.change else []
-        blamed = next((c for c in changes if c and c.change == cause.change), None)
+    for cause in sorted(diagnosis.causes, key=lambda cause: cause.rank)[:MAX_CAUSES]:
+        cited = [known[cited_id] for cited_id in cause.findings if cited_id in known]
+        faults = [fault_of(finding) for finding in cited if finding.subject == cause.subject]
+        names = dict.fromkeys(fault.name for fault in faults if fault)
         found.append(
             EarlierCause(
                 subject=cause.subject,
                 kind=cause.kind,
-                troubles=tuple(dict.fromkeys(fault.name for fault in faults if fault))[
-                    :MAX_TROUBLES
-                ],
+                troubles=tuple(names)[:MAX_TROUBLES],
                 change=cause.change,
-                change_kind=(blamed.change_kind or None) if blamed else None,
+                change_kind=_kind_of_change(cause, cited),
                 summary=cause.summary,
             )
         )
     return tuple(found)
+
+
+def _kind_of_change(cause: Cause, cited: Sequence[Finding]) -> str | None:
+    """The kind of the change that the cause blames, if any."""
+    if not cause.change:
+        return None
+    for finding in cited:
+        details = ChangeDetails.of(finding)
+        if details is not None and details.change == cause.change:
+            return details.change_kind or None
+    return None
 
 
 def memory_findings(
@@ -106,13 +114,14 @@ def memory_findings(
     `findings` are all of the case, numbered; ids go on where theirs end.
     """
     earlier = case.earlier
-    tested = _worth_telling([_test(r, case, findings) for r in earlier.recalled[:MAX_RECALLED]])
-    said = [_finding(t, tested, earlier) for t in _said(tested)]
-    record = _record(earlier, confidence)
-    return tuple(
-        f.model_copy(update={"id": f"F{n}"})
-        for n, f in enumerate([*said, *record], start=len(findings) + 1)
-    )
+    recalled = earlier.recalled[:MAX_RECALLED]
+    tested = _worth_reporting([_test(one, case, findings) for one in recalled])
+    said = [_finding(one, tested, earlier) for one in _said(tested)]
+    said += _record(earlier, confidence)
+    numbered = []
+    for n, finding in enumerate(said, start=len(findings) + 1):
+        numbered.append(finding.model_copy(update={"id": f"F{n}"}))
+    return tuple(numbered)
 
 
 def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested:
@@ -123,18 +132,22 @@ def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested
         return Tested(recalled, "named no cause")
     cause = earlier.causes[0]
     shown = [f for f in findings if f.subject == cause.subject and f.strength >= CLEAR]
-    main = next(
-        (f for f in shown if (fault := fault_of(f)) and fault.name == cause.troubles[0]), None
-    )
+    main = _of_fault(shown, cause.troubles[0])
     if main is not None:
         change = _change_of_kind(shown, cause.change_kind) if cause.change_kind else None
         return Tested(recalled, "holds again", (main, change) if change else (main,))
     lack = _lack(cause, case)
-    return (
-        Tested(recalled, "cannot be tested", lack=lack)
-        if lack
-        else Tested(recalled, "does not show")
-    )
+    if lack:
+        return Tested(recalled, "cannot be tested", lack=lack)
+    return Tested(recalled, "does not show")
+
+
+def _of_fault(findings: Sequence[Finding], name: str) -> Finding | None:
+    for finding in findings:
+        fault = fault_of(finding)
+        if fault is not None and fault.name == name:
+            return finding
+    return None
 
 
 def _change_of_kind(shown: Sequence[Finding], kind: str) -> Finding | None:
@@ -146,20 +159,21 @@ def _change_of_kind(shown: Sequence[Finding], kind: str) -> Finding | None:
     return None
 
 
-def _worth_telling(tested: Sequence[Tested]) -> list[Tested]:
+def _worth_reporting(tested: Sequence[Tested]) -> list[Tested]:
     """Of the same alert all; of the same service or like words only what shows again. The newest
     three."""
-    told = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
+    kept = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
     order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
-    told.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
-    return told[:MAX_TESTED]
+    kept.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
+    return kept[:MAX_TESTED]
 
 
 def _said(tested: Sequence[Tested]) -> list[Tested]:
     """The first; when that does not show again, also the first that does."""
     if not tested or tested[0].outcome == "holds again":
         return list(tested[:1])
-    return [tested[0], *[t for t in tested[1:] if t.outcome == "holds again"][: MAX_SAID - 1]]
+    again = [one for one in tested[1:] if one.outcome == "holds again"]
+    return [tested[0], *again[: MAX_SAID - 1]]
 
 
 def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> Finding:
@@ -170,7 +184,7 @@ def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> 
         kind=KIND,
         subject=cause.subject if cause and tested.shown else "earlier investigations",
         strength=STRENGTH,
-        sentence=f"{lead}{_told(tested)}.",
+        sentence=f"{lead}{_result(tested)}.",
         numbers=numbers,
         details=EarlierDetails(
             investigation=tested.earlier.id,
@@ -202,28 +216,29 @@ def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str,
     numbers: dict[str, float] = {"day": at.day} if this_year else {"day": at.day, "year": at.year}
     if tested.recalled.why != "same_alert":
         return f'Seen after another alert on {day}, "{_unquoted(tested.earlier.title)}": ', numbers
-    seen = next((s for s in earlier.seen if s.times), None)
-    if not first or seen is None:
+    seen = [one for one in earlier.seen if one.times]
+    if not first or not seen:
         return f"Before, on {day}: ", numbers
-    count = seen.times + 1
-    ordinal = ORDINALS[count - 2] if count - 2 < len(ORDINALS) else f"{count}{_suffix(count)}"
-    return f"{ordinal} time in {seen.days} days; last on {day}: ", {
-        "count": count,
-        "days": seen.days,
-        **numbers,
-    }
+    count, days = seen[0].times + 1, seen[0].days
+    text = f"{_ordinal(count)} time in {days} days; last on {day}: "
+    return text, {"count": count, "days": days, **numbers}
 
 
-def _told(tested: Tested) -> str:
+def _ordinal(count: int) -> str:
+    """`Second`, `Third`, ... `11th`."""
+    if count - 2 < len(ORDINALS):
+        return ORDINALS[count - 2]
+    if 10 <= count % 100 <= 20:
+        return f"{count}th"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{suffix}"
+
+
+def _result(tested: Tested) -> str:
+    """What the earlier investigation found, and what the test of it gave."""
     cause = tested.cause
     if tested.outcome == "marked wrong":
-        judged = tested.earlier.judged
-        true = (
-            f'; the cause was "{_unquoted(judged.cause)}"'
-            if judged and judged.cause.strip()
-            else ""
-        )
-        return f"the answer was marked wrong{true}"
+        return f"the answer was marked wrong{_true_cause(tested.earlier)}"
     if tested.outcome == "named no cause" or cause is None:
         nothing_wrong = tested.earlier.verdict == Verdict.NO_ACTIVE_INCIDENT
         return "nothing was wrong" if nothing_wrong else "no cause could be named"
@@ -232,19 +247,29 @@ def _told(tested: Tested) -> str:
         return f"{said}; that does not show this time"
     if tested.outcome == "cannot be tested":
         return f"{said}; that cannot be tested this time, {tested.lack}"
-    changes = [ChangeDetails.of(f) for f in tested.shown[1:]]
-    which = "the same" if any(c and c.change == cause.change for c in changes) else "another"
-    again = f", with {which} {_change_words(cause)}" if len(tested.shown) > 1 else ""
-    return f"{said}; that shows again{again}"
+    if len(tested.shown) == 1:
+        return f"{said}; that shows again"
+    changes = [ChangeDetails.of(finding) for finding in tested.shown[1:]]
+    is_same = any(details and details.change == cause.change for details in changes)
+    which = "the same" if is_same else "another"
+    return f"{said}; that shows again, with {which} {_change_words(cause)}"
+
+
+def _true_cause(earlier: EarlierInvestigation) -> str:
+    """The cause that somebody gave in place of the wrong one."""
+    judged = earlier.judged
+    if judged is None or not judged.cause.strip():
+        return ""
+    return f'; the cause was "{_unquoted(judged.cause)}"'
 
 
 def _cause_words(cause: EarlierCause) -> str:
     """The cause without numbers: `payment runs out of a resource, near a deploy`."""
-    trouble = cause.troubles[0] if cause.troubles else cause.kind
-    phrase = phrase_of(trouble).split(",")[0]
-    return f"{plain(cause.subject)} {phrase}" + (
-        f", near a {_change_words(cause)}" if cause.change_kind else ""
-    )
+    fault = cause.troubles[0] if cause.troubles else cause.kind
+    words = f"{plain(cause.subject)} {phrase_of(fault).split(',')[0]}"
+    if cause.change_kind:
+        words += f", near a {_change_words(cause)}"
+    return words
 
 
 def _change_words(cause: EarlierCause) -> str:
@@ -253,9 +278,8 @@ def _change_words(cause: EarlierCause) -> str:
 
 
 def _lack(cause: EarlierCause, case: Case) -> str:
-    """Why this trouble of this subject could not have been seen; empty when it could."""
-    trouble = cause.troubles[0]
-    fault = fault_kind(trouble)
+    """Why this fault of this subject could not have been seen; empty when it could."""
+    fault = fault_kind(cause.troubles[0])
     wanted = fault.tables
     if fault.training:
         if case.trace_files:
@@ -263,9 +287,9 @@ def _lack(cause: EarlierCause, case: Case) -> str:
         wanted = ("metrics", "logs", "traces")
     if any(_holds(case, table, cause.subject) for table in wanted):
         return ""
-    gap = next((g for g in case.gaps if g.kind in wanted), None)
-    if gap is not None:
-        return f"{gap.kind} from {plain(gap.source)} are missing"
+    for gap in case.gaps:
+        if gap.kind in wanted:
+            return f"{gap.kind} from {plain(gap.source)} are missing"
     return f"nothing was collected that would show it in {plain(cause.subject)}"
 
 
@@ -279,35 +303,29 @@ def _holds(case: Case, name: str, subject: str) -> bool:
     if name not in tables:
         return False
     table, windows, time = tables[name]
-    return (
-        table.height > 0
-        and table.filter((pl.col("service") == subject) & windows.in_search(time)).height > 0
-    )
+    return table.filter(pl.col("service") == subject, windows.in_search(time)).height > 0
 
 
 def _record(earlier: Earlier, confidence: float) -> list[Finding]:
     """How often answers at this confidence were right, where enough were judged."""
     level = level_of(confidence)
-    known = next((r for r in earlier.record if r.level == level and r.of >= MIN_JUDGED), None)
-    if known is None or confidence <= 0:
+    if confidence <= 0:
         return []
-    return [
-        Finding(
-            id="",
-            kind=RECORD,
-            subject="earlier investigations",
-            strength=STRENGTH,
-            sentence=f"Of {known.of} answers at this confidence that people judged, {known.right} "
-            "were right.",
-            numbers={"judged": known.of, "right": known.right},
-            details=RecordDetails(at_least=level / 10, below=(level + 1) / 10),
-        )
-    ]
+    for known in earlier.record:
+        if known.level == level and known.of >= MIN_JUDGED:
+            finding = Finding(
+                id="",
+                kind=RECORD,
+                subject="earlier investigations",
+                strength=STRENGTH,
+                sentence=f"Of {known.of} answers at this confidence that people judged, "
+                f"{known.right} were right.",
+                numbers={"judged": known.of, "right": known.right},
+                details=RecordDetails(at_least=level / 10, below=(level + 1) / 10),
+            )
+            return [finding]
+    return []
 
 
 def _unquoted(text: str) -> str:
     return plain(text).replace('"', "'").rstrip(".")
-
-
-def _suffix(count: int) -> str:
-    return "th" if 10 <= count % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")

@@ -1,10 +1,10 @@
 """Who and what is affected, since when: the user-facing symptom first, then how much, then how far
 it reaches.
 
-Said from findings and the case's own numbers alone; an estimate is called "about". The order of the
-parts is that of what an engineer decides by: what users feel, how many requests fail, what training
-loses, how far it reaches, how fast an error budget goes. Parts that do not fit into two lines are
-left out of the sentence and stay in `numbers`.
+It rests on findings and the case's own numbers alone; an estimate is called "about". The parts come
+in the order in which an engineer decides by them: what users notice, how many requests fail, what
+training loses, how far it reaches, how fast an error budget goes. Parts that do not fit into two
+lines are left out of the sentence and stay in `numbers`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from analysis.case.folder import Case
 from analysis.kinds.fault_kinds import LATENCY
 from analysis.kinds.signals import classify
 from analysis.metrics.alert_history import STOPPED
-from analysis.metrics.failing_requests import failing_requests
+from analysis.metrics.failing_requests import FailingRequests, failing_requests
 from analysis.metrics.recovery import KIND as RECOVERED
 from analysis.metrics.usual_moves import CLEAR, usual_moves
 from analysis.ranking.error_budget import error_budget
@@ -46,30 +46,52 @@ class _Part:
 def assess_impact(
     case: Case, findings: Sequence[Finding], topology: Topology, *, causes: Sequence[Cause] = ()
 ) -> Impact:
-    """The impact. With `causes` (the likeliest first) it tells how far the first one reaches to its
+    """The impact. With `causes` (the likeliest first) it says how far the first one reaches to its
     callers."""
-    noticed = [f for f in findings if _has_impact(f) and f.strength >= CLEAR]
-    usual = usual_moves(case, noticed)
-    noticed = [f for f in noticed if f.id not in usual]
+    noticed = _noticed(case, findings)
     training = training_impact(case, findings)
     if not noticed:
         return _on_nobody(findings, training)
-    ranks = rank_names(findings)
-    above = (
-        topology.upstream(causes[0].subject)
-        if causes and causes[0].subject in topology.services
-        else {}
-    )
-    lead = min(noticed, key=lambda f: _order(case, f, topology, above))
-    affected = {f.subject for f in noticed if f.subject == lead.subject or f.subject not in ranks}
-    services = _reached(affected, lead, topology, causes)
-    cited = [lead, *(_strongest(noticed, s) for s in services if s != lead.subject)]
-    since = _since([f for f in noticed if f.subject in services], lead)
+    lead = _lead(case, noticed, topology, causes)
+    services = _reached(_affected(noticed, findings, lead), lead, topology, causes)
+    cited = [lead]
+    for service in services:
+        if service != lead.subject:
+            cited.append(_strongest(noticed, service))
+    since = _since([finding for finding in noticed if finding.subject in services], lead)
     parts = [_Part(lead.sentence.rstrip("."), lead.numbers, (lead.id,))]
     parts += _came_back(findings, lead)
     parts += _failing(case, lead, since)
-    parts += [_of_training(training)] if training else _reach(cited, topology, causes)
-    return _impact(parts, since, services, tuple(f.id for f in cited))
+    if training is not None:
+        parts.append(_of_training(training))
+    else:
+        parts += _reach(cited, topology, causes)
+    return _impact(parts, since, services, tuple(finding.id for finding in cited))
+
+
+def _noticed(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """What somebody notices, without moves that the baseline makes all the time."""
+    clear = [finding for finding in findings if finding.strength >= CLEAR and _has_impact(finding)]
+    usual = usual_moves(case, clear)
+    return [finding for finding in clear if finding.id not in usual]
+
+
+def _lead(
+    case: Case, noticed: Sequence[Finding], topology: Topology, causes: Sequence[Cause]
+) -> Finding:
+    """The symptom that the sentence begins with."""
+    above: Mapping[str, int] = {}
+    if causes and causes[0].subject in topology.services:
+        above = topology.upstream(causes[0].subject)
+    return min(noticed, key=lambda finding: _order(case, finding, topology, above))
+
+
+def _affected(noticed: Sequence[Finding], findings: Sequence[Finding], lead: Finding) -> set[str]:
+    """The subjects that are services: ranks are parts of their job, unless one of them leads."""
+    ranks = rank_names(findings)
+    subjects = {finding.subject for finding in noticed if finding.subject not in ranks}
+    subjects.add(lead.subject)
+    return subjects
 
 
 def _impact(
@@ -78,19 +100,23 @@ def _impact(
     services: Sequence[str] = (),
     findings: Sequence[str] = (),
 ) -> Impact:
-    sentence, numbers = "", dict[str, float]()
+    sentence = ""
+    numbers: dict[str, float] = {}
+    ids = list(parts[0].findings) if parts else []
+    ids += findings
     for part in parts:
         joined = f"{sentence}; {part.text}" if sentence else part.text
-        sentence = joined if not sentence or len(joined) < TWO_LINES else sentence
+        # The first part is kept however long it is.
+        if not sentence or len(joined) < TWO_LINES:
+            sentence = joined
         numbers.update(part.numbers)
-    cited = dict.fromkeys([*(parts[0].findings if parts else ()), *findings])
-    cited |= dict.fromkeys(i for part in parts for i in part.findings)
+        ids += part.findings
     return Impact(
         sentence=sentence + ".",
         since=since,
         services=tuple(services),
         numbers=numbers,
-        findings=tuple(cited),
+        findings=tuple(dict.fromkeys(ids)),
     )
 
 
@@ -98,15 +124,15 @@ def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> 
     """No clear symptom: what a job loses, else why the alert fired although nothing is noticed."""
     if training is not None:
         part = _of_training(training)
-        text = f"{plain(training.job, 60)}: {part.text}" if not training.hangs else part.text
+        # A hanging job is named by the sentence itself.
+        text = part.text if training.hangs else f"{plain(training.job, 60)}: {part.text}"
         return _impact([_Part(text, part.numbers, part.findings)], training.since, (training.job,))
     why = [f for f in findings if finding_kind(f.kind).explains_alert or f.kind == STOPPED]
     if not why:
         return Impact(sentence=NOBODY + ".")
-    told = min(why, key=lambda f: (-f.strength, f.kind, f.id))
-    return _impact(
-        [_Part(f"{NOBODY}: {told.sentence.rstrip('.')}", told.numbers, (told.id,))], None
-    )
+    clearest = min(why, key=lambda f: (-f.strength, f.kind, f.id))
+    text = f"{NOBODY}: {clearest.sentence.rstrip('.')}"
+    return _impact([_Part(text, clearest.numbers, (clearest.id,))], None)
 
 
 def _reached(
@@ -117,15 +143,16 @@ def _reached(
     rest stays among the findings."""
     if not causes or causes[0].subject not in topology.services:
         return sorted(affected)
-    centres = (causes[0].subject, lead.subject)
-    near = {s for c in centres for s in (*topology.upstream(c), *topology.downstream(c))}
-    return sorted(s for s in affected if s in near or s not in topology.services)
+    connected: set[str] = set()
+    for centre in (causes[0].subject, lead.subject):
+        connected.update(topology.upstream(centre), topology.downstream(centre))
+    unknown = affected - set(topology.services)
+    return sorted((affected & connected) | unknown)
 
 
 def _since(noticed: Sequence[Finding], lead: Finding) -> datetime | None:
-    return min(
-        (f.onset for f in noticed if f.onset and f.strength >= 0.5 * lead.strength), default=None
-    )
+    onsets = [f.onset for f in noticed if f.onset and f.strength >= 0.5 * lead.strength]
+    return min(onsets, default=None)
 
 
 def _came_back(findings: Sequence[Finding], lead: Finding) -> Iterator[_Part]:
@@ -139,30 +166,32 @@ def _came_back(findings: Sequence[Finding], lead: Finding) -> Iterator[_Part]:
 
 def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Part]:
     """Requests and users failing, and what that does to an error budget."""
-    found = (
-        failing_requests(case, lead.subject, since or case.alert.started_at)
-        if _is_symptom(lead)
-        else None
-    )
+    if not _is_symptom(lead):
+        return
+    found = failing_requests(case, lead.subject, since or case.alert.started_at)
     if found is None:
         return
+    part = _failing_part(found)
+    if len(part.numbers) > 1 or fault_of(lead) is LATENCY:
+        # Of errors the lead itself gives the share: only a count adds something.
+        yield part
+    budget = error_budget(case.alert, found.share)
+    if budget is not None:
+        yield _Part(budget.sentence, budget.numbers)
+
+
+def _failing_part(found: FailingRequests) -> _Part:
     percent = rounded(100 * found.share, 2)
     numbers = {"failed_percent": percent}
     text = f"about {number(percent, 2)} % of its requests failed since the onset"
     if found.failed is not None and round(found.failed) >= 1:
-        numbers["failed_requests"] = rounded(float(round(found.failed)), 3)
-        text = (
-            f"about {number(numbers['failed_requests'], 3)} requests failed since the onset "
-            f"({number(percent, 2)} %)"
-        )
+        failed = rounded(float(round(found.failed)), 3)
+        numbers["failed_requests"] = failed
+        text = f"about {number(failed, 3)} requests failed since the onset ({number(percent, 2)} %)"
     if found.users is not None:
         numbers["users"] = float(found.users)
         text += f", {counted(found.users, 'user')} named in error lines"
-    if len(numbers) > 1 or fault_of(lead) is LATENCY:
-        yield _Part(text, numbers)
-    budget = error_budget(case.alert, found.share)
-    if budget is not None:
-        yield _Part(budget.sentence, budget.numbers)
+    return _Part(text, numbers)
 
 
 def _of_training(training: TrainingImpact) -> _Part:
@@ -174,51 +203,68 @@ def _reach(
 ) -> Iterator[_Part]:
     """How many of the first cause's callers show symptoms, else how many other services; the first
     by name."""
-    others = [f.subject for f in cited[1:]]
+    shown = [finding.subject for finding in cited]
+    others = shown[1:]
     numbers = {"other_services": float(len(others))} if others else {}
     culprit = causes[0].subject if causes else ""
     callers = topology.callers(culprit)
-    hit = [c for c in callers if c in {f.subject for f in cited}]
+    hit = [caller for caller in callers if caller in shown]
     if len(callers) > 1 and hit:
-        numbers |= {"affected_callers": float(len(hit)), "callers": float(len(callers))}
-        share = (
-            f"{len(hit)} of {len(callers)}"
-            if len(hit) < len(callers)
-            else "both"
-            if len(hit) == 2
-            else "all"
-        )
+        numbers["affected_callers"] = float(len(hit))
+        numbers["callers"] = float(len(callers))
         verb = "shows" if len(hit) == 1 else "show"
-        text = f"{share} services that call {plain(culprit, 60)} {verb} symptoms ({_names(hit)})"
+        text = (
+            f"{_share(len(hit), len(callers))} services that call {plain(culprit, 60)} "
+            f"{verb} symptoms ({_names(hit)})"
+        )
         yield _Part(text, numbers)
     elif others:
         verb = "shows" if len(others) == 1 else "show"
-        yield _Part(
-            f"{counted(len(others), 'other service')} {verb} symptoms ({_names(others)})", numbers
-        )
+        count = counted(len(others), "other service")
+        yield _Part(f"{count} {verb} symptoms ({_names(others)})", numbers)
+
+
+def _share(hit: int, total: int) -> str:
+    if hit < total:
+        return f"{hit} of {total}"
+    return "both" if hit == 2 else "all"
 
 
 def _names(services: Sequence[str]) -> str:
-    return ", ".join(plain(s, 60) for s in services[:NAMED]) + (
-        ", …" if len(services) > NAMED else ""
-    )
+    names = ", ".join(plain(service, 60) for service in services[:NAMED])
+    return names + ", …" if len(services) > NAMED else names
 
 
 def _order(
     case: Case, finding: Finding, topology: Topology, above: Mapping[str, int]
 ) -> tuple[object, ...]:
-    """What is told first: the alerting signal, the alerting service, the entry above the first
-    cause (a service that nobody calls), what else is above it, other entries, the rest; symptoms of
-    the alert's kind first."""
-    alert, subject = case.alert, finding.subject
-    entry = bool(topology.callees(subject)) and not topology.callers(subject)
-    places = (entry and subject in above, subject in above, entry)
-    own = 0 if subject != alert.service else 2 if finding.signal == alert.signal else 1
-    alike = (
-        alert.signal is not None and finding.details.signal_class == classify(alert.signal).value
+    """What leads: the alerting signal, the alerting service, the entry above the first cause (a
+    service that nobody calls), what else is above it, other entries, the rest; symptoms of the
+    alert's kind first."""
+    signal = case.alert.signal
+    alike = signal is not None and finding.details.signal_class == classify(signal).value
+    return (
+        -_nearness_to_alert(case, finding),
+        not _is_symptom(finding),
+        _place(finding.subject, topology, above),
+        not alike,
+        -finding.strength,
+        finding.id,
     )
-    place = next((n for n, holds in enumerate(places) if holds), len(places))
-    return -own, not _is_symptom(finding), place, not alike, -finding.strength, finding.id
+
+
+def _nearness_to_alert(case: Case, finding: Finding) -> int:
+    if finding.subject != case.alert.service:
+        return 0
+    return 2 if finding.signal == case.alert.signal else 1
+
+
+def _place(subject: str, topology: Topology, above: Mapping[str, int]) -> int:
+    """How near to the user the subject is, the nearest first."""
+    is_entry = bool(topology.callees(subject)) and not topology.callers(subject)
+    if subject in above:
+        return 0 if is_entry else 1
+    return 2 if is_entry else 3
 
 
 def _has_impact(finding: Finding) -> bool:

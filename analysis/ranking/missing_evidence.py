@@ -1,4 +1,4 @@
-"""What would have to be known for an answer: what could change it, what tells most first, and what
+"""What would have to be known for an answer: what could change it, the most telling first, and what
 to do about it."""
 
 from __future__ import annotations
@@ -72,13 +72,8 @@ def comparable(case: Case) -> set[str]:
     }
     found = set()
     for name, (table, windows_of, time) in tables.items():
-        if table.height:
-            windows = windows_of(case)
-            seen = table.select(
-                windows.in_baseline(time).any().alias("a"), windows.in_search(time).any().alias("b")
-            )
-            if all(seen.row(0)):
-                found.add(name)
+        if table.height and windows_of(case).both_in(table, time):
+            found.add(name)
     return found
 
 
@@ -88,30 +83,34 @@ def service_seen(case: Case) -> bool:
     service = case.alert.service
     if service is None or case.trace_files:
         return True
-    return any(
-        (table["service"] == service).any() for table in (case.metrics, case.logs, case.spans)
-    )
+    tables = (case.metrics, case.logs, case.spans)
+    return any((table["service"] == service).any() for table in tables)
 
 
 def missing_evidence(
     case: Case, compared: set[str], findings: Sequence[Finding] = (), causes: Sequence[Cause] = ()
 ) -> tuple[str, ...]:
-    """At most six entries, what tells most first: about the alert's own signal, then gaps, then
+    """At most six entries, the most telling first: about the alert's own signal, then gaps, then
     kinds never asked."""
     said = list(_about_the_alert(case, compared, findings))
-    weighed = [(_weight(case, g, compared, causes), _gap_said(g)) for g in case.gaps]
-    named = {g.kind for g in case.gaps}
-    wanted = {k: text for k, text in HOW_TO_GET.items() if k != "spans" or not case.trace_files}
-    weighed += [
-        (TELLS[k], f"Needed: {text}.")
-        for k, text in wanted.items()
-        if k not in compared and k not in named
-    ]
+    weighed = [(_weight(case, gap, compared, causes), _gap_said(gap)) for gap in case.gaps]
+    weighed += _never_asked(case, compared)
     weighed.sort(key=lambda pair: -pair[0])
     said += [text for weight, text in weighed if weight >= MATTERS]
     if not case.scope.baseline and not compared:
         said.append("Needed: a baseline window from before the incident.")
     return tuple(dict.fromkeys(said))[:MOST]
+
+
+def _never_asked(case: Case, compared: set[str]) -> Iterator[tuple[float, str]]:
+    """The tables that could not be compared and of which no gap is known, with their weight."""
+    gaps = {gap.kind for gap in case.gaps}
+    for kind, text in HOW_TO_GET.items():
+        # A training job has no spans.
+        if kind == "spans" and case.trace_files:
+            continue
+        if kind not in compared and kind not in gaps:
+            yield TELLS[kind], f"Needed: {text}."
 
 
 def unshown(case: Case) -> str | None:
@@ -132,28 +131,44 @@ def _about_the_alert(case: Case, compared: set[str], findings: Sequence[Finding]
         if finding.kind in (STOPPED, INCONCLUSIVE):
             yield f"{finding.sentence.rstrip('.')}. {finding.details.fix or ''}".rstrip()
     if compared and not service_seen(case):
-        yield (
-            f"Nothing that was collected is about {plain(case.alert.service or '')}, which alerts."
-        )
-    if (said := unshown(case)) is not None:
+        service = plain(case.alert.service or "")
+        yield f"Nothing that was collected is about {service}, which alerts."
+    said = unshown(case)
+    if said is not None:
         yield said
 
 
 def _weight(case: Case, gap: Gap, compared: set[str], causes: Sequence[Cause]) -> float:
     """How much the missing item could tell."""
-    is_job = bool(case.trace_files or case.scope.job or case.alert.job)
-    tells = TRACES_OF_A_JOB if gap.kind == "traces" and is_job else TELLS.get(gap.kind, 0.0)
+    tells = TELLS.get(gap.kind, 0.0)
+    if gap.kind == "traces" and (case.trace_files or case.scope.job or case.alert.job):
+        tells = TRACES_OF_A_JOB
+    if _is_known(case, gap.kind, compared) and not _concerns(case, gap, causes):
+        return tells * KNOWN_BY_OTHERS
+    return tells
+
+
+def _is_known(case: Case, kind: str, compared: set[str]) -> bool:
+    """Whether another source gave this kind of evidence."""
     others = {"changes": case.changes, "topology": case.topology, "monitors": case.monitors}
-    known = gap.kind in compared or (gap.kind in others and others[gap.kind].height > 0)
-    about = {case.alert.service, *(c.subject for c in causes[:SUSPECTS])} - {None}
-    concerned = any(str(name).casefold() in gap.query.casefold() for name in about)
-    return tells * (KNOWN_BY_OTHERS if known and not concerned else 1.0)
+    if kind in others:
+        return others[kind].height > 0
+    return kind in compared
+
+
+def _concerns(case: Case, gap: Gap, causes: Sequence[Cause]) -> bool:
+    """Whether the gap is about the alerting service or one of the first suspects."""
+    names = [cause.subject for cause in causes[:SUSPECTS]]
+    if case.alert.service is not None:
+        names.append(case.alert.service)
+    query = gap.query.casefold()
+    return any(name.casefold() in query for name in names)
 
 
 def _gap_said(gap: Gap) -> str:
     source = plain(gap.source, 40)
-    advice = next(
-        (text for words, text in ADVICE if re.search(words, gap.reason[:1000], re.IGNORECASE)), ""
-    )
     said = f"{gap.kind} from {source} are missing: {plain(gap.reason, 160).rstrip('.')}."
-    return f"{said} {advice.format(source=source)}." if advice else said
+    for words, advice in ADVICE:
+        if re.search(words, gap.reason[:1000], re.IGNORECASE):
+            return f"{said} {advice.format(source=source)}."
+    return said

@@ -17,7 +17,7 @@ from analysis.changes.nearby import NEAR, RULED_OUT
 from analysis.kinds.fault_kinds import RESOURCE, WITHOUT_CHANGE, FaultKind
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.logs.signature_findings import KIND as SIGNATURE
-from analysis.ranking.confidence import Standing, confidence_of, confidences
+from analysis.ranking.confidence import FirstSuspectStanding, confidence_of, confidences
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.suspects.victims import later
@@ -142,12 +142,12 @@ def _raised(suspect: Suspect, change: Finding | None) -> float:
 
 def standing(
     scores: Sequence[float], first: Suspect, others: Sequence[Suspect], alerting: str | None = None
-) -> Standing:
+) -> FirstSuspectStanding:
     """How the first suspect stands; `scores` are all suspects', the first one's first."""
     top = scores[0]
     second = scores[1] if len(scores) > 1 else 0.0
     symptoms = all(fault_kind(name).is_symptom for name in first.raw_scores)
-    return Standing(
+    return FirstSuspectStanding(
         lead=max(0.0, top - second) / top if top > 0 else 0.0,
         share=top / sum(scores) if top > 0 else 0.0,
         victims=sum(other.explained_by == first.subject for other in others),

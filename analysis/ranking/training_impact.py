@@ -2,15 +2,16 @@
 per hour and so far.
 
 A slow job loses 1 - now / before of its throughput, or 1 - before / now of its step time; one that
-a straggler holds up loses the wait of the others; one that hangs loses everything.
+a straggler delays loses the wait of the others; one that hangs loses everything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from analysis.analyzers import fault_of, is_training
 from analysis.case.folder import Case
@@ -49,27 +50,37 @@ class TrainingImpact:
     @property
     def sentence(self) -> str:
         """Half a sentence, its numbers as in `numbers`."""
-        n, unit = self.numbers, f"{self.device}-hours"
+        numbers, unit = self.numbers, f"{self.device}-hours"
         if self.hangs:
             said = f"{plain(self.job, 60)} stands still"
         else:
-            said = f"about {number(n['lost_percent'], 2)} % of the training's speed is lost"
+            said = f"about {number(numbers['lost_percent'], 2)} % of the training's speed is lost"
         if self.ranks is None:
             return said
-        said += f", {number(n['lost_rate'], 3)} of {self.ranks} {unit} every hour"
-        return said + (
-            f", about {number(n['lost_so_far'], 2)} {unit} so far" if "lost_so_far" in n else ""
-        )
+        said += f", {number(numbers['lost_rate'], 3)} of {self.ranks} {unit} every hour"
+        if "lost_so_far" in numbers:
+            said += f", about {number(numbers['lost_so_far'], 2)} {unit} so far"
+        return said
 
     @property
     def numbers(self) -> dict[str, float]:
         """The numbers as they are quoted."""
-        found = {} if self.hangs else {"lost_percent": rounded(100 * self.lost, 2)}
+        found = {}
+        if not self.hangs:
+            found["lost_percent"] = rounded(100 * self.lost, 2)
         if self.ranks is not None:
-            found |= {"ranks": float(self.ranks), "lost_rate": rounded(self.lost * self.ranks, 3)}
+            found["ranks"] = float(self.ranks)
+            found["lost_rate"] = rounded(self.lost * self.ranks, 3)
             if self.so_far is not None and rounded(self.so_far, 2) > 0:
                 found["lost_so_far"] = rounded(self.so_far, 2)
         return found
+
+
+class _Loss(NamedTuple):
+    """The share of its speed that a job loses, by this finding."""
+
+    lost: float
+    finding: Finding
 
 
 def training_impact(case: Case, findings: Sequence[Finding]) -> TrainingImpact | None:
@@ -77,56 +88,91 @@ def training_impact(case: Case, findings: Sequence[Finding]) -> TrainingImpact |
     job = job_of(case, findings)
     if job is None:
         return None
-    told = _hang(job, findings) or _measured(job, findings) or _straggler(findings)
-    if told is None or told[0] < LEAST_LOST:
+    loss = _hang(job, findings) or _measured(job, findings) or _straggler(findings)
+    if loss is None or loss.lost < LEAST_LOST:
         return None
-    lost, finding = told
     ranks = ranks_of(case, job, findings)
-    since = finding.onset
-    until = recovered_at(case, finding) if finding.details.recovered else None
-    hours = ((until or case.scope.incident.end) - since).total_seconds() / 3600 if since else None
-    so_far = lost * ranks * hours if ranks is not None and hours is not None and hours > 0 else None
+    hours = _hours(case, loss.finding)
     return TrainingImpact(
         job=job,
-        lost=lost,
-        hangs=_hangs(finding),
+        lost=loss.lost,
+        hangs=_hangs(loss.finding),
         ranks=ranks,
         device="GPU" if _has_gpus(case) else "rank",
-        so_far=so_far,
-        since=since,
-        finding=finding,
+        so_far=loss.lost * ranks * hours if ranks is not None and hours > 0 else None,
+        since=loss.finding.onset,
+        finding=loss.finding,
     )
+
+
+def _hours(case: Case, finding: Finding) -> float:
+    """How long it has lasted; 0 where its onset is not known."""
+    if finding.onset is None:
+        return 0.0
+    until = case.scope.incident.end
+    if finding.details.recovered:
+        until = recovered_at(case, finding) or until
+    return (until - finding.onset).total_seconds() / 3600
 
 
 def job_of(case: Case, findings: Sequence[Finding]) -> str | None:
     """The training job that the case is about."""
-    told = (details.job for f in findings if is_training(f) and (details := JobDetails.of(f)))
-    return case.scope.job or case.alert.job or next(filter(None, told), None)
+    given = case.scope.job or case.alert.job
+    if given:
+        return given
+    for details in _job_details(findings):
+        if details.job:
+            return details.job
+    return None
+
+
+def _job_details(findings: Sequence[Finding]) -> Iterator[JobDetails]:
+    for finding in findings:
+        details = JobDetails.of(finding) if is_training(finding) else None
+        if details is not None:
+            yield details
 
 
 def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
     """How many ranks the job has, one device each: by its identity, its labels, its traces or its
     series."""
     training = case.scope.training
-    given = case.alert.labels.get("world_size", "")
-    jobs = (JobDetails.of(f) for f in findings if is_training(f))
-    traced = max((len(details.ranks) for details in jobs if details), default=0)
-    series = case.metrics["service"].drop_nulls().unique() if case.metrics.height else None
-    counted = int(series.str.starts_with(f"{job}/rank ").sum()) if series is not None else 0
-    known = (
+    traced = [len(details.ranks) for details in _job_details(findings)]
+    for known in (
         training.ranks if training else None,
-        int(given) if given.isdecimal() and len(given) < 8 else None,
-    )
-    return next((n for n in (*known, traced, counted) if n and 0 < n <= MOST_RANKS), None)
-
-
-def _hang(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | None:
-    hangs = [f for f in findings if _hangs(f) and f.strength >= CLEAR and not f.details.recovered]
-    if not hangs or any(
-        f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) < 0.5 for f in findings
+        _world_size(case),
+        max(traced, default=0),
+        _rank_series(case, job),
     ):
+        if known and 0 < known <= MOST_RANKS:
+            return known
+    return None
+
+
+def _world_size(case: Case) -> int | None:
+    given = case.alert.labels.get("world_size", "")
+    return int(given) if given.isdecimal() and len(given) < 8 else None
+
+
+def _rank_series(case: Case, job: str) -> int:
+    """How many ranks of the job have metrics under their name."""
+    if not case.metrics.height:
+        return 0
+    services = case.metrics["service"].drop_nulls().unique()
+    return int(services.str.starts_with(f"{job}/rank ").sum())
+
+
+def _hang(job: str, findings: Sequence[Finding]) -> _Loss | None:
+    hangs = []
+    for finding in findings:
+        if _hangs(finding) and finding.strength >= CLEAR and not finding.details.recovered:
+            hangs.append(finding)
+        # A job that still does half of its work does not hang, whatever else says so.
+        if _is_speed(job, finding) and _lost(finding) < 0.5:
+            return None
+    if not hangs:
         return None
-    return 1.0, min(hangs, key=lambda f: (f.onset is None, -f.strength, f.id))
+    return _Loss(1.0, min(hangs, key=lambda f: (f.onset is None, -f.strength, f.id)))
 
 
 def _hangs(finding: Finding) -> bool:
@@ -135,42 +181,51 @@ def _hangs(finding: Finding) -> bool:
     return fault is not None and fault.hangs
 
 
-def _measured(job: str, findings: Sequence[Finding]) -> tuple[float, Finding] | None:
+def _measured(job: str, findings: Sequence[Finding]) -> _Loss | None:
     """By the job's own throughput, else its step time, else those of a rank."""
-    slower = [f for f in findings if f.kind == METRIC_SHIFT and _is_speed(job, f) and _lost(f) > 0]
+    slower = [f for f in findings if _is_speed(job, f) and _lost(f) > 0]
     if not slower:
         return None
-    best = min(
-        slower,
-        key=lambda f: (f.subject != job, not _THROUGHPUT.search(f.signal or ""), -f.strength, f.id),
-    )
-    return _lost(best), best
+    best = min(slower, key=lambda f: (f.subject != job, not _is_throughput(f), -f.strength, f.id))
+    return _Loss(_lost(best), best)
 
 
-def _straggler(findings: Sequence[Finding]) -> tuple[float, Finding] | None:
+def _straggler(findings: Sequence[Finding]) -> _Loss | None:
     for finding in findings:
         wait, step = finding.numbers.get("wait_ms_per_step"), finding.numbers.get("step_ms")
         if finding.kind == "straggler" and wait and step and 0 < wait < step:
-            return wait / step, finding
+            return _Loss(wait / step, finding)
     return None
 
 
 def _is_speed(job: str, finding: Finding) -> bool:
-    own = finding.subject == job or finding.subject.startswith(f"{job}/")
-    signal = finding.signal or ""
-    return own and bool(_THROUGHPUT.search(signal) or _STEP_TIME.search(signal))
+    """Whether it is a shift of the job's own throughput or step time, or of a rank's."""
+    if finding.kind != METRIC_SHIFT:
+        return False
+    if finding.subject != job and not finding.subject.startswith(f"{job}/"):
+        return False
+    return _is_throughput(finding) or _STEP_TIME.search(finding.signal or "") is not None
+
+
+def _is_throughput(finding: Finding) -> bool:
+    return _THROUGHPUT.search(finding.signal or "") is not None
 
 
 def _lost(finding: Finding) -> float:
+    """The share of the speed that is lost, of a finding that `_is_speed`."""
     before, now = finding.numbers.get("baseline", 0.0), finding.numbers.get("incident", 0.0)
-    faster, slower = (before, now) if _THROUGHPUT.search(finding.signal or "") else (now, before)
-    return max(0.0, 1 - slower / faster) if faster > 0 and slower >= 0 else 0.0
+    # Speed is work per time: a step that takes longer does less of it.
+    faster, slower = (before, now) if _is_throughput(finding) else (now, before)
+    if faster <= 0 or slower < 0:
+        return 0.0
+    return max(0.0, 1 - slower / faster)
 
 
 def _has_gpus(case: Case) -> bool:
     """Whether anything that was collected or said is about GPUs: jobs also train on processors."""
     if case.scope.training is not None and case.scope.training.gpu is not None:
         return True
-    if any("gpu" in f"{k} {v}".lower() for k, v in case.alert.labels.items()):
-        return True
+    for label, value in case.alert.labels.items():
+        if "gpu" in f"{label} {value}".lower():
+            return True
     return case.metrics.height > 0 and bool(case.metrics["signal"].is_in(list(OF_A_GPU)).any())

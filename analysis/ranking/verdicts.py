@@ -1,10 +1,10 @@
-"""What the investigation may conclude, and how sure it may be. The rules in their order are told in
-docs/verdicts.md.
+"""What the investigation may conclude, and how sure it may be. docs/verdicts.md lists the rules in
+their order.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a
   baseline, the alerting service is in no table, its signal stopped coming or does not show what the
   alert saw, or it moved and nothing clear enough explains it.
-- `no_active_incident`: the alerting signal was looked at and stayed in its normal range; or its
+- `no_active_incident`: the alerting signal was checked and stayed in its normal range; or its
   monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
 - `cause_found`: otherwise.
@@ -13,7 +13,7 @@ docs/verdicts.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from analysis.requests.topology import read_topology
 from analysis.vocabulary import Cause, Finding, Verdict
 
 WEAK = 0.25
-"""Below this the first suspect is not told from noise."""
+"""Below this score the first suspect cannot be told apart from noise."""
 QUIET = 0.75
 """Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it
 otherwise."""
@@ -38,6 +38,7 @@ EXPLAINED = 0.85
 """And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the
 normal range."""
 DISPUTED = 0.6
+"""A symptom of at least this strength contradicts a calm alerting signal."""
 CLEAR = 0.3
 """A callee's symptom of at least this strength makes a small move of the alerting signal real."""
 HEALTHY = TRAINING_HEALTHY.name
@@ -67,43 +68,80 @@ def conclude(
     case: Case, causes: Sequence[Cause], findings: Sequence[Finding], state: AlertState, top: float
 ) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
-    compared = comparable(case) | ({"traces"} if case.trace_files and findings else set())
-    unknown = Conclusion(
-        Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing_evidence(case, compared, findings, causes)
-    )
+    compared = _compared_tables(case, findings)
+    missing = missing_evidence(case, compared, findings, causes)
+    unknown = Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing)
     strong = top >= WEAK and bool(causes)
     if not compared and not strong:
         return unknown
-    kinds = {f.kind for f in findings}
-    if FLAPPING in kinds and _calm(case, findings, state):
+
+    kinds = {finding.kind for finding in findings}
+    if FLAPPING in kinds and _nothing_persists(case, findings, state):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED)
-    clear = any(f.strength >= PERSISTS for f in state.findings)
-    if causes and (strong or clear) and state.recovered:
+    if causes and state.recovered and (strong or _clearly_left(state)):
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
+
     unseen = STOPPED in kinds or unshown(case) is not None
-    real = _really_out(case) or (state.never_left and _real_below(case, findings, state))
-    if state.never_left and not (real or unseen or _disputed(findings, state)):
-        explained = any(finding_kind(kind).explains_alert for kind in kinds)
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED if explained else QUIET)
-    if strong or (real and causes):
+    real = _is_real(case, findings, state)
+    calm = state.never_left and not real and not unseen
+    if calm and not _disputed(findings, state):
+        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, _confidence_in_calm(kinds))
+    if causes and (strong or real):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
     if real or unseen:
         return unknown
-    if HEALTHY in kinds and not state.findings:
+
+    # A healthy trace of the job itself outweighs tables that are missing.
+    healthy = HEALTHY in kinds and not state.findings
+    if healthy or _everything_was_seen(case, state, compared):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
-    blind = (case.alert.signal and not state.known) or not service_seen(case)
-    if case.gaps or blind or (state.findings and not state.recovered) or "metrics" not in compared:
-        return unknown
-    return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
+    return unknown
 
 
-def _calm(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
-    """Nothing persists: the alerting signal is where it was or is not known, and no clear symptom
-    is left."""
+def _compared_tables(case: Case, findings: Sequence[Finding]) -> set[str]:
+    """The tables of which something could be compared with normal."""
+    compared = set(comparable(case))
+    # Traces need no baseline: their ranks are compared with each other.
+    if case.trace_files and findings:
+        compared.add("traces")
+    return compared
+
+
+def _clearly_left(state: AlertState) -> bool:
+    return any(finding.strength >= PERSISTS for finding in state.findings)
+
+
+def _confidence_in_calm(kinds: Iterable[str]) -> float:
+    explained = any(finding_kind(kind).explains_alert for kind in kinds)
+    return EXPLAINED if explained else QUIET
+
+
+def _everything_was_seen(case: Case, state: AlertState, compared: Collection[str]) -> bool:
+    """Whether silence means that nothing is wrong: no gap, and the alert's own signal and service
+    are in the tables."""
+    if case.gaps or "metrics" not in compared:
+        return False
+    if case.alert.signal and not state.known:
+        return False
+    if state.findings and not state.recovered:
+        return False
+    return service_seen(case)
+
+
+def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
+    """The alerting signal is where it was or is not known, and no clear symptom is left."""
     back = state.never_left or state.recovered or not state.findings
-    return (
-        back and not state.persisting and not _disputed(findings, state) and not _really_out(case)
-    )
+    if not back or state.persisting:
+        return False
+    return not _disputed(findings, state) and not _really_out(case)
+
+
+def _is_real(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
+    """What the alert observed happened, even where the alerting signal did not leave its
+    baseline."""
+    if _really_out(case):
+        return True
+    return state.never_left and _real_below(case, findings, state)
 
 
 def _really_out(case: Case) -> bool:
@@ -116,43 +154,57 @@ def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> b
     """The alerting signal is a little worse than usual while a service that it calls clearly shows
     the same."""
     alert = case.alert
-    kind = classify(alert.signal) if alert.signal else SignalClass.OTHER
-    alike = SAME_BELOW.get(kind)
+    signal_class = classify(alert.signal) if alert.signal else SignalClass.OTHER
+    alike = SAME_BELOW.get(signal_class)
     if alike is None or not alert.service:
         return False
-    shown = set()
-    for finding in findings:
-        fault = fault_of(finding)
-        clear = finding.strength >= CLEAR and finding.id not in state.usual
-        if fault and fault.alerts_as == alike and clear and not finding.details.recovered:
-            shown.add(finding.subject)
+    shown = _clearly_showing(alike, findings, state)
     shown.discard(alert.service)
     if not shown:
         return False
     below = read_topology(case).downstream(alert.service)
-    return any(subject in below for subject in shown) and _worse(case, kind)
+    return not shown.isdisjoint(below) and _worse(case, signal_class)
 
 
-def _worse(case: Case, kind: SignalClass) -> bool:
+def _clearly_showing(alerts_as: str, findings: Sequence[Finding], state: AlertState) -> set[str]:
+    """The subjects of clear faults that alerts would speak of in these words."""
+    subjects = set()
+    for finding in findings:
+        fault = fault_of(finding)
+        if fault is None or fault.alerts_as != alerts_as:
+            continue
+        clear = finding.strength >= CLEAR and finding.id not in state.usual
+        if clear and not finding.details.recovered:
+            subjects.add(finding.subject)
+    return subjects
+
+
+def _worse(case: Case, signal_class: SignalClass) -> bool:
     """Whether more fails than usual; or whether more of the window's points than chance would have
     it are slow."""
     points = signal_points(case)
     if points is None or not len(points.before[1]) or not len(points.now[1]):
         return False
     before, now = points.before[1], points.now[1]
-    if kind is not SignalClass.LATENCY:
-        more = float(np.mean(now) - np.median(before))
-        return more < 0 if kind is SignalClass.AVAILABILITY else more > 0
+    more = float(np.mean(now) - np.median(before))
+    if signal_class is SignalClass.AVAILABILITY:
+        return more < 0
+    if signal_class is SignalClass.ERRORS:
+        return more > 0
     slow = int((now > np.quantile(before, 1 - SLOW)).sum())
     expected = SLOW * len(now)
-    return slow >= max(LEAST_SLOW, expected + ONE_SIDED * math.sqrt(expected * (1 - SLOW)))
+    by_chance = expected + ONE_SIDED * math.sqrt(expected * (1 - SLOW))
+    return slow >= max(LEAST_SLOW, by_chance)
 
 
 def _disputed(findings: Sequence[Finding], state: AlertState) -> bool:
     """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may
     differ."""
-    return any(
-        f.strength >= DISPUTED and (f.details.bad or is_training(f)) and not f.details.recovered
-        for f in findings
-        if f.id not in state.usual
-    )
+    return any(_contradicts_calm(finding, state) for finding in findings)
+
+
+def _contradicts_calm(finding: Finding, state: AlertState) -> bool:
+    if finding.strength < DISPUTED or finding.id in state.usual:
+        return False
+    wrong = finding.details.bad or is_training(finding)
+    return bool(wrong) and not finding.details.recovered

@@ -42,21 +42,15 @@ def call_patterns(
 ) -> list[Finding]:
     """At most three findings of each kind; `spans` and `calls` are those of
     analysis.requests.visits."""
-    side = (
-        pl.when(windows.in_search("start"))
-        .then(pl.lit(1))
-        .when(windows.in_baseline("start"))
-        .then(pl.lit(0))
-    )
+    side = windows.side("start", searched=1, baseline=0)
     spans = spans.with_columns(side.alias("now")).filter(pl.col("now").is_not_null())
     entries = spans.filter("entry").select(
         pl.col("visit").alias("caller_visit"), pl.col("operation").alias("caller_operation"), "now"
     )
-    made = calls.join(entries, on="caller_visit", how="inner", maintain_order="left").join(
-        spans.select("row", pl.col("status").fill_null("").str.contains(FAILED).alias("failed")),
-        on="row",
-        how="inner",
-    )
+    failed = pl.col("status").fill_null("").str.contains(FAILED)
+    outcomes = spans.select("row", failed.alias("failed"))
+    made = calls.join(entries, on="caller_visit", how="inner", maintain_order="left")
+    made = made.join(outcomes, on="row", how="inner")
     if made["now"].n_unique() < 2:
         return []
     made = _repeated(made)
@@ -71,45 +65,13 @@ def _repeated(made: pl.DataFrame) -> pl.DataFrame:
     """The calls with `repeats`: whether the visit's call before, to the same operation, had
     failed."""
     by = ["caller_visit", "callee", "operation"]
-    ordered = made.sort(*by, "start", "row")
-    return ordered.with_columns(
-        pl.col("failed").shift(1).over(by).fill_null(value=False).alias("repeats")
-    )
+    after_failure = pl.col("failed").shift(1).over(by).fill_null(value=False)
+    return made.sort(*by, "start", "row").with_columns(after_failure.alias("repeats"))
 
 
 def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    visits = (
-        made.filter(~pl.col("repeats"))
-        .group_by("caller_visit", "now", *_EDGE)
-        .agg(pl.len().alias("n"))
-    )
-    now = pl.col("now") == 1
-    rows = visits.group_by(_EDGE).agg(
-        pl.col("n").filter(now).mean().alias("mean"),
-        pl.col("n").filter(~now).mean().alias("mean_before"),
-        pl.col("n").filter(now).var().alias("var"),
-        pl.col("n").filter(~now).var().alias("var_before"),
-        now.sum().alias("visits"),
-        (~now).sum().alias("visits_before"),
-        pl.col("n").filter(~now).quantile(0.95).alias("high"),
-    )
-    more = pl.col("mean") - pl.col("mean_before")
-    error = (
-        pl.col("var") / pl.col("visits") + pl.col("var_before") / pl.col("visits_before")
-    ).sqrt()
-    rows = rows.filter(
-        (pl.col("visits") >= MIN_VISITS)
-        & (pl.col("visits_before") >= MIN_VISITS)
-        & (pl.col("mean") >= MIN_RATIO * pl.col("mean_before"))
-        & (more >= MIN_MORE)
-        & (pl.col("mean") > pl.col("high"))
-        & (more >= MIN_SIGMAS * error)
-    )
-    for row in (
-        rows.sort("mean", *_EDGE, descending=[True, *[False] * 4])
-        .head(MAX_PER_KIND)
-        .iter_rows(named=True)
-    ):
+    rows = _wider(made).sort("mean", *_EDGE, descending=[True, *[False] * 4])
+    for row in rows.head(MAX_PER_KIND).iter_rows(named=True):
         calls, before = rounded(row["mean"], 3), rounded(row["mean_before"], 3)
         said = (
             f"{plain(row['caller'])} makes {number(calls, 3)} calls to {plain(row['callee'])} "
@@ -121,13 +83,39 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
         yield _finding(FAN_OUT, row["caller"], row, said, numbers, size, row["visits"], evidence)
 
 
-def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    rows = _shares(made, pl.col("repeats"), ["caller", "callee", "operation"]).filter(
-        pl.col("share") - pl.col("share_before") >= MIN_RISE
+def _wider(made: pl.DataFrame) -> pl.DataFrame:
+    """The edges on which a visit makes more calls than before."""
+    first_tries = made.filter(~pl.col("repeats"))
+    visits = first_tries.group_by("caller_visit", "now", *_EDGE).agg(pl.len().alias("n"))
+    n, now = pl.col("n"), pl.col("now") == 1
+    rows = visits.group_by(_EDGE).agg(
+        n.filter(now).mean().alias("mean"),
+        n.filter(~now).mean().alias("mean_before"),
+        n.filter(now).var().alias("var"),
+        n.filter(~now).var().alias("var_before"),
+        now.sum().alias("visits"),
+        (~now).sum().alias("visits_before"),
+        n.filter(~now).quantile(0.95).alias("high"),
     )
-    for row in rows.sort(
-        "share", "caller", "callee", "operation", descending=[True, False, False, False]
-    )[:MAX_PER_KIND].iter_rows(named=True):
+    more = pl.col("mean") - pl.col("mean_before")
+    variance = pl.col("var") / pl.col("visits")
+    variance_before = pl.col("var_before") / pl.col("visits_before")
+    return rows.filter(
+        pl.col("visits") >= MIN_VISITS,
+        pl.col("visits_before") >= MIN_VISITS,
+        pl.col("mean") >= MIN_RATIO * pl.col("mean_before"),
+        pl.col("mean") > pl.col("high"),
+        more >= MIN_MORE,
+        more >= MIN_SIGMAS * (variance + variance_before).sqrt(),
+    )
+
+
+def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    by = ["caller", "callee", "operation"]
+    shares = _shares(made, pl.col("repeats"), by)
+    rows = shares.filter(pl.col("share") - pl.col("share_before") >= MIN_RISE)
+    rows = rows.sort("share", *by, descending=[True, False, False, False])
+    for row in rows.head(MAX_PER_KIND).iter_rows(named=True):
         percent, before = _percents(row)
         said = (
             f"{number(percent, 3)} % of the calls from {plain(row['caller'])} to "
@@ -144,30 +132,21 @@ def _unreached(
 ) -> Iterator[Finding]:
     """Of the client spans of one operation of a caller, the share with a server span below, where
     all had one."""
-    reached = calls.select(pl.col("parent").alias("row"), "callee").unique(
-        "row", keep="first", maintain_order=True
-    )
-    leading = spans.select("visit", "row", "service", "operation", "now", "entry").filter(
-        ~pl.col("entry")
-    )
-    entered = spans.filter("entry").select("visit", pl.col("operation").alias("within"))
-    rows = leading.join(entered, on="visit").join(
-        reached, on="row", how="left", maintain_order="left"
-    )
     by = ["service", "within", "operation"]
-    before = rows.filter((pl.col("now") == 0) & pl.col("callee").is_not_null())
+    rows = _leaving(spans, calls)
+    # Only an operation that always called the same service can be said not to reach it.
+    before = rows.filter(pl.col("now") == 0, pl.col("callee").is_not_null())
     usual = before.group_by(by).agg(
         pl.col("callee").first().alias("usual"), pl.col("callee").n_unique().alias("n_usual")
     )
     usual = usual.filter(pl.col("n_usual") == 1).drop("n_usual")
     shares = _shares(rows.join(usual, on=by), pl.col("callee").is_null(), [*by, "usual"])
     gone = shares.filter(
-        (pl.col("share_before") <= 1 - ALWAYS)
-        & (pl.col("share") - pl.col("share_before") >= MIN_RISE)
+        pl.col("share_before") <= 1 - ALWAYS,
+        pl.col("share") - pl.col("share_before") >= MIN_RISE,
     ).sort("share", *by, descending=[True, False, False, False])
-    for row in gone.unique("usual", keep="first", maintain_order=True)[:MAX_PER_KIND].iter_rows(
-        named=True
-    ):
+    clearest = gone.unique("usual", keep="first", maintain_order=True)
+    for row in clearest.head(MAX_PER_KIND).iter_rows(named=True):
         percent, before_percent = _percents(row)
         said = (
             f"{number(percent, 3)} % of the calls from {plain(row['service'])} "
@@ -188,24 +167,35 @@ def _unreached(
         )
 
 
+def _leaving(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The spans below an entry, with the operation entered (`within`) and the service that they
+    reach, if any."""
+    reached = calls.select(pl.col("parent").alias("row"), "callee")
+    reached = reached.unique("row", keep="first", maintain_order=True)
+    entered = spans.filter("entry").select("visit", pl.col("operation").alias("within"))
+    below = spans.filter(~pl.col("entry"))
+    below = below.select("visit", "row", "service", "operation", "now", "entry")
+    rows = below.join(entered, on="visit")
+    return rows.join(reached, on="row", how="left", maintain_order="left")
+
+
 def _shares(rows: pl.DataFrame, holds: pl.Expr, by: list[str]) -> pl.DataFrame:
     """Per group the share that holds on both sides, where it rose by three standard errors; n,
     n_before."""
     now = pl.col("now") == 1
-    shares = rows.group_by(by).agg(
+    counts = rows.group_by(by).agg(
         (holds & now).sum().alias("k"),
         (holds & ~now).sum().alias("k_before"),
         now.sum().alias("n"),
         (~now).sum().alias("n_before"),
     )
-    shares = shares.filter(
-        (pl.col("n") >= MIN_VISITS) & (pl.col("n_before") >= MIN_VISITS)
-    ).with_columns(
-        (pl.col("k") / pl.col("n")).alias("share"),
-        (pl.col("k_before") / pl.col("n_before")).alias("share_before"),
+    n, n_before, k, k_before = (pl.col(name) for name in ("n", "n_before", "k", "k_before"))
+    shares = counts.filter(n >= MIN_VISITS, n_before >= MIN_VISITS).with_columns(
+        (k / n).alias("share"), (k_before / n_before).alias("share_before")
     )
-    pooled = (pl.col("k") + pl.col("k_before") + 1) / (pl.col("n") + pl.col("n_before") + 2)
-    error = (pooled * (1 - pooled) * (1 / pl.col("n") + 1 / pl.col("n_before"))).sqrt()
+    # One more of each outcome, so that a share of 0 or 1 has an error as well.
+    pooled = (k + k_before + 1) / (n + n_before + 2)
+    error = (pooled * (1 - pooled) * (1 / n + 1 / n_before)).sqrt()
     return shares.filter(pl.col("share") - pl.col("share_before") >= MIN_SIGMAS * error)
 
 
@@ -214,7 +204,8 @@ def _percents(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, float]:
-    return dict(zip(("percent", "baseline_percent"), _percents(row), strict=True))
+    percent, before = _percents(row)
+    return {"percent": percent, "baseline_percent": before}
 
 
 def _finding(

@@ -50,67 +50,56 @@ def critical_path(
     parts = _parts(calls, visits, windows)
     if parts["side"].n_unique() < 2:
         return []
-    return [
-        _finding(row, evidence) for row in _slower(parts).head(MAX_FINDINGS).iter_rows(named=True)
-    ]
+    slowest = _slower(parts).head(MAX_FINDINGS)
+    return [_finding(row, evidence) for row in slowest.iter_rows(named=True)]
 
 
 def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     """Per request its parts: root, side, root_service, root_operation, first (call), total_us;
     service, how, us."""
-    spent = calls.group_by("caller_visit").agg(pl.col("us").sum().alias("called"))
+    visits = _scaled(_with_calls(visits, calls))
+    lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
+    own_us = (pl.col("own_us") * pl.col("scale")).alias("us")
+    lost_us = (lost * pl.col("scale")).alias("us")
+    own = visits.select("root", "service", pl.lit(OWN).alias("how"), own_us)
+    gaps = visits.select("root", "service", pl.lit(LOST).alias("how"), lost_us)
+    both = pl.concat([own, gaps.filter(pl.col("us") > 0)])
+    parts = both.group_by("root", "service", "how").agg(pl.col("us").sum())
+    return parts.join(_roots(visits, calls, windows), on="root", how="inner")
+
+
+def _with_calls(visits: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Each visit with the call that made it, and `called`: the time that its calls take."""
     made = calls.select(
         pl.col("row").alias("visit"), "caller_visit", "us", "callee_us", "dedicated"
     )
-    visits = _scaled(
-        visits.join(made, on="visit", how="left", suffix="_call", maintain_order="left").join(
-            spent, left_on="visit", right_on="caller_visit", how="left", maintain_order="left"
-        )
+    visits = visits.join(made, on="visit", how="left", suffix="_call", maintain_order="left")
+    spent = calls.group_by("caller_visit").agg(pl.col("us").sum().alias("called"))
+    return visits.join(
+        spent, left_on="visit", right_on="caller_visit", how="left", maintain_order="left"
     )
-    lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
-    own = visits.select(
+
+
+def _roots(visits: pl.DataFrame, calls: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    """The requests of either window: what was asked of whom, what it called first, and how long it
+    took."""
+    side = windows.side("start", searched=NOW, baseline=BEFORE)
+    in_order = calls.sort("start", "row")
+    first = in_order.unique("caller_visit", keep="first", maintain_order=True).select(
+        pl.col("caller_visit").alias("visit"),
+        "callee",
+        pl.col("operation").alias("called_operation"),
+    )
+    first_call = pl.concat_str("callee", pl.lit(" "), "called_operation").fill_null("")
+    roots = visits.filter(pl.col("visit") == pl.col("root")).join(first, on="visit", how="left")
+    return roots.select(
         "root",
-        "service",
-        pl.lit(OWN).alias("how"),
-        (pl.col("own_us") * pl.col("scale")).alias("us"),
-    )
-    gaps = visits.select(
-        "root", "service", pl.lit(LOST).alias("how"), (lost * pl.col("scale")).alias("us")
-    )
-    side = (
-        pl.when(windows.in_search("start"))
-        .then(pl.lit(NOW))
-        .when(windows.in_baseline("start"))
-        .then(pl.lit(BEFORE))
-    )
-    first = calls.sort("start", "row").unique("caller_visit", keep="first", maintain_order=True)
-    roots = (
-        visits.filter(pl.col("visit") == pl.col("root"))
-        .join(
-            first.select(
-                pl.col("caller_visit").alias("visit"),
-                "callee",
-                pl.col("operation").alias("called_operation"),
-            ),
-            on="visit",
-            how="left",
-        )
-        .select(
-            "root",
-            side.alias("side"),
-            pl.col("service").alias("root_service"),
-            pl.col("operation").alias("root_operation"),
-            pl.concat_str("callee", pl.lit(" "), "called_operation").fill_null("").alias("first"),
-            pl.col("us").alias("total_us"),
-        )
-        .filter(pl.col("side").is_not_null())
-    )
-    parts = (
-        pl.concat([own, gaps.filter(pl.col("us") > 0)])
-        .group_by("root", "service", "how")
-        .agg(pl.col("us").sum())
-    )
-    return parts.join(roots, on="root", how="inner")
+        side.alias("side"),
+        pl.col("service").alias("root_service"),
+        pl.col("operation").alias("root_operation"),
+        first_call.alias("first"),
+        pl.col("us").alias("total_us"),
+    ).filter(pl.col("side").is_not_null())
 
 
 def _scaled(visits: pl.DataFrame) -> pl.DataFrame:
@@ -143,22 +132,7 @@ def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     roots = parts.unique("root", keep="first").select("root", "side", *by, "total_us")
     kept = roots.filter(pl.col("total_us") <= pl.col("total_us").quantile(TRIM).over("side", *by))
     now = pl.col("side") == NOW
-    kinds = kept.group_by(by).agg(
-        now.sum().alias("n"),
-        (~now).sum().alias("n_before"),
-        pl.col("total_us").filter(now).mean().alias("mean"),
-        pl.col("total_us").filter(~now).mean().alias("mean_before"),
-        (pl.col("total_us").filter(now).var() / now.sum()).alias("var"),
-        (pl.col("total_us").filter(~now).var() / (~now).sum()).alias("var_before"),
-    )
-    delta = pl.col("mean") - pl.col("mean_before")
-    kinds = kinds.filter(
-        (pl.col("n") >= MIN_REQUESTS)
-        & (pl.col("n_before") >= MIN_REQUESTS)
-        & (pl.col("mean") >= MIN_RATIO * pl.col("mean_before"))
-        & (delta >= MIN_DELTA_US)
-        & (delta >= MIN_ERRORS * (pl.col("var") + pl.col("var_before")).sqrt())
-    ).with_columns(delta.alias("delta_us"))
+    kinds = _slower_kinds(kept, by)
     sums = (
         parts.join(kept.select("root"), on="root", how="semi")
         .group_by(*by, "service", "how")
@@ -170,14 +144,32 @@ def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     part = pl.col("us") / pl.col("n") - pl.col("us_before") / pl.col("n_before")
     rows = kinds.join(sums, on=by).with_columns(part.alias("part_us"))
     rows = rows.filter(pl.col("part_us") >= MOST * pl.col("delta_us"))
-    rows = rows.sort("part_us", *by, "service", "how", descending=[True, *[False] * 5]).unique(
-        by, keep="first", maintain_order=True
+    rows = rows.sort("part_us", *by, "service", "how", descending=[True, *[False] * 5])
+    rows = rows.unique(by, keep="first", maintain_order=True)
+    in_all = pl.col("delta_us") * pl.col("n")
+    return rows.sort(in_all, *by, descending=[True, False, False, False])
+
+
+def _slower_kinds(requests: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """The kinds of request that became slower, with `delta_us`."""
+    total, now = pl.col("total_us"), pl.col("side") == NOW
+    kinds = requests.group_by(by).agg(
+        now.sum().alias("n"),
+        (~now).sum().alias("n_before"),
+        total.filter(now).mean().alias("mean"),
+        total.filter(~now).mean().alias("mean_before"),
+        (total.filter(now).var() / now.sum()).alias("var"),
+        (total.filter(~now).var() / (~now).sum()).alias("var_before"),
     )
-    return rows.sort(
-        pl.col("delta_us") * pl.col("n"),
-        *[pl.col(c) for c in by],
-        descending=[True, False, False, False],
-    )
+    delta = pl.col("mean") - pl.col("mean_before")
+    standard_error = (pl.col("var") + pl.col("var_before")).sqrt()
+    return kinds.filter(
+        pl.col("n") >= MIN_REQUESTS,
+        pl.col("n_before") >= MIN_REQUESTS,
+        pl.col("mean") >= MIN_RATIO * pl.col("mean_before"),
+        delta >= MIN_DELTA_US,
+        delta >= MIN_ERRORS * standard_error,
+    ).with_columns(delta.alias("delta_us"))
 
 
 def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:

@@ -55,12 +55,7 @@ def error_origins(
     """At most three findings, most requests first; `spans` and `calls` are those of
     analysis.requests.visits."""
     failed = pl.col("status").fill_null("").str.contains(FAILED)
-    side = (
-        pl.when(windows.in_search("start"))
-        .then(pl.lit(1))
-        .when(windows.in_baseline("start"))
-        .then(pl.lit(0))
-    )
+    side = windows.side("start", searched=1, baseline=0)
     marked = spans.with_columns(failed.alias("failed"), side.alias("now")).filter(
         pl.col("now").is_not_null()
     )
@@ -84,86 +79,73 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
         text.str.contains(GAVE_UP).alias("gave_up"),
         pl.col("attributes").str.extract(PEER).alias("peer"),
     )
-    entries = spans.filter("entry").select(
-        pl.col("visit").alias("slow"),
-        pl.col("service").alias("slow_service"),
-        pl.col("operation").alias("slow_op"),
-    )
-    # a client span waits for the call below it, an entry span for the longest call of its visit
-    under = calls.select("parent", pl.col("row").alias("callee_visit"), "callee_us").sort(
-        "callee_us", "callee_visit", descending=[True, False]
-    )
-    own = under.unique("parent", keep="first", maintain_order=True).rename({"parent": "row"})
-    first = (
-        first.join(own, on="row", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(pl.col("callee_us") >= WAITED * pl.col("duration_us"))
-            .then("callee_visit")
-            .otherwise(pl.when("entry").then("visit"))
-            .alias("callee_visit")
-        )
-        .join(
-            _waited_for(spans, calls),
-            left_on="callee_visit",
-            right_on="visit",
-            how="left",
-            maintain_order="left",
-        )
-        .join(entries, on="slow", how="left", maintain_order="left")
-    )
+    first = _with_slow_visits(first, spans, calls)
     known = spans.select(
         pl.col("service").unique().alias("peer"), pl.lit(value=True).alias("known")
     ).filter(pl.col("peer") != "")
     first = first.join(known, on="peer", how="left", maintain_order="left")
-    waits = (
-        pl.col("gave_up")
-        & pl.col("slow_service").is_not_null()
-        & (pl.col("slow_service") != pl.col("service"))
-    )
-    unreached = pl.col("known").fill_null(value=False) & (pl.col("peer") != pl.col("service"))
-    unreached = (
-        unreached & ~pl.col("row").is_in(calls["parent"].unique().implode()) & ~pl.col("entry")
-    )
-    return first.select(
-        "trace_id",
-        "now",
-        "start",
-        pl.when(waits)
-        .then("slow_service")
-        .when(unreached)
-        .then("peer")
-        .otherwise("service")
-        .alias("blamed"),
-        pl.when(waits).then("slow_op").otherwise("operation").alias("at"),
+
+    service, slow_service = pl.col("service"), pl.col("slow_service")
+    waits = pl.col("gave_up") & slow_service.is_not_null() & (slow_service != service)
+    calls_a_peer = pl.col("known").fill_null(value=False) & (pl.col("peer") != service)
+    left_a_trace = pl.col("row").is_in(calls["parent"].unique().implode())
+    unreached = calls_a_peer & ~left_a_trace & ~pl.col("entry")
+    blamed = pl.when(waits).then("slow_service").when(unreached).then("peer").otherwise("service")
+    at = pl.when(waits).then("slow_op").otherwise("operation")
+    how = (
         pl.when(waits)
         .then(pl.lit("waited"))
         .when(unreached)
         .then(pl.lit("unreached"))
         .otherwise(pl.lit("own"))
-        .alias("how"),
     )
+    return first.select(
+        "trace_id", "now", "start", blamed.alias("blamed"), at.alias("at"), how.alias("how")
+    )
+
+
+def _with_slow_visits(
+    first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame
+) -> pl.DataFrame:
+    """The spans with `slow`, `slow_service` and `slow_op`: the visit that each waited for in the
+    end."""
+    # A client span waits for the call below it, an entry span for the longest call of its visit.
+    under = calls.select("parent", pl.col("row").alias("callee_visit"), "callee_us")
+    longest = under.sort("callee_us", "callee_visit", descending=[True, False])
+    own = longest.unique("parent", keep="first", maintain_order=True).rename({"parent": "row"})
+    waits_for_call = pl.col("callee_us") >= WAITED * pl.col("duration_us")
+    waited = pl.when(waits_for_call).then("callee_visit").otherwise(pl.when("entry").then("visit"))
+    entries = spans.filter("entry").select(
+        pl.col("visit").alias("slow"),
+        pl.col("service").alias("slow_service"),
+        pl.col("operation").alias("slow_op"),
+    )
+    first = first.join(own, on="row", how="left", maintain_order="left")
+    first = first.with_columns(waited.alias("callee_visit")).join(
+        _waited_for(spans, calls),
+        left_on="callee_visit",
+        right_on="visit",
+        how="left",
+        maintain_order="left",
+    )
+    return first.join(entries, on="slow", how="left", maintain_order="left")
 
 
 def _waited_for(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Per visit the one that it waited for in the end (`slow`): the longest call, its longest call,
     and so on."""
-    longest = calls.sort("callee_us", "row", descending=[True, False]).unique(
-        "caller_visit", keep="first"
+    by_length = calls.sort("callee_us", "row", descending=[True, False])
+    longest = by_length.unique("caller_visit", keep="first").select(
+        pl.col("caller_visit").alias("visit"), pl.col("row").alias("next"), "callee_us"
     )
     visits = spans.filter("entry").select("visit", "duration_us")
-    visits = visits.join(
-        longest.select(
-            pl.col("caller_visit").alias("visit"), pl.col("row").alias("next"), "callee_us"
-        ),
-        on="visit",
-        how="left",
-        maintain_order="left",
-    )
+    visits = visits.join(longest, on="visit", how="left", maintain_order="left")
     waits = pl.col("callee_us") >= WAITED * pl.col("duration_us")
     visits = visits.with_columns(pl.when(waits).then("next").otherwise("visit").alias("next"))
     places = pl.DataFrame({"next": visits["visit"], "at": np.arange(visits.height)})
     at = visits.join(places, on="next", how="left", maintain_order="left")["at"]
     below = np.where(at.is_null().to_numpy(), np.arange(visits.height), at.fill_null(0).to_numpy())
+    # Each pass doubles the number of calls that are followed.
     for _ in range(MAX_DEPTH_BITS):
         further = below[below]
         if np.array_equal(further, below):
@@ -182,18 +164,17 @@ def _rising(blamed: pl.DataFrame, requests: Mapping[int, int], failing: int) -> 
         pl.col("trace_id").filter(~now).n_unique().alias("n_before"),
         pl.col("start").filter(now).min().alias("onset"),
     )
-    rate, rate_before = pl.col("n") / max(1, total), pl.col("n_before") / max(1, total_before)
+    requests_now, requests_before = max(1, total), max(1, total_before)
+    rate, rate_before = pl.col("n") / requests_now, pl.col("n_before") / requests_before
     pooled = (pl.col("n") + pl.col("n_before") + 1) / (total + total_before + 2)
-    error = (pooled * (1 - pooled) * (1 / max(1, total) + 1 / max(1, total_before))).sqrt()
+    error = (pooled * (1 - pooled) * (1 / requests_now + 1 / requests_before)).sqrt()
     rises = (rate - rate_before >= MIN_RISE) & (rate - rate_before >= MIN_SIGMAS * error)
-    return (
-        places.filter((pl.col("n") >= MIN_FAILING) & (pl.col("n") >= MIN_SHARE * failing) & rises)
-        .with_columns(
-            pl.lit(failing).alias("failing"), pl.lit(total_before).alias("requests_before")
-        )
-        .sort("n", "blamed", "at", "how", descending=[True, False, False, False])
-        .unique("blamed", keep="first", maintain_order=True)
+    enough = (pl.col("n") >= MIN_FAILING) & (pl.col("n") >= MIN_SHARE * failing)
+    rising = places.filter(enough & rises).with_columns(
+        pl.lit(failing).alias("failing"), pl.lit(total_before).alias("requests_before")
     )
+    rising = rising.sort("n", "blamed", "at", "how", descending=[True, False, False, False])
+    return rising.unique("blamed", keep="first", maintain_order=True)
 
 
 def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:

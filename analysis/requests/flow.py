@@ -41,7 +41,8 @@ def flow_breaks(case: Case) -> list[Finding]:
     breaks = request_breaks(paths)
     evidence = (*case.evidence_ids("spans"), *case.evidence_ids("logs"))
     own = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
-    return [*(_in_service(row, evidence) for row in own), *_behind_callers(breaks.behind, evidence)]
+    found = [_in_service(row, evidence) for row in own]
+    return found + _behind_callers(breaks.behind, evidence)
 
 
 ANALYZER = Analyzer(flow_breaks, kinds=(FLOW_BREAK,))
@@ -65,8 +66,9 @@ def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     service, operation = plain(row["service"]), plain(row["operation"], 60)
     step, then = _words(row["step"]), _words(row["then"])
     percent, before = _percents(row)
-    reaching = "" if row["step"] == START else f' that reach "{step}"'
-    on = "get past their start" if row["step"] == START else "go on"
+    reaching, on = f' that reach "{step}"', "go on"
+    if row["step"] == START:
+        reaching, on = "", "get past their start"
     how = on if row["ended"] else f'come to "{then}"'
     said = (
         f"{number(percent, 3)} % of the {service} requests through {operation}{reaching} {how}, "
@@ -79,9 +81,8 @@ def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Findi
     """One finding per service after whose calls the requests of two or more callers break."""
     found = []
     clearest = rows.unique(["callee", "service"], keep="first", maintain_order=True)
-    for (callee,), callers in clearest.partition_by(
-        "callee", as_dict=True, maintain_order=True
-    ).items():
+    by_callee = clearest.partition_by("callee", as_dict=True, maintain_order=True)
+    for (callee,), callers in by_callee.items():
         one, two = callers.head(2).iter_rows(named=True)
         (a, a_before), (b, b_before) = _percents(one), _percents(two)
         said = (
@@ -106,7 +107,9 @@ def _finding(
     for i, row in enumerate(rows):
         after = f"_{i + 1}" if i else ""
         numbers[f"percent{after}"], numbers[f"baseline_percent{after}"] = _percents(row)
-    for i, quoted in enumerate(_NUMBER.findall(" ".join(re.findall(r'"[^"]*"', said))), start=1):
+    # Every number in a sentence must be known, those in quoted log lines too.
+    quotations = " ".join(re.findall(r'"[^"]*"', said))
+    for i, quoted in enumerate(_NUMBER.findall(quotations), start=1):
         numbers[f"quoted_{i}"] = float(quoted)
     row = rows[0]
     return Finding(

@@ -34,33 +34,50 @@ def front_doors(topology: Topology) -> dict[str, str]:
     behind."""
     found = {}
     for endpoint in sorted(topology.services):
-        if (
-            topology.callees(endpoint)
-            or not _HOST.match(endpoint)
-            or _STORE.search(endpoint.lower())
-        ):
+        if not _is_endpoint(endpoint) or topology.callees(endpoint):
             continue
-        beside = {c for caller in topology.callers(endpoint) for c in topology.callees(caller)}
-        behind = _named(endpoint, (s for s in beside if not _HOST.match(s) and "@" not in s))
+        behind = _sharing_a_piece(endpoint, _beside(endpoint, topology))
         if len(behind) == 1:
             found[endpoint] = behind.pop()
     return found
 
 
-def _named(endpoint: str, services: Iterable[str]) -> set[str]:
-    """The services that share a piece of the host's name; pieces that name several services tell
-    nothing."""
-    pieces = {
-        p for p in _pieces(endpoint.lower()) if not any(word.startswith(p) for word in _GENERIC)
-    }
-    by_piece = {p: set[str]() for p in pieces}
+def _is_endpoint(name: str) -> bool:
+    return _HOST.match(name) is not None and _STORE.search(name.lower()) is None
+
+
+def _beside(endpoint: str, topology: Topology) -> set[str]:
+    """The instrumented services that the endpoint's callers call as well."""
+    beside = set()
+    for caller in topology.callers(endpoint):
+        for service in topology.callees(caller):
+            # AWS X-Ray draws a database as name@host.
+            if not _HOST.match(service) and "@" not in service:
+                beside.add(service)
+    return beside
+
+
+def _sharing_a_piece(endpoint: str, services: Iterable[str]) -> set[str]:
+    """The services that share a piece of the host's name; a piece that several services share
+    identifies none."""
+    pieces = {piece for piece in _pieces(endpoint) if not _is_generic(piece)}
+    by_piece: dict[str, set[str]] = {piece: set() for piece in pieces}
     for service in services:
-        words = _pieces(service.lower())
+        words = _pieces(service)
         for piece in pieces:
             if any(piece in word or word in piece for word in words):
                 by_piece[piece].add(service)
-    return {next(iter(named)) for named in by_piece.values() if len(named) == 1}
+    found = set()
+    for named in by_piece.values():
+        if len(named) == 1:
+            found |= named
+    return found
+
+
+def _is_generic(piece: str) -> bool:
+    # Load balancers cut names short, so a piece may be the beginning of such a word.
+    return any(word.startswith(piece) for word in _GENERIC)
 
 
 def _pieces(name: str) -> list[str]:
-    return [p for p in _LETTERS.findall(name) if len(p) >= MIN_LETTERS]
+    return [piece for piece in _LETTERS.findall(name.lower()) if len(piece) >= MIN_LETTERS]

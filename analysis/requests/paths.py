@@ -86,12 +86,7 @@ def request_paths(case: Case) -> RequestPaths | None:
 def _sided_entries(case: Case, spans: pl.DataFrame) -> pl.DataFrame:
     """One row per visit that begins in either window; the incident wins where they overlap."""
     windows = span_windows(case)
-    side = (
-        pl.when(windows.in_search("start"))
-        .then(pl.lit(NOW))
-        .when(windows.in_baseline("start"))
-        .then(pl.lit(BEFORE))
-    )
+    side = windows.side("start", searched=NOW, baseline=BEFORE)
     entries = spans.filter("entry").select(
         "visit", side.alias("side"), "trace_id", "service", "operation"
     )

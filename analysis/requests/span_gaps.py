@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import polars as pl
 
 CALLEE_FIRST = 0.2
-"""What speaks for the callee before any other edge is looked at: the strength of one more edge of
-it."""
+"""The evidence against the callee before any other edge is considered: as strong as one more edge
+of it."""
 
 Edge = tuple[str, str]
 """Caller, callee."""
@@ -29,11 +29,10 @@ def accountable(
     `min_calls` times in both windows and is not delayed is healthy, and speaks for both its
     services.
     """
-    counts = calls.group_by("caller", "callee", "window").len().filter(pl.col("len") >= min_calls)
-    both = counts.group_by("caller", "callee").len("windows").filter(pl.col("windows") == 2)
-    edges = {(a, b) for a, b, _ in both.iter_rows()} | set(delayed)
+    edges = _healthy(calls, min_calls) | set(delayed)
     total: dict[str, float] = defaultdict(float)
     touching: dict[str, int] = defaultdict(int)
+    # Sorted, so that the sums of strengths are the same each time.
     for edge in sorted(edges):
         for service in edge:
             total[service] += delayed.get(edge, 0.0)
@@ -44,3 +43,12 @@ def accountable(
         as_callee = (total[callee] - strength + CALLEE_FIRST) / touching[callee]
         blamed[caller, callee] = caller if as_caller > as_callee else callee
     return blamed
+
+
+def _healthy(calls: pl.DataFrame, min_calls: int) -> set[Edge]:
+    """The edges that were measured often enough in both windows."""
+    counts = calls.group_by("caller", "callee", "window").len()
+    often = counts.filter(pl.col("len") >= min_calls)
+    windows = often.group_by("caller", "callee").len("windows")
+    both = windows.filter(pl.col("windows") == 2).select("caller", "callee")
+    return set(both.iter_rows())

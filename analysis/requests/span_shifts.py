@@ -89,14 +89,8 @@ ANALYZER = Analyzer(
 def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
     """Rows of either window, with `window` "baseline" or "incident"; the incident wins where they
     overlap."""
-    tagged = rows.with_columns(
-        pl.when(windows.in_search(time))
-        .then(pl.lit("incident"))
-        .when(windows.in_baseline(time))
-        .then(pl.lit("baseline"))
-        .alias(_WINDOW)
-    )
-    return tagged.filter(pl.col(_WINDOW).is_not_null())
+    side = windows.side(time, searched="incident", baseline="baseline")
+    return rows.with_columns(side.alias(_WINDOW)).filter(pl.col(_WINDOW).is_not_null())
 
 
 def _latencies(
@@ -107,10 +101,7 @@ def _latencies(
     slower = _compared(own.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
     lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
     apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
-    largest = max(
-        (_delay(row) for table in (slower, apart) for row in table.iter_rows(named=True)),
-        default=0.0,
-    )
+    largest = max(_largest_delay(slower), _largest_delay(apart))
     for row in slower.iter_rows(named=True):
         service, operation = row["service"], row["operation"]
         yield _latency_finding(
@@ -125,12 +116,16 @@ def _latencies(
     yield from _gaps(apart, gaps, evidence, largest)
 
 
+def _largest_delay(moved: pl.DataFrame) -> float:
+    return max((_delay(row) for row in moved.iter_rows(named=True)), default=0.0)
+
+
 def _gaps(
     apart: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...], largest: float
 ) -> Iterator[Finding]:
-    strengths = {
-        (row["caller"], row["callee"]): _strength(row) for row in apart.iter_rows(named=True)
-    }
+    strengths = {}
+    for row in apart.iter_rows(named=True):
+        strengths[row["caller"], row["callee"]] = _strength(row)
     blamed = accountable(strengths, gaps, MIN_SPANS)
     for row in apart.iter_rows(named=True):
         caller, callee = row["caller"], row["callee"]
@@ -150,11 +145,8 @@ def _gaps(
 
 def _delay(row: Mapping[str, Any]) -> float:
     """Microseconds per request that the delay adds, for a request that meets it."""
-    return (
-        (_float(row["us"]) - _float(row["us_before"]))
-        * _float(row["n"])
-        / max(1.0, _float(row["requests"]))
-    )
+    longer = _float(row["us"]) - _float(row["us_before"])
+    return longer * _float(row["n"]) / max(1.0, _float(row["requests"]))
 
 
 def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
@@ -163,12 +155,12 @@ def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     empty = pl.DataFrame()
     if not rows.height:
         return empty
-    us = pl.col("us")
+    us, is_high = pl.col("us"), pl.col("us") > pl.col("us_high")
     sides = rows.partition_by(_WINDOW, as_dict=True)
-    before, during = sides.get(("baseline",)), sides.get(("incident",))
-    if before is None or during is None:
+    usual, during = sides.get(("baseline",)), sides.get(("incident",))
+    if usual is None or during is None:
         return empty
-    base = before.group_by(by).agg(
+    base = usual.group_by(by).agg(
         us.median().alias("us_before"),
         us.quantile(0.95).alias("us_high"),
         (us - us.median()).abs().median().alias("us_mad"),
@@ -178,15 +170,14 @@ def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     out = seen.group_by(by).agg(
         us.median().alias("us"),
         us.mean().alias("us_mean"),
-        (us > pl.col("us_high")).mean().alias("above"),
-        pl.col("start").filter(us > pl.col("us_high")).min().alias("onset"),
+        is_high.mean().alias("above"),
+        pl.col("start").filter(is_high).min().alias("onset"),
         pl.len().alias("n"),
         pl.col("trace_id").n_unique().alias("requests"),
-        *[pl.col(c).first() for c in ("us_before", "us_high", "us_mad", "n_before")],
+        pl.col("us_before", "us_high", "us_mad", "n_before").first(),
     )
-    moved = (pl.col("us") >= MIN_RATIO * pl.col("us_before")) & (
-        pl.col("us") - pl.col("us_before") >= MIN_DELTA_US
-    )
+    before = pl.col("us_before")
+    moved = (us >= MIN_RATIO * before) & (us - before >= MIN_DELTA_US)
     enough = (pl.col("n") >= MIN_SPANS) & (pl.col("n_before") >= MIN_SPANS)
     return out.filter(moved & enough).sort(by)
 
@@ -253,13 +244,12 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
         (failed & is_in).sum().alias("failures"),
         pl.col("start").filter(failed & is_in).min().alias("onset"),
     )
-    for row in (
-        shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE)
-        .sort(by)
-        .iter_rows(named=True)
-    ):
-        percent, before = rounded(100 * row["share"], 3), rounded(100 * row["share_before"], 3)
+    risen = shares.filter(pl.col("share") >= pl.col("share_before") + MIN_ERROR_SHARE).sort(by)
+    for row in risen.iter_rows(named=True):
+        share, share_before = row["share"], row["share_before"]
+        percent, before = rounded(100 * share, 3), rounded(100 * share_before, 3)
         support = 1.0 - math.exp(-row["failures"] / 3.0)
+        service, operation = plain(row["service"]), plain(row["operation"], 60)
         yield Finding(
             id="",
             kind=ERRORS,
@@ -268,9 +258,8 @@ def _errors(spans: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
             onset=row["onset"],
             effect=rounded(percent - before, 3),
             effect_unit="percentage points",
-            strength=round(min(1.0, (row["share"] - row["share_before"]) ** 0.5 * support), 4),
-            sentence=f"{number(percent, 3)} % of {plain(row['service'])} "
-            f"{plain(row['operation'], 60)} spans fail, "
+            strength=round(min(1.0, (share - share_before) ** 0.5 * support), 4),
+            sentence=f"{number(percent, 3)} % of {service} {operation} spans fail, "
             f"{number(before, 3)} % in the baseline.",
             numbers={"percent": percent, "baseline_percent": before},
             evidence=evidence,

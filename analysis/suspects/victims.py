@@ -2,7 +2,7 @@
 
 Slowness and failures travel from callee to caller. A caller's slowness is explained as far as its
 callee's own rise is large enough (`explained_share`), its failures by a callee that fails, or that
-is slow enough to time out. A callee whose slowness its callers do not feel harms nobody. Load
+is slow enough to time out. A callee whose slowness its callers do not show harms nobody. Load
 travels the other way, from caller to callee.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_HOPS = 3
 PER_HOP = 0.9
 MAX_FAR = 50
-"""Services with the most trouble of their own that are looked at beyond direct callees."""
+"""Services with the highest score that are checked beyond direct callees."""
 EXPLAINED = 0.8
 """A symptom keeps a fifth of its weight when a callee explains it fully."""
 TIMES_OUT = 0.5
@@ -54,64 +54,78 @@ def discount_symptoms(
 ) -> None:
     """Take from every caller's symptoms what the callee that explains most of them explains, unless
     it began later."""
-    rises = {name: slower_by(s.findings) for name, s in suspects.items()}
-    began = {name: began_of(s.findings) for name, s in suspects.items()}
-    far = set(
-        sorted((name for name in suspects if own[name] > 0), key=lambda n: (-own[n], n))[:MAX_FAR]
+    model = _Propagation(
+        suspects=suspects,
+        own=own,
+        rises={name: slower_by(suspect.findings) for name, suspect in suspects.items()},
+        began={name: began_of(suspect.findings) for name, suspect in suspects.items()},
+        known=known,
     )
-    reaching = {name: topology.upstream(name, MAX_HOPS) for name in sorted(far)}
+    by_score = sorted(name for name in suspects if own[name] > 0)
+    by_score.sort(key=lambda name: -own[name])
+    far = sorted(by_score[:MAX_FAR])
+    reaching = {name: topology.upstream(name, MAX_HOPS) for name in far}
     for suspect in suspects.values():
-        best: dict[str, tuple[float, str | None]] = {
-            name: (0.0, None) for name in suspect.scores if fault_kind(name).travels
-        }
-        if not best:
+        kinds = [name for name in suspect.scores if fault_kind(name).travels]
+        if not kinds:
             continue
-        near = dict.fromkeys(topology.callees(suspect.subject), 1)
-        beyond = {
-            f: up[suspect.subject]
-            for f, up in reaching.items()
-            if f not in near and suspect.subject in up
-        }
-        for callee, hops in sorted((beyond | near).items()):
-            if hops == 0 or callee == suspect.subject or callee not in suspects:
-                continue
-            if not suspects[callee].is_root and began[callee].surely_after(began[suspect.subject]):
-                continue
-            for kind in best:
-                share = _explains(kind, suspect, suspects[callee], hops, own, rises, known)
-                if share > best[kind][0]:
-                    best[kind] = share, callee
+        hops = {name: up[suspect.subject] for name, up in reaching.items() if suspect.subject in up}
+        hops |= dict.fromkeys(topology.callees(suspect.subject), 1)
+        best = model.best_explanations(suspect, kinds, hops)
         for kind, (share, _) in best.items():
             suspect.scores[kind] *= 1 - EXPLAINED * share
         share, by = max(best.values(), key=lambda pair: (pair[0], pair[1] or ""))
         suspect.explained_by = by if share > 0 else None
 
 
-def _explains(
-    kind: str,
-    caller: Suspect,
-    callee: Suspect,
-    hops: int,
-    own: Mapping[str, float],
-    rises: Mapping[str, Mapping[str, float]],
-    known: Measured,
-) -> float:
-    """In [0, 1]: how far the callee explains this kind of the caller's trouble."""
-    itself = own[callee.subject]
-    slow = _shown(callee, "slow") if hops == 1 else 0.0
-    fails = _shown(callee, "fails") if hops == 1 else 0.0
-    size = explained_share(
-        rises[callee.subject],
-        rises[caller.subject],
-        calls_per_request(callee.subject, caller.subject, known),
-    )
-    if fault_kind(kind).travels == "slow":
-        share = max(itself, slow) * (1.0 if size is None else size)
-    else:
-        share = max(itself, fails, TIMES_OUT * slow)
-        if itself < fails and known.calm(callee.subject, FAILING, callee.findings):
-            share = max(itself, TIMES_OUT * fails)
-    return share * PER_HOP ** (hops - 1)
+@dataclass(frozen=True)
+class _Propagation:
+    """What is known of how symptoms travel between the services of a case, by service."""
+
+    suspects: Mapping[str, Suspect]
+    own: Mapping[str, float]
+    rises: Mapping[str, Mapping[str, float]]
+    began: Mapping[str, Began]
+    known: Measured
+
+    def best_explanations(
+        self, caller: Suspect, kinds: Sequence[str], hops: Mapping[str, int]
+    ) -> dict[str, tuple[float, str | None]]:
+        """For each kind of fault the largest share that one of the services in `hops` explains, and
+        that service."""
+        best: dict[str, tuple[float, str | None]] = dict.fromkeys(kinds, (0.0, None))
+        for callee, distance in sorted(hops.items()):
+            if distance == 0 or not self._may_explain(callee, caller.subject):
+                continue
+            for kind in kinds:
+                share = self._share(kind, caller.subject, self.suspects[callee], distance)
+                if share > best[kind][0]:
+                    best[kind] = share, callee
+        return best
+
+    def _may_explain(self, callee: str, caller: str) -> bool:
+        if callee == caller or callee not in self.suspects:
+            return False
+        # A root cause may be noticed late: its own metrics can be coarser than its victims'.
+        if self.suspects[callee].is_root:
+            return True
+        return not self.began[callee].surely_after(self.began[caller])
+
+    def _share(self, kind: str, caller: str, callee: Suspect, hops: int) -> float:
+        """In [0, 1]: how far the callee explains this kind of the caller's faults."""
+        itself = self.own[callee.subject]
+        # Farther away, only what a service does itself is known to matter.
+        slow = _shown(callee, "slow") if hops == 1 else 0.0
+        fails = _shown(callee, "fails") if hops == 1 else 0.0
+        if fault_kind(kind).travels == "slow":
+            calls = calls_per_request(callee.subject, caller, self.known)
+            size = explained_share(self.rises[callee.subject], self.rises[caller], calls)
+            share = max(itself, slow) * (1.0 if size is None else size)
+        else:
+            share = max(itself, fails, TIMES_OUT * slow)
+            if itself < fails and self.known.calm(callee.subject, FAILING, callee.findings):
+                share = max(itself, TIMES_OUT * fails)
+        return share * PER_HOP ** (hops - 1)
 
 
 def _shown(suspect: Suspect, how: Literal["slow", "fails"]) -> float:
@@ -123,33 +137,35 @@ def _shown(suspect: Suspect, how: Literal["slow", "fails"]) -> float:
 def discount_not_propagated(
     suspects: Mapping[str, Suspect], topology: Topology, known: Measured, alert: Alert
 ) -> None:
-    """Take from a callee's latency what its callers, and the alerting service, do not feel of it.
+    """Take from a callee's latency what its callers, and the alerting service, do not show of it.
 
-    A service that alerts for its latency feels it, whatever its median shows.
+    A service that alerts for its latency is slow, whatever its median shows.
     """
     alerting = alert.service
-    sure = (
-        alerting is not None
-        and alert.signal is not None
-        and classify(alert.signal) is SignalClass.LATENCY
-    )
-    rises = {name: slower_by(s.findings) for name, s in suspects.items()}
+    rises = {name: slower_by(suspect.findings) for name, suspect in suspects.items()}
     reached = topology.downstream(alerting) if alerting is not None else {}
+    alerts_for_latency = _alerts_for_latency(alert) and alerting not in rises
     for name, suspect in suspects.items():
         if LATENCY.name not in suspect.scores or name == alerting:
             continue
         above = set(topology.callers(name))
         if alerting is not None and name in reached:
             above.add(alerting)
-        shares = [
-            s
-            for caller in sorted(above)
-            if (s := _propagated(name, caller, rises, suspects, known)) is not None
-        ]
-        if sure and alerting in above and alerting not in rises:
+        if alerts_for_latency and alerting in above:
             continue
+        shares = []
+        for caller in above:
+            share = _propagated(name, caller, rises, suspects, known)
+            if share is not None:
+                shares.append(share)
         if shares:
             suspect.scores[LATENCY.name] *= max(NOT_PROPAGATED, *shares)
+
+
+def _alerts_for_latency(alert: Alert) -> bool:
+    if alert.service is None or alert.signal is None:
+        return False
+    return classify(alert.signal) is SignalClass.LATENCY
 
 
 def _propagated(
@@ -159,10 +175,10 @@ def _propagated(
     suspects: Mapping[str, Suspect],
     known: Measured,
 ) -> float | None:
+    """How much of the callee's rise the caller shows; None where the caller is not measured."""
     if caller in rises:
-        share = explained_share(
-            rises[callee], rises[caller], calls_per_request(callee, caller, known)
-        )
+        calls = calls_per_request(callee, caller, known)
+        share = explained_share(rises[callee], rises[caller], calls)
         if share is not None:
             return share
     found = suspects[caller].findings if caller in suspects else ()
@@ -173,39 +189,33 @@ def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: T
     """A surge of traffic comes from the caller that has it too: resources and queues behind it are
     its effect."""
     load = _surge(suspect)
-    passed_on = max(
-        (
-            min(load, _surge(suspects[c]))
-            for c in topology.callers(suspect.subject)
-            if c in suspects
-        ),
-        default=0.0,
-    )
-    if passed_on > 0:
-        kept = 1 - (1 - LOADED) * min(1.0, passed_on)
-        for name in suspect.scores:
-            if fault_kind(name).rises_with_load:
-                suspect.scores[name] *= kept
+    passed_on = 0.0
+    for caller in topology.callers(suspect.subject):
+        if caller in suspects:
+            passed_on = max(passed_on, min(load, _surge(suspects[caller])))
+    if passed_on <= 0:
+        return
+    kept = 1 - (1 - LOADED) * min(1.0, passed_on)
+    for name in suspect.scores:
+        if fault_kind(name).rises_with_load:
+            suspect.scores[name] *= kept
 
 
 def _surge(suspect: Suspect) -> float:
     """Strength of a rise of the service's requests by half or more."""
-    return max(
-        (
-            f.strength
-            for f in suspect.findings
-            if f.kind == METRIC_SHIFT
-            and shift_class(f) is SignalClass.TRAFFIC
-            and f.effect_unit == "x"
-            and (f.effect or 0.0) >= 1.5
-        ),
-        default=0.0,
-    )
+    rises = [finding.strength for finding in suspect.findings if _is_more_traffic(finding)]
+    return max(rises, default=0.0)
+
+
+def _is_more_traffic(finding: Finding) -> bool:
+    if finding.kind != METRIC_SHIFT or shift_class(finding) is not SignalClass.TRAFFIC:
+        return False
+    return finding.effect_unit == "x" and (finding.effect or 0.0) >= 1.5
 
 
 @dataclass(frozen=True)
 class Began:
-    """When a service's trouble began, by its log lines and by all of its findings."""
+    """When a service's symptoms began, by its log lines and by all of its findings."""
 
     logged: datetime | None
     at: datetime | None
@@ -224,20 +234,19 @@ class Began:
 
 
 def began_of(findings: Sequence[Finding]) -> Began:
-    """When the trouble that these findings, the strongest first, tell of began."""
+    """When the symptoms in these findings, the strongest first, began."""
     uncertainty = max((f.onset_uncertainty_s or 0.0 for f in findings[:3]), default=0.0)
     logged = onset_of([f for f in findings if f.signal == "logs"])
     return Began(logged, onset_of(findings), timedelta(seconds=uncertainty))
 
 
 def later(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
-    """Whether the trouble of `one` surely began later than that of `other`."""
+    """Whether the symptoms of `one` surely began later than those of `other`."""
     return began_of(one).surely_after(began_of(other))
 
 
 def onset_of(findings: Sequence[Finding]) -> datetime | None:
     """The earliest onset among the findings at least half as strong as the strongest."""
     strongest = max((f.strength for f in findings if f.onset), default=0.0)
-    return min(
-        (f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest), default=None
-    )
+    clear = [f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest]
+    return min(clear, default=None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from analysis.traces.job_logs.lines import bounded_lines
-from analysis.traces.job_logs.signatures import Signature, match_all, told_by
+from analysis.traces.job_logs.signatures import Signature, match_all, specific_signature
 from analysis.traces.job_logs.structured_log import MARK, raised_in
 from analysis.traces.reading.job_files import JobFile
 from analysis.traces.reading.stack_dumps import StackFrame
@@ -212,7 +212,7 @@ def _count(
     failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int
 ) -> None:
     """One more line that shows a failure; the first one is kept."""
-    name = told_by(signature, line).name
+    name = specific_signature(signature, line).name
     before = failures.get(name)
     if before is not None:
         failures[name] = LoggedFailure(signature, before.line, before.offset, before.count + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
 from analysis.logs.signature_matching import match, match_all
-from analysis.logs.xid_codes import XID, XIDS, Xid, told_by
+from analysis.logs.xid_codes import XID, XIDS, Xid, specific_signature
 
 __all__ = [
     "LINE_LIMIT",
@@ -16,5 +16,5 @@ __all__ = [
     "Xid",
     "match",
     "match_all",
-    "told_by",
+    "specific_signature",
 ]

@@ -23,7 +23,7 @@ from analysis.logs.failure_signatures import (
 from analysis.logs.failure_signatures_page import GROUPS, page
 from analysis.logs.signature_matching import TABLE, SignatureTable, match, match_all
 from analysis.logs.xid_codes import FILE as XID_FILE
-from analysis.logs.xid_codes import XIDS, read_xids, told_by
+from analysis.logs.xid_codes import XIDS, read_xids, specific_signature
 from tests.analysis.pattern_cost import ENDLESS, ways
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -330,13 +330,13 @@ def test_an_xid_line_is_told_by_its_number() -> None:
     line = "NVRM: Xid (PCI:0000:3b:00): 48, pid=7, name=python, DBE (double bit error) ECC Error"
     found = match(line)
     assert found is not None
-    told = told_by(found, line)
+    told = specific_signature(found, line)
     assert (told.name, told.accuses, told.symptom) == ("xid_48", "gpu", False)
     assert "double-bit ECC" in told.meaning
     assert "reset the GPU" in told.action
-    unknown = told_by(found, line.replace("48,", "999,"))
+    unknown = specific_signature(found, line.replace("48,", "999,"))
     assert "999, which is not in the table" in unknown.meaning
-    app = told_by(found, line.replace("48,", "31,"))
+    app = specific_signature(found, line.replace("48,", "31,"))
     assert (app.accuses, app.symptom) == ("rank", True)
 
 

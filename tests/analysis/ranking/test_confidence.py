@@ -2,28 +2,34 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.ranking.confidence import HIGHEST, LOWEST, Standing, confidence_of, confidences
+from analysis.ranking.confidence import (
+    HIGHEST,
+    LOWEST,
+    FirstSuspectStanding,
+    confidence_of,
+    confidences,
+)
 
 
 def test_a_clear_lead_makes_surer_than_a_close_one() -> None:
     close, clear = (
-        Standing(lead=0.02, share=0.3, victims=0),
-        Standing(lead=0.7, share=0.3, victims=0),
+        FirstSuspectStanding(lead=0.02, share=0.3, victims=0),
+        FirstSuspectStanding(lead=0.7, share=0.3, victims=0),
     )
     assert confidence_of(close) < 0.6 < confidence_of(clear)
 
 
 def test_victims_that_it_explains_make_surer() -> None:
     alone, explaining = (
-        Standing(lead=0.3, share=0.3, victims=0),
-        Standing(lead=0.3, share=0.3, victims=3),
+        FirstSuspectStanding(lead=0.3, share=0.3, victims=0),
+        FirstSuspectStanding(lead=0.3, share=0.3, victims=3),
     )
     assert confidence_of(alone) + 0.1 < confidence_of(explaining)
 
 
 def test_no_answer_is_certain_and_none_is_impossible() -> None:
-    assert confidence_of(Standing(lead=1, share=1, victims=500)) == HIGHEST
-    assert confidence_of(Standing(lead=0, share=0, victims=0)) >= LOWEST
+    assert confidence_of(FirstSuspectStanding(lead=1, share=1, victims=500)) == HIGHEST
+    assert confidence_of(FirstSuspectStanding(lead=0, share=0, victims=0)) >= LOWEST
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ def test_no_answer_is_certain_and_none_is_impossible() -> None:
 def test_what_cannot_be_known_bounds_the_confidence(
     symptoms: bool, missing: bool, most: float
 ) -> None:
-    sure = Standing(lead=1, share=1, victims=5, symptoms_only=symptoms)
+    sure = FirstSuspectStanding(lead=1, share=1, victims=5, symptoms_only=symptoms)
     assert confidence_of(sure, metrics_missing=missing) == most
 
 
