@@ -15,7 +15,7 @@ from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.runtime.threads import in_thread
 from bot.store.store import Investigation
 from bot.web.finding_view import FindingView, finding_view
-from bot.web.log_lines_view import LogLines, log_lines
+from bot.web.log_lines_view import LogLinesView, log_lines
 from bot.web.rendering import Site
 from bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
 
@@ -36,7 +36,7 @@ class FindingPageView:
     causes_for: tuple[Cause, ...]
     causes_against: tuple[Cause, ...]
     in_impact: bool
-    logs: LogLines | None
+    logs: LogLinesView | None
     traces: tuple[Trace, ...]
     tree: SpanTree | None
     has_traces: bool
@@ -106,7 +106,7 @@ def read_finding(
 
 def _behind(
     case: Case, finding: Finding, trace_id: str, troubles: list[str]
-) -> tuple[LogLines | None, tuple[Trace, ...], SpanTree | None]:
+) -> tuple[LogLinesView | None, tuple[Trace, ...], SpanTree | None]:
     """What was recorded; a table that cannot be read is a trouble, and the rest of the page
     stands."""
     try:

@@ -15,7 +15,7 @@ from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.buttons import Choice, read_choice
 from bot.conversation.slack.click_context import AT_ONCE_S, OVER, OWNER, ClickContext
 from bot.conversation.slack.evidence_modal import (
-    Answered,
+    EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
@@ -191,7 +191,7 @@ class Choices:
         except FaultlineError as error:
             return no_evidence_modal(investigation, str(error), url)
         return evidence_modal(
-            investigation, Answered(answer.diagnosis, answer.evidence, answer.gaps), url, page
+            investigation, EvidenceShown(answer.diagnosis, answer.evidence, answer.gaps), url, page
         )
 
     async def _ask_for_cause(self, click: Interaction, investigation: Investigation) -> None:

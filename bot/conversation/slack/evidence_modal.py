@@ -46,7 +46,7 @@ MAX_FINDINGS = 300
 
 
 @dataclass(frozen=True)
-class Answered:
+class EvidenceShown:
     """What the modal shows."""
 
     diagnosis: Diagnosis
@@ -63,7 +63,7 @@ class _Entry:
 
 
 def evidence_modal(
-    investigation: Investigation, answered: Answered, page_url: str, page: int = 0
+    investigation: Investigation, answered: EvidenceShown, page_url: str, page: int = 0
 ) -> Block:
     """One page of it, counted from 0; a page that does not exist is the nearest one that does."""
     entries = list(_entries(answered, page_url))
@@ -119,7 +119,7 @@ def _first(investigation: Investigation, diagnosis: Diagnosis) -> Block:
     return rich(section(text(said)))
 
 
-def _entries(answered: Answered, page_url: str) -> Iterator[_Entry]:
+def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
     diagnosis = answered.diagnosis
     findings = {f.id: f for f in diagnosis.findings[:MAX_FINDINGS]}
     items = {e.id: e for e in answered.evidence}

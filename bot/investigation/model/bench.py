@@ -47,7 +47,7 @@ COPIED = (
 
 
 @dataclass(frozen=True)
-class Brought:
+class NewEvidence:
     """What a new query brought: rows by table, what could not be had, and the findings that were
     not there before."""
 
@@ -129,7 +129,7 @@ class Bench:
         self.observations.append(numbered)
         return numbered
 
-    async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> Brought:
+    async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
         """One new query through a connector, under its own limits; what it brings is merged and
         analysed."""
         name = f"ask-{len(self.asks) + 1}"
@@ -156,7 +156,7 @@ class Bench:
             self.keep(f"{self.store}/{ASKS}/{name}/{file.name}", file.read_bytes())
         return part
 
-    async def _merge(self, name: str, part: Part, place: Path) -> Brought:
+    async def _merge(self, name: str, part: Part, place: Path) -> NewEvidence:
         before = self.diagnosis
         merged = await in_thread(self._merged, part, place)
         self.asks.append(name)
@@ -170,7 +170,7 @@ class Bench:
             t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item()
             for t in part.tables
         }
-        return Brought(rows, merged[1], merged[0], new, before, self.diagnosis)
+        return NewEvidence(rows, merged[1], merged[0], new, before, self.diagnosis)
 
     def _merged(self, part: Part, place: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
         if not (self.work / "alert.json").exists():

@@ -22,7 +22,7 @@ from bot.answer.targets.slack.message import (
 from bot.answer.view import answer_view
 from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
 from bot.conversation.slack.evidence_modal import (
-    Answered,
+    EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
@@ -160,7 +160,7 @@ def test_every_page_of_the_evidence(text: str, count: int, page: int) -> None:
     gaps = [a_gap(reason=text, source=text)] * (count // 2)
     about = stormy(text, 3)
     for view in (
-        evidence_modal(about, Answered(diagnosis, long_evidence(text), gaps), PAGE, page),
+        evidence_modal(about, EvidenceShown(diagnosis, long_evidence(text), gaps), PAGE, page),
         reading_modal(about, PAGE),
         no_evidence_modal(about, text, PAGE),
     ):

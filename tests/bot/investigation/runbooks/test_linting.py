@@ -10,7 +10,7 @@ from bot.investigation.runbooks.checking import runbook_checks
 from bot.investigation.runbooks.linting import lint
 from bot.investigation.runbooks.runbook import Hours, LookAt, Match, RunbookKeys
 from bot.settings import Settings
-from tests.bot.investigation.runbooks.library_module import write
+from tests.bot.investigation.runbooks.runbook_files import write
 
 CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}
 
