@@ -26,7 +26,7 @@ from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.store.case_store import CaseStore
 from bot.store.follow_ups import FollowUps
-from bot.store.labels import Label, Labels
+from bot.store.labels import AnswerLabel, Labels
 from bot.store.memory import Memory, storable
 from bot.store.store import Investigation
 from bot.store.visibility import ALL, visible_to_teams
@@ -179,7 +179,7 @@ def to_remember(
     )
 
 
-def _judged(label: Label | None) -> Judged | None:
+def _judged(label: AnswerLabel | None) -> Judged | None:
     return Judged(right=label.right, cause=label.cause) if label else None
 
 

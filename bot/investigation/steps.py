@@ -97,7 +97,7 @@ ENRICH_DEADLINE_S = 5.0
 """The vendor of an alert may add details to it; the first message does not wait longer for that."""
 
 
-class Steps:
+class InvestigationSteps:
     """The steps, for one worker."""
 
     def __init__(self, context: WorkerContext) -> None:

@@ -29,7 +29,7 @@ from bot.answer.targets.slack.blocks import (
 from bot.answer.targets.slack.buttons import until_words
 from bot.answer.targets.slack.message import DOTS
 from bot.answer.view import VERDICT_LABELS
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import Investigation
 from connectors.base import Check
@@ -58,7 +58,7 @@ class Home:
 
     now: datetime
     latest: Sequence[Investigation]
-    labels: dict[str, Label]
+    labels: dict[str, AnswerLabel]
     waiting: int
     running: int
     checks: Sequence[Check] | None

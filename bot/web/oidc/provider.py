@@ -16,7 +16,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from analysis.errors import ConnectorError
 from bot.settings.login import LoginSettings
-from bot.store.visitors import Person
+from bot.store.visitors import ProviderIdentity
 from bot.web.oidc.attempt import Attempt
 from bot.web.oidc.person import groups_of, person_of
 from bot.web.oidc.provider_http import VENDOR, get, post
@@ -108,7 +108,7 @@ class Provider:
         if issuer is not None and issuer != document.issuer:
             raise ConnectorError(VENDOR, "answer", "was sent by another provider (iss)")
 
-    async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> Person:
+    async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> ProviderIdentity:
         """Whom the code stands for."""
         document = await self._discovery()
         tokens = await self._exchange(document, code, attempt, redirect_uri)

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import Investigation
 
@@ -32,7 +32,7 @@ MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
 class AnswerStatus:
     """What people have made of an answer, and what can still be done with it."""
 
-    label: Label | None = None
+    label: AnswerLabel | None = None
     mute: Mute | None = None
     may_mute: bool = True
     """Somebody's question is no alert: there is nothing to mute."""
@@ -104,7 +104,7 @@ def until_words(until: datetime) -> str:
     return f"{until:%H:%M} UTC, {until.day} {until:%b}"
 
 
-def _judged(label: Label) -> str:
+def _judged(label: AnswerLabel) -> str:
     who = escape_mrkdwn(one_line(label.who, MAX_WHO)) or "somebody"
     verdict = "*Right*" if label.right else "*Wrong*"
     cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))

@@ -30,7 +30,7 @@ from bot.conversation.slack.evidence_modal import (
 )
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import GroupedAlert, Investigation
 from connectors.base import Check
@@ -82,7 +82,7 @@ def stormy(text: str, count: int, **more: Any) -> Investigation:
 def status(text: str) -> AnswerStatus:
     """All of it at once."""
     mute = Mute("f" * 16, text, ALERT_AT, ALERT_AT + timedelta(hours=8), text, text, 9, ALERT_AT)
-    return AnswerStatus(Label("i", False, text, text, ALERT_AT), mute, True, text, "update")
+    return AnswerStatus(AnswerLabel("i", False, text, text, ALERT_AT), mute, True, text, "update")
 
 
 def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:
@@ -182,7 +182,7 @@ def test_forms(text: str, count: int, held: str) -> None:
 @FEW
 @given(TEXTS, st.integers(0, 60))
 def test_home(text: str, count: int) -> None:
-    label = Label("i", False, text, text, ALERT_AT)
+    label = AnswerLabel("i", False, text, text, ALERT_AT)
     mute = Mute(text[:200], text, ALERT_AT, ALERT_AT, text, text, count, None)
     statuses = ("accepted", "running", "done", "failed")
     latest = [

@@ -354,9 +354,7 @@ def test_a_provider_that_says_to_come_back_in_an_hour_is_not_waited_for(case: Pa
 @pytest.mark.parametrize(
     "answer", [refuses, says_text("I would rather chat."), fails(401), says({"claims": []})]
 )
-def test_without_a_report_the_built_in_one_stands_and_says_why(
-    case: Path, answer: Answer
-) -> None:
+def test_without_a_report_the_built_in_one_stands_and_says_why(case: Path, answer: Answer) -> None:
     with serving(answer) as server:
         done = investigated(case, server)
     assert done.report.written_by == "built-in"
