@@ -13,7 +13,7 @@ from analysis.case.folder import Case, read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.runtime.threads import in_thread
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lines_view import LogLinesView, log_lines
 from bot.web.rendering import Site
@@ -26,7 +26,7 @@ MAX_ID = 200
 class FindingPageView:
     """Everything the page shows."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     alert: Alert
     shown: FindingView
     number: int
@@ -73,7 +73,7 @@ class FindingPage:
 
 
 def read_finding(
-    investigation: Investigation, folder: Path, finding_id: str, trace_id: str
+    investigation: StoredInvestigation, folder: Path, finding_id: str, trace_id: str
 ) -> FindingPageView | None:
     """Read the case (blocking) and arrange the page; None when it holds no such finding. Raises
     FaultlineError."""

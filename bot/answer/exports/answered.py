@@ -14,7 +14,7 @@ from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis, Frozen, Report, UtcTime
 from bot.answer.replay import replay
 from bot.answer.view import AnswerView, answer_view
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 ANSWERED_FILE = "answered.json"
 MOST_ONSETS, MOST_CHANGES = 20, 15
@@ -141,7 +141,7 @@ def _changes(answered: ExportedAnswer) -> list[TimelineEntry]:
     ]
 
 
-def answer_times(investigation: Investigation, public_url: str) -> AnswerTimes:
+def answer_times(investigation: StoredInvestigation, public_url: str) -> AnswerTimes:
     """What answered.json holds; written when the answer stands."""
     return AnswerTimes(
         id=investigation.id,

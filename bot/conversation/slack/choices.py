@@ -26,9 +26,9 @@ from bot.conversation.slack.payloads import Interaction
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.runtime.threads import in_store
 from bot.store.follow_ups import FollowUpScope
-from bot.store.store import Investigation, ReplyTo
+from bot.store.store import ReplyTo, StoredInvestigation
 
-Handler = Callable[[Interaction, Investigation], Awaitable[None]]
+Handler = Callable[[Interaction, StoredInvestigation], Awaitable[None]]
 
 DOUBLE_CLICK_S = 60
 """Further investigations of one kind asked for within the same so many seconds are one: people
@@ -78,11 +78,11 @@ class Choices:
         if wanted is not None and found is not None:
             self._context.later(self._show_page(click, found, wanted[0]))
 
-    async def _evidence(self, click: Interaction, investigation: Investigation) -> None:
+    async def _evidence(self, click: Interaction, investigation: StoredInvestigation) -> None:
         await self._did(click, investigation, "looked at the evidence")
         self._context.later(self._show_evidence(click, investigation))
 
-    async def _right(self, click: Interaction, investigation: Investigation) -> None:
+    async def _right(self, click: Interaction, investigation: StoredInvestigation) -> None:
         who = click.user.said_by
         await self._context.stored(
             self._context.labels.write, investigation.id, right=True, who=who
@@ -90,10 +90,10 @@ class Choices:
         await self._did(click, investigation, "said that the answer is right")
         self._context.later(self._context.refresh(investigation))
 
-    async def _wrong(self, click: Interaction, investigation: Investigation) -> None:
+    async def _wrong(self, click: Interaction, investigation: StoredInvestigation) -> None:
         self._context.later(self._ask_for_cause(click, investigation))
 
-    async def _wider(self, click: Interaction, investigation: Investigation) -> None:
+    async def _wider(self, click: Interaction, investigation: StoredInvestigation) -> None:
         window = window_of(
             AskedSpan(), await self._incident(investigation), investigation.accepted_at
         )
@@ -103,7 +103,7 @@ class Choices:
         )
         await self._follow_up(click, investigation, "wider", said, FollowUpScope(window=window))
 
-    async def _again(self, click: Interaction, investigation: Investigation) -> None:
+    async def _again(self, click: Interaction, investigation: StoredInvestigation) -> None:
         held = await self._context.stored(self._context.follow_ups.scope, investigation.id)
         await self._follow_up(
             click, investigation, "again", "the same once more", held or FollowUpScope()
@@ -112,7 +112,7 @@ class Choices:
     async def _follow_up(
         self,
         click: Interaction,
-        investigation: Investigation,
+        investigation: StoredInvestigation,
         kind: str,
         said: str,
         scope: FollowUpScope,
@@ -147,10 +147,10 @@ class Choices:
         follow_ups, most = self._context.follow_ups, self._context.settings.slack.further_per_hour
         return follow_ups.count_since(channel, thread, since) >= most and not follow_ups.known(key)
 
-    async def _mute(self, click: Interaction, investigation: Investigation) -> None:
+    async def _mute(self, click: Interaction, investigation: StoredInvestigation) -> None:
         self._context.later(self._ask_how_long(click, investigation))
 
-    async def _unmute(self, click: Interaction, investigation: Investigation) -> None:
+    async def _unmute(self, click: Interaction, investigation: StoredInvestigation) -> None:
         ended = await self._context.stored(
             self._context.mutes.unmute, investigation.alert.fingerprint
         )
@@ -160,15 +160,15 @@ class Choices:
             self._context.later(self._context.ephemeral(click, "This alert is not muted any more."))
         self._context.later(self._context.refresh(investigation))
 
-    async def _pagerduty(self, click: Interaction, investigation: Investigation) -> None:
+    async def _pagerduty(self, click: Interaction, investigation: StoredInvestigation) -> None:
         await self._did(click, investigation, "sent the answer to PagerDuty")
         self._context.later(self._send_note(click, investigation))
 
-    async def _did(self, click: Interaction, investigation: Investigation, what: str) -> None:
+    async def _did(self, click: Interaction, investigation: StoredInvestigation, what: str) -> None:
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
         await self._context.did(investigation.id, f"{click.user.said_by} {what}", key=key)
 
-    async def _show_evidence(self, click: Interaction, investigation: Investigation) -> None:
+    async def _show_evidence(self, click: Interaction, investigation: StoredInvestigation) -> None:
         context, url = self._context, self._context.replies.page_url(investigation)
         reading = asyncio.ensure_future(self._evidence_view(investigation, 0))
         await asyncio.wait({reading}, timeout=AT_ONCE_S)
@@ -180,11 +180,15 @@ class Choices:
         if opened is not None:
             await context.update(opened, view)
 
-    async def _show_page(self, click: Interaction, investigation: Investigation, page: int) -> None:
+    async def _show_page(
+        self, click: Interaction, investigation: StoredInvestigation, page: int
+    ) -> None:
         view = await self._evidence_view(investigation, page)
         await self._context.update(click.view.id, view, hash_=click.view.hash)
 
-    async def _evidence_view(self, investigation: Investigation, page: int) -> dict[str, object]:
+    async def _evidence_view(
+        self, investigation: StoredInvestigation, page: int
+    ) -> dict[str, object]:
         url = self._context.replies.page_url(investigation)
         try:
             answer = await self._context.answer(investigation)
@@ -194,7 +198,7 @@ class Choices:
             investigation, EvidenceShown(answer.diagnosis, answer.evidence, answer.gaps), url, page
         )
 
-    async def _ask_for_cause(self, click: Interaction, investigation: Investigation) -> None:
+    async def _ask_for_cause(self, click: Interaction, investigation: StoredInvestigation) -> None:
         try:
             async with asyncio.timeout(AT_ONCE_S):
                 suspects = suspects_of((await self._context.answer(investigation)).diagnosis)
@@ -206,10 +210,10 @@ class Choices:
             click, wrong_modal(_about(click, investigation), investigation, suspects, given)
         )
 
-    async def _ask_how_long(self, click: Interaction, investigation: Investigation) -> None:
+    async def _ask_how_long(self, click: Interaction, investigation: StoredInvestigation) -> None:
         await self._context.open(click, mute_modal(_about(click, investigation), investigation))
 
-    async def _send_note(self, click: Interaction, investigation: Investigation) -> None:
+    async def _send_note(self, click: Interaction, investigation: StoredInvestigation) -> None:
         context = self._context
         if investigation.status not in OVER:
             await context.ephemeral(
@@ -238,12 +242,12 @@ class Choices:
         await context.ephemeral(click, f"The note on incident {incident} holds this answer.")
         await context.refresh(investigation)
 
-    async def _first(self, investigation: Investigation) -> Investigation:
+    async def _first(self, investigation: StoredInvestigation) -> StoredInvestigation:
         """The investigation that its chain of further ones began with."""
         first = await in_store(self._context.follow_ups.first, investigation.id)
         return await in_store(self._context.store.get, first) or investigation
 
-    async def _incident(self, investigation: Investigation) -> Window:
+    async def _incident(self, investigation: StoredInvestigation) -> Window:
         """The window that the investigation looked at, from its case; else from the settings."""
         try:
             async with asyncio.timeout(AT_ONCE_S):
@@ -255,7 +259,7 @@ class Choices:
             return scope_for(investigation.alert, self._context.settings, now=now).incident
 
 
-def _about(click: Interaction, investigation: Investigation) -> FormFor:
+def _about(click: Interaction, investigation: StoredInvestigation) -> FormFor:
     channel, thread = click.place
     return FormFor(investigation.id, channel, thread)
 

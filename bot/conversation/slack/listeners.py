@@ -33,7 +33,7 @@ from bot.conversation.slack.home import AllChecks, HomeTab
 from bot.conversation.slack.home_view import REFRESH, UNMUTE
 from bot.conversation.slack.payloads import Interaction
 from bot.settings import Settings
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 
 Answer = dict[str, Any]
 EVENTS = ("app_home_opened", "assistant_thread_started", "assistant_thread_context_changed")
@@ -112,7 +112,7 @@ class SlackFace:
         self.context.later(self.context.refresh(investigation))
         return {}
 
-    async def _keep_cause(self, form: Interaction, investigation: Investigation) -> None:
+    async def _keep_cause(self, form: Interaction, investigation: StoredInvestigation) -> None:
         context, who, cause = self.context, form.user.said_by, cause_given(form.view)
         await context.stored(
             context.labels.write, investigation.id, right=False, cause=cause, who=who
@@ -122,7 +122,7 @@ class SlackFace:
         )
         await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
 
-    async def _keep_mute(self, form: Interaction, investigation: Investigation) -> None:
+    async def _keep_mute(self, form: Interaction, investigation: StoredInvestigation) -> None:
         context, view, who, now = self.context, form.view, form.user.said_by, datetime.now(UTC)
         chosen = view.given(FOR)
         until, until_resolved = mute_until(chosen, now), chosen == UNTIL_RESOLVED

@@ -28,7 +28,7 @@ from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from connectors.recorded.connector import RecordedConnector
 from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
@@ -43,10 +43,10 @@ class Notebook:
         self.answers: list[Outcome] = []
         self.tries = 0
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         return True
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         return None
 
     async def preview(self, outcome: Outcome) -> None:
@@ -68,7 +68,7 @@ class Deaf(Notebook):
         super().__init__()
         self.asked: list[str] = []
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         self.asked.append("announce")
         await asyncio.Event().wait()
 

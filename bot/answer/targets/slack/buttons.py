@@ -15,7 +15,7 @@ from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 Choice = Literal["evidence", "right", "wrong", "wider", "unmute", "again", "mute", "pagerduty"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -61,7 +61,9 @@ def read_choice(action: str, value: str) -> tuple[Choice, str] | None:
     return next(((c, investigation) for c in CHOICES if c == name), None)
 
 
-def buttons(investigation: Investigation, status: AnswerStatus, *, answered: bool) -> list[Block]:
+def buttons(
+    investigation: StoredInvestigation, status: AnswerStatus, *, answered: bool
+) -> list[Block]:
     """The row of buttons; of a failed investigation those that need no answer."""
     shown: list[tuple[Choice, str]] = []
     if answered:

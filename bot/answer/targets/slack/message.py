@@ -31,7 +31,7 @@ from bot.answer.targets.slack.blocks import (
 from bot.answer.targets.slack.buttons import AnswerStatus, buttons, status_lines
 from bot.answer.view import AnswerView
 from bot.answer.writer.model_use import model_use_line
-from bot.store.store import GroupedAlert, Investigation
+from bot.store.store import GroupedAlert, StoredInvestigation
 
 MAX_BLOCKS_JSON = 12_000
 """Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks
@@ -73,7 +73,7 @@ class SlackMessage:
         return SlackMessage(self.text, tuple(b for b in self.blocks if b["type"] != "image"))
 
 
-def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
+def first_message(investigation: StoredInvestigation, page_url: str) -> SlackMessage:
     """`Investigating ...`, posted within seconds."""
     return _message(
         _opening(investigation),
@@ -82,7 +82,7 @@ def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
 
 
 def final_message(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     view: AnswerView,
     page_url: str,
     chart_file_id: str | None = None,
@@ -112,7 +112,7 @@ def final_message(
 
 
 def slack_alert_failed_message(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     reason: str,
     page_url: str,
     *,
@@ -139,7 +139,7 @@ def chart_description(finding: Finding) -> str:
     return f"Chart: {finding.sentence}"
 
 
-def _opening(investigation: Investigation) -> Block:
+def _opening(investigation: StoredInvestigation) -> Block:
     alert = investigation.alert
     lines = [Line("Investigating", _title(alert))]
     about = [
@@ -162,7 +162,7 @@ def _title(alert: Alert) -> str:
     return one_line(alert.title, 240) or "an alert without a title"
 
 
-def _footer(investigation: Investigation) -> str:
+def _footer(investigation: StoredInvestigation) -> str:
     repeats, rate_limited = investigation.repeats, investigation.rate_limited
     parts = [f"Faultline {investigation.id}"]
     if repeats:
@@ -173,7 +173,7 @@ def _footer(investigation: Investigation) -> str:
     return " · ".join(parts)
 
 
-def _written(investigation: Investigation, view: AnswerView) -> str:
+def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
     findings = len(view.findings)
     writer = one_line(view.written_by, 80)
     if view.written_by == "built-in":

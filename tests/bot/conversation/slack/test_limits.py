@@ -32,7 +32,7 @@ from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong
 from bot.conversation.slack.home_view import Home, home_view
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
-from bot.store.store import GroupedAlert, Investigation
+from bot.store.store import GroupedAlert, StoredInvestigation
 from connectors.base import Check
 from loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
 from tests.bot.answer.targets.answers import (
@@ -63,7 +63,7 @@ TEXTS = st.one_of(
 FEW = settings(max_examples=40)
 
 
-def stormy(text: str, count: int, **more: Any) -> Investigation:
+def stormy(text: str, count: int, **more: Any) -> StoredInvestigation:
     """An investigation of which everything is as long as `text`, and that `count` alerts joined."""
     alert = an_alert().model_copy(
         update={"title": text, "service": text, "severity": text, "source": text}

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.investigation.runbooks.linting import lint
-from bot.investigation.runbooks.runbook import Hours, LookAt, RunbookMatch, RunbookKeys
+from bot.investigation.runbooks.runbook import Hours, LookAt, RunbookKeys, RunbookMatch
 from bot.settings import Settings
 from tests.bot.investigation.runbooks.runbook_files import write
 
