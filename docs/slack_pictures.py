@@ -30,7 +30,7 @@ from bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
 from bot.store.labels import Label
 from bot.store.mutes import Mute
-from bot.store.store import GroupedAlert, Investigation, ReplyTo
+from bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
 from connectors.base import Check
 from demo.run import CASE, recorded_cases
 
@@ -78,9 +78,9 @@ def photograph(html: str, name: str, width: int, height: int = 2400) -> None:
     assert size < MAX_BYTES, f"{name} has {size} bytes"
 
 
-def an_investigation(replayed: Replayed, **more: object) -> Investigation:
+def an_investigation(replayed: Replayed, **more: object) -> StoredInvestigation:
     """The recorded job's, as the store would give it."""
-    made = Investigation(
+    made = StoredInvestigation(
         id=NAME,
         alert=replayed.case.alert,
         question=None,
@@ -99,7 +99,7 @@ def an_investigation(replayed: Replayed, **more: object) -> Investigation:
 
 
 def answer(
-    replayed: Replayed, investigation: Investigation, status: AnswerStatus, chart: str | None
+    replayed: Replayed, investigation: StoredInvestigation, status: AnswerStatus, chart: str | None
 ) -> SlackMessage:
     """The answer's message."""
     case = replayed.case
@@ -142,7 +142,7 @@ def a_home(replayed: Replayed) -> Home:
     """A Home tab on a usual day."""
     first = an_investigation(replayed)
 
-    def earlier(minutes: int, title: str, **more: object) -> Investigation:
+    def earlier(minutes: int, title: str, **more: object) -> StoredInvestigation:
         alert = first.alert.model_copy(update={"title": title})
         at = AT - timedelta(minutes=minutes)
         return replace(first, id=f"{at:%Y%m%d-%H%M%S}-0a1b2c", alert=alert, accepted_at=at, **more)  # type: ignore[arg-type]

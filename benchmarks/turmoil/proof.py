@@ -15,7 +15,7 @@ from benchmarks.turmoil.senders import REFUSED, Sent, Shape
 from bot.answer.targets.pagerduty.note import bears_marker
 from bot.answer.targets.slack.replies import EVENT_TYPE
 from bot.store.models import InvestigationRow
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.slack import LoopbackSlack
 
@@ -79,20 +79,20 @@ def outside(slack: LoopbackSlack, pagerduty: LoopbackPagerDuty, ids: Sequence[st
     return Outside(messages, notes, strangers)
 
 
-def everything(store: Store) -> list[Investigation]:
+def everything(store: Store) -> list[StoredInvestigation]:
     """All investigations."""
     with Session(store.engine) as session:
         ids = list(session.scalars(select(InvestigationRow.id)))
     return store.some(ids)
 
 
-def unsettled(found: Sequence[Investigation], seen: Outside) -> list[str]:
+def unsettled(found: Sequence[StoredInvestigation], seen: Outside) -> list[str]:
     """Investigations that have not ended, or whose answer does not stand in each wanted place
     yet."""
     return [one.id for one in found if one.status not in ENDED or _missing(one, seen)]
 
 
-def _missing(one: Investigation, seen: Outside) -> str:
+def _missing(one: StoredInvestigation, seen: Outside) -> str:
     texts = seen.messages.get(one.id, [])
     if not texts or all(STILL in text for text in texts):
         return "no answer in Slack"
@@ -106,7 +106,7 @@ def _missing(one: Investigation, seen: Outside) -> str:
     return ""
 
 
-def prove(sent: Sequence[Sent], found: Sequence[Investigation], seen: Outside) -> Books:
+def prove(sent: Sequence[Sent], found: Sequence[StoredInvestigation], seen: Outside) -> Books:
     """Compare them."""
     books = Books()
     by_id = {one.id: one for one in found}
@@ -128,7 +128,7 @@ def prove(sent: Sequence[Sent], found: Sequence[Investigation], seen: Outside) -
     return books
 
 
-def _alert(books: Books, alert: Sent, by_id: Mapping[str, Investigation]) -> None:
+def _alert(books: Books, alert: Sent, by_id: Mapping[str, StoredInvestigation]) -> None:
     books.outcomes.update(
         alert.outcomes
         or [f"refused with {alert.statuses[-1]}" if alert.statuses else "never taken"]
@@ -162,7 +162,7 @@ def _alert(books: Books, alert: Sent, by_id: Mapping[str, Investigation]) -> Non
         books.say("lost", f"{alert.title}: {identity} was told of and is not in the store")
 
 
-def _investigation(books: Books, one: Investigation, seen: Outside) -> None:
+def _investigation(books: Books, one: StoredInvestigation, seen: Outside) -> None:
     texts = seen.messages.get(one.id, [])
     if one.status not in ENDED:
         books.say("stuck", f"{one.id} is still {one.status}")

@@ -21,7 +21,7 @@ from bot.answer.outcome import ReplyTarget
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.step_watch import first_message_posted
 from bot.store.announcing import Announcing, Due
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 
 log = logging.getLogger("faultline.announcing")
 
@@ -110,7 +110,7 @@ class Announce(BackgroundLoop):
             if target.wanted(investigation):
                 await self._announce_at(target, investigation)
 
-    async def _announce_at(self, target: ReplyTarget, investigation: Investigation) -> None:
+    async def _announce_at(self, target: ReplyTarget, investigation: StoredInvestigation) -> None:
         began = datetime.now(UTC)
         try:
             await target.announce(investigation)

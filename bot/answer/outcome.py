@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
 from bot.answer.view import AnswerView, answer_view
 from bot.store.message_updates import DueDigest
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Answer:
 class Outcome:
     """How an investigation ended, as replies need it; without an answer it failed."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     answer: Answer | None
 
 
@@ -44,10 +44,10 @@ class ReplyTarget(Protocol):
     def name(self) -> str:
         """Its name, in post keys and progress lines."""
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether this investigation is to be answered there."""
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         """Say that the investigation has begun, where the target has such a message."""
 
     async def preview(self, outcome: Outcome) -> None:
@@ -70,5 +70,7 @@ class PostsDigests(Protocol):
     def posts_digests(self) -> bool:
         """Whether it has channels."""
 
-    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+    async def post_digest(
+        self, digest: DueDigest, investigations: Sequence[StoredInvestigation]
+    ) -> None:
         """Post it once, in its own channels among those of the digest. Raises ConnectorError."""

@@ -16,7 +16,7 @@ from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.view import AnswerView, answer_view
 from bot.intake.questions.slack_question import AnswerLine
 from bot.settings import Settings
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 LINE = 400
 MAX_NAMES = 2_000
@@ -28,7 +28,7 @@ class AnsweredCase:
     """One answered investigation. `newer_runs` when a follow-up in the same thread has no answer
     yet."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     case: Case
     diagnosis: Diagnosis
     report: Report
@@ -111,7 +111,7 @@ class AnsweredCase:
 
 
 def load_case(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     folder: Path,
     settings: Settings,
     *,

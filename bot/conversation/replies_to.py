@@ -28,7 +28,7 @@ from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER
-from bot.store.store import Investigation, ReplyTo
+from bot.store.store import ReplyTo, StoredInvestigation
 
 R = TypeVar("R")
 
@@ -170,7 +170,7 @@ class Replies:
             return reply.text if reply.useful else None
         return await self._by_model(question, about) or reply.text
 
-    async def _by_model(self, question: Question, about: Investigation) -> AnswerText | None:
+    async def _by_model(self, question: Question, about: StoredInvestigation) -> AnswerText | None:
         """Where a model is configured, it is asked what the table does not understand."""
         if self._context.settings.model.name is None:
             return None
@@ -226,7 +226,7 @@ class Replies:
             investigation_id=started,
         )
 
-    async def _still_running(self, about: Investigation) -> AnswerText:
+    async def _still_running(self, about: StoredInvestigation) -> AnswerText:
         lines = await in_store(self._context.store.progress, about.id)
         last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
         more = ("The answer comes in this thread; ask again then",)
@@ -234,7 +234,7 @@ class Replies:
             lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id
         )
 
-    async def _investigation(self, question: Question) -> tuple[Investigation | None, bool]:
+    async def _investigation(self, question: Question) -> tuple[StoredInvestigation | None, bool]:
         """The one that is named, or the newest of the thread that came to an answer; and whether a
         newer one runs."""
         named = _ID.search(question.text)

@@ -12,7 +12,7 @@ from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at
 from bot.answer.view import VERDICT_LABELS
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from connectors.base import Check, Connector
 
 CHECK_WITHIN_S = 5.0
@@ -44,7 +44,7 @@ def status_text(
     counts: dict[str, int],
     questions: int,
     checks: Sequence[Check],
-    here: Sequence[Investigation],
+    here: Sequence[StoredInvestigation],
     *,
     where: str,
 ) -> AnswerText:
@@ -67,14 +67,14 @@ def status_text(
     return AnswerText(lead=lead, lines=tuple(lines), more=more)
 
 
-def _running(one: Investigation) -> AnswerLine:
+def _running(one: StoredInvestigation) -> AnswerLine:
     word = "Running" if one.status == "running" else "Waiting"
     return AnswerLine(
         text=f"{plain(one.alert.title, 160)}, since {at(one.accepted_at)}", bold=f"{word} {one.id}"
     )
 
 
-def _answered(one: Investigation) -> AnswerLine:
+def _answered(one: StoredInvestigation) -> AnswerLine:
     verdict = next(
         (label for known, label in VERDICT_LABELS.items() if known.value == one.verdict), "Failed"
     )

@@ -20,7 +20,7 @@ from bot.policy.teams import Teams
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Question
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import ALL, Visibility, visible_to_teams
 
 PUBLIC_FOR_S = 600.0
@@ -40,7 +40,7 @@ class ConversationVisibility:
         self._teams = Teams.of(settings) if settings is not None and apart else None
         self._public: dict[str, tuple[float, bool]] = {}
 
-    async def may_tell(self, question: Question, investigation: Investigation) -> bool:
+    async def may_tell(self, question: Question, investigation: StoredInvestigation) -> bool:
         """Whether an answer to this question may speak of that investigation."""
         if self._teams is not None and investigation.team not in ("", *self._heard_by(question)):
             return False
@@ -69,10 +69,10 @@ class ConversationVisibility:
         )
 
     async def visible(
-        self, question: Question, some: Iterable[Investigation], limit: int
-    ) -> list[Investigation]:
+        self, question: Question, some: Iterable[StoredInvestigation], limit: int
+    ) -> list[StoredInvestigation]:
         """Those that may be spoken of, in their order."""
-        found: list[Investigation] = []
+        found: list[StoredInvestigation] = []
         for one in some:
             if await self.may_tell(question, one):
                 found.append(one)
@@ -99,7 +99,7 @@ class ConversationVisibility:
         self._public[channel] = (time.monotonic(), public)
         return public
 
-    async def _channels(self, investigation: Investigation) -> set[str]:
+    async def _channels(self, investigation: StoredInvestigation) -> set[str]:
         """Where it was, or is to be, answered."""
         posts = await in_store(self._store.posts, investigation.id)
         found = {ref.partition("/")[0] for ref in posts.values() if "/" in ref and ref[:1] in "CGD"}

@@ -80,7 +80,7 @@ class Message(Payload):
         return bool(self.thread_ts) and self.thread_ts != self.ts
 
 
-class Event(Message):
+class SlackEvent(Message):
     """An event of the Events API that is or concerns a message."""
 
     message: Table[Message] = Field(default_factory=Message)
@@ -102,7 +102,7 @@ class Envelope(Payload):
     team_id: Line = ""
     api_app_id: Line = ""
     authorizations: Rows[Authorization] = ()
-    event: Table[Event] = Field(default_factory=Event)
+    event: Table[SlackEvent] = Field(default_factory=SlackEvent)
 
 
 @dataclass(frozen=True)

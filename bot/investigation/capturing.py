@@ -21,7 +21,7 @@ from analysis.vocabulary import Alert, JobIdentity, Scope
 from bot.investigation.capture.captured import CapturedFile, CaptureResult
 from bot.investigation.capture.plan import CapturePlan, plan_capture
 from bot.investigation.capture.run import run_capture
-from bot.investigation.collecting import Part, store_part
+from bot.investigation.collecting import CollectionPart, store_part
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.captures import CaptureLog, CaptureRecord
@@ -49,7 +49,7 @@ def may_capture(alert: Alert, scope: Scope, settings: Settings) -> bool:
     )
 
 
-def has_traces(parts: Iterable[Part]) -> bool:
+def has_traces(parts: Iterable[CollectionPart]) -> bool:
     """Whether the connectors brought a trace or dump that was taken in the incident; logs and
     telemetry are neither."""
     items = [
@@ -60,7 +60,7 @@ def has_traces(parts: Iterable[Part]) -> bool:
 
 async def capture_part(
     job: JobIdentity | None, settings: Settings, log: CaptureLog, cases: CaseStore, case_id: str
-) -> Part:
+) -> CollectionPart:
     """Ask the job, and store what it brought as a part of the case; without a job the part is
     empty."""
     with tempfile.TemporaryDirectory(prefix="faultline-capture-") as scratch:

@@ -25,7 +25,7 @@ from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
 
-class Part(BaseModel):
+class CollectionPart(BaseModel):
     """Everything one connector brought; items and gaps get their ids when the case is put
     together."""
 
@@ -45,7 +45,7 @@ class Part(BaseModel):
 
 async def collect_part(
     connector: Connector, alert: Alert, scope: Scope, cases: CaseStore, case_id: str
-) -> Part:
+) -> CollectionPart:
     """Ask one connector and store what it brought under parts/<connector>/."""
     with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
         folder = Path(scratch)
@@ -58,21 +58,21 @@ async def collect_part(
 
 def store_nothing(
     connector: str, kinds: Sequence[EvidenceKind], cases: CaseStore, case_id: str
-) -> Part:
+) -> CollectionPart:
     """The part of a connector that was taken out of the settings after the investigation had begun:
     its gaps."""
     gaps = [
         Gap(id="", kind=k, source=connector, query=connector, reason="is not configured any more")
         for k in kinds
     ]
-    part = Part(connector=connector, items=[], gaps=gaps, tables=[], files=[])
+    part = CollectionPart(connector=connector, items=[], gaps=gaps, tables=[], files=[])
     cases.put(case_id, f"{PARTS}/{connector}/part.json", json_bytes(part))
     return part
 
 
 def store_part(
     name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str
-) -> Part:
+) -> CollectionPart:
     """Store what was collected, with the files below `folder`/files, under parts/<name>/."""
     part = part_of(name, collected, folder / "files", folder)
     write_json(folder / "part.json", part)
@@ -80,7 +80,7 @@ def store_part(
     return part
 
 
-def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Part:
+def part_of(name: str, collected: Collected, files: Path, folder: Path) -> CollectionPart:
     """What was collected as a part; its tables are written into `folder`."""
     gaps = [_gap(name, missing) for missing in collected.missing]
     tables = []
@@ -92,7 +92,7 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Part:
         except EvidenceError as error:
             gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
     found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
-    return Part(
+    return CollectionPart(
         connector=name,
         items=[_item(name, item) for item in collected.items],
         gaps=gaps,
@@ -135,15 +135,15 @@ def assemble(
     return scope
 
 
-def read_part(cases: CaseStore, case_id: str, connector: str) -> Part:
+def read_part(cases: CaseStore, case_id: str, connector: str) -> CollectionPart:
     """What a connector brought. Raises EvidenceError when its part is not in the store."""
     stored = cases.get(case_id, f"{PARTS}/{connector}/part.json")
     if stored is None:
         raise EvidenceError(f"{PARTS}/{connector}/part.json", "is missing from the case store")
-    return Part.model_validate_json(stored)
+    return CollectionPart.model_validate_json(stored)
 
 
-def _number(parts: Iterable[Part]) -> tuple[list[Evidence], list[Gap]]:
+def _number(parts: Iterable[CollectionPart]) -> tuple[list[Evidence], list[Gap]]:
     items = [item for part in parts for item in part.items]
     gaps = [gap for part in parts for gap in part.gaps]
     return (
@@ -158,7 +158,9 @@ def _case_file(item: Item) -> str | None:
     return f"{item.kind}.parquet" if item.kind in SCHEMAS else None
 
 
-def _join(table: str, parts: Sequence[Part], cases: CaseStore, case_id: str, folder: Path) -> None:
+def _join(
+    table: str, parts: Sequence[CollectionPart], cases: CaseStore, case_id: str, folder: Path
+) -> None:
     frames = []
     for part in parts:
         stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")

@@ -26,9 +26,9 @@ from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.store.case_store import CaseStore
 from bot.store.follow_ups import FollowUps
-from bot.store.labels import Label, Labels
+from bot.store.labels import AnswerLabel, Labels
 from bot.store.memory import Memory, storable
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from bot.store.visibility import ALL, visible_to_teams
 
 log = logging.getLogger("faultline.memory")
@@ -44,7 +44,12 @@ MAX_CHARACTERS = 500
 
 
 def recall(
-    engine: Engine, investigation: Investigation, alert: Alert, *, days: float, apart: bool = False
+    engine: Engine,
+    investigation: StoredInvestigation,
+    alert: Alert,
+    *,
+    days: float,
+    apart: bool = False,
 ) -> Earlier:
     """What memory knows of an alert: answered before it was accepted, and not more than so many
     days before.
@@ -114,7 +119,7 @@ def _times_seen(
 def recall_into_case(
     engine: Engine,
     cases: CaseStore,
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     alert: Alert,
     *,
     days: float,
@@ -134,7 +139,7 @@ def recall_into_case(
 
 
 def keep_in_memory(
-    engine: Engine, cases: CaseStore, investigation: Investigation, headline: str
+    engine: Engine, cases: CaseStore, investigation: StoredInvestigation, headline: str
 ) -> None:
     """Remember the answer that stands in the case; a further one is another look at an incident
     that is remembered."""
@@ -157,7 +162,7 @@ def keep_in_memory(
 
 
 def to_remember(
-    investigation: Investigation, scope: Scope, diagnosis: Diagnosis, headline: str, case: str
+    investigation: StoredInvestigation, scope: Scope, diagnosis: Diagnosis, headline: str, case: str
 ) -> EarlierInvestigation:
     """An answer as memory keeps it; `case` is where its folder lies."""
     # The causes' kinds of trouble come from the analyzers; only the worker pays for loading them.
@@ -179,7 +184,7 @@ def to_remember(
     )
 
 
-def _judged(label: Label | None) -> Judged | None:
+def _judged(label: AnswerLabel | None) -> Judged | None:
     return Judged(right=label.right, cause=label.cause) if label else None
 
 

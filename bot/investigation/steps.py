@@ -41,7 +41,7 @@ from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
 from bot.store.follow_ups import FollowUps, follow_up_scope
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 log = logging.getLogger("faultline.steps")
 
@@ -97,7 +97,7 @@ ENRICH_DEADLINE_S = 5.0
 """The vendor of an alert may add details to it; the first message does not wait longer for that."""
 
 
-class Steps:
+class InvestigationSteps:
     """The steps, for one worker."""
 
     def __init__(self, context: WorkerContext) -> None:
@@ -325,7 +325,7 @@ class Steps:
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
 
-    def _answered(self, investigation: Investigation) -> bytes:
+    def _answered(self, investigation: StoredInvestigation) -> bytes:
         return json_bytes(answer_times(investigation, self.context.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
@@ -381,7 +381,7 @@ class Steps:
                     return alert
         return alert
 
-    async def _investigation(self, investigation_id: str) -> Investigation:
+    async def _investigation(self, investigation_id: str) -> StoredInvestigation:
         found = await in_store(self.context.store.get, investigation_id)
         if found is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
@@ -429,7 +429,7 @@ class Steps:
         finally:
             await in_thread(checkout.__exit__, None, None, None)
 
-    def _wanted(self, investigation: Investigation) -> list[str]:
+    def _wanted(self, investigation: StoredInvestigation) -> list[str]:
         """Names of the reply targets at which it is to be answered."""
         targets = self.context.reply_targets
         return [target.name for target in targets if target.wanted(investigation)]

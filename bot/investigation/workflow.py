@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
-from bot.investigation.steps import Steps
+from bot.investigation.steps import InvestigationSteps
 from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from bot.queue.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.runtime.step_watch import watched
@@ -28,7 +28,7 @@ REPLY_WAIT_S = (1.0, 300.0)
 """A place that is down is tried again after 1 s, 2 s, 4 s ... 300 s: for most of a day in all."""
 
 
-def register_workflows(steps: Steps) -> None:
+def register_workflows(steps: InvestigationSteps) -> None:
     """Make the workflows known to DBOS; before it is launched."""
 
     @DBOS.workflow(name=WORKFLOW_REPLY)
@@ -64,7 +64,7 @@ def register_workflows(steps: Steps) -> None:
         return "answered" if places else "stored"
 
 
-async def _answer(steps: Steps, investigation_id: str) -> list[str]:
+async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]:
     """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the
     places to answer in.
 

@@ -87,7 +87,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class QueueBacklog:
     """One queue: what nobody has begun with, what somebody has, and since when the oldest waits."""
 
     queue: str
@@ -122,7 +122,7 @@ class EngineRows:
             self._workflows().where(s.status.in_(ACTIVE)).order_by(s.created_at).limit(limit)
         )
 
-    def queues(self) -> list[Waiting]:
+    def queues(self) -> list[QueueBacklog]:
         """Queues with anything in them, by name."""
         s = self._status.c
         query = (
@@ -136,7 +136,7 @@ class EngineRows:
                 found.setdefault(queue or "", {})[status] = (count, oldest)
         none = (0, 0)
         return [
-            Waiting(
+            QueueBacklog(
                 queue,
                 of.get("ENQUEUED", none)[0] + of.get("DELAYED", none)[0],
                 of.get("PENDING", none)[0],

@@ -12,7 +12,7 @@ from bot.policy.alert_rules import held_back_by, plain_severity
 from bot.policy.quiet_hours import quiet_until
 from bot.policy.reply_targets import reply_channel
 from bot.policy.teams import Teams
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.policy.traits import Traits, traits_of
 from bot.policy.values import Arrival
 from bot.settings import Settings
@@ -28,7 +28,7 @@ class Policy:
     groups: Literal["on", "shadow", "off"] = "off"
     window: timedelta = timedelta(minutes=5)
     longest: timedelta = timedelta(minutes=30)
-    topology: Topology = field(default_factory=Topology)
+    topology: ServiceTopology = field(default_factory=ServiceTopology)
     settings: Settings = field(default_factory=Settings)
     teams: Teams = field(default_factory=Teams)
 
@@ -40,7 +40,7 @@ class Policy:
             timedelta(minutes=alerts.group_minutes),
             timedelta(minutes=alerts.group_longest_minutes),
         )
-        topology = Topology.of(settings)
+        topology = ServiceTopology.of(settings)
         return cls(alerts.groups, window, longest, topology, settings, Teams.of(settings, topology))
 
     @property

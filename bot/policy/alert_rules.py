@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from analysis.vocabulary import Alert
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.settings.alerts import AlertRule
 
 MAX_TEXT = 500
@@ -14,7 +14,7 @@ MAX_TEXT = 500
 
 
 def held_back_by(
-    alert: Alert, channel: str, rules: Sequence[AlertRule], topology: Topology
+    alert: Alert, channel: str, rules: Sequence[AlertRule], topology: ServiceTopology
 ) -> str | None:
     """The rule that says not to investigate this alert, in the operator's words; None when it is
     investigated."""
@@ -28,7 +28,7 @@ def held_back_by(
     return None
 
 
-def matches(rule: AlertRule, alert: Alert, channel: str, topology: Topology) -> bool:
+def matches(rule: AlertRule, alert: Alert, channel: str, topology: ServiceTopology) -> bool:
     """Whether the alert meets every condition of the rule."""
     service = topology.name(alert.service) or ""
     return (

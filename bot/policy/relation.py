@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.policy.traits import Traits
 
 ALIKE = 0.5
@@ -38,7 +38,9 @@ class Relation:
     why: str
 
 
-def relate(new: Traits, old: Traits, topology: Topology, window: timedelta) -> Relation | None:
+def relate(
+    new: Traits, old: Traits, topology: ServiceTopology, window: timedelta
+) -> Relation | None:
     """Why the two belong together, or None."""
     apart = abs(new.started_at - old.started_at)
     if apart > window or elsewhere(new, old):
@@ -49,7 +51,7 @@ def relate(new: Traits, old: Traits, topology: Topology, window: timedelta) -> R
     return Relation(found[0], f"{found[1]}, {how_far(apart)}") if found else None
 
 
-def keys_of(one: Traits, topology: Topology) -> tuple[str, ...]:
+def keys_of(one: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys under which an open alert can be found by related ones."""
     keys = [f"{SERVICE_KEY}{one.service}"] if one.service else []
     keys += [f"job:{one.job}"] if one.job else []
@@ -59,7 +61,7 @@ def keys_of(one: Traits, topology: Topology) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def sought_keys(one: Traits, topology: Topology) -> tuple[str, ...]:
+def sought_keys(one: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys of the alerts that may be related to this one."""
     keys = list(keys_of(one, topology))
     if one.service:
@@ -89,7 +91,7 @@ def _by_name(new: Traits, old: Traits) -> tuple[int, str] | None:
     return None
 
 
-def _by_call(new: Traits, old: Traits, topology: Topology) -> tuple[int, str] | None:
+def _by_call(new: Traits, old: Traits, topology: ServiceTopology) -> tuple[int, str] | None:
     for one, other in ((new, old), (old, new)):
         if one.service and other.service and other.service in topology.called_by(one.service):
             return 2, f"{_named(one.service)} calls {_named(other.service)}"
@@ -104,7 +106,9 @@ def _by_host(new: Traits, old: Traits) -> tuple[int, str] | None:
     return 3, f"both are on {_named(common[0])}"
 
 
-def _by_shared_callee(new: Traits, old: Traits, topology: Topology) -> tuple[int, str] | None:
+def _by_shared_callee(
+    new: Traits, old: Traits, topology: ServiceTopology
+) -> tuple[int, str] | None:
     if not new.service or not old.service or not _alike(new, old):
         return None
     common = sorted(set(_callees(new, topology)) & set(_callees(old, topology)))
@@ -127,7 +131,7 @@ def _named_places(one: Traits) -> Sequence[str]:
     ]
 
 
-def _callees(one: Traits, topology: Topology) -> Sequence[str]:
+def _callees(one: Traits, topology: ServiceTopology) -> Sequence[str]:
     return sorted(topology.called_by(one.service))[:MAX_CALLEES] if one.service else ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.settings import Settings
 from bot.settings.teams import owners
 
@@ -21,9 +21,9 @@ class Teams:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Settings, topology: Topology | None = None) -> Teams:
+    def of(cls, settings: Settings, topology: ServiceTopology | None = None) -> Teams:
         """The settings'."""
-        names = (topology or Topology.of(settings)).names
+        names = (topology or ServiceTopology.of(settings)).names
         services = {thing: team for thing, _, team in owners(settings.teams, "services", names)}
         channels = {thing: team for thing, _, team in owners(settings.teams, "channels")}
         return cls(services, channels, {name: team.share for name, team in settings.teams.items()})

@@ -12,7 +12,7 @@ Calls = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class Topology:
+class ServiceTopology:
     """Catalogue names by every name of a service in lower case; callees and callers by catalogue
     name."""
 
@@ -21,7 +21,7 @@ class Topology:
     callers: Calls = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Settings) -> Topology:
+    def of(cls, settings: Settings) -> ServiceTopology:
         """The catalogue's. Of two services that claim a name, the first in the file has it."""
         names: dict[str, str] = {}
         for name, entry in settings.services.items():

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from analysis.vocabulary import Alert
 from bot.policy.job_identity import identify_job
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.policy.words import words_of
 from bot.settings import Settings
 
@@ -57,7 +57,7 @@ class Traits:
         ]
 
 
-def traits_of(alert: Alert, settings: Settings, topology: Topology) -> Traits:
+def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Traits:
     """An alert's traits; names as the catalogue has them."""
     service = topology.name(_short(alert.service))
     entry = settings.services.get(service) if service else None

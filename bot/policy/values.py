@@ -83,7 +83,7 @@ class GroupedAlert:
 
 
 @dataclass(frozen=True)
-class Investigation:
+class StoredInvestigation:
     """One investigation as the rest of the bot sees it."""
 
     id: str

@@ -19,7 +19,7 @@ from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation.reading_traces import TraceReading
-from bot.investigation.steps import Steps
+from bot.investigation.steps import InvestigationSteps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
@@ -145,7 +145,7 @@ class RunningEngine:
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
         self._queues = {TRACES_QUEUE: queue_width(traces.processes)}
         # Workflows must be known before the launch, which takes up those that were left.
-        self._steps = Steps(context)
+        self._steps = InvestigationSteps(context)
         register_workflows(self._steps)
         if talks:
             register_conversation(ConversationSteps(context, owner=engine.executor_id))

@@ -23,7 +23,7 @@ level with the high ones."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingInvestigation:
     """An accepted investigation that no worker has been given yet."""
 
     id: str
@@ -39,21 +39,23 @@ def level(priority: int, accepted_at: datetime, now: datetime) -> int:
 
 
 def in_order(
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingInvestigation],
     taken: Mapping[str, int],
     share: Callable[[str], float],
     now: datetime,
     *,
     most: int,
-) -> list[Waiting]:
+) -> list[WaitingInvestigation]:
     """The first `most` in the order in which they are to be taken; `taken` counts what each team
     has already."""
-    of_team: dict[int, dict[str, list[Waiting]]] = {p: defaultdict(list) for p in PRIORITIES}
+    of_team: dict[int, dict[str, list[WaitingInvestigation]]] = {
+        p: defaultdict(list) for p in PRIORITIES
+    }
     for one in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
         of_team[min(level(one.priority, one.accepted_at, now), PRIORITIES[-1])][one.team].append(
             one
         )
-    count, chosen = Counter(taken), list[Waiting]()
+    count, chosen = Counter(taken), list[WaitingInvestigation]()
     for queues in of_team.values():
         while queues and len(chosen) < most:
             team = min(queues, key=lambda t: (count[t] / share(t), queues[t][-1].accepted_at, t))

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, func, or_
 from sqlalchemy.orm import Session
 
 from bot.policy.priority import PRIORITIES, URGENT
-from bot.queue.order import AGEING, Waiting, level
+from bot.queue.order import AGEING, WaitingInvestigation, level
 from bot.store.models import InvestigationRow as Row
 from bot.store.models import ProgressRow
 from bot.store.store import Store
@@ -96,7 +96,7 @@ def any_waiting(engine: Engine) -> bool:
         return session.scalar(select(Row.id).where(NOT_DISPATCHED).limit(1)) is not None
 
 
-def next_per_team(engine: Engine, most: int) -> Sequence[Waiting]:
+def next_per_team(engine: Engine, most: int) -> Sequence[WaitingInvestigation]:
     """Of each team and priority the `most` that have waited longest: among these are the next
     `most` of all."""
     place = func.row_number().over(
@@ -110,7 +110,7 @@ def next_per_team(engine: Engine, most: int) -> Sequence[Waiting]:
         inner.c.place <= most
     )
     with _reading(engine) as session:
-        return [Waiting(*row) for row in session.execute(query)]
+        return [WaitingInvestigation(*row) for row in session.execute(query)]
 
 
 def taken_by_team(engine: Engine, ids: Sequence[str]) -> Counter[str]:

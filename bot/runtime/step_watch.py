@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from bot.policy.values import Investigation
+from bot.policy.values import StoredInvestigation
 from bot.runtime import measures, tracing
 from bot.runtime.heartbeat import HEARTBEAT, Heartbeat
 from bot.runtime.logs import about
@@ -26,7 +26,7 @@ from bot.runtime.threads import in_store
 
 T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
-Find = Callable[[str], Investigation | None]
+Find = Callable[[str], StoredInvestigation | None]
 """An investigation by its id; blocks."""
 PostedSince = Callable[[str, str, datetime], bool]
 """Whether the investigation's message in that place was posted after that moment; blocks."""
@@ -41,7 +41,7 @@ not."""
 log = logging.getLogger("faultline.steps")
 
 
-def _unknown(_: str) -> Investigation | None:
+def _unknown(_: str) -> StoredInvestigation | None:
     return None
 
 
@@ -120,7 +120,9 @@ def _counted(verb: str, target: str) -> Iterator[None]:
         log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
 
 
-async def first_message_posted(investigation: Investigation, place: str, began: datetime) -> None:
+async def first_message_posted(
+    investigation: StoredInvestigation, place: str, began: datetime
+) -> None:
     """A place was told of it, from `began` on. Not every place has a first message, and Slack has
     it once."""
     if await in_store(WATCH.posted_since, investigation.id, place, began):
@@ -148,7 +150,7 @@ async def _note(
         log.info("not counted: %s", type(error).__name__)
 
 
-def _timed(found: Investigation, verb: str, target: str) -> None:
+def _timed(found: StoredInvestigation, verb: str, target: str) -> None:
     now = datetime.now(UTC)
     if verb == ANSWER:
         measures.ANSWERED.labels(target).observe(

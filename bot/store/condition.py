@@ -27,7 +27,7 @@ MAX_NAMES = 100
 
 
 @dataclass(frozen=True)
-class Said:
+class LatestProgress:
     """The newest line that a connector, or a place of replies, caused; `ok` where nothing was
     missing."""
 
@@ -52,8 +52,8 @@ class Condition:
     """When a worker last wrote a line of progress."""
     answer_s: tuple[float, ...]
     """Seconds from alert to answer of recent investigations, sorted."""
-    connectors: tuple[Said, ...]
-    places: tuple[Said, ...]
+    connectors: tuple[LatestProgress, ...]
+    places: tuple[LatestProgress, ...]
 
 
 def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
@@ -96,14 +96,14 @@ def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
 
 def _said(
     lines: Sequence[tuple[datetime, str, str]], prefix: str, well: Callable[[str], bool]
-) -> tuple[Said, ...]:
+) -> tuple[LatestProgress, ...]:
     """By name, of lines that come newest first."""
     of: dict[str, list[tuple[datetime, str, bool]]] = defaultdict(list)
     for at, stage, text in lines:
         if stage.startswith(prefix) and (stage in of or len(of) < MAX_NAMES):
             of[stage].append((at, text, well(text)))
     return tuple(
-        Said(
+        LatestProgress(
             name=stage.removeprefix(prefix),
             at=found[0][0],
             text=found[0][1].removeprefix(f"{stage.removeprefix(prefix)}: "),

@@ -20,7 +20,7 @@ from bot.store.conversation_rows import FollowUpRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
 from bot.store.reply_addresses import address_columns
-from bot.store.store import Investigation, ReplyTo, new_investigation_id
+from bot.store.store import ReplyTo, StoredInvestigation, new_investigation_id
 
 MAX_SERVICES = 20
 GENERATIONS = 50
@@ -44,7 +44,7 @@ class FollowUps:
 
     def start(
         self,
-        parent: Investigation,
+        parent: StoredInvestigation,
         scope: FollowUpScope,
         *,
         key: str,
@@ -155,7 +155,7 @@ def follow_up_scope(scope: Scope, follow_up: FollowUpScope | None) -> Scope:
 
 
 def _investigation(
-    parent: Investigation, key: str, question: str, reply_to: ReplyTo, now: datetime
+    parent: StoredInvestigation, key: str, question: str, reply_to: ReplyTo, now: datetime
 ) -> InvestigationRow:
     own = hashlib.sha256(f"further\x00{key}".encode("utf-8", "replace")).hexdigest()[:16]
     return InvestigationRow(

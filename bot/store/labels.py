@@ -28,7 +28,7 @@ NO_ANSWER = "insufficient_evidence"
 
 
 @dataclass(frozen=True)
-class Label:
+class AnswerLabel:
     """One judgement of an answer. `cause` is empty where none was given."""
 
     investigation_id: str
@@ -66,10 +66,10 @@ class Labels:
         cause: str = "",
         who: str = "",
         now: datetime | None = None,
-    ) -> Label | None:
+    ) -> AnswerLabel | None:
         """Keep a judgement; None when there is no such investigation. What holds already is not
         kept twice."""
-        given = Label(
+        given = AnswerLabel(
             investigation_id,
             right,
             storable(cause.strip(), MAX_CAUSE),
@@ -97,11 +97,11 @@ class Labels:
             )
         return given
 
-    def get(self, investigation_id: str) -> Label | None:
+    def get(self, investigation_id: str) -> AnswerLabel | None:
         """The judgement that holds, or None."""
         return self.of([investigation_id]).get(investigation_id)
 
-    def of(self, investigation_ids: Collection[str]) -> dict[str, Label]:
+    def of(self, investigation_ids: Collection[str]) -> dict[str, AnswerLabel]:
         """The judgements that hold of these investigations."""
         query = _newest().where(
             LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen()
@@ -109,7 +109,7 @@ class Labels:
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return {row.investigation_id: _label(row) for row in session.scalars(query)}
 
-    def all(self, limit: int = COUNTED) -> list[Label]:
+    def all(self, limit: int = COUNTED) -> list[AnswerLabel]:
         """The judgements that hold, the newest first."""
         query = _newest().where(*self._seen()).order_by(LabelRow.id.desc()).limit(limit)
         with Session(self._engine.execution_options(reads_only=True)) as session:
@@ -175,5 +175,5 @@ def newest_ids() -> Select[int]:
     return select(func.max(LabelRow.id)).group_by(LabelRow.investigation_id)
 
 
-def _label(row: LabelRow) -> Label:
-    return Label(row.investigation_id, row.right, row.cause, row.who, row.at)
+def _label(row: LabelRow) -> AnswerLabel:
+    return AnswerLabel(row.investigation_id, row.right, row.cause, row.who, row.at)

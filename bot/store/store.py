@@ -21,12 +21,12 @@ from bot.policy.values import (
     Arrival,
     Delivery,
     GroupedAlert,
-    Investigation,
     Outcome,
     PostClaim,
     Progress,
     ReplyTo,
     Status,
+    StoredInvestigation,
 )
 from bot.store.admitting import Admission, new_investigation_id
 from bot.store.models import InvestigationRow, PostRow, ProgressRow
@@ -40,13 +40,13 @@ __all__ = [
     "Arrival",
     "Delivery",
     "GroupedAlert",
-    "Investigation",
     "Outcome",
     "PostClaim",
     "Progress",
     "ReplyTo",
     "Status",
     "Store",
+    "StoredInvestigation",
     "new_investigation_id",
 ]
 
@@ -134,7 +134,9 @@ class Store:
                 .values(dispatched_at=datetime.now(UTC))
             )
 
-    def get(self, investigation_id: str, visibility: Visibility = ALL) -> Investigation | None:
+    def get(
+        self, investigation_id: str, visibility: Visibility = ALL
+    ) -> StoredInvestigation | None:
         """One investigation, or None; also where it cannot be seen, by the same query."""
         with self._read() as session:
             row = session.scalar(
@@ -144,14 +146,14 @@ class Store:
             )
             return _investigations(session, [row])[0] if row else None
 
-    def latest(self, limit: int = 50, visibility: Visibility = ALL) -> list[Investigation]:
+    def latest(self, limit: int = 50, visibility: Visibility = ALL) -> list[StoredInvestigation]:
         """The newest investigations first."""
         query = select(InvestigationRow).where(*visibility.where())
         query = query.order_by(InvestigationRow.accepted_at.desc()).limit(limit)
         with self._read() as session:
             return _investigations(session, session.scalars(query).all())
 
-    def some(self, ids: Sequence[str], visibility: Visibility = ALL) -> list[Investigation]:
+    def some(self, ids: Sequence[str], visibility: Visibility = ALL) -> list[StoredInvestigation]:
         """The investigations with these ids, in that order; unknown ids, and what cannot be seen,
         are left out."""
         query = select(InvestigationRow).where(InvestigationRow.id.in_(ids), *visibility.where())
@@ -289,7 +291,9 @@ def forgotten_key(investigation_id: str) -> str:
     return f"{investigation_id}:forgotten"
 
 
-def _investigations(session: Session, rows: Sequence[InvestigationRow]) -> list[Investigation]:
+def _investigations(
+    session: Session, rows: Sequence[InvestigationRow]
+) -> list[StoredInvestigation]:
     query = select(GroupedAlertRow).where(
         GroupedAlertRow.investigation_id.in_([row.id for row in rows])
     )
@@ -301,8 +305,8 @@ def _investigations(session: Session, rows: Sequence[InvestigationRow]) -> list[
     return [_investigation(row, tuple(related[row.id])) for row in rows]
 
 
-def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> Investigation:
-    return Investigation(
+def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> StoredInvestigation:
+    return StoredInvestigation(
         id=row.id,
         alert=Alert.model_validate(row.alert),
         question=row.question,

@@ -28,7 +28,7 @@ SEEN_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class Person:
+class ProviderIdentity:
     """Somebody as a provider names them. `email` is empty unless the provider vouches for it."""
 
     issuer: str
@@ -46,7 +46,7 @@ class Login:
 
     key: str
     visitor_id: int
-    person: Person
+    person: ProviderIdentity
     proof: str
     address: str
     created_at: datetime
@@ -62,7 +62,12 @@ class Logins:
         self._idle = idle
 
     def begin(
-        self, person: Person, secret: str, proof: str, address: str, now: datetime | None = None
+        self,
+        person: ProviderIdentity,
+        secret: str,
+        proof: str,
+        address: str,
+        now: datetime | None = None,
     ) -> None:
         """Keep a login that the browser shows with `secret`; what has ended is forgotten on the
         way."""
@@ -71,7 +76,9 @@ class Logins:
         except IntegrityError:  # the visitor's first login in two tabs at once, on PostgreSQL
             self._begin(person, secret, proof, address, now or datetime.now(UTC))
 
-    def _begin(self, person: Person, secret: str, proof: str, address: str, now: datetime) -> None:
+    def _begin(
+        self, person: ProviderIdentity, secret: str, proof: str, address: str, now: datetime
+    ) -> None:
         with Session(self._engine) as session, session.begin():
             session.execute(delete(SessionRow).where(self._over(now)))
             visitor = _visitor(session, person, now)
@@ -167,7 +174,7 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _visitor(session: Session, person: Person, now: datetime) -> VisitorRow:
+def _visitor(session: Session, person: ProviderIdentity, now: datetime) -> VisitorRow:
     same = (VisitorRow.issuer == person.issuer, VisitorRow.subject == person.subject)
     visitor = session.scalar(select(VisitorRow).where(*same).with_for_update())
     if visitor is None:
@@ -190,7 +197,7 @@ def _key(secret: str) -> str:
 
 def _login(row: SessionRow, visitor: VisitorRow) -> Login:
     groups = row.groups.get("groups")
-    person = Person(
+    person = ProviderIdentity(
         issuer=visitor.issuer,
         subject=visitor.subject,
         who=visitor.who,

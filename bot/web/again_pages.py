@@ -16,7 +16,7 @@ from analysis.vocabulary import Window
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.runtime.threads import in_store, in_thread
 from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from bot.web.heavy_work import HeavyWork
 from bot.web.rendering import Site
 from bot.web.replaying import Fresh, analyse_again, compare
@@ -81,13 +81,13 @@ class AgainPages:
         )
         return RedirectResponse(f"/investigations/{fresh}", 303)
 
-    async def _scope(self, found: Investigation, kind: str) -> FollowUpScope:
+    async def _scope(self, found: StoredInvestigation, kind: str) -> FollowUpScope:
         incident = await self._incident(found) if kind == "wider" else None
         if incident is not None:
             return FollowUpScope(window=window_of(AskedSpan(), incident, found.accepted_at))
         return await in_store(self.follow_ups.scope, found.id) or FollowUpScope()
 
-    async def _incident(self, found: Investigation) -> Window | None:
+    async def _incident(self, found: StoredInvestigation) -> Window | None:
         folder, _ = await self.site.folder(found.id)
         if folder is None or not (folder / "scope.json").exists():
             return None

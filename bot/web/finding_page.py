@@ -13,9 +13,9 @@ from analysis.case.folder import Case, read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from bot.runtime.threads import in_thread
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from bot.web.finding_view import FindingView, finding_view
-from bot.web.log_lines_view import LogLines, log_lines
+from bot.web.log_lines_view import LogLinesView, log_lines
 from bot.web.rendering import Site
 from bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
 
@@ -26,7 +26,7 @@ MAX_ID = 200
 class FindingPageView:
     """Everything the page shows."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     alert: Alert
     shown: FindingView
     number: int
@@ -36,7 +36,7 @@ class FindingPageView:
     causes_for: tuple[Cause, ...]
     causes_against: tuple[Cause, ...]
     in_impact: bool
-    logs: LogLines | None
+    logs: LogLinesView | None
     traces: tuple[Trace, ...]
     tree: SpanTree | None
     has_traces: bool
@@ -73,7 +73,7 @@ class FindingPage:
 
 
 def read_finding(
-    investigation: Investigation, folder: Path, finding_id: str, trace_id: str
+    investigation: StoredInvestigation, folder: Path, finding_id: str, trace_id: str
 ) -> FindingPageView | None:
     """Read the case (blocking) and arrange the page; None when it holds no such finding. Raises
     FaultlineError."""
@@ -106,7 +106,7 @@ def read_finding(
 
 def _behind(
     case: Case, finding: Finding, trace_id: str, troubles: list[str]
-) -> tuple[LogLines | None, tuple[Trace, ...], SpanTree | None]:
+) -> tuple[LogLinesView | None, tuple[Trace, ...], SpanTree | None]:
     """What was recorded; a table that cannot be read is a trouble, and the rest of the page
     stands."""
     try:

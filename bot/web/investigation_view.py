@@ -17,7 +17,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
 from bot.answer.view import answer_view
 from bot.answer.writer.earlier import is_memory
-from bot.store.store import Investigation, Progress
+from bot.store.store import Progress, StoredInvestigation
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lanes import read_log_counts
@@ -93,7 +93,7 @@ class StageView:
 class InvestigationView:
     """The page, top to bottom."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     alert: Alert
     verdict: VerdictView
     confidence: float | None
@@ -139,7 +139,7 @@ class InvestigationView:
 
 
 def build_view(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     progress: Sequence[Progress],
     folder: Path | None,
     trouble: str | None = None,
@@ -254,7 +254,9 @@ def read_changes(case: Case) -> tuple[Change, ...]:
     )
 
 
-def _stages(progress: Sequence[Progress], investigation: Investigation) -> tuple[StageView, ...]:
+def _stages(
+    progress: Sequence[Progress], investigation: StoredInvestigation
+) -> tuple[StageView, ...]:
     ends: dict[str, datetime] = {}
     for line in (p for p in progress if p.stage != PEOPLE):
         ends[(line.stage.split() or [""])[0]] = line.at

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.case.earlier import MIN_JUDGED
-from bot.store.labels import MAX_CAUSE, MAX_WHO, Label, Record
+from bot.store.labels import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
 
 MAX_FIELDS = 6
 MAX_FIELD_BYTES = 16_384
@@ -16,7 +16,7 @@ MAX_FIELD_BYTES = 16_384
 class Judging:
     """What the page shows of judgements: the one that holds and the record at this confidence."""
 
-    label: Label | None
+    label: AnswerLabel | None
     record: Record
     answered: bool
     """Whether there is an answer to judge."""

@@ -13,7 +13,7 @@ from analysis.errors import FaultlineError
 from analysis.kinds.finding_details import changes_named
 from analysis.vocabulary import Diagnosis, Scope, Verdict
 from bot.answer.writer.support import folded, leading_cause, position_of
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.web.case_zip import CaseArchive
 
 NAME = "incident"
@@ -23,7 +23,7 @@ SHORTEST_CHANGE = 7
 """Characters of a change's id that name it; as Git abbreviates its own."""
 
 
-def truth_of(label: Label, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]:
+def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]:
     """The content of label.json: the answer where it was right, else what the judge's words name of
     the case."""
     said = {"dataset": "judged", "origin": label.investigation_id, "cause": label.cause}
@@ -43,7 +43,7 @@ def truth_of(label: Label, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]
     return {name: value for name, value in (said | found).items() if value}
 
 
-def add_labelled(archive: CaseArchive, folder: Path, label: Label) -> Iterator[bytes]:
+def add_labelled(archive: CaseArchive, folder: Path, label: AnswerLabel) -> Iterator[bytes]:
     """One judged case with its label, in pieces of the archive; nothing of a case that cannot be
     read."""
     try:

@@ -27,7 +27,7 @@ from bot.store.listing import (
     choices,
 )
 from bot.store.memory import storable
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from bot.store.visibility import Visibility
 from bot.web import text
 from bot.web.investigation_view import VERDICTS
@@ -213,5 +213,5 @@ def _date(given: str | None) -> datetime | None:
     return datetime.combine(found, time(), UTC) if 1970 <= found.year <= 9000 else None
 
 
-def _day(investigation: Investigation) -> str:
+def _day(investigation: StoredInvestigation) -> str:
     return text.day(investigation.accepted_at)

@@ -34,7 +34,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class LogLines:
+class LogLinesView:
     """Lines of one template, or of one service. `count` of them are in the case."""
 
     template: str
@@ -44,7 +44,7 @@ class LogLines:
     last: datetime
 
 
-def log_lines(case: Case, finding: Finding) -> LogLines | None:
+def log_lines(case: Case, finding: Finding) -> LogLinesView | None:
     """The lines that the finding speaks of; None when it speaks of none."""
     series = finding.series
     if series.get("table") != "logs":
@@ -66,7 +66,7 @@ def log_lines(case: Case, finding: Finding) -> LogLines | None:
         LogLine(row["time"], row["service"] or "", row["level"] or "", row["message"][:MAX_LINE])
         for row in shown.iter_rows(named=True)
     )
-    return LogLines(template, lines, rows.height, rows["time"][0], rows["time"][-1])
+    return LogLinesView(template, lines, rows.height, rows["time"][0], rows["time"][-1])
 
 
 def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:

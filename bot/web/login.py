@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from analysis.errors import ConnectorError
 from bot.runtime.threads import in_store
 from bot.store.audit_log import AuditEntry
-from bot.store.visitors import Person, new_secret
+from bot.store.visitors import ProviderIdentity, new_secret
 from bot.web.access import AccessControl, local_target, too_many_attempts
 from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
 from bot.web.oidc.provider import Provider
@@ -100,7 +100,7 @@ class LoginPages:
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
             return self._page(request, target, status=401, trouble=WRONG_TOKEN)
         return await self._let_in(
-            request, Person(TOKEN_ISSUER, "", "access token", "access token"), target
+            request, ProviderIdentity(TOKEN_ISSUER, "", "access token", "access token"), target
         )
 
     async def start(self, request: Request) -> Response:
@@ -196,7 +196,7 @@ class LoginPages:
             session=session,
         )
 
-    async def _person(self, request: Request, attempt: Attempt) -> Person:
+    async def _person(self, request: Request, attempt: Attempt) -> ProviderIdentity:
         assert self.provider is not None
         await self.provider.check_sender(_one(request, "iss"))
         error, code = _one(request, "error"), _one(request, "code")
@@ -206,7 +206,7 @@ class LoginPages:
             )
         return await self.provider.person(code, attempt, self.redirect_uri)
 
-    async def _let_in(self, request: Request, person: Person, target: str) -> Response:
+    async def _let_in(self, request: Request, person: ProviderIdentity, target: str) -> Response:
         response = RedirectResponse(target, 303)
         address = self.access.address(request)
         await self._record(request, person, "signed in", 303)
@@ -215,7 +215,7 @@ class LoginPages:
         return response
 
     async def _refused(
-        self, request: Request, person: Person | None, target: str, status: int, why: str
+        self, request: Request, person: ProviderIdentity | None, target: str, status: int, why: str
     ) -> Response:
         if status < 500:
             self.access.throttle.failed(self.access.address(request))
@@ -223,7 +223,12 @@ class LoginPages:
         return self._page(request, target, status=status, trouble=why)
 
     async def _record(
-        self, request: Request, person: Person | None, action: str, status: int, note: str = ""
+        self,
+        request: Request,
+        person: ProviderIdentity | None,
+        action: str,
+        status: int,
+        note: str = "",
     ) -> None:
         role = (self.sessions.role(person) if person else None) or ""
         who, name = (person.who, person.name) if person else ("", "")

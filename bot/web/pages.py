@@ -31,7 +31,7 @@ from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import Visibility
 from bot.web import text
 from bot.web.access import AccessControl
@@ -191,7 +191,7 @@ class Pages:
         shown = [one for one in further if one in seen][-FOLLOW_UPS_SHOWN:]
         return {"parent": parent if parent in seen else None, "further": shown}
 
-    def _exports(self, found: Investigation) -> tuple[tuple[str, str], ...]:
+    def _exports(self, found: StoredInvestigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
         home = f"/investigations/{found.id}/export"
         return (
@@ -200,7 +200,7 @@ class Pages:
             else ()
         )
 
-    def _judging(self, found: Investigation, visibility: Visibility) -> Judging:
+    def _judging(self, found: StoredInvestigation, visibility: Visibility) -> Judging:
         return Judging(
             label=self.labels.get(found.id),
             record=self.labels.seen_by(visibility).record_at(found.confidence or 0.0, but=found.id),

@@ -28,7 +28,7 @@ LITTLE_ROOM = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Line:
+class ConditionLine:
     """One line of the bot's condition."""
 
     name: str
@@ -72,7 +72,7 @@ class RecordPages:
         )
 
 
-def condition_lines(condition: Condition, now: datetime) -> list[Line]:
+def condition_lines(condition: Condition, now: datetime) -> list[ConditionLine]:
     """Queue and workers in words."""
     running, failed = condition.counts.get("running", 0), condition.counts.get("failed", 0)
     waiting = condition.counts.get("accepted", 0)
@@ -80,18 +80,18 @@ def condition_lines(condition: Condition, now: datetime) -> list[Line]:
     late = waits > WAITS_TOO_LONG
     queue = f"{waiting} waiting, the oldest for {_seconds(waits)}" if waiting else "nothing waits"
     if condition.last_sign is None:
-        sign = Line("Worker", "open", "no line of progress yet")
+        sign = ConditionLine("Worker", "open", "no line of progress yet")
     else:
         ago = f"last line of progress {_seconds(now - condition.last_sign)} ago"
         busy = bool(running or waiting) and now - condition.last_sign > WAITS_TOO_LONG
-        sign = Line(
+        sign = ConditionLine(
             "Worker", "open" if busy and not late else "fault" if late and busy else "well", ago
         )
     return [
-        Line("Queue", "fault" if late else "well", queue),
+        ConditionLine("Queue", "fault" if late else "well", queue),
         sign,
-        Line("Running", "well", f"{running} investigation{'' if running == 1 else 's'}"),
-        Line(
+        ConditionLine("Running", "well", f"{running} investigation{'' if running == 1 else 's'}"),
+        ConditionLine(
             "Without an answer",
             "open" if failed else "well",
             f"{failed} failed of {sum(condition.counts.values())}",
@@ -109,24 +109,25 @@ def _times(condition: Condition) -> tuple[float, float] | None:
     )
 
 
-def _room(directory: Path) -> list[Line]:
+def _room(directory: Path) -> list[ConditionLine]:
     try:
         free = shutil.disk_usage(directory if directory.exists() else Path.cwd()).free
     except OSError:
         return []
     said = f"{free / 1e9:,.1f} GB free"
-    return [Line("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
+    return [ConditionLine("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
 
 
-def credential_lines(credentials: Credentials | None) -> list[Line]:
+def credential_lines(credentials: Credentials | None) -> list[ConditionLine]:
     """What the connectors' credentials can do, as far as that is known."""
     if credentials is None or not credentials.checks:
         return []
     told = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]
     if not told:
-        return [Line("Credentials", "well", "each can read, and none is known to do more")]
+        return [ConditionLine("Credentials", "well", "each can read, and none is known to do more")]
     return [
-        Line(f"Credential of {c.name}", "open" if c.ok else "fault", problem) for c, problem in told
+        ConditionLine(f"Credential of {c.name}", "open" if c.ok else "fault", problem)
+        for c, problem in told
     ]
 
 

@@ -17,7 +17,7 @@ from starlette.templating import Jinja2Templates
 from analysis.errors import FaultlineError
 from bot.runtime.threads import in_store
 from bot.settings import Settings
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from bot.web import text
 from bot.web.investigation_view import verdict_view
 from bot.web.visitor import csrf_of, visibility_of, visitor_of
@@ -91,7 +91,7 @@ class Site:
         """The id in the address is nobody's."""
         return self.problem(request, 404, "No such investigation", "No investigation has this id.")
 
-    async def found(self, request: Request) -> Investigation | None:
+    async def found(self, request: Request) -> StoredInvestigation | None:
         """The investigation that the address names, if there is one that this visitor may see."""
         given = request.path_params["id"]
         if not given.isprintable():  # PostgreSQL refuses text with a NUL in it

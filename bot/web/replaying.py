@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReplayComparison:
     """Both answers side by side; `new` and `gone` are findings that only one of them has."""
 
     parts: tuple[Difference, ...]
@@ -71,7 +71,7 @@ def analyse_again(folder: Path) -> Fresh:
     return Fresh(found.diagnosis, found.report.headline, round(took, 2), datetime.now(UTC))
 
 
-def compare(folder: Path, fresh: Fresh) -> Comparison:
+def compare(folder: Path, fresh: Fresh) -> ReplayComparison:
     """Hold it against what is stored. Raises EvidenceError."""
     then, now = read_diagnosis(folder), fresh.diagnosis
     parts = [
@@ -86,7 +86,7 @@ def compare(folder: Path, fresh: Fresh) -> Comparison:
             Difference(f"cause {rank + 1}", _cause(then.causes, rank), _cause(now.causes, rank))
         )
     new, gone = _only(now.findings, then.findings), _only(then.findings, now.findings)
-    return Comparison(
+    return ReplayComparison(
         tuple(parts),
         tuple(new[:MAX_LISTED]),
         tuple(gone[:MAX_LISTED]),

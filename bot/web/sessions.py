@@ -19,7 +19,7 @@ from starlette.responses import Response
 from bot.settings import ServerSettings
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
-from bot.store.visitors import Login, Logins, Person, new_secret
+from bot.store.visitors import Login, Logins, ProviderIdentity, new_secret
 from bot.web.oidc.person import role_of, teams_of
 from bot.web.visitor import Role, Visitor
 
@@ -86,7 +86,9 @@ class Sessions:
         self._login = login
         self._teams = teams
 
-    def begin(self, request: Request, response: Response, person: Person, address: str) -> None:
+    def begin(
+        self, request: Request, response: Response, person: ProviderIdentity, address: str
+    ) -> None:
         """A login with a new secret; what the browser showed before, whoever planted it, ends."""
         self.logins.end(request.cookies.get(self.cookies.session, ""))
         secret = new_secret()
@@ -114,7 +116,7 @@ class Sessions:
         )
         return Session(visitor, login, secret)
 
-    def role(self, person: Person) -> Role | None:
+    def role(self, person: ProviderIdentity) -> Role | None:
         """What somebody may do; None: nothing."""
         if person.issuer == TOKEN_ISSUER:
             return self._login.token_role

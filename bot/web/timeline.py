@@ -68,7 +68,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Event:
+class TimelineEvent:
     """One row of the timeline. `x` and `since_x` (where an uncertain onset may have begun) are
     percent of the width."""
 
@@ -99,7 +99,7 @@ class Timeline:
 
     start: datetime
     end: datetime
-    events: tuple[Event, ...]
+    events: tuple[TimelineEvent, ...]
     lanes: tuple[Lane, ...]
     ticks: tuple[Tick, ...]
     alert_x: float
@@ -142,7 +142,9 @@ def build_timeline(
         [alert_at, *onset_times], [*(c.time for c in near), *(j.time for j in also)], incident
     )
     events = [
-        Event("alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)),
+        TimelineEvent(
+            "alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)
+        ),
         *(_joined(j, axis, alert_at) for j in also),
         *(_onset(f, axis, alert_at, f.id in decisive) for f in onsets),
         *(_change(c, axis, alert_at, diagnosis.findings, c.id in blamed) for c in near),
@@ -191,19 +193,19 @@ def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _
     return _Axis(first - pad, last + pad)
 
 
-def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> Event:
+def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> TimelineEvent:
     x = axis.x(alert.time)
     note = f"{alert.title} ({alert.why})" if alert.why else alert.title
     clipped = axis.clips(alert.time)
-    return Event(
+    return TimelineEvent(
         "alert", alert.time, offset(alert.time, alert_at), "Also fired", note, x, x, clipped=clipped
     )
 
 
-def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> Event:
+def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> TimelineEvent:
     assert finding.onset is not None
     since = finding.onset - timedelta(seconds=finding.onset_uncertainty_s or 0)
-    return Event(
+    return TimelineEvent(
         kind="onset",
         time=finding.onset,
         offset=offset(finding.onset, alert_at),
@@ -219,10 +221,10 @@ def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) ->
 
 def _change(
     change: Change, axis: _Axis, alert_at: datetime, findings: Sequence[Finding], blamed: bool
-) -> Event:
+) -> TimelineEvent:
     about = next((f.id for f in findings if is_change(f) and f.series.get("id") == change.id), None)
     x = axis.x(change.time)
-    return Event(
+    return TimelineEvent(
         kind="change",
         time=change.time,
         offset=offset(change.time, alert_at),

@@ -14,7 +14,7 @@ from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis, Frozen, Report, UtcTime
 from bot.answer.replay import replay
 from bot.answer.view import AnswerView, answer_view
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 ANSWERED_FILE = "answered.json"
 MOST_ONSETS, MOST_CHANGES = 20, 15
@@ -32,7 +32,7 @@ class AnswerTimes(Frozen):
 
 
 @dataclass(frozen=True)
-class Moment:
+class TimelineEntry:
     """One row of the timeline. `what` is a word for its kind, `text` foreign where a change or an
     alert is told."""
 
@@ -44,7 +44,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ExportedAnswer:
     """A case with its answer; `times` is None for a case that no bot answered."""
 
     case: Case
@@ -61,13 +61,13 @@ class Answered:
         )
 
 
-def read_answered(folder: Path) -> Answered:
+def read_answered(folder: Path) -> ExportedAnswer:
     """Read a case folder (blocking). Raises EvidenceError when it cannot be read."""
     times = _times(folder)
     if (folder / "findings.json").exists() and (folder / "report.json").exists():
-        return Answered(read_case(folder), read_diagnosis(folder), read_report(folder), times)
+        return ExportedAnswer(read_case(folder), read_diagnosis(folder), read_report(folder), times)
     replayed = replay(folder)
-    return Answered(replayed.case, replayed.diagnosis, replayed.report, times)
+    return ExportedAnswer(replayed.case, replayed.diagnosis, replayed.report, times)
 
 
 def _times(folder: Path) -> AnswerTimes | None:
@@ -81,11 +81,11 @@ def _times(folder: Path) -> AnswerTimes | None:
         ) from error
 
 
-def timeline_of(answered: Answered) -> list[Moment]:
+def timeline_of(answered: ExportedAnswer) -> list[TimelineEntry]:
     """Alert, onsets, changes and what the bot did, by time."""
     alert, times = answered.case.alert, answered.times
     moments = [
-        Moment(alert.started_at, "alert", f"{alert.source}: {alert.title}"),
+        TimelineEntry(alert.started_at, "alert", f"{alert.source}: {alert.title}"),
         *_onsets(answered),
     ]
     moments += _changes(answered)
@@ -96,12 +96,14 @@ def timeline_of(answered: Answered) -> list[Moment]:
             (times.finished_at, "answered"),
         )
         moments += [
-            Moment(at, "investigation", f"the investigation was {said}") for at, said in steps if at
+            TimelineEntry(at, "investigation", f"the investigation was {said}")
+            for at, said in steps
+            if at
         ]
     return sorted(moments, key=lambda m: (m.time, m.what, m.text))
 
 
-def _onsets(answered: Answered) -> list[Moment]:
+def _onsets(answered: ExportedAnswer) -> list[TimelineEntry]:
     view = answered.view
     first = {*(view.cause.findings if view.cause else ()), *view.impact.findings}
     known = []
@@ -109,10 +111,12 @@ def _onsets(answered: Answered) -> list[Moment]:
         if finding.onset is not None and finding.series.get("table") != "changes":
             known.append(finding)
     known.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
-    return [Moment(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset]
+    return [
+        TimelineEntry(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset
+    ]
 
 
-def _changes(answered: Answered) -> list[Moment]:
+def _changes(answered: ExportedAnswer) -> list[TimelineEntry]:
     """The changes that the answer speaks of, then those nearest to the alert, of all that were
     collected."""
     about: dict[str, list[str]] = {}
@@ -126,7 +130,7 @@ def _changes(answered: Answered) -> list[Moment]:
         :MOST_CHANGES
     ]
     return [
-        Moment(
+        TimelineEntry(
             time,
             "change",
             f"{kind} {id_} of {service or 'an unknown service'}: {title or ''}",
@@ -137,7 +141,7 @@ def _changes(answered: Answered) -> list[Moment]:
     ]
 
 
-def answer_times(investigation: Investigation, public_url: str) -> AnswerTimes:
+def answer_times(investigation: StoredInvestigation, public_url: str) -> AnswerTimes:
     """What answered.json holds; written when the answer stands."""
     return AnswerTimes(
         id=investigation.id,

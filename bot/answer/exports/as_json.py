@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bot.answer.exports.answered import Answered, timeline_of
+from bot.answer.exports.answered import ExportedAnswer, timeline_of
 from bot.answer.replay import json_of
 
 
-def document(answered: Answered) -> str:
+def document(answered: ExportedAnswer) -> str:
     """Sorted keys, so that equal content gives equal bytes. `timings` is empty: it would differ
     each time."""
     case, report = answered.case, answered.report

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from analysis.kinds.finding_details import LogLineDetails
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Cause, Finding
-from bot.answer.exports.answered import Answered
+from bot.answer.exports.answered import ExportedAnswer
 from bot.answer.foreign_text import safe_url
 from bot.answer.guidance import said_by
 from bot.answer.lines import percent
@@ -35,7 +35,7 @@ How to read this:
 - Do not deploy, roll back, or change data. Propose a change to the code, with a test that fails without it."""  # noqa: E501
 
 
-def hand_off(answered: Answered) -> str:
+def hand_off(answered: ExportedAnswer) -> str:
     """The text, in Markdown. The same case gives the same text."""
     cause = answered.view.cause
     against = cause.contradicting if cause else ()
@@ -57,7 +57,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
     return [f"## {title}", "", *found] if found else []
 
 
-def _happened(answered: Answered, cause: Cause | None) -> list[str]:
+def _happened(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     view = answered.view
     alert = view.alert
     page = safe_url(answered.times.page) if answered.times else None
@@ -80,7 +80,7 @@ def _happened(answered: Answered, cause: Cause | None) -> list[str]:
     ]
 
 
-def _change(answered: Answered, cause: Cause | None) -> list[str]:
+def _change(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     wanted = cause.change if cause and cause.change else None
     if wanted is None:
         return ["No change is suspected: the evidence does not point to one."]
@@ -104,7 +104,7 @@ def _change(answered: Answered, cause: Cause | None) -> list[str]:
     return [*lines, "", *_data(f"its diff{cut}", diff[:MOST_DIFF_LINES], language="diff")]
 
 
-def _places(answered: Answered, cause: Cause | None) -> list[str]:
+def _places(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     """Frames of the findings about the cause first, each with the error and a line that was
     logged."""
     about = {i: n for n, i in enumerate(cause.findings)} if cause else {}
@@ -128,7 +128,7 @@ def _places(answered: Answered, cause: Cause | None) -> list[str]:
     return lines[:-1]
 
 
-def _findings(answered: Answered, ids: Sequence[str]) -> list[str]:
+def _findings(answered: ExportedAnswer, ids: Sequence[str]) -> list[str]:
     found = answered.view.known(ids)[:MOST_EVIDENCE]
     return (
         _data("findings", [line for finding in found for line in _finding(answered, finding)])
@@ -137,7 +137,7 @@ def _findings(answered: Answered, ids: Sequence[str]) -> list[str]:
     )
 
 
-def _finding(answered: Answered, finding: Finding) -> Iterable[str]:
+def _finding(answered: ExportedAnswer, finding: Finding) -> Iterable[str]:
     items = answered.view.evidence
     numbers = ", ".join(f"{k}={v:g}" for k, v in list(finding.numbers.items())[:8])
     since = f" Since {finding.onset:%Y-%m-%d %H:%M:%S} UTC." if finding.onset else ""
@@ -149,7 +149,7 @@ def _finding(answered: Answered, finding: Finding) -> Iterable[str]:
         yield f"    {item.id}: {item.source}, {item.query}{f', {url}' if url else ''}"
 
 
-def _task(answered: Answered, cause: Cause | None) -> list[str]:
+def _task(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     if cause is None or not answered.view.established:
         lines = [
             "1. The cause is not established: look for what in the code could explain the findings "
@@ -170,7 +170,7 @@ def _task(answered: Answered, cause: Cause | None) -> list[str]:
     return [*lines, *(["", *_data("advice for the people on call", advice)] if advice else [])]
 
 
-def _unknown(answered: Answered) -> list[str]:
+def _unknown(answered: ExportedAnswer) -> list[str]:
     lines = [*answered.view.missing[:10]]
     lines += [f"{g.kind} from {g.source}: {g.reason}" for g in answered.view.gaps[:10]]
     return _data("what is missing", lines) if lines else []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.answer.exports.answered import Answered, read_answered
+from bot.answer.exports.answered import ExportedAnswer, read_answered
 from bot.answer.exports.as_json import document
 from bot.answer.exports.coding_agent import hand_off
 from bot.answer.exports.postmortem import postmortem
@@ -20,7 +20,7 @@ class Format:
     file: str
     media_type: str
     title: str
-    write: Callable[[Answered], str]
+    write: Callable[[ExportedAnswer], str]
 
 
 FORMATS: Mapping[str, Format] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from analysis.vocabulary import Evidence, Finding
-from bot.answer.exports.answered import Answered, timeline_of
+from bot.answer.exports.answered import ExportedAnswer, timeline_of
 from bot.answer.guidance import said_by
 from bot.answer.lines import percent, span_of
 from bot.answer.writer.markdown_text import opened, shown
@@ -19,7 +19,7 @@ MOST_OTHERS = 3
 MOST_LINKS = 2
 
 
-def postmortem(answered: Answered) -> str:
+def postmortem(answered: ExportedAnswer) -> str:
     """The draft. The same case gives the same text."""
     draft = _Draft(answered)
     parts = [
@@ -49,7 +49,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 class _Draft:
     """The sections, each a list of lines."""
 
-    def __init__(self, answered: Answered) -> None:
+    def __init__(self, answered: ExportedAnswer) -> None:
         self.answered = answered
         self.view = answered.view
         self.known = self.view.findings

@@ -22,7 +22,7 @@ from bot.policy.reply_targets import ReplyTargetDeclaration
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
 from bot.store.message_updates import DueDigest
-from bot.store.store import NO_POST, Investigation, Store
+from bot.store.store import NO_POST, Store, StoredInvestigation
 
 T = TypeVar("T")
 
@@ -74,13 +74,13 @@ class OneMessage(ABC):
         """Whether its addresses are channels."""
         return self._declared.has_channels
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether it has an address for it, and its channel is not to be left alone for now."""
         if self._declared.has_channels and investigation.quiet_until is not None:
             return False
         return self._declared.configured(self._settings) and bool(self._address(investigation))
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         """Say that it has begun; nothing where the message stands already."""
         if self._declared.announces:
             await self._post(investigation, first_text(investigation, self._page(investigation)))
@@ -102,9 +102,11 @@ class OneMessage(ABC):
             await self._no_preview_after(outcome.investigation)
         await self._show(outcome)
 
-    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+    async def post_digest(
+        self, digest: DueDigest, investigations: Sequence[StoredInvestigation]
+    ) -> None:
         """One message in each of its channels, once. Raises ConnectorError."""
-        channels: defaultdict[str, list[Investigation]] = defaultdict(list)
+        channels: defaultdict[str, list[StoredInvestigation]] = defaultdict(list)
         for investigation in investigations:
             channels[self._address(investigation)].append(investigation)
         for channel, told in channels.items():
@@ -119,12 +121,12 @@ class OneMessage(ABC):
         if not sent_now:
             await self._said("edit", self.edit(self._address(investigation), ref, text))
 
-    async def _post(self, investigation: Investigation, text: str) -> tuple[str, bool]:
+    async def _post(self, investigation: StoredInvestigation, text: str) -> tuple[str, bool]:
         key = self._key(investigation)
         return await self._once(investigation, key, self._address(investigation), text)
 
     async def _once(
-        self, investigation: Investigation, key: str, address: str, text: str
+        self, investigation: StoredInvestigation, key: str, address: str, text: str
     ) -> tuple[str, bool]:
         """The ref of the one message under a key, and whether this call has sent it."""
         sent: list[str] = []
@@ -140,7 +142,7 @@ class OneMessage(ABC):
         ref = await self._claimed(key, investigation, find, send)
         return ref, bool(sent) and sent[-1] == ref
 
-    async def _no_preview_after(self, investigation: Investigation) -> None:
+    async def _no_preview_after(self, investigation: StoredInvestigation) -> None:
         """Wait for a preview that is on its way, and take the right to one that has not begun."""
 
         async def passed() -> str:
@@ -149,7 +151,7 @@ class OneMessage(ABC):
         await self._preview_once(investigation, passed)
 
     async def _preview_once(
-        self, investigation: Investigation, send: Callable[[], Awaitable[str]]
+        self, investigation: StoredInvestigation, send: Callable[[], Awaitable[str]]
     ) -> None:
         async def find() -> None:
             return None
@@ -160,7 +162,7 @@ class OneMessage(ABC):
     async def _claimed(
         self,
         key: str,
-        investigation: Investigation,
+        investigation: StoredInvestigation,
         find: Callable[[], Awaitable[str | None]],
         send: Callable[[], Awaitable[str]],
     ) -> str:
@@ -174,15 +176,15 @@ class OneMessage(ABC):
             lease=self._lease,
         )
 
-    def _key(self, investigation: Investigation) -> str:
+    def _key(self, investigation: StoredInvestigation) -> str:
         return self._declared.post_key(investigation.id)
 
-    def _address(self, investigation: Investigation) -> str:
+    def _address(self, investigation: StoredInvestigation) -> str:
         service = catalogue_name(investigation.alert.service, self._settings)
         address = self._declared.address(investigation.reply_to, service, self._settings)
         return address or ""
 
-    def _page(self, investigation: Investigation) -> str:
+    def _page(self, investigation: StoredInvestigation) -> str:
         return f"{self._settings.server.public_url}/investigations/{investigation.id}"
 
     async def _said(self, call: str, answer: Awaitable[T]) -> T:

@@ -15,7 +15,7 @@ from bot.answer.lines import AnswerLines, CitedLine, answer_lines, at, percent
 from bot.answer.outcome import Outcome
 from bot.answer.view import VERDICT_LABELS, AnswerView
 from bot.answer.writer.model_use import model_use_line
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 MAX_TEXT = 20_000
 """Characters of a message; what answers say takes a tenth of it."""
@@ -30,7 +30,7 @@ MEASURED = frozenset({"metrics", "logs", "spans"})
 """Kinds of evidence in which something unusual would show."""
 
 
-def first_text(investigation: Investigation, page_url: str) -> str:
+def first_text(investigation: StoredInvestigation, page_url: str) -> str:
     """`Investigating ...`, posted within seconds."""
     alert = investigation.alert
     title = one_line(alert.title, 240) or "an alert without a title"
@@ -51,7 +51,7 @@ def answer_text(outcome: Outcome, page_url: str) -> str:
     return _with_page(answer_text_lines(investigation, view, page_url), page_url)
 
 
-def digest_text(investigations: Sequence[Investigation], public_url: str) -> str:
+def digest_text(investigations: Sequence[StoredInvestigation], public_url: str) -> str:
     """What came in quiet hours, what was found, and where to read on; the oldest first."""
     count = len(investigations)
     were = "s were" if count != 1 else " was"
@@ -70,7 +70,7 @@ def failure_line(reason: str) -> str:
     return f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"
 
 
-def outcome_line(one: Investigation) -> str:
+def outcome_line(one: StoredInvestigation) -> str:
     """How an investigation ended, in one line of a list."""
     if one.status not in ("done", "failed"):
         return "still being investigated"
@@ -86,7 +86,9 @@ def outcome_line(one: Investigation) -> str:
     return f"{label}: {headline}"
 
 
-def answer_text_lines(investigation: Investigation, view: AnswerView, page_url: str) -> list[str]:
+def answer_text_lines(
+    investigation: StoredInvestigation, view: AnswerView, page_url: str
+) -> list[str]:
     """Six lines, the main evidence, what was looked at and is fine, what could not be had."""
     answer = answer_lines(view, page_url=page_url)
     lines = [f"{line.label}: {line.text}" for line in answer.six]
@@ -134,7 +136,7 @@ def _fine(view: AnswerView) -> list[str]:
     return lines + [sentence(found.sentence, 280) for found in view.ruled_out[:FINE_LINES]]
 
 
-def _related(investigation: Investigation) -> list[str]:
+def _related(investigation: StoredInvestigation) -> list[str]:
     shown = [
         f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})"
         for one in investigation.related[:RELATED]

@@ -12,7 +12,7 @@ from bot.answer.foreign_text import one_line
 from bot.answer.targets.slack.errors import said_by_slack
 from bot.conversation.slack.click_context import FAILURES, ClickContext
 from bot.intake.payload_fields import Line, Payload, Table
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 MAX_PROMPTS = 4
 TITLE = "I answer from what was measured. Ask, or begin with:"
@@ -49,7 +49,7 @@ class AssistantBody(Payload):
     event: Table[AssistantEvent] = Field(default_factory=AssistantEvent)
 
 
-def prompts(latest: Sequence[Investigation]) -> list[dict[str, str]]:
+def prompts(latest: Sequence[StoredInvestigation]) -> list[dict[str, str]]:
     """What can be asked at once: each with a title and the message that it sends."""
     offered = [{"title": "What is going on?", "message": "status"}]
     service = next((i.alert.service for i in latest if i.alert.service), None)

@@ -33,7 +33,7 @@ from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome
@@ -98,7 +98,7 @@ class ClickContext:
         await self.stored(note)
 
     async def did_by_click(
-        self, click: Interaction, investigation: Investigation, what: str
+        self, click: Interaction, investigation: StoredInvestigation, what: str
     ) -> None:
         """Note what whoever clicked did; a click that Slack reports twice is noted once."""
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
@@ -150,7 +150,7 @@ class ClickContext:
         except FAILURES as error:
             log.info("slack: a form was not updated (%s)", said_by_slack("views.update", error))
 
-    async def answer(self, investigation: Investigation) -> Answer:
+    async def answer(self, investigation: StoredInvestigation) -> Answer:
         """The answer in the case. Raises FaultlineError saying why it cannot be had."""
         try:
             folder = await self._case_path(investigation.id)
@@ -162,7 +162,7 @@ class ClickContext:
                 f"the case cannot be read ({error.strerror or type(error).__name__})"
             ) from error
 
-    async def scope(self, investigation: Investigation) -> Scope:
+    async def scope(self, investigation: StoredInvestigation) -> Scope:
         """What the investigation looked at. Raises FaultlineError."""
         from analysis.case.folder import read_case
 
@@ -176,7 +176,7 @@ class ClickContext:
                 f"the case cannot be read ({error.strerror or type(error).__name__})"
             ) from error
 
-    async def outcome(self, investigation: Investigation) -> Outcome:
+    async def outcome(self, investigation: StoredInvestigation) -> Outcome:
         """How it ended. Raises FaultlineError."""
         from bot.answer.outcome import (
             Outcome,
@@ -185,7 +185,7 @@ class ClickContext:
         answered = investigation.status == "done"
         return Outcome(investigation, await self.answer(investigation) if answered else None)
 
-    async def refresh(self, investigation: Investigation) -> None:
+    async def refresh(self, investigation: StoredInvestigation) -> None:
         """Bring the investigation's message up to date; tried again for a while when Slack does not
         answer.
 

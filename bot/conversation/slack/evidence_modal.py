@@ -28,7 +28,7 @@ from bot.answer.targets.slack.blocks import (
     text,
 )
 from bot.answer.view import VERDICT_LABELS
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 CALLBACK = "faultline_evidence_view"
 PAGE_ACTIONS = ("faultline_page_back", "faultline_page_on")
@@ -46,7 +46,7 @@ MAX_FINDINGS = 300
 
 
 @dataclass(frozen=True)
-class Answered:
+class EvidenceShown:
     """What the modal shows."""
 
     diagnosis: Diagnosis
@@ -63,7 +63,7 @@ class _Entry:
 
 
 def evidence_modal(
-    investigation: Investigation, answered: Answered, page_url: str, page: int = 0
+    investigation: StoredInvestigation, answered: EvidenceShown, page_url: str, page: int = 0
 ) -> Block:
     """One page of it, counted from 0; a page that does not exist is the nearest one that does."""
     entries = list(_entries(answered, page_url))
@@ -90,7 +90,7 @@ def evidence_modal(
     return modal(CALLBACK, "Evidence", blocks, metadata=investigation.id)
 
 
-def reading_modal(investigation: Investigation, page_url: str) -> Block:
+def reading_modal(investigation: StoredInvestigation, page_url: str) -> Block:
     """Shown while the case is fetched."""
     return modal(
         CALLBACK,
@@ -100,7 +100,7 @@ def reading_modal(investigation: Investigation, page_url: str) -> Block:
     )
 
 
-def no_evidence_modal(investigation: Investigation, reason: str, page_url: str) -> Block:
+def no_evidence_modal(investigation: StoredInvestigation, reason: str, page_url: str) -> Block:
     """The case cannot be read, and why."""
     said = f"The evidence cannot be shown: {one_line(reason, 400)}"
     return modal(
@@ -111,7 +111,7 @@ def no_evidence_modal(investigation: Investigation, reason: str, page_url: str) 
     )
 
 
-def _first(investigation: Investigation, diagnosis: Diagnosis) -> Block:
+def _first(investigation: StoredInvestigation, diagnosis: Diagnosis) -> Block:
     label = VERDICT_LABELS[diagnosis.verdict]
     said = (
         f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
@@ -119,7 +119,7 @@ def _first(investigation: Investigation, diagnosis: Diagnosis) -> Block:
     return rich(section(text(said)))
 
 
-def _entries(answered: Answered, page_url: str) -> Iterator[_Entry]:
+def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
     diagnosis = answered.diagnosis
     findings = {f.id: f for f in diagnosis.findings[:MAX_FINDINGS]}
     items = {e.id: e for e in answered.evidence}

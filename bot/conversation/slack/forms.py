@@ -28,7 +28,7 @@ from bot.answer.targets.slack.blocks import (
 )
 from bot.conversation.slack.payloads import ClickedView, Interaction
 from bot.store.mutes import LONGEST
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 WRONG_FORM, MUTE_FORM = "faultline_wrong_form", "faultline_mute_form"
 SUSPECT, CAUSE = "suspect", "cause"
@@ -64,7 +64,7 @@ class FormFor:
         return cls(investigation, channel, thread)
 
 
-def form_for(click: Interaction, investigation: Investigation) -> FormFor:
+def form_for(click: Interaction, investigation: StoredInvestigation) -> FormFor:
     """What a form is about that a click under an answer opens."""
     channel, thread = click.place
     return FormFor(investigation.id, channel, thread)
@@ -83,7 +83,7 @@ def suspects_of(diagnosis: Diagnosis) -> list[str]:
 
 
 def wrong_modal(
-    about: FormFor, investigation: Investigation, suspects: Sequence[str], held: str = ""
+    about: FormFor, investigation: StoredInvestigation, suspects: Sequence[str], held: str = ""
 ) -> Block:
     """Which cause was it? Both fields may stay empty: that the answer was wrong is worth knowing by
     itself."""
@@ -125,7 +125,7 @@ def cause_given(view: ClickedView) -> str:
     return "; ".join(part for part in (view.given(SUSPECT), view.given(CAUSE).strip()) if part)
 
 
-def mute_modal(about: FormFor, investigation: Investigation) -> Block:
+def mute_modal(about: FormFor, investigation: StoredInvestigation) -> Block:
     """For how long, and why; of a storm also which of its alerts."""
     options = [option(said, name) for name, (said, _) in DURATIONS.items()]
     radio = {"type": "radio_buttons", "options": options, "initial_option": options[0]}

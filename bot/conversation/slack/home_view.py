@@ -29,9 +29,9 @@ from bot.answer.targets.slack.blocks import (
 from bot.answer.targets.slack.buttons import until_words
 from bot.answer.targets.slack.message import DOTS
 from bot.answer.view import VERDICT_LABELS
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 from connectors.base import Check
 
 UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"
@@ -57,8 +57,8 @@ class Home:
     """What the tab shows. `checks` is None while the parts are being checked."""
 
     now: datetime
-    latest: Sequence[Investigation]
-    labels: dict[str, Label]
+    latest: Sequence[StoredInvestigation]
+    labels: dict[str, AnswerLabel]
     waiting: int
     running: int
     checks: Sequence[Check] | None
@@ -124,7 +124,7 @@ def _recent(home: Home) -> list[Block]:
     return [rich(bullets([_one(home, i) for i in home.latest[:RECENT]]))]
 
 
-def _one(home: Home, investigation: Investigation) -> Block:
+def _one(home: Home, investigation: StoredInvestigation) -> Block:
     dot, label = _state(investigation)
     url = safe_url(f"{home.public_url}/investigations/{investigation.id}")
     title = one_line(investigation.alert.title, 120) or "an alert without a title"
@@ -143,7 +143,7 @@ def _one(home: Home, investigation: Investigation) -> Block:
     return section(*elements, text(f"  {' · '.join(about)}"))
 
 
-def _state(investigation: Investigation) -> tuple[str, str]:
+def _state(investigation: StoredInvestigation) -> tuple[str, str]:
     if investigation.status == "failed":
         return "warning", "Failed"
     known = next((v for v in Verdict if v.value == investigation.verdict), None)

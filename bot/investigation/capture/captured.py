@@ -38,7 +38,7 @@ class CaptureGap:
 
 
 @dataclass(frozen=True)
-class Brought:
+class MethodResult:
     """What one way of capturing brought. `counts`: whether any machine was, or may have been, asked
     to record."""
 
@@ -89,7 +89,7 @@ def _noted(file: CapturedFile) -> dict[str, object]:
     return asdict(file) | {"path": file.path.name, "taken": taken}
 
 
-def status_of(brought: Brought) -> CaptureStatus:
+def status_of(brought: MethodResult) -> CaptureStatus:
     """The word for it in the record."""
     if brought.refusal:
         return "refused"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from analysis.errors import SettingsError
 from bot.investigation.capture.captured import (
-    Brought,
     CaptureGap,
     CaptureResult,
+    MethodResult,
     one_line,
     status_of,
 )
@@ -74,15 +74,15 @@ async def run_capture(
 
 async def _brought(
     plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None]
-) -> Brought:
+) -> MethodResult:
     """Through the debug servers where the job has them, else through the daemons."""
     before: tuple[CaptureGap, ...] = ()
     if plan.debug_server is not None:
         found = await capture_through_debug_servers(plan, folder, say)
-        if isinstance(found, Brought):
+        if isinstance(found, MethodResult):
             return found
         if not plan.daemons:
-            return Brought(counts=False, refusal=found)
+            return MethodResult(counts=False, refusal=found)
         before = (CaptureGap(plan.debug_server, found),)
     brought = await capture_through_dynolog(plan, capture_id, folder, say)
     return replace(brought, gaps=before + brought.gaps)

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from analysis.errors import ConnectorError
-from bot.investigation.capture.captured import Brought, CapturedFile, CaptureGap, FileKind
+from bot.investigation.capture.captured import CapturedFile, CaptureGap, FileKind, MethodResult
 from bot.investigation.capture.debug_server import MAX_TRACE_BYTES, DebugServerClient
 from bot.investigation.capture.outputs import KEEP_FREE_BYTES
 from bot.investigation.capture.plan import CapturePlan
@@ -27,7 +27,7 @@ Ask = Callable[[int, str, Path], Awaitable[Path]]
 
 async def capture_through_debug_servers(
     plan: CapturePlan, folder: Path, say: Callable[[str], None] = lambda _: None
-) -> Brought | str:
+) -> MethodResult | str:
     """Ask every rank and write its answers into `folder`; or, where no rank can be found, why."""
     assert plan.debug_server is not None
     quick = DebugServerClient(plan.debug_hosts, timeout=QUICK_SECONDS)
@@ -71,7 +71,7 @@ async def capture_through_debug_servers(
         )
         files += [one for one in every if isinstance(one, CapturedFile)]
         gaps += [one for one in every if isinstance(one, CaptureGap)]
-    return Brought(tuple(files), tuple(gaps), counts=True, start=start)
+    return MethodResult(tuple(files), tuple(gaps), counts=True, start=start)
 
 
 def _most_bytes(plan: CapturePlan, folder: Path, ranks: int) -> int:

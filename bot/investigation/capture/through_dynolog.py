@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from analysis.errors import ConnectorError
-from bot.investigation.capture.captured import Brought, CaptureGap
+from bot.investigation.capture.captured import CaptureGap, MethodResult
 from bot.investigation.capture.dynolog import (
     LEAD_SECONDS,
     CaptureOptions,
@@ -43,24 +43,24 @@ class _Answer:
 
 async def capture_through_dynolog(
     plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None] = lambda _: None
-) -> Brought:
+) -> MethodResult:
     """Ask, wait and collect into `folder`."""
     prefix = f"faultline-{capture_id}"
     try:
         place = await in_thread(output_place, plan.trace_location, plan.endpoint_url)
         await in_thread(place.sizes, prefix)
     except ConnectorError as error:
-        return Brought(counts=False, refusal=f"{error}; nothing was asked of the job")
+        return MethodResult(counts=False, refusal=f"{error}; nothing was asked of the job")
     alive, gaps = await _alive(plan)
     if not alive:
-        return Brought(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
+        return MethodResult(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
     lead = LEAD_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
     start = datetime.now(UTC) + timedelta(seconds=lead)
     say(f"asking {len(alive)} hosts for {plan.wanted}")
     answers = await _trigger_all(plan, alive, prefix, start)
     first = answers[0]
     if first.said is not None and first.said.busy and not first.said.triggered:
-        return Brought(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
+        return MethodResult(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
     asked = {answer.host for answer in answers}
     gaps += [
         CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded")
@@ -80,7 +80,7 @@ async def capture_through_dynolog(
     )
     await collector.collect(expected, max(0.0, recording) + plan.wait_seconds, say)
     counts = bool(expected) or any(answer.said is None for answer in answers)
-    return Brought(
+    return MethodResult(
         tuple(collector.files),
         (*gaps, *collector.gaps),
         counts=counts,

@@ -16,7 +16,7 @@ from bot.answer.writer.guard import Guard
 from bot.answer.writer.payload import as_data, clean, payload
 from bot.answer.writer.plain_text import neutral
 from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
-from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
 from bot.investigation.model.drafts import AnswerDraft, claims_of, read_answer
@@ -45,7 +45,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Answered:
+class GuardedAnswer:
     """What may be said to a question. Without claims nothing may: `use.ended` and `dropped` tell
     why."""
 
@@ -73,7 +73,7 @@ async def answer_question(
     name: str = "1",
     run: Run = in_a_thread,
     progress: Progress = silent,
-) -> Answered:
+) -> GuardedAnswer:
     """Answer from the case in `folder` (alert.json ... findings.json), which stays as it is, and
     from new queries.
 
@@ -98,7 +98,7 @@ async def answer_question(
             more_services=tuple(settings.services),
         )
         records = await open_records(bench)
-        budget = Budget(settings.model, Limits.of(settings.model, share=SHARE))
+        budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE))
         claims: tuple[Claim, ...] = ()
         try:
             draft, ended = await _draft(question, history, settings, records, budget, progress)
@@ -151,7 +151,9 @@ def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
     return f"{data}\n{as_data([json.dumps(asked, ensure_ascii=False)])}"
 
 
-def _guarded(claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelUse) -> Answered:
+def _guarded(
+    claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelUse
+) -> GuardedAnswer:
     """The claims that stand: against the case's own decision, and the findings that new evidence
     added to it."""
     known = {f.id for f in told.findings}
@@ -172,4 +174,4 @@ def _guarded(claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelU
             dropped.append(f'claim "{neutral(claim.text, 120)}": {neutral(fault, 200)}')
     cited = {i for claim in kept for i in claim.findings}
     new = tuple(f.id for f in added if f.id in cited)
-    return Answered(tuple(kept), diagnosis, new, tuple(dropped), use)
+    return GuardedAnswer(tuple(kept), diagnosis, new, tuple(dropped), use)

@@ -23,7 +23,7 @@ from analysis.traces.job.trace_versions import SUMMARIES, TRACES
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from bot.answer.finding_ids import with_kept_ids
 from bot.investigation.analyzing import analyze_case
-from bot.investigation.collecting import Part, part_of
+from bot.investigation.collecting import CollectionPart, part_of
 from bot.runtime.threads import in_thread
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
@@ -47,7 +47,7 @@ COPIED = (
 
 
 @dataclass(frozen=True)
-class Brought:
+class NewEvidence:
     """What a new query brought: rows by table, what could not be had, and the findings that were
     not there before."""
 
@@ -129,7 +129,7 @@ class Bench:
         self.observations.append(numbered)
         return numbered
 
-    async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> Brought:
+    async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
         """One new query through a connector, under its own limits; what it brings is merged and
         analysed."""
         name = f"ask-{len(self.asks) + 1}"
@@ -146,17 +146,19 @@ class Bench:
         """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is
         not there."""
         place = self.folder / self.store / ASKS / name
-        part = Part.model_validate_json(await in_thread((place / "part.json").read_bytes))
+        part = CollectionPart.model_validate_json(await in_thread((place / "part.json").read_bytes))
         await self._merge(name, part, place)
 
-    def _store(self, name: str, connector: str, collected: Collected, place: Path) -> Part:
+    def _store(
+        self, name: str, connector: str, collected: Collected, place: Path
+    ) -> CollectionPart:
         part = part_of(connector, collected, place / "files", place)
         write_json(place / "part.json", part)
         for file in sorted(p for p in place.iterdir() if p.is_file()):
             self.keep(f"{self.store}/{ASKS}/{name}/{file.name}", file.read_bytes())
         return part
 
-    async def _merge(self, name: str, part: Part, place: Path) -> Brought:
+    async def _merge(self, name: str, part: CollectionPart, place: Path) -> NewEvidence:
         before = self.diagnosis
         merged = await in_thread(self._merged, part, place)
         self.asks.append(name)
@@ -170,9 +172,11 @@ class Bench:
             t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item()
             for t in part.tables
         }
-        return Brought(rows, merged[1], merged[0], new, before, self.diagnosis)
+        return NewEvidence(rows, merged[1], merged[0], new, before, self.diagnosis)
 
-    def _merged(self, part: Part, place: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
+    def _merged(
+        self, part: CollectionPart, place: Path
+    ) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
         if not (self.work / "alert.json").exists():
             working_copy(self.folder, self.work)
         case = read_case(self.work)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from analysis.vocabulary import ModelUse
-from bot.investigation.model.turns import Answer, Turn, Usage
+from bot.investigation.model.turns import ModelAnswer, Turn, Usage
 from bot.runtime.model_watch import model_used
 from bot.settings.model import ModelSettings
 
@@ -26,7 +26,7 @@ REPORT_S = 45.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ModelLimits:
     """The most that may be taken."""
 
     rounds: int
@@ -35,7 +35,7 @@ class Limits:
     seconds: float
 
     @classmethod
-    def of(cls, settings: ModelSettings, *, share: float = 1.0) -> Limits:
+    def of(cls, settings: ModelSettings, *, share: float = 1.0) -> ModelLimits:
         """As the settings have it; `share` of the seconds."""
         seconds = settings.investigate_s * share
         return cls(settings.max_rounds, settings.max_tokens, settings.max_cost_usd, seconds)
@@ -47,7 +47,7 @@ class Budget:
     it."""
 
     settings: ModelSettings
-    limits: Limits
+    limits: ModelLimits
     before: float = 0.0
     rounds: int = 0
     tool_calls: int = 0
@@ -74,7 +74,7 @@ class Budget:
         """Until only the time for the report is left."""
         return max(0.0, self.seconds_left - min(REPORT_S, REPORT_SHARE * self.limits.seconds))
 
-    def count(self, turn: Turn, answer: Answer) -> Usage:
+    def count(self, turn: Turn, answer: ModelAnswer) -> Usage:
         """One more answer. Gives what it took, estimated where the server does not say."""
         usage = answer.usage
         if usage is None:

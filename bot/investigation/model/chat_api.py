@@ -14,13 +14,13 @@ from bot.investigation.model.abilities import Abilities
 from bot.investigation.model.turns import (
     MAX_CALLS,
     MAX_TOOL_NAME,
-    Answer,
+    AssistantMessage,
     Entry,
-    Said,
-    Told,
+    ModelAnswer,
     ToolCall,
     ToolSpec,
     Turn,
+    UserMessage,
     items,
     mapping,
     text_of,
@@ -61,9 +61,9 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
 def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
     """One entry of the history; `in_words` for servers without tools, where earlier calls become
     text."""
-    if isinstance(entry, Told):
+    if isinstance(entry, UserMessage):
         return [{"role": "user", "content": entry.text}]
-    if isinstance(entry, Said):
+    if isinstance(entry, AssistantMessage):
         calls = [] if in_words else [_call(c) for c in entry.calls]
         message: dict[str, Any] = {
             "role": "assistant",
@@ -97,7 +97,7 @@ class ChatReading:
     """Puts an answer together from the chunks of a stream, or from one whole completion. Nothing is
     taken on trust."""
 
-    def __init__(self, answer: Answer, first_call: int) -> None:
+    def __init__(self, answer: ModelAnswer, first_call: int) -> None:
         self._answer = answer
         self._first_call = first_call
         self._open: list[tuple[Any, Any, str, list[str]]] = []

@@ -23,7 +23,7 @@ from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.investigation.model.abilities import Abilities, known_abilities, remember, to_leave_out
 from bot.investigation.model.chat_api import ChatReading, chat_request
 from bot.investigation.model.responses_api import ResponsesReading, responses_request
-from bot.investigation.model.turns import Answer, Turn
+from bot.investigation.model.turns import ModelAnswer, Turn
 from bot.runtime.model_watch import watched_round
 from bot.settings.model import ModelSettings
 
@@ -82,11 +82,11 @@ class ModelClient:
         """What is known of the endpoint."""
         return known_abilities(self._settings)
 
-    async def answer(self, turn: Turn, *, within_s: float) -> Answer:
+    async def answer(self, turn: Turn, *, within_s: float) -> ModelAnswer:
         """The model's answer, whole or cut. Raises ConnectorError or BudgetExceeded when nothing
         usable came."""
         with watched_round() as round_:
-            partial = Answer()
+            partial = ModelAnswer()
             try:
                 async with asyncio.timeout(within_s):
                     ends = asyncio.get_running_loop().time() + within_s
@@ -130,7 +130,7 @@ class ModelClient:
             return None
         return name in names or f"{name}:latest" in names if names else None
 
-    async def _with_abilities(self, turn: Turn, partial: Answer, ends: float) -> Answer:
+    async def _with_abilities(self, turn: Turn, partial: ModelAnswer, ends: float) -> ModelAnswer:
         able, shorter = self.abilities, False
         for _ in range(MAX_LEFT_OUT + 1):
             try:
@@ -159,8 +159,8 @@ class ModelClient:
         raise ConnectorError("openai", self._api, "the server refuses every form of the request")
 
     async def _with_retries(
-        self, turn: Turn, able: Abilities, partial: Answer, ends: float
-    ) -> Answer:
+        self, turn: Turn, able: Abilities, partial: ModelAnswer, ends: float
+    ) -> ModelAnswer:
         for attempt in range(MAX_RETRIES + 1):
             try:
                 return await self._once(turn, able, partial)
@@ -173,7 +173,7 @@ class ModelClient:
                 await asyncio.sleep(wait)
         raise AssertionError
 
-    async def _once(self, turn: Turn, able: Abilities, partial: Answer) -> Answer:
+    async def _once(self, turn: Turn, able: Abilities, partial: ModelAnswer) -> ModelAnswer:
         partial.text, partial.calls, partial.usage, partial.ending = "", [], None, "stop"
         reading: ChatReading | ResponsesReading
         if self._api == "chat":
@@ -196,7 +196,9 @@ class ModelClient:
         return partial
 
     @staticmethod
-    async def _read(given: Any, reading: ChatReading | ResponsesReading, partial: Answer) -> None:
+    async def _read(
+        given: Any, reading: ChatReading | ResponsesReading, partial: ModelAnswer
+    ) -> None:
         if not isinstance(given, AsyncStream):
             reading.read(_plain(given))
             return

@@ -20,8 +20,21 @@ from bot.investigation.model.client import ModelClient
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.toolbox import Toolbox, safe_call
-from bot.investigation.model.transcript import Line, Transcript, entries, usage_in, usage_json
-from bot.investigation.model.turns import Answer, Entry, Said, Told, ToolCall, Turn
+from bot.investigation.model.transcript import (
+    Transcript,
+    TranscriptLine,
+    entries,
+    usage_in,
+    usage_json,
+)
+from bot.investigation.model.turns import (
+    AssistantMessage,
+    Entry,
+    ModelAnswer,
+    ToolCall,
+    Turn,
+    UserMessage,
+)
 from prompts import Prompt
 
 D = TypeVar("D", bound=BaseModel)
@@ -73,7 +86,7 @@ class Conversation(Generic[D]):
         ended = self.transcript.ended
         if ended is None:
             ended = await self._rounds()
-            self._add(Line(kind="ended", text=ended))
+            self._add(TranscriptLine(kind="ended", text=ended))
             await self.save()
         return await self._report(), ended
 
@@ -83,14 +96,14 @@ class Conversation(Generic[D]):
         if not self.transcript.lines:
             prompt = f"{self.prompt.name} {self.prompt.version}"
             self._add(
-                Line(
+                TranscriptLine(
                     kind="start",
                     text=self.prompt.text,
                     prompt=prompt,
                     model=self.budget.settings.name,
                 )
             )
-            self._add(Line(kind="told", text=self.first))
+            self._add(TranscriptLine(kind="told", text=self.first))
             return
         self.budget.before = self.transcript.seconds
         answered = {line.call for line in self.transcript.lines if line.kind == "result"}
@@ -153,14 +166,14 @@ class Conversation(Generic[D]):
         if calls:
             nudge = self._guard.nudge()
             if nudge:
-                self._add(Line(kind="told", text=nudge))
+                self._add(TranscriptLine(kind="told", text=nudge))
             await self.save()
 
     def _result(
         self, call: ToolCall, text: str, *, error: bool = False, asked: str | None = None
     ) -> None:
         self._add(
-            Line(
+            TranscriptLine(
                 kind="result",
                 text=text,
                 call=call.id,
@@ -175,13 +188,16 @@ class Conversation(Generic[D]):
         alone."""
         asked = [line.text for line in self.transcript.lines if line.kind == "told"]
         if self.last and self.last not in asked:
-            self._add(Line(kind="told", text=self.last))
+            self._add(TranscriptLine(kind="told", text=self.last))
         try:
             return await self._drafted(self._history())
         except BudgetExceeded as error:
             if error.what != "model context":
                 raise
-            shorter = [Told(self.shorter or self.first), *([Told(self.last)] if self.last else [])]
+            shorter = [
+                UserMessage(self.shorter or self.first),
+                *([UserMessage(self.last)] if self.last else []),
+            ]
             return await self._drafted(shorter, bare=True)
 
     async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
@@ -200,11 +216,11 @@ class Conversation(Generic[D]):
                 raise ConnectorError("openai", "answer", f"the answer {why}")
             self.client.disbelieve_schema()
             note = AGAIN.format(why=why)
-            self._add(Line(kind="told", text=note))
-            history = [*history, Said(answer.text or "-"), Told(note)]
+            self._add(TranscriptLine(kind="told", text=note))
+            history = [*history, AssistantMessage(answer.text or "-"), UserMessage(note)]
         raise AssertionError
 
-    def _read(self, answer: Answer) -> tuple[D | None, str]:
+    def _read(self, answer: ModelAnswer) -> tuple[D | None, str]:
         """The draft, or what is wrong with the answer."""
         if answer.ending == "refused" or not answer.text.strip():
             return None, "is empty"
@@ -223,12 +239,12 @@ class Conversation(Generic[D]):
         return entries([line for line in self.transcript.lines if not line.reports])
 
     async def _said(
-        self, turn: Turn, answer: Answer, *, reports: bool = False, error: bool = False
+        self, turn: Turn, answer: ModelAnswer, *, reports: bool = False, error: bool = False
     ) -> None:
         usage = self.budget.count(turn, answer)
         calls = [] if reports else [safe_call(c) for c in answer.calls]
         self._add(
-            Line(
+            TranscriptLine(
                 kind="said",
                 text=answer.text,
                 calls=[{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls],
@@ -241,7 +257,7 @@ class Conversation(Generic[D]):
         )
         await self.save()
 
-    def _add(self, line: Line) -> None:
+    def _add(self, line: TranscriptLine) -> None:
         self.transcript.add(line.model_copy(update={"seconds": round(self.budget.seconds, 3)}))
 
 

@@ -20,7 +20,7 @@ from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
 from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
-from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
 from bot.investigation.model.drafts import Draft, claims_of, line_of, read_draft
@@ -72,7 +72,7 @@ async def investigate(
             more_services=tuple(settings.services),
         )
         records = await open_records(bench)
-        budget = Budget(settings.model, Limits.of(settings.model))
+        budget = Budget(settings.model, ModelLimits.of(settings.model))
         try:
             draft, ended = await _draft(settings, records, budget, progress)
             drafted, use = _drafted(draft, records, budget.use(ended)), budget.use(ended)

@@ -17,7 +17,15 @@ from analysis.errors import ConnectorError, FaultlineError
 from bot.investigation.model.abilities import Abilities
 from bot.investigation.model.client import HOSTED, ModelClient
 from bot.investigation.model.toolbox import safe_call
-from bot.investigation.model.turns import Answer, Entry, Said, Told, ToolResult, ToolSpec, Turn
+from bot.investigation.model.turns import (
+    AssistantMessage,
+    Entry,
+    ModelAnswer,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserMessage,
+)
 from bot.runtime.background_loop import BackgroundLoop
 from bot.settings.model import ModelSettings
 
@@ -68,20 +76,23 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
         listed = await client.has_model()
         if listed is False and settings.base_url is None:
             raise ConnectorError("openai", "models", f"there is no model {name}", status=404)
-        asked = Told(f"Call the tool `echo` with the word {WORD}.")
+        asked = UserMessage(f"Call the tool `echo` with the word {WORD}.")
         first = await client.answer(
             Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s
         )
         called = any(c.name == ECHO.name and WORD in c.arguments for c in first.calls)
-        history: list[Entry] = [asked, Said(first.text, tuple(safe_call(c) for c in first.calls))]
+        history: list[Entry] = [
+            asked,
+            AssistantMessage(first.text, tuple(safe_call(c) for c in first.calls)),
+        ]
         history += [ToolResult(c.id, WORD) for c in first.calls]
-        history.append(Told("Now answer with the word."))
+        history.append(UserMessage("Now answer with the word."))
         turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
         last = await client.answer(turn, within_s=within_s)
         return Probed(name, where, listed, client.abilities, called, _keeps(last))
 
 
-def _keeps(answer: Answer) -> bool:
+def _keeps(answer: ModelAnswer) -> bool:
     try:
         given = json.loads(answer.text[answer.text.find("{") : answer.text.rfind("}") + 1])
     except ValueError:

@@ -12,13 +12,13 @@ from bot.investigation.model.chat_api import SCHEMA_IN_WORDS
 from bot.investigation.model.turns import (
     MAX_CALLS,
     MAX_TOOL_NAME,
-    Answer,
+    AssistantMessage,
     Entry,
-    Said,
-    Told,
+    ModelAnswer,
     ToolCall,
     ToolSpec,
     Turn,
+    UserMessage,
     items,
     mapping,
     text_of,
@@ -56,9 +56,9 @@ def responses_request(turn: Turn, able: Abilities) -> dict[str, Any]:
 
 
 def _items(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
-    if isinstance(entry, Told):
+    if isinstance(entry, UserMessage):
         return [{"role": "user", "content": entry.text}]
-    if isinstance(entry, Said):
+    if isinstance(entry, AssistantMessage):
         said = [{"role": "assistant", "content": entry.text}] if entry.text.strip() else []
         return said if in_words else [*said, *(_call(c) for c in entry.calls)]
     if in_words:
@@ -89,7 +89,7 @@ class ResponsesReading:
     """Puts an answer together from the events of a stream, or from one whole response. Nothing is
     taken on trust."""
 
-    def __init__(self, answer: Answer, first_call: int) -> None:
+    def __init__(self, answer: ModelAnswer, first_call: int) -> None:
         self._answer = answer
         self._first_call = first_call
         self._items: list[Mapping[str, Any]] = []

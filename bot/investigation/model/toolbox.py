@@ -65,7 +65,7 @@ READ = ToolSpec(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ToolOutcome:
     """What a call gave, as it is sent."""
 
     text: str
@@ -89,7 +89,7 @@ class Toolbox:
         read = ToolSpec(READ.name, READ.description, strict_schema(ReadArguments))
         return (*told, read) if told else ()
 
-    async def run(self, call: ToolCall, *, within_s: float) -> Outcome:
+    async def run(self, call: ToolCall, *, within_s: float) -> ToolOutcome:
         """Carry out a call. Never raises: what went wrong is the result."""
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
@@ -129,13 +129,13 @@ class Toolbox:
             return self.redactor.reveal(value)
         return [self._revealed(v) for v in value] if isinstance(value, list) else value
 
-    def _error(self, why: str) -> Outcome:
-        return Outcome(
+    def _error(self, why: str) -> ToolOutcome:
+        return ToolOutcome(
             as_data([json.dumps({"error": clean(why, self.redactor)}, ensure_ascii=False)]),
             error=True,
         )
 
-    def _told(self, found: Found) -> Outcome:
+    def _told(self, found: Found) -> ToolOutcome:
         head = {"provenance": found.provenance, "note": found.note}
         lines = [
             json.dumps(clean(row, self.redactor), ensure_ascii=False) for row in (head, *found.rows)
@@ -146,7 +146,7 @@ class Toolbox:
                 json.dumps(_CONTROL.sub(" ", line)[:LINE_LIMIT], ensure_ascii=False)
                 for line in safe
             ]
-        return Outcome(self._bounded("\n".join(lines)[:LONGEST_RESULT]), asked=found.asked)
+        return ToolOutcome(self._bounded("\n".join(lines)[:LONGEST_RESULT]), asked=found.asked)
 
     def _bounded(self, text: str) -> str:
         """The result; of a long one its head and tail, and where the whole of it is kept."""
@@ -162,7 +162,7 @@ class Toolbox:
         )
         return as_data([head, left_out, tail])
 
-    def _read(self, asked: ReadArguments) -> Outcome:
+    def _read(self, asked: ReadArguments) -> ToolOutcome:
         """Lines of a kept result. It holds placeholders already."""
         text = self._kept.get(asked.file)
         if text is None:
@@ -183,7 +183,7 @@ class Toolbox:
                 break
             shown.append(line[:RESULT_LIMIT])
         rest = len(lines) - len(shown)
-        return Outcome(
+        return ToolOutcome(
             as_data(
                 [*shown, *([json.dumps({"more_lines": rest})] if rest else [])]
                 or ['"no such line"']

@@ -16,7 +16,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from analysis.errors import EvidenceError
-from bot.investigation.model.turns import Entry, Said, Told, ToolCall, ToolResult, Usage
+from bot.investigation.model.turns import (
+    AssistantMessage,
+    Entry,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
 
 NAME = "transcript.jsonl"
 
@@ -24,7 +31,7 @@ Save = Callable[[str, bytes], None]
 """Stores a file by its name. Blocks."""
 
 
-class Line(BaseModel):
+class TranscriptLine(BaseModel):
     """One line. Which fields it has depends on `kind`."""
 
     model_config = ConfigDict(frozen=True)
@@ -54,9 +61,9 @@ class Line(BaseModel):
 class Transcript:
     """The lines so far. `save` is called by whoever has finished a round."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TranscriptLine] = field(default_factory=list)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: TranscriptLine) -> None:
         """One more line."""
         self.lines.append(line)
 
@@ -81,24 +88,24 @@ class Transcript:
 def read_transcript(content: bytes | None) -> Transcript:
     """The stored transcript up to the last whole line; empty where there is none. Raises
     EvidenceError."""
-    lines: list[Line] = []
+    lines: list[TranscriptLine] = []
     for number, raw in enumerate((content or b"").splitlines(), start=1):
         try:
-            lines.append(Line.model_validate(json.loads(raw)))
+            lines.append(TranscriptLine.model_validate(json.loads(raw)))
         except (ValueError, ValidationError, RecursionError) as error:
             raise EvidenceError(NAME, "is not a line of a transcript", f"line {number}") from error
     return Transcript(lines)
 
 
-def entries(lines: Sequence[Line]) -> list[Entry]:
+def entries(lines: Sequence[TranscriptLine]) -> list[Entry]:
     """The history as the model was given it."""
     found: list[Entry] = []
     for line in lines:
         if line.kind == "told":
-            found.append(Told(line.text))
+            found.append(UserMessage(line.text))
         elif line.kind == "said":
             found.append(
-                Said(
+                AssistantMessage(
                     line.text,
                     tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in line.calls),
                 )
@@ -113,7 +120,7 @@ def usage_json(usage: Usage | None) -> dict[str, int] | None:
     return {"input": usage.input, "output": usage.output, "cached": usage.cached} if usage else None
 
 
-def usage_in(line: Line) -> Usage:
+def usage_in(line: TranscriptLine) -> Usage:
     """Of a stored answer."""
     given: dict[str, Any] = line.usage or {}
     return Usage(given.get("input", 0), given.get("output", 0), given.get("cached", 0))

@@ -21,7 +21,7 @@ Ending = Literal["stop", "length", "refused", "lost"]
 
 
 @dataclass(frozen=True)
-class Told:
+class UserMessage:
     """What we tell the model."""
 
     text: str
@@ -38,7 +38,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
-class Said:
+class AssistantMessage:
     """What the model answered."""
 
     text: str
@@ -53,7 +53,7 @@ class ToolResult:
     text: str
 
 
-Entry = Told | Said | ToolResult
+Entry = UserMessage | AssistantMessage | ToolResult
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Usage:
 
 
 @dataclass
-class Answer:
+class ModelAnswer:
     """An answer while it comes in, and afterwards. What a broken stream brought stands."""
 
     text: str = ""

@@ -11,7 +11,7 @@ from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.payload import payload
 from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation
 from bot.investigation.model.drafts import Draft, claims_of, line_of, read_draft
@@ -25,7 +25,7 @@ async def word_by_model(
 ) -> Report:
     """The guarded report. Never raises for what the model or its server does: then it is the
     built-in report."""
-    redactor, budget = Redactor(), Budget(settings, Limits.of(settings))
+    redactor, budget = Redactor(), Budget(settings, ModelLimits.of(settings))
     try:
         async with ModelClient(settings) as client:
             conversation = Conversation(

@@ -9,7 +9,14 @@ from datetime import datetime, timedelta
 
 from analysis.vocabulary import Alert, Scope
 from bot.investigation.runbooks.library import RunbookLibrary
-from bot.investigation.runbooks.runbook import DAYS, Criterion, Hours, Match, Runbook, zone_of
+from bot.investigation.runbooks.runbook import (
+    DAYS,
+    Criterion,
+    Hours,
+    Runbook,
+    RunbookMatch,
+    zone_of,
+)
 
 MOST_APPLIED = 10
 """Runbooks of one alert, included ones counted: more guidance than that guides nobody."""
@@ -45,7 +52,7 @@ def applying(library: RunbookLibrary, alert: Alert, scope: Scope) -> list[Applyi
     return list(chosen.values())[:MOST_APPLIED]
 
 
-def _matched(match: Match, alert: Alert, scope: Scope) -> tuple[int, str] | None:
+def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str] | None:
     """How specific the match is, and what matched; None where it does not."""
     specific, why = 0, []
     for criterion in match.given:

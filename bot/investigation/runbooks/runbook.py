@@ -70,7 +70,7 @@ Queries = Mapping[str, Annotated[str, Field(min_length=1, max_length=LONGEST_QUE
 Days = Annotated[tuple[Day, ...], BeforeValidator(_listed)]
 
 
-class Part(BaseModel):
+class RunbookPart(BaseModel):
     """A table of the front matter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,7 +84,7 @@ class Criterion(NamedTuple):
     patterns: tuple[str, ...]
 
 
-class Match(Part):
+class RunbookMatch(RunbookPart):
     """Alerts that the runbook is for: each key that is given must match, by any of its patterns."""
 
     services: Patterns = ()
@@ -105,7 +105,7 @@ class Match(Part):
         return tuple(Criterion(*one) for one in (*plain, *labels) if one[2])
 
 
-class LookAt(Part):
+class LookAt(RunbookPart):
     """What is looked at besides what would be anyway. Times are in minutes."""
 
     services: Annotated[tuple[Pattern, ...], BeforeValidator(_listed), Field(max_length=10)] = ()
@@ -126,7 +126,7 @@ class LookAt(Part):
         )
 
 
-class Hours(Part):
+class Hours(RunbookPart):
     """Hours of the day in which something is expected; over midnight where the end is before the
     beginning."""
 
@@ -150,26 +150,26 @@ def _in_hours(value: Any) -> Any:
     return value
 
 
-class ExpectedWhen(Part):
+class ExpectedWhen(RunbookPart):
     """A known benign reason for the alert, where it is limited to some hours with those."""
 
     because: Sentence
     between: Annotated[Hours, BeforeValidator(_in_hours)] | None = None
 
 
-class Dashboard(Part):
+class Dashboard(RunbookPart):
     """A page to look at."""
 
     title: Annotated[str, Field(min_length=1, max_length=80)]
     url: Annotated[str, Field(max_length=600)]
 
 
-class RunbookKeys(Part):
+class RunbookKeys(RunbookPart):
     """The front matter."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
     owner: Annotated[str, Field(max_length=120)] = ""
-    match: Match | None = None
+    match: RunbookMatch | None = None
     include: Patterns = ()
     look_at: LookAt = LookAt()
     expected: Annotated[
@@ -276,9 +276,9 @@ def _said(place: Place, kind: str, message: str) -> str:
     return f"{name}: {message[:1].lower()}{message[1:]}"
 
 
-_TABLES: Mapping[Place, type[Part]] = {
+_TABLES: Mapping[Place, type[RunbookPart]] = {
     (): RunbookKeys,
-    ("match",): Match,
+    ("match",): RunbookMatch,
     ("look_at",): LookAt,
     ("expected",): ExpectedWhen,
     ("between",): Hours,

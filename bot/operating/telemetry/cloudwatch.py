@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from bot.operating.telemetry.store_figures import Figures
+from bot.operating.telemetry.store_figures import StoreSnapshot
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.logs import VERBATIM
 
@@ -23,7 +23,7 @@ AGE, WAITING, FAILED = "QueueAgeSeconds", "Waiting", "Failed"
 UNITS = {AGE: "Seconds", WAITING: "Count", FAILED: "Count"}
 
 
-def metric_line(namespace: str, figures: Figures, now_s: float) -> str:
+def metric_line(namespace: str, figures: StoreSnapshot, now_s: float) -> str:
     """One event in the embedded metric format, without dimensions. `now_s` as `time.time()`."""
     metrics = [{"Name": name, "Unit": unit} for name, unit in UNITS.items()]
     directive = {"Namespace": namespace, "Dimensions": [[]], "Metrics": metrics}
@@ -41,7 +41,7 @@ class CloudWatchLines(BackgroundLoop):
     """Logs the line once a minute; none while the database does not answer."""
 
     def __init__(
-        self, namespace: str, figures: Callable[[], Figures], *, every_s: float = EVERY_S
+        self, namespace: str, figures: Callable[[], StoreSnapshot], *, every_s: float = EVERY_S
     ) -> None:
         super().__init__("cloudwatch", every_s=every_s)
         self._namespace = namespace

@@ -57,7 +57,7 @@ class QueuePart:
 
 
 @dataclass(frozen=True)
-class Figures:
+class StoreSnapshot:
     """What the database says at one moment. `up` is false where it does not answer; then the rest
     is empty."""
 
@@ -79,7 +79,9 @@ class Figures:
         return max((part.oldest_s for part in self.queue if part.status == WAITING), default=0.0)
 
 
-def read_figures(store: Store, teams: Collection[str], now: datetime | None = None) -> Figures:
+def read_figures(
+    store: Store, teams: Collection[str], now: datetime | None = None
+) -> StoreSnapshot:
     """Read them. Raises SQLAlchemyError. A team that the settings do not name counts as `other`."""
     now = now or datetime.now(UTC)
     waiting = (
@@ -102,7 +104,7 @@ def read_figures(store: Store, teams: Collection[str], now: datetime | None = No
         lately = select(func.count()).where(Row.status == "failed", Row.finished_at >= now - LATELY)
         failed = session.scalar(lately) or 0
     by_status = {status: count for status, count in counted if status in STATUSES}
-    return Figures(True, tuple(parts), by_status, Labels(store.engine).record(), failed)
+    return StoreSnapshot(True, tuple(parts), by_status, Labels(store.engine).record(), failed)
 
 
 def posted_since(store: Store, investigation_id: str, place: str, moment: datetime) -> bool:
@@ -131,9 +133,9 @@ class StoreFigures(Collector):
         self._clock = clock
         self._lock = threading.Lock()
         self._read_at = -float("inf")
-        self._figures = Figures(up=False)
+        self._figures = StoreSnapshot(up=False)
 
-    def current(self) -> Figures:
+    def current(self) -> StoreSnapshot:
         """Not older than a few seconds. Never raises for the database."""
         with self._lock:
             if self._clock() - self._read_at >= self._fresh_s:
@@ -141,7 +143,7 @@ class StoreFigures(Collector):
                     self._figures = read_figures(self._store, self._teams)
                 except (SQLAlchemyError, OSError) as error:
                     log.warning("the store's figures cannot be read: %s", type(error).__name__)
-                    self._figures = Figures(up=False)
+                    self._figures = StoreSnapshot(up=False)
                 self._read_at = self._clock()
             return self._figures
 
@@ -158,7 +160,7 @@ class StoreFigures(Collector):
             yield from _record(figures.record)
 
 
-def _queue(figures: Figures) -> Iterable[Metric]:
+def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
     by_part = ["priority", "team"]
     oldest = (
         "How long the oldest investigation that no worker has begun has waited; 0 where none waits."

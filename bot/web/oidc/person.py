@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
-from bot.store.visitors import Person
+from bot.store.visitors import ProviderIdentity
 from bot.web.visitor import Role
 
 TRUE = (True, "true", "1")
@@ -15,14 +15,14 @@ TRUE = (True, "true", "1")
 MAX_DEPTH = 8
 
 
-def person_of(claims: Mapping[str, Any], issuer: str, login: LoginSettings) -> Person:
+def person_of(claims: Mapping[str, Any], issuer: str, login: LoginSettings) -> ProviderIdentity:
     """Somebody by the claims of the ID token and, where they were asked for, of the userinfo
     endpoint."""
     subject = str(claims["sub"])
     email = verified_email(claims)
     name = _first_text(claims, "name", "preferred_username", "email") or subject
     session = claims.get("sid")
-    return Person(
+    return ProviderIdentity(
         issuer=issuer,
         subject=subject,
         who=email or f"{name} ({subject})",

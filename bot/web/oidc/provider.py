@@ -16,14 +16,14 @@ from joserfc.jwk import ECKey, RSAKey
 
 from analysis.errors import ConnectorError
 from bot.settings.login import LoginSettings
-from bot.store.visitors import Person
+from bot.store.visitors import ProviderIdentity
 from bot.web.oidc.attempt import Attempt
 from bot.web.oidc.person import groups_of, person_of
 from bot.web.oidc.provider_http import VENDOR, get, post
 from bot.web.oidc.signed_tokens import (
     MIN_RSA_BITS,
     Ended,
-    Expected,
+    ExpectedClaims,
     check_id_token,
     check_logout_token,
     key_id,
@@ -108,12 +108,12 @@ class Provider:
         if issuer is not None and issuer != document.issuer:
             raise ConnectorError(VENDOR, "answer", "was sent by another provider (iss)")
 
-    async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> Person:
+    async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> ProviderIdentity:
         """Whom the code stands for."""
         document = await self._discovery()
         tokens = await self._exchange(document, code, attempt, redirect_uri)
         claims = await self._verified(tokens.id_token)
-        expected = Expected(document.issuer, self._client_id)
+        expected = ExpectedClaims(document.issuer, self._client_id)
         subject = check_id_token(
             claims, expected, nonce=attempt.nonce, access_token=tokens.access_token, now=time.time()
         )
@@ -126,7 +126,7 @@ class Provider:
         document = await self._discovery()
         claims = await self._verified(logout_token)
         what, name = check_logout_token(
-            claims, Expected(document.issuer, self._client_id), now=time.time()
+            claims, ExpectedClaims(document.issuer, self._client_id), now=time.time()
         )
         if name in self._used:
             raise ConnectorError(VENDOR, "token", "was used already (jti)")

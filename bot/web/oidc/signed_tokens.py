@@ -64,7 +64,7 @@ class _LogoutClaims(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedClaims:
     """What a token must say: who issued it, and for which client."""
 
     issuer: str
@@ -111,7 +111,7 @@ def signed_claims(token: str, key: RSAKey | ECKey) -> Mapping[str, Any]:
 
 def check_id_token(
     claims: Mapping[str, Any],
-    expected: Expected,
+    expected: ExpectedClaims,
     *,
     nonce: str,
     access_token: str | None,
@@ -139,7 +139,7 @@ def check_id_token(
 
 
 def check_logout_token(
-    claims: Mapping[str, Any], expected: Expected, *, now: float
+    claims: Mapping[str, Any], expected: ExpectedClaims, *, now: float
 ) -> tuple[Ended, str]:
     """What has ended, and the token's own id. Raises ConnectorError."""
     found = _typed(claims, _LogoutClaims)
@@ -160,7 +160,7 @@ def _registry() -> JWSRegistry:
     return _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
-def _check_audience(issuer: str, audience: str | list[str], expected: Expected) -> None:
+def _check_audience(issuer: str, audience: str | list[str], expected: ExpectedClaims) -> None:
     if issuer != expected.issuer:
         raise _wrong("is another issuer's (iss)")
     if expected.client_id not in ([audience] if isinstance(audience, str) else audience):

@@ -17,7 +17,7 @@ from bot.investigation.runbooks.applying import RunbookGuidance, guided, may_lin
 from bot.investigation.runbooks.hosts import linkable_hosts
 from bot.investigation.runbooks.library import read_library
 from bot.settings import Settings
-from tests.bot.investigation.runbooks.library_module import AT, alert, scope, write
+from tests.bot.investigation.runbooks.runbook_files import AT, alert, scope, write
 from tests.scenarios.small_case import write_small_case
 
 WHOLE = """
@@ -89,7 +89,7 @@ def test_of_two_queries_for_one_signal_the_more_specific_runbook_has_its_way(
 ) -> None:
     query = "---\nmatch: {{services: {}}}\nlook_at: {{prometheus: {{depth: {}}}}}\n---\n"
     given = found(tmp_path, a=query.format("'*'", "sum(a)"), b=query.format("checkout", "sum(b)"))
-    assert [(q.query, q.by) for q in given.look.queries] == [("sum(b)", "runbook b")]
+    assert [(q.query, q.by) for q in given.hints.queries] == [("sum(b)", "runbook b")]
 
 
 def test_what_it_says_becomes_lines_with_provenance(tmp_path: Path) -> None:

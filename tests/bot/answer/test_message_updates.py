@@ -17,7 +17,7 @@ from bot.policy.admission import Policy
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings, ChannelSettings
 from bot.store.message_updates import DueDigest
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from connectors.shared_settings import ServiceSettings
 from connectors.slack.settings import SlackSettings
 
@@ -34,7 +34,9 @@ class Digests(SlackReplies):
         self.posted: list[tuple[str, int]] = []
         self.problem: ConnectorError | None = None
 
-    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+    async def post_digest(
+        self, digest: DueDigest, investigations: Sequence[StoredInvestigation]
+    ) -> None:
         if self.problem:
             raise self.problem
         self.posted.append((digest.channel, len(investigations)))

@@ -12,7 +12,7 @@ from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
 from bot.answer.writer.built_in import word
 from bot.conversation.answered_case import AnsweredCase
-from bot.store.store import Investigation, ReplyTo
+from bot.store.store import ReplyTo, StoredInvestigation
 from demo.run import recorded_cases
 
 STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
@@ -135,9 +135,9 @@ def healthy() -> AnsweredCase:
     return answered(recorded_cases() / "healthy-training")
 
 
-def an_investigation(alert: Alert) -> Investigation:
+def an_investigation(alert: Alert) -> StoredInvestigation:
     """As the store gives it."""
-    return Investigation(
+    return StoredInvestigation(
         id="20261120-030001-abc123",
         alert=alert,
         question=None,

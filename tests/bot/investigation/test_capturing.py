@@ -13,7 +13,7 @@ import pytest
 
 from analysis.vocabulary import Alert, Evidence, JobIdentity, Scope, Window
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
-from bot.investigation.collecting import Part
+from bot.investigation.collecting import CollectionPart
 from bot.settings import Settings
 from bot.store.captures import CaptureBudget, CaptureLog
 from bot.store.case_store import CaseStore
@@ -77,7 +77,8 @@ def test_a_capture_is_not_needed_where_a_trace_of_the_incident_was_found(
         id="E1", kind="traces", source="traces", query="q", cut=cut, details={"what": what}
     )
     assert (
-        has_traces([Part(connector="traces", items=[item], gaps=[], tables=[], files=[])]) is enough
+        has_traces([CollectionPart(connector="traces", items=[item], gaps=[], tables=[], files=[])])
+        is enough
     )
 
 
@@ -130,7 +131,7 @@ def test_files_that_are_still_being_stored_are_waited_for(
             storing.wait(30)
         put(self, case_id, below, folder)
 
-    async def both(settings: Settings) -> tuple[Part, Part]:
+    async def both(settings: Settings) -> tuple[CollectionPart, CollectionPart]:
         job = JobIdentity(name="llm")
         first = asyncio.create_task(capture_part(job, settings, log, cases, "case-1"))
         while not any(r.finished_at for r in log.history("llm")):

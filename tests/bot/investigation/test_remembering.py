@@ -17,7 +17,7 @@ from bot.store.case_store import CaseStore
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.scenarios.small_case import write_small_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -29,7 +29,7 @@ ALERT = Alert(
 )
 
 
-def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> Investigation:
+def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> StoredInvestigation:
     when = NOW - timedelta(days=days_ago)
     name = store.accept(about, now=when).investigation_id
     store.accept(about.model_copy(update={"status": "resolved"}), now=when)
@@ -40,7 +40,7 @@ def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> Investigati
 
 def answered(
     store: Store, cases: CaseStore, days_ago: float, about: Alert = ALERT
-) -> Investigation:
+) -> StoredInvestigation:
     """An investigation of the small case that ended and is remembered."""
     investigation = accepted(store, days_ago, about)
     folder = write_small_case(Path(cases.location) / investigation.id)
@@ -57,7 +57,7 @@ def answered(
     return investigation
 
 
-def remembered(store: Store, days_ago: float, about: Alert) -> Investigation:
+def remembered(store: Store, days_ago: float, about: Alert) -> StoredInvestigation:
     """An investigation that ended without a cause."""
     investigation = accepted(store, days_ago, about)
     kept = EarlierInvestigation(
@@ -77,7 +77,9 @@ def cases(tmp_path: Path) -> CaseStore:
     return CaseStore(tmp_path / "cases")
 
 
-def recalled(store: Store, investigation: Investigation, days: float = 90) -> list[tuple[str, str]]:
+def recalled(
+    store: Store, investigation: StoredInvestigation, days: float = 90
+) -> list[tuple[str, str]]:
     found = recall(store.engine, investigation, investigation.alert, days=days).recalled
     return [(r.why, r.investigation.id) for r in found]
 

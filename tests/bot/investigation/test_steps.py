@@ -21,14 +21,14 @@ from analysis.case.folder import read_case
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Outcome
-from bot.investigation.steps import RECOVERIES, Steps
+from bot.investigation.steps import RECOVERIES, InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from connectors.recorded.connector import RecordedConnector
 from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
@@ -43,10 +43,10 @@ class Notebook:
         self.answers: list[Outcome] = []
         self.tries = 0
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         return True
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         return None
 
     async def preview(self, outcome: Outcome) -> None:
@@ -68,7 +68,7 @@ class Deaf(Notebook):
         super().__init__()
         self.asked: list[str] = []
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         self.asked.append("announce")
         await asyncio.Event().wait()
 
@@ -123,8 +123,8 @@ def accepted(context: WorkerContext, service: str = "checkout") -> str:
 
 def test_a_connector_taken_out_of_the_settings_is_a_gap(context: WorkerContext) -> None:
     async def story() -> None:
-        opened = await Steps(context).open(investigation)
-        after_restart = Steps(replace(context, connectors=[]))
+        opened = await InvestigationSteps(context).open(investigation)
+        after_restart = InvestigationSteps(replace(context, connectors=[]))
         await after_restart.collect(investigation, "recorded", opened)
         await after_restart.assemble(investigation, opened)
 
@@ -138,10 +138,10 @@ def test_a_connector_taken_out_of_the_settings_is_a_gap(context: WorkerContext) 
 
 def test_an_investigation_that_ends_its_workers_is_given_up(context: WorkerContext) -> None:
     async def story() -> int:
-        opened = await Steps(context).open(investigation)
+        opened = await InvestigationSteps(context).open(investigation)
         for taken_up in range(RECOVERIES + 5):
             try:
-                await Steps(context).collect(investigation, "recorded", opened)
+                await InvestigationSteps(context).collect(investigation, "recorded", opened)
             except FaultlineError:
                 return taken_up
         return -1
@@ -154,9 +154,9 @@ def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(
     context: WorkerContext,
 ) -> None:
     async def story() -> None:
-        opened = await Steps(context).open(investigation)
+        opened = await InvestigationSteps(context).open(investigation)
         for _ in range(RECOVERIES + 5):
-            steps = Steps(context)
+            steps = InvestigationSteps(context)
             await steps.collect(investigation, "recorded", opened)
             steps.release()
 
@@ -170,7 +170,7 @@ def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(
 def working(context: WorkerContext, url: str, directory: Path) -> Iterator[WorkerEngine]:
     """A worker in this process."""
     engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
-    register_workflows(Steps(context))
+    register_workflows(InvestigationSteps(context))
     engine.launch(
         on_lock_lost=threading.Event().set, places=[place.name for place in context.reply_targets]
     )

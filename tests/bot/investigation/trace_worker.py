@@ -16,7 +16,7 @@ from dbos import DBOS
 
 from bot.investigation import reading_traces
 from bot.investigation.reading_traces import TraceReading
-from bot.investigation.steps import Steps
+from bot.investigation.steps import InvestigationSteps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
 from bot.queue.engine import WORKFLOW_INVESTIGATE, WorkerEngine
@@ -53,7 +53,7 @@ def main() -> None:
     engine = WorkerEngine(engine_url, Path(folder), concurrency=2, polling_interval_s=0.1)
     reading = SlowReading(cases, settings.worker, Path(folder) / READS)
     store, pool = Store(connect(store_url)), ProcessPool(workers=1)
-    steps = Steps(
+    steps = InvestigationSteps(
         WorkerContext(
             settings, store, cases, connectors=[], reply_targets=[], pool=pool, traces=reading
         )

@@ -9,13 +9,15 @@ import pytest
 
 from analysis.vocabulary import Alert
 from bot.policy.alert_rules import held_back_by, matches
-from bot.policy.topology import Topology
+from bot.policy.topology import ServiceTopology
 from bot.settings import Settings
 from bot.settings.alerts import AlertRule
 from connectors.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-TOPOLOGY = Topology.of(Settings(services={"checkout": ServiceSettings(aliases=("checkout-api",))}))
+TOPOLOGY = ServiceTopology.of(
+    Settings(services={"checkout": ServiceSettings(aliases=("checkout-api",))})
+)
 ALERT = Alert(
     source="datadog",
     title="[P2] Checkout latency is high",

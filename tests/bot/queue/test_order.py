@@ -10,18 +10,23 @@ from hypothesis import strategies as st
 
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from bot.queue.capacity import Capacity
-from bot.queue.order import AGEING, Waiting, in_order, level
+from bot.queue.order import AGEING, WaitingInvestigation, in_order, level
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def one(name: str, priority: int = USUAL, team: str = "", age: timedelta = SECOND) -> Waiting:
-    return Waiting(name, priority, team, NOW - age)
+def one(
+    name: str, priority: int = USUAL, team: str = "", age: timedelta = SECOND
+) -> WaitingInvestigation:
+    return WaitingInvestigation(name, priority, team, NOW - age)
 
 
 def taken(
-    *waiting: Waiting, most: int = 100, running: dict[str, int] | None = None, **shares: float
+    *waiting: WaitingInvestigation,
+    most: int = 100,
+    running: dict[str, int] | None = None,
+    **shares: float,
 ) -> list[str]:
     given = in_order(waiting, running or {}, lambda team: shares.get(team, 1.0), NOW, most=most)
     return [w.id for w in given]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
-from bot.queue.order import AGEING, Waiting, in_order, level
+from bot.queue.order import AGEING, WaitingInvestigation, in_order, level
 from bot.queue.state import (
     TeamQueue,
     ahead_of,
@@ -77,7 +77,7 @@ def test_the_heads_are_the_oldest_of_each_team_and_priority(store: Store) -> Non
     add(store, "given", team="a", age=99 * SECOND, dispatched=NOW)
     assert {w.id for w in next_per_team(store.engine, 2)} == {"a0", "a1", "b0", "b2", "b1", "b3"}
     first = next_per_team(store.engine, 1)
-    assert Waiting("a0", 2, "a", NOW - 50 * SECOND) in first
+    assert WaitingInvestigation("a0", 2, "a", NOW - 50 * SECOND) in first
 
 
 def test_how_many_are_ahead_is_what_the_order_says(store: Store) -> None:
@@ -111,7 +111,9 @@ def test_the_number_ahead_is_the_place_in_the_order(
     rows: list[tuple[int, int]], store: Store
 ) -> None:
     minute = timedelta(minutes=1)
-    waiting = [Waiting(f"w{n}", p, "", NOW - age * minute) for n, (p, age) in enumerate(rows)]
+    waiting = [
+        WaitingInvestigation(f"w{n}", p, "", NOW - age * minute) for n, (p, age) in enumerate(rows)
+    ]
     with Session(store.engine) as session, session.begin():
         session.execute(delete(InvestigationRow))
         session.execute(

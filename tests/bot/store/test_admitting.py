@@ -25,7 +25,7 @@ from bot.store.groups import MAX_GROUP, MAX_RUNS
 from bot.store.message_updates import EDIT_EVERY, DueUpdates
 from bot.store.models import InvestigationRow
 from bot.store.mutes import Mutes
-from bot.store.store import Accepted, Arrival, Delivery, Investigation, ReplyTo, Store
+from bot.store.store import Accepted, Arrival, Delivery, ReplyTo, Store, StoredInvestigation
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 from bot.store.suppressed_alerts import suppressed_alerts
 from connectors.shared_settings import ServiceSettings
@@ -71,7 +71,7 @@ def taken(store: Store, one: Alert, *, channel: str = "C1", **more: Any) -> tupl
     return accepted.outcome, accepted.investigation_id
 
 
-def the_one(store: Store) -> Investigation:
+def the_one(store: Store) -> StoredInvestigation:
     [found] = store.latest()
     return found
 

@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from bot.store.store import Store
-from bot.store.visitors import MAX_SESSIONS, Logins, Person, new_secret
+from bot.store.visitors import MAX_SESSIONS, Logins, ProviderIdentity, new_secret
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-ANN = Person(
+ANN = ProviderIdentity(
     "https://idp",
     "1",
     "ann@corp.example",
@@ -22,7 +22,7 @@ ANN = Person(
     ("sre", "eng"),
     "at-provider-1",
 )
-BOB = Person("https://idp", "2", "bob@corp.example", "Bob")
+BOB = ProviderIdentity("https://idp", "2", "bob@corp.example", "Bob")
 
 
 def logins(store: Store) -> Logins:
@@ -85,7 +85,7 @@ def test_one_visitor_has_no_endless_number_of_logins_and_the_newest_hold(store: 
 
 
 def test_hostile_names_and_groups_are_kept_as_both_databases_take_them(store: Store) -> None:
-    hostile = Person(
+    hostile = ProviderIdentity(
         "i",
         "s",
         "a\x00b\ud800" * 400,

@@ -28,7 +28,7 @@ from bot.store.memory import Memory
 from bot.store.models import InvestigationRow
 from bot.store.store import ReplyTo, Store
 from bot.store.visibility import ALL, visible_to_teams
-from bot.store.visitors import Logins, Person, new_secret
+from bot.store.visitors import Logins, ProviderIdentity, new_secret
 from bot.web.pages import page_routes
 from bot.web.sessions import Sessions
 from tests.bot.web.sample_case import REPORT, write_sample_case
@@ -106,7 +106,7 @@ class Town:
         """Somebody who signed in with a company account."""
         secret, person = (
             new_secret(),
-            Person(ISSUER, who, who, who, f"{who}@corp.example", (GROUPS[who],)),
+            ProviderIdentity(ISSUER, who, who, who, f"{who}@corp.example", (GROUPS[who],)),
         )
         sessions = Sessions(
             self.given.server, self.given.login, self.site.store.engine, self.given.teams

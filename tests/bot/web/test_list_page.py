@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from bot.store.labels import Labels
-from bot.web.list_page import LISTED, chips, read_asked
+from bot.web.list_page import LISTED, chips, read_filter
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site
 
@@ -85,12 +85,12 @@ def test_nothing_found_is_not_told_as_nothing_alerted(site: Site, browser: httpx
     ("given", "day"), [("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)), ("20.11.", None)]
 )
 def test_days_are_whole(given: str, day: datetime | None) -> None:
-    assert read_asked({"from": given}).since == day
-    assert read_asked({"to": given}).before == (day + timedelta(days=1) if day else None)
+    assert read_filter({"from": given}).since == day
+    assert read_filter({"to": given}).before == (day + timedelta(days=1) if day else None)
 
 
 def test_ranges_of_confidence_meet_without_overlap() -> None:
-    low, high = read_asked({"confidence": "50-70"}), read_asked({"confidence": "70-90"})
+    low, high = read_filter({"confidence": "50-70"}), read_filter({"confidence": "70-90"})
     assert low.most is not None
     assert high.least is not None
     assert low.most < high.least == 0.7

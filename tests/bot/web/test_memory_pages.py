@@ -19,7 +19,7 @@ from analysis.case.earlier import EarlierInvestigation
 from analysis.case.folder import write_json
 from analysis.vocabulary import Alert, Diagnosis, Finding
 from bot.settings import ServerSettings, Settings
-from bot.store.labels import Label, Labels
+from bot.store.labels import AnswerLabel, Labels
 from bot.store.memory import Memory
 from bot.web.labelled_cases import truth_of
 from evaluation.labels import read_label, system_of
@@ -75,7 +75,7 @@ def key_of(browser: httpx.Client, investigation_id: str) -> str:
     return found[1]
 
 
-def judged(site: Site, investigation_id: str) -> Label | None:
+def judged(site: Site, investigation_id: str) -> AnswerLabel | None:
     return Labels(site.store.engine).get(investigation_id)
 
 
@@ -274,7 +274,7 @@ def test_judged_cases_are_a_download_that_eval_reads(
 def test_the_truth_is_the_answer_or_what_the_words_name(
     said: str, right: bool, expected: dict[str, str | None]
 ) -> None:
-    label = Label("20261120-031200-abcdef", right, said, "", ALERT_AT + timedelta(days=1))
+    label = AnswerLabel("20261120-031200-abcdef", right, said, "", ALERT_AT + timedelta(days=1))
     truth = truth_of(label, DIAGNOSIS, SCOPE)
     assert {name: truth.get(name) for name in expected} == expected
     assert json.loads(json.dumps(truth)) == truth
@@ -284,6 +284,6 @@ def test_a_right_all_clear_is_a_verdict_to_reach(sample: str) -> None:
     calm = Diagnosis.model_validate(
         {**DIAGNOSIS.model_dump(), "verdict": "no_active_incident", "causes": ()}
     )
-    truth = truth_of(Label(sample, True, "", "", ALERT_AT), calm, SCOPE)
+    truth = truth_of(AnswerLabel(sample, True, "", "", ALERT_AT), calm, SCOPE)
     assert truth["verdict"] == "no_active_incident"
     assert "subject" not in truth

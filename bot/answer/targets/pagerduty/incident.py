@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.errors import ConnectorError
 from bot.answer.foreign_text import one_line
 from bot.answer.lines import percent
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer
@@ -59,7 +59,9 @@ def read_incident(answer: Any, asked: str) -> IncidentState:
     return IncidentState(asked, resolved, str(target) if valid and resolved else None)
 
 
-def field_values(investigation: Investigation, answer: Answer, page_url: str) -> dict[str, str]:
+def field_values(
+    investigation: StoredInvestigation, answer: Answer, page_url: str
+) -> dict[str, str]:
     """Our values for custom fields, by the names that the settings use; "" where there is none."""
     view = answer.view(investigation.alert)
     top = view.cause

@@ -11,24 +11,24 @@ from collections.abc import Sequence
 from bot.answer.foreign_text import safe_url, sentence
 from bot.answer.targets.plain_message import answer_text_lines, failure_line
 from bot.answer.view import AnswerView
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 MAX_NOTE = 25_000
 """PagerDuty's limit on a note."""
 
 
-def note_text(investigation: Investigation, view: AnswerView, page_url: str) -> str:
+def note_text(investigation: StoredInvestigation, view: AnswerView, page_url: str) -> str:
     """The answer as plain lines, the page, the marker."""
     lines = answer_text_lines(investigation, view, page_url)
     return _finished(lines, investigation.id, page_url)
 
 
-def failed_note_text(investigation: Investigation, reason: str, page_url: str) -> str:
+def failed_note_text(investigation: StoredInvestigation, reason: str, page_url: str) -> str:
     """There is no answer, and why."""
     return _finished([failure_line(reason)], investigation.id, page_url)
 
 
-def closing_note_text(investigation: Investigation, headline: str, page_url: str) -> str:
+def closing_note_text(investigation: StoredInvestigation, headline: str, page_url: str) -> str:
     """The incident was resolved before the answer: one line for whoever looks at it again."""
     found = sentence(headline, 400) or "no answer was found"
     return _finished(
@@ -36,7 +36,9 @@ def closing_note_text(investigation: Investigation, headline: str, page_url: str
     )
 
 
-def joined_note_text(investigation: Investigation, why: str, headline: str, page_url: str) -> str:
+def joined_note_text(
+    investigation: StoredInvestigation, why: str, headline: str, page_url: str
+) -> str:
     """On an incident whose alert joined another's investigation: where the answer is."""
     lines = [
         f"Investigated together with “{sentence(investigation.alert.title, 200)}”: "

@@ -30,7 +30,7 @@ from bot.answer.targets.pagerduty.note import (
 from bot.answer.targets.pagerduty.target import TARGET
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.settings import Settings
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)
@@ -68,11 +68,11 @@ class PagerDutyReplies:
         self._owner = owner
         self._lease = lease
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a key, and the alert has an incident."""
         return TARGET.configured(self._settings) and bool(investigation.reply_to.pagerduty_incident)
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
 
     async def preview(self, outcome: Outcome) -> None:
@@ -97,7 +97,12 @@ class PagerDutyReplies:
         await self._point_from_joined(outcome, own, but={own, incident.id})
 
     async def write(
-        self, investigation: Investigation, text: str, *, incident: str = "", amend: bool = True
+        self,
+        investigation: StoredInvestigation,
+        text: str,
+        *,
+        incident: str = "",
+        amend: bool = True,
     ) -> str:
         """The id of the investigation's note on the incident (its own unless named), once its
         content is `text`."""
@@ -230,7 +235,7 @@ class PagerDutyReplies:
     def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
         self._call(call, lambda session: _json(session.put(path, json=body)))
 
-    def _own_incident(self, investigation: Investigation) -> str:
+    def _own_incident(self, investigation: StoredInvestigation) -> str:
         incident = investigation.reply_to.pagerduty_incident or ""
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
@@ -273,7 +278,7 @@ class PagerDutyReplies:
             session.close()
 
 
-def _key(investigation: Investigation, incident: str, own: str) -> str:
+def _key(investigation: StoredInvestigation, incident: str, own: str) -> str:
     """Under which a note is remembered; that on another incident than the investigation's own has a
     key of its own."""
     return TARGET.post_key(investigation.id) + ("" if incident == own else f":{incident}")
@@ -283,7 +288,7 @@ def _incident(incident: str, session: Any) -> Any:
     return session.rget(f"/incidents/{incident}")
 
 
-def _reason(investigation: Investigation) -> str:
+def _reason(investigation: StoredInvestigation) -> str:
     return (investigation.headline or "").removeprefix("The investigation failed: ")
 
 

@@ -11,13 +11,15 @@ from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 
 ASKED = "asked:"
 """The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
 
 
-def answer_status(investigation: Investigation, store: Store, settings: Settings) -> AnswerStatus:
+def answer_status(
+    investigation: StoredInvestigation, store: Store, settings: Settings
+) -> AnswerStatus:
     """How the answer stands now."""
     now = datetime.now(UTC)
     asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
@@ -32,7 +34,7 @@ def answer_status(investigation: Investigation, store: Store, settings: Settings
 
 
 def _note(
-    investigation: Investigation, store: Store, settings: Settings
+    investigation: StoredInvestigation, store: Store, settings: Settings
 ) -> Literal["none", "send", "update"]:
     if not PAGERDUTY.configured(settings):
         return "none"

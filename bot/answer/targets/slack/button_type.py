@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
     from bot.conversation.slack.click_context import ClickContext
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AnswerStatus:
     """What people have made of an answer, and what can still be done with it."""
 
-    label: Label | None = None
+    label: AnswerLabel | None = None
     mute: Mute | None = None
     may_mute: bool = True
     """Somebody's question is no alert: there is nothing to mute."""
@@ -37,7 +37,7 @@ class AnswerStatus:
 class Offer:
     """The answer that buttons are offered under. `answered` is False for a failed investigation."""
 
-    investigation: Investigation
+    investigation: StoredInvestigation
     status: AnswerStatus
     answered: bool
 
@@ -58,7 +58,7 @@ class SlackButton(ABC):
 
     @abstractmethod
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """What a click does. Slack waits 3 s: what takes longer goes to `context.later`.
 
@@ -66,7 +66,7 @@ class SlackButton(ABC):
         """
 
     async def sent(
-        self, context: ClickContext, form: Interaction, investigation: Investigation
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep what the form of this button says. Raises NotAccepted."""
         raise NotImplementedError(f"button {self.name} opens no form")

@@ -13,7 +13,7 @@ from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
 from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from connectors.plugins import load_object
 
@@ -102,7 +102,7 @@ def until_words(until: datetime) -> str:
     return f"{until:%H:%M} UTC, {until.day} {until:%b}"
 
 
-def _judged(label: Label) -> str:
+def _judged(label: AnswerLabel) -> str:
     who = escape_mrkdwn(one_line(label.who, MAX_WHO)) or "somebody"
     verdict = "*Right*" if label.right else "*Wrong*"
     cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))

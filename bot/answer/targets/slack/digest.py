@@ -8,7 +8,7 @@ from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.targets.plain_message import outcome_line
 from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
 from bot.answer.targets.slack.message import SlackMessage
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 MAX_LINES = 20
 """Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack
@@ -16,7 +16,7 @@ takes."""
 TITLE, HEADLINE = 80, 140
 
 
-def digest_message(investigations: Sequence[Investigation], public_url: str) -> SlackMessage:
+def digest_message(investigations: Sequence[StoredInvestigation], public_url: str) -> SlackMessage:
     """What came, what was found, and where to read on; the oldest first."""
     count = len(investigations)
     title = f"While it was quiet, {count} alert{'s were' if count != 1 else ' was'} investigated"
@@ -35,7 +35,7 @@ def digest_message(investigations: Sequence[Investigation], public_url: str) -> 
     return SlackMessage(said[:3_000], tuple(blocks))
 
 
-def _line(one: Investigation, public_url: str) -> Block:
+def _line(one: StoredInvestigation, public_url: str) -> Block:
     related = f" and {len(one.related)} more" if one.related else ""
     url = safe_url(f"{public_url}/investigations/{one.id}")
     elements = [

@@ -32,7 +32,7 @@ from bot.answer.targets.slack.button_type import AnswerStatus, Offer
 from bot.answer.targets.slack.buttons import buttons, status_lines
 from bot.answer.view import AnswerView
 from bot.answer.writer.model_use import model_use_line
-from bot.store.store import GroupedAlert, Investigation
+from bot.store.store import GroupedAlert, StoredInvestigation
 
 MAX_BLOCKS_JSON = 12_000
 """Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks
@@ -74,7 +74,7 @@ class SlackMessage:
         return SlackMessage(self.text, tuple(b for b in self.blocks if b["type"] != "image"))
 
 
-def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
+def first_message(investigation: StoredInvestigation, page_url: str) -> SlackMessage:
     """`Investigating ...`, posted within seconds."""
     return _message(
         _opening(investigation),
@@ -83,7 +83,7 @@ def first_message(investigation: Investigation, page_url: str) -> SlackMessage:
 
 
 def final_message(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     view: AnswerView,
     page_url: str,
     chart_file_id: str | None = None,
@@ -113,7 +113,7 @@ def final_message(
 
 
 def slack_alert_failed_message(
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     reason: str,
     page_url: str,
     *,
@@ -140,7 +140,7 @@ def chart_description(finding: Finding) -> str:
     return f"Chart: {finding.sentence}"
 
 
-def _opening(investigation: Investigation) -> Block:
+def _opening(investigation: StoredInvestigation) -> Block:
     alert = investigation.alert
     lines = [Line("Investigating", _title(alert))]
     about = [
@@ -163,7 +163,7 @@ def _title(alert: Alert) -> str:
     return one_line(alert.title, 240) or "an alert without a title"
 
 
-def _footer(investigation: Investigation) -> str:
+def _footer(investigation: StoredInvestigation) -> str:
     repeats, rate_limited = investigation.repeats, investigation.rate_limited
     parts = [f"Faultline {investigation.id}"]
     if repeats:
@@ -174,7 +174,7 @@ def _footer(investigation: Investigation) -> str:
     return " · ".join(parts)
 
 
-def _written(investigation: Investigation, view: AnswerView) -> str:
+def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
     findings = len(view.findings)
     writer = one_line(view.written_by, 80)
     if view.written_by == "built-in":

@@ -39,7 +39,7 @@ from bot.answer.targets.slack.target import TARGET
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
 from bot.store.message_updates import DueDigest
-from bot.store.store import NO_POST, Investigation, Store
+from bot.store.store import NO_POST, Store, StoredInvestigation
 from connectors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 (slackapi/python-slack-sdk#1521)."""
 
 
-def place_for(investigation: Investigation, settings: Settings) -> SlackPlace | None:
+def place_for(investigation: StoredInvestigation, settings: Settings) -> SlackPlace | None:
     """The alert's own thread; else the service's channel; else the configured one; else none."""
     to = investigation.reply_to
     service = catalogue_name(investigation.alert.service, settings)
@@ -106,18 +106,18 @@ class SlackReplies:
         self._lease = lease
         self._client = slack_client(settings.slack)
 
-    def wanted(self, investigation: Investigation) -> bool:
+    def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a token and a channel for it, and the channel is not left alone for
         now."""
         if not TARGET.configured(self._settings) or investigation.quiet_until is not None:
             return False
         return place_for(investigation, self._settings) is not None
 
-    def page_url(self, investigation: Investigation) -> str:
+    def page_url(self, investigation: StoredInvestigation) -> str:
         """The investigation's web page."""
         return f"{self._settings.server.public_url}/investigations/{investigation.id}"
 
-    async def announce(self, investigation: Investigation) -> None:
+    async def announce(self, investigation: StoredInvestigation) -> None:
         """`Investigating ...`; nothing when it stands there already."""
         await self.post(investigation, first_message(investigation, self.page_url(investigation)))
 
@@ -153,7 +153,7 @@ class SlackReplies:
             await self.edit(ref, message)
         return status
 
-    async def _no_preview_after(self, investigation: Investigation) -> None:
+    async def _no_preview_after(self, investigation: StoredInvestigation) -> None:
         """Wait for a preview that is on its way, and take the right to one that has not begun."""
 
         async def passed() -> str:
@@ -163,7 +163,7 @@ class SlackReplies:
             await self._preview_once(investigation, passed)
 
     async def _preview_once(
-        self, investigation: Investigation, send: Callable[[], Awaitable[str]]
+        self, investigation: StoredInvestigation, send: Callable[[], Awaitable[str]]
     ) -> None:
         async def find() -> None:
             return None
@@ -199,7 +199,7 @@ class SlackReplies:
         return MessageRef.parse(ref)
 
     async def post(
-        self, investigation: Investigation, message: SlackMessage
+        self, investigation: StoredInvestigation, message: SlackMessage
     ) -> tuple[MessageRef, bool]:
         """The investigation's one message: where it stands, and whether it was this call that
         posted it."""
@@ -227,7 +227,9 @@ class SlackReplies:
         )
         return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
 
-    async def post_digest(self, digest: DueDigest, investigations: Sequence[Investigation]) -> None:
+    async def post_digest(
+        self, digest: DueDigest, investigations: Sequence[StoredInvestigation]
+    ) -> None:
         """Post it once, in the channel and in no thread. Raises ConnectorError."""
         if not digest.channel or not investigations:
             return
@@ -268,7 +270,7 @@ class SlackReplies:
                 "chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel
             )
 
-    async def upload_chart(self, png: bytes, investigation: Investigation) -> str:
+    async def upload_chart(self, png: bytes, investigation: StoredInvestigation) -> str:
         """The file's id. It is shared nowhere: the message's image block shows it."""
         uploaded = await said(
             "files.completeUploadExternal",
@@ -278,12 +280,12 @@ class SlackReplies:
         )
         return str(uploaded["file"]["id"])
 
-    async def _status(self, investigation: Investigation) -> AnswerStatus:
+    async def _status(self, investigation: StoredInvestigation) -> AnswerStatus:
         return await asyncio.to_thread(answer_status, investigation, self._store, self._settings)
 
     def _worded(
         self,
-        investigation: Investigation,
+        investigation: StoredInvestigation,
         answer: Answer | None,
         chart: str | None,
         status: AnswerStatus,
@@ -295,7 +297,7 @@ class SlackReplies:
         view = answer.view(investigation.alert)
         return final_message(investigation, view, url, chart, status=status)
 
-    async def _chart(self, investigation: Investigation, answer: Answer | None) -> str | None:
+    async def _chart(self, investigation: StoredInvestigation, answer: Answer | None) -> str | None:
         """The chart's file id. The answer stands without its picture, so a refusal costs the
         picture only."""
         if answer is None or answer.chart is None:
@@ -336,6 +338,8 @@ class SlackReplies:
             await send_with_key(self._client, place, message, event_type=EVENT_TYPE, key=key)
         )
 
-    async def _find(self, place: SlackPlace, key: str, investigation: Investigation) -> str | None:
+    async def _find(
+        self, place: SlackPlace, key: str, investigation: StoredInvestigation
+    ) -> str | None:
         found = await find_since(self._client, place, investigation.accepted_at, bears(key))
         return str(found) if found else None

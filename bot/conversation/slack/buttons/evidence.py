@@ -9,14 +9,14 @@ from analysis.errors import FaultlineError
 from bot.answer.targets.slack.button_type import Offer, SlackButton
 from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
 from bot.conversation.slack.evidence_modal import (
-    Answered,
+    EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
     reading_modal,
 )
 from bot.conversation.slack.payloads import Interaction
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 
 class EvidenceButton(SlackButton):
@@ -29,7 +29,7 @@ class EvidenceButton(SlackButton):
         return "Evidence" if offer.answered else None
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Open the first page."""
         await context.did_by_click(click, investigation, "looked at the evidence")
@@ -50,7 +50,9 @@ async def turn_page(context: ClickContext, click: Interaction) -> None:
         context.later(_show_page(context, click, investigation, page))
 
 
-async def _open(context: ClickContext, click: Interaction, investigation: Investigation) -> None:
+async def _open(
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation
+) -> None:
     reading = asyncio.ensure_future(_view(context, investigation, 0))
     await asyncio.wait({reading}, timeout=AT_ONCE_S)
     if reading.done():
@@ -65,17 +67,19 @@ async def _open(context: ClickContext, click: Interaction, investigation: Invest
 
 
 async def _show_page(
-    context: ClickContext, click: Interaction, investigation: Investigation, page: int
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation, page: int
 ) -> None:
     view = await _view(context, investigation, page)
     await context.update(click.view.id, view, hash_=click.view.hash)
 
 
-async def _view(context: ClickContext, investigation: Investigation, page: int) -> dict[str, Any]:
+async def _view(
+    context: ClickContext, investigation: StoredInvestigation, page: int
+) -> dict[str, Any]:
     url = context.replies.page_url(investigation)
     try:
         answer = await context.answer(investigation)
     except FaultlineError as error:
         return no_evidence_modal(investigation, str(error), url)
-    answered = Answered(answer.diagnosis, answer.evidence, answer.gaps)
+    answered = EvidenceShown(answer.diagnosis, answer.evidence, answer.gaps)
     return evidence_modal(investigation, answered, url, page)

@@ -16,7 +16,7 @@ from bot.conversation.slack.forms import (
     wrong_modal,
 )
 from bot.conversation.slack.payloads import Interaction
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 
 class RightButton(SlackButton):
@@ -29,7 +29,7 @@ class RightButton(SlackButton):
         return "Right" if offer.answered else None
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep who said so, and show it."""
         who = click.user.said_by
@@ -50,13 +50,13 @@ class WrongButton(SlackButton):
         return "Wrong" if offer.answered else None
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Ask for the cause."""
         context.later(_ask_for_cause(context, click, investigation))
 
     async def sent(
-        self, context: ClickContext, form: Interaction, investigation: Investigation
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep the cause."""
         who, cause = form.user.said_by, cause_given(form.view)
@@ -73,7 +73,7 @@ RIGHT, WRONG = RightButton(), WrongButton()
 
 
 async def _ask_for_cause(
-    context: ClickContext, click: Interaction, investigation: Investigation
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation
 ) -> None:
     try:
         async with asyncio.timeout(AT_ONCE_S):

@@ -13,7 +13,7 @@ from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.store.follow_ups import FollowUpScope
-from bot.store.store import Investigation, ReplyTo
+from bot.store.store import ReplyTo, StoredInvestigation
 
 DOUBLE_CLICK_S = 60
 """Follow-ups of one kind that are asked for within this time are one: people click twice."""
@@ -34,7 +34,7 @@ class WiderButton(SlackButton):
         return "Wider window"
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Start the follow-up."""
         incident = await _incident(context, investigation)
@@ -54,7 +54,7 @@ class AgainButton(SlackButton):
         return "Run again"
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Start the follow-up with the scope that this investigation had."""
         kept = await context.stored(context.follow_ups.scope, investigation.id)
@@ -68,7 +68,7 @@ WIDER, AGAIN = WiderButton(), AgainButton()
 async def _follow_up(
     context: ClickContext,
     click: Interaction,
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     kind: str,
     said: str,
     scope: FollowUpScope,
@@ -101,7 +101,7 @@ def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> boo
     return asked >= most and not context.follow_ups.known(key)
 
 
-async def _incident(context: ClickContext, investigation: Investigation) -> Window:
+async def _incident(context: ClickContext, investigation: StoredInvestigation) -> Window:
     """The window that the investigation looked at, from its case; else from the settings."""
     try:
         async with asyncio.timeout(AT_ONCE_S):

@@ -18,7 +18,7 @@ from bot.conversation.slack.forms import (
     mute_until,
 )
 from bot.conversation.slack.payloads import Interaction
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 MAX_MUTED = 200
 """Alerts of one storm that one form mutes."""
@@ -37,14 +37,14 @@ class MuteButton(SlackButton):
         return "Mute this alert" if may else None
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Ask for how long."""
         modal = mute_modal(form_for(click, investigation), investigation)
         context.later(_opened(context, click, modal))
 
     async def sent(
-        self, context: ClickContext, form: Interaction, investigation: Investigation
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Mute this alert, or all that belong to the investigation."""
         view, who, now = form.view, form.user.said_by, datetime.now(UTC)
@@ -83,7 +83,7 @@ class UnmuteButton(SlackButton):
         return "Unmute" if offer.status.mute is not None else None
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """End it, and show that it has ended."""
         if await context.stored(context.mutes.unmute, investigation.alert.fingerprint):

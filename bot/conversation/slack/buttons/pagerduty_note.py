@@ -9,7 +9,7 @@ from bot.answer.targets.slack.button_type import Offer, SlackButton
 from bot.conversation.slack.click_context import OVER, ClickContext
 from bot.conversation.slack.payloads import Interaction
 from bot.runtime.threads import in_store
-from bot.store.store import Investigation
+from bot.store.store import StoredInvestigation
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
 
@@ -26,7 +26,7 @@ class NoteButton(SlackButton):
         return "Send to PagerDuty" if offer.status.note == "send" else "Update the PagerDuty note"
 
     async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: Investigation
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Write the note after Slack has its answer."""
         await context.did_by_click(click, investigation, "sent the answer to PagerDuty")
@@ -36,7 +36,9 @@ class NoteButton(SlackButton):
 NOTE = NoteButton()
 
 
-async def _send(context: ClickContext, click: Interaction, investigation: Investigation) -> None:
+async def _send(
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation
+) -> None:
     if investigation.status not in OVER:
         await context.ephemeral(click, NOT_YET)
         return
@@ -62,7 +64,7 @@ async def _send(context: ClickContext, click: Interaction, investigation: Invest
     await context.refresh(investigation)
 
 
-async def _first(context: ClickContext, investigation: Investigation) -> Investigation:
+async def _first(context: ClickContext, investigation: StoredInvestigation) -> StoredInvestigation:
     """The investigation that its chain of further ones began with."""
     first = await in_store(context.follow_ups.first, investigation.id)
     return await in_store(context.store.get, first) or investigation

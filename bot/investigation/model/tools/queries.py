@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field
 
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Finding, Scope, Window
-from bot.investigation.model.bench import Bench, Brought
+from bot.investigation.model.bench import Bench, NewEvidence
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
@@ -102,7 +102,7 @@ def _window(incident: Window, start: datetime | None, end: datetime | None) -> W
     return Window(start=first, end=last)
 
 
-def _rows(brought: Brought) -> list[dict[str, Any]]:
+def _rows(brought: NewEvidence) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"table": name, "rows": count} for name, count in sorted(brought.rows.items())
     ]
@@ -123,7 +123,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _what_changed(brought: Brought) -> str:
+def _what_changed(brought: NewEvidence) -> str:
     before, after = brought.before, brought.after
     said = f"New findings: {len(brought.new)}. "
     if _top(before) != _top(after) or before.verdict != after.verdict:

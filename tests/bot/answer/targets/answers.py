@@ -21,7 +21,7 @@ from analysis.vocabulary import (
     Verdict,
 )
 from bot.settings import Settings
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.databases import store_engine
 
 ALERT_AT = datetime(2026, 9, 14, 10, 21, tzinfo=UTC)
@@ -41,8 +41,8 @@ def an_alert(**more: Any) -> Alert:
     return Alert(**usual | more)
 
 
-def an_investigation(alert: Alert | None = None, **more: Any) -> Investigation:
-    made = Investigation(
+def an_investigation(alert: Alert | None = None, **more: Any) -> StoredInvestigation:
+    made = StoredInvestigation(
         id="20260914-102100-ab12cd",
         alert=alert or an_alert(),
         question=None,
@@ -151,7 +151,7 @@ def a_store(tmp_path: Path) -> Store:
     return Store(engine)
 
 
-def accepted(store: Store, reply_to: ReplyTo) -> Investigation:
+def accepted(store: Store, reply_to: ReplyTo) -> StoredInvestigation:
     """An investigation that the store knows, so that posts can be claimed for it."""
     outcome = store.accept(an_alert(), reply_to=reply_to)
     found = store.get(outcome.investigation_id or "")

@@ -21,7 +21,7 @@ from bot.policy.reply_targets import declared_targets
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings, ChannelSettings
-from bot.store.store import Investigation, Store
+from bot.store.store import Store, StoredInvestigation
 from connectors.settings_types import Section
 from connectors.shared_settings import ServiceSettings
 from tests.bot.answer.targets.answers import a_diagnosis, a_gap, a_report, some_evidence
@@ -95,7 +95,7 @@ def opened(store: Store, given: Settings) -> tuple[Store, Pigeons]:
     return ours, target
 
 
-def accepted(store: Store, title: str = "errors", **more: Any) -> Investigation:
+def accepted(store: Store, title: str = "errors", **more: Any) -> StoredInvestigation:
     alert = Alert(source="t", title=title, service="checkout", started_at=NIGHT)
     found = store.get(store.accept(alert, now=NIGHT, **more).investigation_id or "")
     assert found is not None

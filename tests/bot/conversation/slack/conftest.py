@@ -24,7 +24,7 @@ from bot.intake.accepting import store_accept
 from bot.intake.routes import intake_routes
 from bot.processes.check import all_checks
 from bot.settings import Settings
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from connectors.base import Check
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.server import serve_in_thread
@@ -65,7 +65,7 @@ class Room:
 
     def answered(
         self, *, reply_to: ReplyTo | None = None, diagnosis: Diagnosis | None = None, **alert: Any
-    ) -> tuple[Investigation, SlackedMessage]:
+    ) -> tuple[StoredInvestigation, SlackedMessage]:
         """An investigation that was answered in Slack, and its message."""
         labels = {"fingerprint": f"alert-{time.time_ns()}", **alert.pop("labels", {})}
         accepted = self.store.accept(
@@ -83,7 +83,7 @@ class Room:
         )
         return self.reply(name)
 
-    def failed(self) -> tuple[Investigation, SlackedMessage]:
+    def failed(self) -> tuple[StoredInvestigation, SlackedMessage]:
         """An investigation that ended without an answer."""
         accepted = self.store.accept(
             an_alert(labels={"fingerprint": f"f-{time.time_ns()}"}),
@@ -94,7 +94,7 @@ class Room:
         self.store.finish(name, "failed", verdict=None, confidence=None, headline=headline)
         return self.reply(name)
 
-    def reply(self, name: str) -> tuple[Investigation, SlackedMessage]:
+    def reply(self, name: str) -> tuple[StoredInvestigation, SlackedMessage]:
         """Post the answer as a worker does."""
         found = self.store.get(name)
         assert found is not None

@@ -22,7 +22,7 @@ from bot.answer.targets.slack.message import (
 from bot.answer.view import answer_view
 from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
 from bot.conversation.slack.evidence_modal import (
-    Answered,
+    EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
@@ -30,9 +30,9 @@ from bot.conversation.slack.evidence_modal import (
 )
 from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
-from bot.store.store import GroupedAlert, Investigation
+from bot.store.store import GroupedAlert, StoredInvestigation
 from connectors.base import Check
 from loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
 from tests.bot.answer.targets.answers import (
@@ -63,7 +63,7 @@ TEXTS = st.one_of(
 FEW = settings(max_examples=40)
 
 
-def stormy(text: str, count: int, **more: Any) -> Investigation:
+def stormy(text: str, count: int, **more: Any) -> StoredInvestigation:
     """An investigation of which everything is as long as `text`, and that `count` alerts joined."""
     alert = an_alert().model_copy(
         update={"title": text, "service": text, "severity": text, "source": text}
@@ -82,7 +82,7 @@ def stormy(text: str, count: int, **more: Any) -> Investigation:
 def status(text: str) -> AnswerStatus:
     """All of it at once."""
     mute = Mute("f" * 16, text, ALERT_AT, ALERT_AT + timedelta(hours=8), text, text, 9, ALERT_AT)
-    return AnswerStatus(Label("i", False, text, text, ALERT_AT), mute, True, text, "update")
+    return AnswerStatus(AnswerLabel("i", False, text, text, ALERT_AT), mute, True, text, "update")
 
 
 def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:
@@ -160,7 +160,7 @@ def test_every_page_of_the_evidence(text: str, count: int, page: int) -> None:
     gaps = [a_gap(reason=text, source=text)] * (count // 2)
     about = stormy(text, 3)
     for view in (
-        evidence_modal(about, Answered(diagnosis, long_evidence(text), gaps), PAGE, page),
+        evidence_modal(about, EvidenceShown(diagnosis, long_evidence(text), gaps), PAGE, page),
         reading_modal(about, PAGE),
         no_evidence_modal(about, text, PAGE),
     ):
@@ -182,7 +182,7 @@ def test_forms(text: str, count: int, held: str) -> None:
 @FEW
 @given(TEXTS, st.integers(0, 60))
 def test_home(text: str, count: int) -> None:
-    label = Label("i", False, text, text, ALERT_AT)
+    label = AnswerLabel("i", False, text, text, ALERT_AT)
     mute = Mute(text[:200], text, ALERT_AT, ALERT_AT, text, text, count, None)
     statuses = ("accepted", "running", "done", "failed")
     latest = [

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bot.investigation.model.answering import Answered, Exchange, answer_question
+from bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
 from tests.bot.answer.writer.openai_server import (
     OpenAIServer,
     calls,
@@ -19,7 +19,7 @@ from tests.bot.investigation.model.cases import Payments, diagnosis_of, keeper, 
 from tests.bot.investigation.model.test_investigating import DONE, results, rows
 
 
-def ask(case: Path, server: OpenAIServer, question: str, **given: Any) -> Answered:
+def ask(case: Path, server: OpenAIServer, question: str, **given: Any) -> GuardedAnswer:
     model = given.pop("model", {})
     return asyncio.run(
         answer_question(question, case, settings_for(server, **model), keep=keeper(case), **given)

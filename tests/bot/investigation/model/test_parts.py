@@ -9,14 +9,22 @@ import pytest
 
 from analysis.errors import EvidenceError
 from bot.answer.finding_ids import with_kept_ids
-from bot.investigation.model.budget import Budget, Limits
+from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.chat_api import ChatReading
 from bot.investigation.model.drafts import read_draft
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.tools.queries import CollectArguments
-from bot.investigation.model.transcript import Line, Transcript, entries, read_transcript
-from bot.investigation.model.turns import Answer, Said, Told, ToolCall, ToolResult, Turn, Usage
+from bot.investigation.model.transcript import Transcript, TranscriptLine, entries, read_transcript
+from bot.investigation.model.turns import (
+    AssistantMessage,
+    ModelAnswer,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
 from bot.settings.model import ModelSettings
 from tests.bot.answer.writer.diagnoses import DIAGNOSIS, finding
 
@@ -54,8 +62,8 @@ def test_errors_in_a_row_are_noticed_and_a_good_call_ends_them() -> None:
 
 def test_the_report_is_always_left_room_for() -> None:
     settings = ModelSettings(name="m", price_per_million_input=1.0, max_cost_usd=0.01)
-    budget = Budget(settings, Limits(rounds=100, tokens=10**9, cost_usd=0.01, seconds=1000))
-    turn = Turn("s" * 3500, [Told("x")], 1000)
+    budget = Budget(settings, ModelLimits(rounds=100, tokens=10**9, cost_usd=0.01, seconds=1000))
+    turn = Turn("s" * 3500, [UserMessage("x")], 1000)
     assert budget.reached(turn) is None
     budget.count_usage(Usage(input=5000, output=100))
     assert budget.reached(turn) == "limit of $0.01", (
@@ -71,7 +79,7 @@ def test_cached_tokens_cost_what_the_settings_say() -> None:
         price_per_million_cached=0.5,
         price_per_million_output=8.0,
     )
-    budget = Budget(settings, Limits.of(settings))
+    budget = Budget(settings, ModelLimits.of(settings))
     budget.count_usage(Usage(input=1_000_000, output=100_000, cached=400_000))
     assert budget.use("answered").cost_usd == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 8)
 
@@ -101,16 +109,18 @@ def test_an_id_that_was_given_out_is_never_given_to_another() -> None:
 
 def test_a_transcript_is_read_back_as_the_history_it_was() -> None:
     transcript = Transcript()
-    transcript.add(Line(kind="start", text="system", prompt="investigate 1"))
-    transcript.add(Line(kind="told", text="data \ud800"))
+    transcript.add(TranscriptLine(kind="start", text="system", prompt="investigate 1"))
+    transcript.add(TranscriptLine(kind="told", text="data \ud800"))
     transcript.add(
-        Line(kind="said", text="", calls=[{"id": "c1", "name": "logs", "arguments": "{}"}])
+        TranscriptLine(
+            kind="said", text="", calls=[{"id": "c1", "name": "logs", "arguments": "{}"}]
+        )
     )
-    transcript.add(Line(kind="result", text="<data>", call="c1", tool="logs"))
+    transcript.add(TranscriptLine(kind="result", text="<data>", call="c1", tool="logs"))
     again = read_transcript(transcript.as_bytes())
     assert entries(again.lines) == [
-        Told("data ?"),
-        Said("", (ToolCall("c1", "logs", "{}"),)),
+        UserMessage("data ?"),
+        AssistantMessage("", (ToolCall("c1", "logs", "{}"),)),
         ToolResult("c1", "<data>"),
     ]
 
@@ -155,7 +165,7 @@ def test_schemas_hold_nothing_that_strict_servers_refuse() -> None:
     ],
 )
 def test_a_chunk_that_is_nonsense_changes_nothing(chunk: dict[str, Any]) -> None:
-    answer = Answer()
+    answer = ModelAnswer()
     reading = ChatReading(answer, 0)
     reading.read(chunk)
     reading.finish(streamed=True)
@@ -164,7 +174,7 @@ def test_a_chunk_that_is_nonsense_changes_nothing(chunk: dict[str, Any]) -> None
 
 
 def test_calls_that_all_have_the_index_0_are_told_apart_by_their_ids() -> None:
-    answer = Answer()
+    answer = ModelAnswer()
     reading = ChatReading(answer, 0)
     for n in range(3):
         function = {"name": "logs", "arguments": {"service": str(n)}}

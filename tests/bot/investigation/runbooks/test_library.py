@@ -10,7 +10,7 @@ import pytest
 
 from bot.investigation.runbooks import library as library_module
 from bot.investigation.runbooks.library import read_library
-from tests.bot.investigation.runbooks.library_module import write
+from tests.bot.investigation.runbooks.runbook_files import write
 
 GOOD = """
     ---

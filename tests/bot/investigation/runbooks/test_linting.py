@@ -8,9 +8,9 @@ from typing import Any
 
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.investigation.runbooks.linting import lint
-from bot.investigation.runbooks.runbook import Hours, LookAt, Match, RunbookKeys
+from bot.investigation.runbooks.runbook import Hours, LookAt, RunbookKeys, RunbookMatch
 from bot.settings import Settings
-from tests.bot.investigation.runbooks.library_module import write
+from tests.bot.investigation.runbooks.runbook_files import write
 
 CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}
 
@@ -145,7 +145,7 @@ def test_the_examples_of_the_documentation_have_no_fault_and_its_page_names_ever
     page = (docs / "runbooks.md").read_text(encoding="utf-8")
     names = [
         *RunbookKeys.model_fields,
-        *Match.model_fields,
+        *RunbookMatch.model_fields,
         *LookAt.model_fields,
         *Hours.model_fields,
     ]

@@ -17,7 +17,7 @@ from bot.investigation.runbooks.matching import (
     in_words,
 )
 from bot.investigation.runbooks.runbook import Hours
-from tests.bot.investigation.runbooks.library_module import AT, alert, scope, write
+from tests.bot.investigation.runbooks.runbook_files import AT, alert, scope, write
 
 
 def applied(

@@ -17,7 +17,7 @@ from bot.answer.targets.pagerduty.incident import read_incident
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.view import answer_view
-from bot.store.store import GroupedAlert, Investigation, ReplyTo, Store
+from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
 from loopback.pagerduty import PagerDutyIncident
 from tests.bot.answer.targets.answers import (
     PAGE,
@@ -48,7 +48,7 @@ def opened(at: PagerDutyAt, incident: str, **more: Any) -> PagerDutyIncident:
 def answered(
     at: PagerDutyAt,
     store: Store,
-    investigation: Investigation,
+    investigation: StoredInvestigation,
     headline: str = "payments v2",
     **pagerduty: Any,
 ) -> None:

@@ -19,7 +19,7 @@ from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.view import answer_view
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,
@@ -43,7 +43,7 @@ def replies(
     return PagerDutyReplies(settings(pagerduty=given), store, owner=owner, lease=LEASE)
 
 
-def an_incident(at: PagerDutyAt, store: Store) -> Investigation:
+def an_incident(at: PagerDutyAt, store: Store) -> StoredInvestigation:
     at.pagerduty.open_incident(INCIDENT, "checkout", "checkout")
     return accepted(store, ReplyTo(pagerduty_incident=INCIDENT))
 

@@ -20,7 +20,7 @@ from bot.answer.targets.slack.message import SlackMessage
 from bot.answer.targets.slack.posts import MessageRef
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.store.models import PostRow
-from bot.store.store import Investigation, ReplyTo, Store
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,
@@ -47,7 +47,7 @@ def an_answer(chart: bytes | None = None) -> Answer:
     return Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], chart)
 
 
-def in_thread(at: SlackAt, store: Store) -> Investigation:
+def in_thread(at: SlackAt, store: Store) -> StoredInvestigation:
     thread = at.slack.say(CHANNEL, "FIRING: checkout")
     return accepted(store, ReplyTo(slack_channel=CHANNEL, slack_thread=thread))
 
