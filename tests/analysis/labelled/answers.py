@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Diagnosis
+from tests.analysis.labelled.borderline import SEEDS, borderline
 from tests.analysis.labelled.stories import STORIES, Story
+
+CASES: Mapping[str, Story] = {
+    **STORIES,
+    **{f"borderline {seed}": partial(borderline, seed) for seed in SEEDS},
+}
+"""Every labelled case by its name."""
 
 LABELS = Path(__file__).with_name("labels.json")
 
@@ -47,8 +56,11 @@ def in_short(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def main() -> None:
     """Write the labels."""
-    labels = {name: answer(told) for name, told in STORIES.items()}
-    LABELS.write_text(json.dumps(labels, indent=1, ensure_ascii=False) + "\n")
+    labels = {name: answer(told) for name, told in CASES.items()}
+    lines = []
+    for name, label in labels.items():
+        lines.append(f"{json.dumps(name)}: {json.dumps(label, ensure_ascii=False)}")
+    LABELS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.labelled.answers import LABELS, answer
-from tests.analysis.labelled.stories import STORIES
+from tests.analysis.labelled.answers import CASES, LABELS, answer
 
 KNOWN: dict[str, Any] = json.loads(LABELS.read_text())
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", CASES)
 def test_the_answer_is_the_labelled_one(name: str) -> None:
-    assert json.loads(json.dumps(answer(STORIES[name]))) == KNOWN[name]
+    assert json.loads(json.dumps(answer(CASES[name]))) == KNOWN[name]
 
 
 def test_every_label_has_its_story() -> None:
-    assert list(KNOWN) == list(STORIES)
+    assert list(KNOWN) == list(CASES)
