@@ -109,6 +109,26 @@ def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store)
     assert store.accept(ALERT).outcome == "joined"
 
 
+def test_a_chain_of_follow_ups_begins_with_the_alert_s_own_investigation(store: Store) -> None:
+    follow_ups = FollowUps(store.engine)
+    first = store.accept(ALERT, reply_to=ReplyTo("C1", "1.0")).investigation_id or ""
+    chain = [first]
+    for number in range(3):
+        parent = store.get(chain[-1])
+        assert parent is not None
+        name, _ = follow_ups.start(
+            parent,
+            FollowUpScope(),
+            key=f"C1:{number}",
+            question="more",
+            who="U1",
+            reply_to=ReplyTo("C1", "1.0"),
+        )
+        chain.append(name)
+    assert [follow_ups.first(name) for name in chain] == [first] * 4
+    assert follow_ups.parent(chain[3]) == chain[2]
+
+
 def test_the_scope_of_a_further_investigation_has_its_window_and_services() -> None:
     window = Window(start=NOW - timedelta(minutes=30), end=NOW)
     baseline = Window(start=NOW - timedelta(minutes=150), end=window.start)
