@@ -33,7 +33,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Figures:
+class AccuracyFigures:
     """One group of cases. None where no case has what it is about; shares in [0, 1], times in CPU
     seconds.
 
@@ -66,14 +66,14 @@ class Figures:
     failed: int
 
 
-def figures(grades: Sequence[Grade]) -> Figures:
+def figures(grades: Sequence[Grade]) -> AccuracyFigures:
     """The figures of one group."""
     located = [g for g in grades if g.subject]
     changed = [g for g in grades if g.culprit]
     judged = [g for g in grades if g.verdict_right is not None]
     answers = answer_pairs(grades)
     at = [_share(located, lambda g, k=k: g.hit(k)) for k in range(1, 6)]  # type: ignore[misc]
-    return Figures(
+    return AccuracyFigures(
         cases=len(grades),
         n=len(located),
         ac1=at[0],

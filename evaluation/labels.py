@@ -16,7 +16,7 @@ NO_CHANGE = "none"
 _SYSTEM = re.compile(r"(.+?)(?:[-_. ]\d+(?=[-_. ]|$)|(?<=[^\d])\d+$)")
 
 
-class Label(Frozen):
+class CaseLabel(Frozen):
     """What is known of a case; whatever is absent is not graded. `decoys` are changes that are not
     to blame."""
 
@@ -45,13 +45,13 @@ class Label(Frozen):
         )
 
 
-def read_label(folder: Path) -> Label | None:
+def read_label(folder: Path) -> CaseLabel | None:
     """The case's label; None when it has none. Raises EvidenceError when it cannot be read."""
     file = folder / "label.json"
     if not file.exists():
         return None
     try:
-        return Label.model_validate(json.loads(file.read_bytes()))
+        return CaseLabel.model_validate(json.loads(file.read_bytes()))
     except ValidationError as error:
         first = error.errors()[0]
         raise EvidenceError(

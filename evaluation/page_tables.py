@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from analysis.errors import EvidenceError
 from analysis.wording.phrases import plain
 from evaluation.figures import (
-    Figures,
+    AccuracyFigures,
     answer_pairs,
     by_fault,
     by_system,
@@ -159,16 +159,16 @@ def _wrong_answer(g: Grade) -> list[str]:
     return [*told, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else told
 
 
-def _groups(grades: Sequence[Grade]) -> list[tuple[str, Figures]]:
+def _groups(grades: Sequence[Grade]) -> list[tuple[str, AccuracyFigures]]:
     groups = [(name, figures(group)) for name, group in by_system(grades).items()]
     return [*groups, ("all", figures(grades))]
 
 
-def _accuracy(f: Figures) -> list[str]:
+def _accuracy(f: AccuracyFigures) -> list[str]:
     return [shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5)]
 
 
-def _decoys(f: Figures) -> str:
+def _decoys(f: AccuracyFigures) -> str:
     return f"{f.decoys} of {f.change_n}" if f.change_n else "-"
 
 

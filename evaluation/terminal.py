@@ -18,8 +18,8 @@ from rich.text import Text
 
 from analysis.wording.phrases import plain
 from evaluation.figures import (
+    AccuracyFigures,
     Bin,
-    Figures,
     answer_pairs,
     by_fault,
     by_system,
@@ -104,7 +104,7 @@ def _figures_table(grades: Sequence[Grade]) -> Table:
     return table
 
 
-def _figures_row(name: str, f: Figures, indent: str = "") -> list[str | Text]:
+def _figures_row(name: str, f: AccuracyFigures, indent: str = "") -> list[str | Text]:
     cost = Text(shown(f.cpu_max_s), style="bold red" if f.cpu_max_s > LARGEST_CPU_S else "")
     decoys = f"{f.decoys}/{f.decoys3}" if f.change_n else "-"
     at = (shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5, f.change1, f.change3))

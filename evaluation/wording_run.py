@@ -24,7 +24,7 @@ from analysis.wording.phrases import plain
 from bot.answer.replay import replay
 from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
-from evaluation.labels import Label, read_label
+from evaluation.labels import CaseLabel, read_label
 from evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
 from evaluation.wording_grades import points
 
@@ -75,7 +75,7 @@ async def _word(folder: Path, model: ModelSettings) -> Worded:
     began = time.perf_counter()
     report = await write_report(diagnosis, case.alert, case.gaps, model)
     seconds = time.perf_counter() - began
-    given = label or Label()
+    given = label or CaseLabel()
     return Worded(
         folder.name,
         points(report, given, diagnosis.verdict, calls),

@@ -10,7 +10,8 @@ from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.metrics import DatadogQuestion, timeseries
 from connectors.datadog.values import metric_tag
 from connectors.gpu_metrics import DATADOG, DATADOG_INCREASES, DATADOG_SCALE
-from connectors.prometheus.gpus import LEAST_POINTS, MOST_GPUS, ROWS_PER_WINDOW, about_gpus
+from connectors.prometheus.gpu_outliers import MOST_GPUS
+from connectors.prometheus.gpus import LEAST_POINTS, ROWS_PER_WINDOW, about_gpus
 
 MOST_HOSTS = 64
 """Hosts that are named in one query."""
