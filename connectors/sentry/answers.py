@@ -23,13 +23,13 @@ MOST_FRAMES, MOST_BREADCRUMBS, MOST_TAGS = 20, 15, 20
 LONG, LINE = 300, 160
 
 
-class SentryProject(msgspec.Struct):
+class SentryApiProject(msgspec.Struct):
     """The project of an issue."""
 
     slug: str = ""
 
 
-class SentryIssue(msgspec.Struct):
+class SentryApiIssue(msgspec.Struct):
     """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window
     that was asked (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`),
     of the issue itself its whole."""
@@ -45,7 +45,7 @@ class SentryIssue(msgspec.Struct):
     count: Any = 0
     firstSeen: str | None = None
     lastSeen: str | None = None
-    project: SentryProject | None = None
+    project: SentryApiProject | None = None
     firstRelease: Any = None
 
     @property
@@ -80,7 +80,7 @@ class ListedEvent(msgspec.Struct):
         return next((short(t.value or "", 120) for t in self.tags if t.key == key), "")
 
 
-class SentryEvent(msgspec.Struct):
+class SentryApiEvent(msgspec.Struct):
     """An issue's latest event. `entries` hold the exception, breadcrumbs and message."""
 
     eventID: str = ""
@@ -189,7 +189,7 @@ def time_of(text: Any) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def frames_of(event: SentryEvent) -> list[str]:
+def frames_of(event: SentryApiEvent) -> list[str]:
     """`function (file:line)` of the exception's frames: in-app frames first, the innermost of each
     first."""
     exception = _entry(event, "exception")
@@ -224,7 +224,7 @@ def _frame(frame: Mapping[str, Any]) -> str:
     return f"{function} ({where})"
 
 
-def breadcrumbs_of(event: SentryEvent) -> list[str]:
+def breadcrumbs_of(event: SentryApiEvent) -> list[str]:
     """The last steps before the event, oldest first: time, category, level and message."""
     crumbs = [c for c in _list(_entry(event, "breadcrumbs").get("values")) if isinstance(c, dict)]
     return [_breadcrumb(c) for c in crumbs[-MOST_BREADCRUMBS:]]
@@ -241,7 +241,7 @@ def _breadcrumb(crumb: Mapping[str, Any]) -> str:
     return short(" ".join(filter(None, (*parts, _text(crumb.get("message")), of_http))), LONG)
 
 
-def details_of(issue: SentryIssue, event: SentryEvent | None) -> dict[str, str]:
+def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str, str]:
     """What an engineer would look at first: the stack trace, the breadcrumbs, the tags."""
     said = {
         "issue": issue.name,
@@ -260,14 +260,14 @@ def details_of(issue: SentryIssue, event: SentryEvent | None) -> dict[str, str]:
     return {name: short(value, LONG) for name, value in said.items() if value}
 
 
-def folded(title: str, event: SentryEvent | None) -> str:
+def folded(title: str, event: SentryApiEvent | None) -> str:
     """One line: the title, then its frames, the innermost of one's own code first."""
     frames = frames_of(event)[:FOLDED_FRAMES] if event is not None else []
     head = short(title, LINE)
     return f"{head} at {', '.join(frames)}" if frames else head
 
 
-def _entry(event: SentryEvent, kind: str) -> dict[str, Any]:
+def _entry(event: SentryApiEvent, kind: str) -> dict[str, Any]:
     for entry in event.entries:
         if isinstance(entry, dict) and entry.get("type") == kind:
             return dict_of(entry.get("data"))
