@@ -36,13 +36,9 @@ class CaseLabel(Frozen):
         """The fault, in the label's own word, else whether a change is to blame."""
         if self.fault:
             return self.fault
-        return (
-            "unnamed"
-            if not self.change
-            else "no change"
-            if self.change == NO_CHANGE
-            else "a change"
-        )
+        if not self.change:
+            return "unnamed"
+        return "no change" if self.change == NO_CHANGE else "a change"
 
 
 def read_label(folder: Path) -> CaseLabel | None:
@@ -54,9 +50,8 @@ def read_label(folder: Path) -> CaseLabel | None:
         return CaseLabel.model_validate(json.loads(file.read_bytes()))
     except ValidationError as error:
         first = error.errors()[0]
-        raise EvidenceError(
-            file.name, f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}"
-        ) from error
+        place = ".".join(str(part) for part in first["loc"])
+        raise EvidenceError(file.name, f"{place}: {first['msg']}") from error
     except (ValueError, OSError, RecursionError) as error:
         raise EvidenceError(file.name, f"is not readable JSON ({error})") from error
 
