@@ -31,7 +31,7 @@ class ChangeRow(NamedTuple):
     diff: str | None = None
 
 
-class SpanRow(NamedTuple):
+class SpanTableRow(NamedTuple):
     """A row of the table `spans`."""
 
     trace_id: str

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from connectors.collection_builder import attributes, ns_of
-from connectors.evidence_rows import SpanRow
+from connectors.evidence_rows import SpanTableRow
 from connectors.service_names import ServiceNames
 from connectors.vendor_text import short
 
@@ -103,9 +103,9 @@ class TracesData(msgspec.Struct):
     batches: list[ResourceSpans] | None = None
 
 
-def span_rows(data: TracesData, names: ServiceNames) -> tuple[list[SpanRow], int]:
+def span_rows(data: TracesData, names: ServiceNames) -> tuple[list[SpanTableRow], int]:
     """The spans as rows, and how many were left out because they have no readable id or time."""
-    rows: list[SpanRow] = []
+    rows: list[SpanTableRow] = []
     dropped = 0
     for group in (*(data.resourceSpans or ()), *(data.batches or ())):
         process = texts(group.resource.attributes if group.resource else None)
@@ -124,7 +124,7 @@ def _spans(group: ResourceSpans) -> Iterator[Span]:
         yield from scope.spans or ()
 
 
-def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanRow | None:
+def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow | None:
     trace_id = hex_id(span.traceId, TRACE_ID_BYTES)
     span_id = hex_id(span.spanId, SPAN_ID_BYTES)
     start = ns_of(span.startTimeUnixNano)
@@ -137,7 +137,7 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanRow | None
     kept["span.kind"] = _kind(span.kind)
     kept["status.message"] = span.status.message if span.status else None
     failed = span.status is not None and span.status.code in _FAILED
-    return SpanRow(
+    return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=hex_id(span.parentSpanId or "", SPAN_ID_BYTES) or None,

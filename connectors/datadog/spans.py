@@ -34,7 +34,7 @@ from connectors.datadog.values import (
     tags,
     text,
 )
-from connectors.evidence_rows import SpanRow, readable
+from connectors.evidence_rows import SpanTableRow, readable
 
 SAMPLE = 200
 """Spans of each search; a window takes two searches, of 300 an hour for the whole organisation."""
@@ -111,7 +111,7 @@ async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogE
     return found
 
 
-def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanRow | None:
+def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | None:
     """A span as the search gives it."""
     start = moment(entry.get("start_timestamp"))
     trace_id = text(entry.get("trace_id"), 40)
@@ -127,7 +127,7 @@ def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanRow | None:
     kept |= {"operation": operation, "host": text(entry.get("host")), "env": text(entry.get("env"))}
     kept["version"] = kept["version"] or tags(entry.get("tags")).get("version")
     failed = text(entry.get("status")).lower() == "error" or bool(custom.get("error"))
-    return SpanRow(
+    return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=_parent(entry.get("parent_id")),
@@ -227,7 +227,7 @@ async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
 
 def _span_of_trace(
     inquiry: DatadogInquiry, trace_id: str, entry: Mapping[str, Any]
-) -> SpanRow | None:
+) -> SpanTableRow | None:
     """A span of a whole trace: times in ns, ids as numbers."""
     start = nanoseconds(entry.get("start_time"))
     ns = number(entry.get("duration"))
@@ -238,7 +238,7 @@ def _span_of_trace(
     meta = table(entry.get("meta"))
     kept: dict[str, Any] = {name: text(inner(meta, name)) for name in KEPT}
     kept["operation"] = operation
-    return SpanRow(
+    return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=_parent(entry.get("parent_id")),

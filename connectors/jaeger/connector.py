@@ -28,7 +28,7 @@ from connectors.collection_builder import (
     split,
     trace_of,
 )
-from connectors.evidence_rows import SpanRow
+from connectors.evidence_rows import SpanTableRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.jaeger.settings import JaegerSettings
 from connectors.jaeger.spans import JaegerTrace, trace_rows
@@ -232,12 +232,12 @@ class JaegerConnector:
 
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]
-    ) -> list[list[SpanRow] | None]:
+    ) -> list[list[SpanTableRow] | None]:
         return await asyncio.gather(*(self._search(ask, collection, one) for one in searches))
 
     async def _search(
         self, ask: _Ask, collection: CollectionBuilder, search: Search
-    ) -> list[SpanRow] | None:
+    ) -> list[SpanTableRow] | None:
         """Spans of the traces found; None where the search failed."""
         answer = await collection.fetch("spans", ask.query(search), ask.search(search))
         if answer is None:
@@ -250,7 +250,7 @@ class JaegerConnector:
         return rows
 
     def _keep(
-        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[SpanRow]
+        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[SpanTableRow]
     ) -> None:
         traces = len({row.trace_id for row in rows})
         cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
@@ -334,15 +334,17 @@ class _Ask:
         answer_v3 = await session.get("/api/v3/services", type=ServicesAnswerV3)
         return cls(session, names, answer_v3.services, v3=True)
 
-    async def search(self, search: Search) -> tuple[list[SpanRow], int]:
+    async def search(self, search: Search) -> tuple[list[SpanTableRow], int]:
         """Spans of the traces found, and how many were not readable."""
         return await self._rows(self.traces, search.params_v3 if self.v3 else search.params)
 
-    async def trace(self, trace_id: str) -> tuple[list[SpanRow], int]:
+    async def trace(self, trace_id: str) -> tuple[list[SpanTableRow], int]:
         """Spans of one trace."""
         return await self._rows(f"{self.traces}/{trace_id}", [])
 
-    async def _rows(self, path: str, params: list[tuple[str, str]]) -> tuple[list[SpanRow], int]:
+    async def _rows(
+        self, path: str, params: list[tuple[str, str]]
+    ) -> tuple[list[SpanTableRow], int]:
         if not self.v3:
             found = (await self._session.get(path, params, type=TracesAnswer)).data or []
             return await asyncio.to_thread(trace_rows, found, self._names)
@@ -382,12 +384,12 @@ class _Ask:
         ]
 
 
-def _failed_traces(found: Sequence[list[SpanRow] | None], since: int) -> int:
+def _failed_traces(found: Sequence[list[SpanTableRow] | None], since: int) -> int:
     """How many traces have spans since then."""
     return len({row.trace_id for rows in found for row in rows or () if row.start >= since})
 
 
-def _slow_bound(found: Sequence[list[SpanRow] | None], service: str, until: int) -> int | None:
+def _slow_bound(found: Sequence[list[SpanTableRow] | None], service: str, until: int) -> int | None:
     """The bound of slow traces in us: of each trace the service's longest span counts.
 
     It is taken from what began before `until`, the end of the baseline, where anything did.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from connectors.collection_builder import attributes, ns_of
-from connectors.evidence_rows import SpanRow
+from connectors.evidence_rows import SpanTableRow
 from connectors.otlp_spans import (
     KEPT,
     MOST_EVENTS,
@@ -67,9 +67,11 @@ class JaegerTrace(msgspec.Struct):
     processes: dict[str, Process] | None = None
 
 
-def trace_rows(traces: Iterable[JaegerTrace], names: ServiceNames) -> tuple[list[SpanRow], int]:
+def trace_rows(
+    traces: Iterable[JaegerTrace], names: ServiceNames
+) -> tuple[list[SpanTableRow], int]:
     """The spans as rows, and how many were left out because they have no readable id or time."""
-    rows: list[SpanRow] = []
+    rows: list[SpanTableRow] = []
     dropped = 0
     for trace in traces:
         processes = trace.processes or {}
@@ -83,14 +85,14 @@ def trace_rows(traces: Iterable[JaegerTrace], names: ServiceNames) -> tuple[list
     return rows, dropped
 
 
-def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanRow | None:
+def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRow | None:
     trace_id = hex_id(span.traceID, TRACE_ID_BYTES)
     span_id = hex_id(span.spanID, SPAN_ID_BYTES)
     start = ns_of(span.startTime, NS_PER_US)
     if not trace_id or not span_id or start is None or span.duration is None:
         return None
     own = _with_errors(span)
-    return SpanRow(
+    return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=_parent(span),

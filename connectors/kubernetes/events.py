@@ -34,7 +34,7 @@ Objects = Mapping[tuple[str, str, str], str]
 
 
 def service_of(event: KubernetesEvent, objects: Objects) -> str | None:
-    """The service whose workload an event is about; a pod that is gone is told by its name."""
+    """The service whose workload an event is about; a pod that is gone is known by its name."""
     about = event.about
     namespace = about.namespace or event.metadata.namespace or ""
     kind = about.kind or ""

@@ -11,7 +11,7 @@ import msgspec
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Window
 from connectors.base import Missing
-from connectors.evidence_rows import SpanRow
+from connectors.evidence_rows import SpanTableRow
 from connectors.http import HttpSession
 from connectors.otlp_spans import UNREADABLE, TracesData, span_rows
 from connectors.service_names import ServiceNames
@@ -44,7 +44,7 @@ class WholeTraces:
         self._partial = 0
         self.seen: set[str] = set()
 
-    async def trace(self, trace_id: str, window: Window) -> list[SpanRow] | None:
+    async def trace(self, trace_id: str, window: Window) -> list[SpanTableRow] | None:
         """The rows of one trace, None where it cannot be read or has been."""
         if trace_id in self.seen:
             return None
