@@ -62,7 +62,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Missing:
-    """One item that could not be had, before it has an id."""
+    """One item that could not be collected, before it has an id."""
 
     kind: EvidenceKind
     query: str

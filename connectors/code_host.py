@@ -116,7 +116,7 @@ class RepositoryReading:
         return None
 
     def gap(self, what: str, reason: str) -> None:
-        """Record what could not be had."""
+        """Record what could not be collected."""
         self.missing.append(Missing(KIND, f"{self.repository.name}: {what}", reason))
 
     def item(

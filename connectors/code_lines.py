@@ -48,6 +48,9 @@ JVM_ROOTS = ("src/main/java/", "src/main/kotlin/", "src/main/scala/", "src/main/
 """Maven's standard directory layout (maven.apache.org), which Gradle shares."""
 
 
+_JVM_ENDINGS = {"java": ".java", "kotlin": ".kt", "scala": ".scala", "groovy": ".groovy"}
+
+
 @dataclass(frozen=True)
 class SourceFrame:
     """One frame: a path as the process knew it, made safe, and a line from 1."""
@@ -73,36 +76,32 @@ def safe_path(path: str) -> str | None:
     """The path relative to a repository's root, or None where it leads elsewhere or is no path."""
     if not path or len(path) > MOST_PATH or not path.isprintable():
         return None
-    parts = [
-        p
-        for p in re.sub(r"^[A-Za-z]:", "", path).replace("\\", "/").split("/")
-        if p not in ("", ".")
-    ]
-    if (
-        not parts
-        or ".." in parts
-        or len(parts) > MOST_SEGMENTS
-        or SECRET_PATHS.search("/".join(parts))
-    ):
+    without_drive = re.sub(r"^[A-Za-z]:", "", path).replace("\\", "/")
+    parts = [part for part in without_drive.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or len(parts) > MOST_SEGMENTS:
         return None
-    return "/".join(parts)
+    safe = "/".join(parts)
+    return None if SECRET_PATHS.search(safe) else safe
 
 
 def frames_of(alert: Alert) -> list[SourceFrame]:
     """The frames that the alert's title, summary and labels name, the innermost first, without
     those of libraries."""
     text = "\n".join([alert.title, alert.summary or "", *alert.labels.values()])[:MOST_TEXT]
-    python = [(m[1], m[2]) for m in _PYTHON.finditer(text)][::-1]
-    found = [*python, *((m[1], m[2]) for m in _DOTNET.finditer(text))]
-    found += [(_jvm_path(m[1], m[2]), m[3]) for m in _JVM.finditer(text)]
+    # Python alone writes the innermost frame last.
+    found = [(frame[1], frame[2]) for frame in _PYTHON.finditer(text)][::-1]
+    found += [(frame[1], frame[2]) for frame in _DOTNET.finditer(text)]
+    found += [(_jvm_path(frame[1], frame[2]), frame[3]) for frame in _JVM.finditer(text)]
     if not found:
-        found = [(m[1], m[2]) for m in _PLACE.finditer(text)]
-    frames = []
+        found = [(place[1], place[2]) for place in _PLACE.finditer(text)]
+    frames: dict[SourceFrame, None] = {}
     for given, line in found:
-        path = None if _LIBRARIES.search(given) else safe_path(given)
+        if _LIBRARIES.search(given):
+            continue
+        path = safe_path(given)
         if path and _CODE.search(path) and int(line) > 0:
-            frames.append(SourceFrame(path, int(line)))
-    return list(dict.fromkeys(frames))[:MOST_FRAMES]
+            frames[SourceFrame(path, int(line))] = None
+    return list(frames)[:MOST_FRAMES]
 
 
 def candidates(path: str, known: Collection[str]) -> list[str]:
@@ -127,11 +126,10 @@ def touched(
     """By frame (`path:line`) the changes that touch its file."""
     found: dict[str, list[str]] = {}
     for frame in frames:
-        ids = [
-            i
-            for i, files in files_by_change.items()
-            if any(same_file(frame.path, f) for f in files)
-        ]
+        ids = []
+        for change, files in files_by_change.items():
+            if any(same_file(frame.path, file) for file in files):
+                ids.append(change)
         if ids:
             found[f"{frame.path}:{frame.line}"] = ids
     return found
@@ -147,10 +145,10 @@ def excerpt(content: bytes, line: int) -> str:
     first, last = max(1, line - AROUND), min(len(lines), line + AROUND)
     shown = []
     for number in range(first, last + 1):
-        text = "".join(
-            c if c.isprintable() else " " for c in lines[number - 1].replace("\t", "    ")
-        )
-        shown.append(f"{'>' if number == line else ' '}{number:>6}  {text[:LINE_LENGTH]}".rstrip())
+        characters = lines[number - 1].replace("\t", "    ")
+        text = "".join(c if c.isprintable() else " " for c in characters)
+        mark = ">" if number == line else " "
+        shown.append(f"{mark}{number:>6}  {text[:LINE_LENGTH]}".rstrip())
     return "\n".join(shown)
 
 
@@ -160,7 +158,5 @@ def _jvm_path(qualified: str, file: str) -> str:
 
 
 def _root_fits(root: str, path: str) -> bool:
-    ending = {"java": ".java", "kotlin": ".kt", "scala": ".scala", "groovy": ".groovy"}[
-        root.split("/")[2]
-    ]
-    return path.endswith(ending)
+    language = root.split("/")[2]
+    return path.endswith(_JVM_ENDINGS[language])

@@ -186,7 +186,8 @@ def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]
     for name, labels in LABELS.items():
         values = [metric[label] for label in labels if metric.get(label)]
         if name == "host":
-            values = [_machine(v) for v in values if not v.startswith(EXPORTER_PODS)] or values
+            machines = [value for value in values if not value.startswith(EXPORTER_PODS)]
+            values = [_machine(value) for value in machines] or values
         if values:
             found[name] = values[0]
     if network and metric.get("device"):
@@ -197,8 +198,7 @@ def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]
 def _machine(value: str) -> str:
     """The host of `host:port`; a bare v6 address stays."""
     host, _, port = value.rpartition(":")
-    return (
-        host.strip("[]")
-        if host and port.isdigit() and (":" not in host or host.startswith("["))
-        else value
-    )
+    is_bare_v6 = ":" in host and not host.startswith("[")
+    if not host or not port.isdigit() or is_bare_v6:
+        return value
+    return host.strip("[]")

@@ -24,6 +24,7 @@ import httpx
 
 from analysis.errors import ConnectorError, SettingsError
 from connectors.budgets import Deadline
+from connectors.transport import Timeouts, plain_client
 from connectors.vendor_text import problem_of, short
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,7 +35,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 CHUNK = 65_536
 MAX_URL = 4_096
 MOST_REDIRECTS = 3
-RESOLVE_S, CONNECT_S, READ_S = 3.0, 5.0, 15.0
+RESOLVE_S = 3.0
+TIMEOUTS = Timeouts(connect_s=5.0, read_s=15.0)
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """RFC 6052: the last 32 bits are an IPv4 address."""
 NEVER: tuple[Network, ...] = tuple(
@@ -241,10 +243,8 @@ class FetchGuard:
     async def open(self, url: str, deadline: Deadline) -> AsyncIterator[FetchedFile]:
         """The answer at an address, redirects followed under the same checks. Raises
         ConnectorError, BudgetExceeded."""
-        timeout = httpx.Timeout(READ_S, connect=CONNECT_S)
-        async with httpx.AsyncClient(
-            timeout=timeout, follow_redirects=False, trust_env=False, verify=self.verify
-        ) as client:
+        # A proxy would connect to an address of its choice, not to the one that was checked.
+        async with plain_client(verify=self.verify, timeouts=TIMEOUTS, use_proxies=False) as client:
             for _ in range(MOST_REDIRECTS + 1):
                 target = self.target(url)
                 request = _pinned(client, target, await self.address(target))

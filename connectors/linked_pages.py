@@ -121,7 +121,7 @@ class LinkedSession(HttpSession):
     async def pages(
         self, path: str, params: list[tuple[str, str]], *, type: type[list[T]], most_pages: int
     ) -> LinkedListing[T]:
-        """The list at `path`, at most so many pages of it."""
+        """The list at `path`, at most `most_pages` pages of it."""
         values: list[T] = []
         asked: set[tuple[tuple[str, str], ...]] = set()
         for _ in range(most_pages):

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from connectors.collection_builder import attributes, ns_of
+from connectors.evidence_rows import SpanTableRow
 from connectors.service_names import ServiceNames
 from connectors.vendor_text import short
 
@@ -38,12 +39,14 @@ OF_RESOURCE = (
     "k8s.namespace.name", "k8s.node.name", "cloud.availability_zone", "cloud.region",
 )  # fmt: skip
 """Attributes of the process that sent the span."""
+TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
+MOST_EVENTS = 50
+"""Events of one span that are looked through for exceptions."""
+LONGEST_BASE64 = 64
 _HEX = re.compile(r"[0-9a-f]{1,32}")
 _FAILED = (2, "2", "STATUS_CODE_ERROR")
 _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 UNREADABLE = "without a readable id or time left out"
-
-Row = tuple[Any, ...]
 
 
 class KeyValue(msgspec.Struct):
@@ -100,9 +103,10 @@ class TracesData(msgspec.Struct):
     batches: list[ResourceSpans] | None = None
 
 
-def span_rows(data: TracesData, names: ServiceNames) -> tuple[list[Row], int]:
+def span_rows(data: TracesData, names: ServiceNames) -> tuple[list[SpanTableRow], int]:
     """The spans as rows, and how many were left out because they have no readable id or time."""
-    rows, dropped = [], 0
+    rows: list[SpanTableRow] = []
+    dropped = 0
     for group in (*(data.resourceSpans or ()), *(data.batches or ())):
         process = texts(group.resource.attributes if group.resource else None)
         service = names.ours(short(process.get("service.name", ""), 200)) or "unknown"
@@ -120,49 +124,69 @@ def _spans(group: ResourceSpans) -> Iterator[Span]:
         yield from scope.spans or ()
 
 
-def _row(span: Span, service: str, process: Mapping[str, str]) -> Row | None:
-    trace_id, span_id = hex_id(span.traceId, 16), hex_id(span.spanId, 8)
-    start, end = ns_of(span.startTimeUnixNano), ns_of(span.endTimeUnixNano)
+def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow | None:
+    trace_id = hex_id(span.traceId, TRACE_ID_BYTES)
+    span_id = hex_id(span.spanId, SPAN_ID_BYTES)
+    start = ns_of(span.startTimeUnixNano)
+    end = ns_of(span.endTimeUnixNano)
     if not trace_id or not span_id or start is None or end is None:
         return None
-    own = texts(span.attributes)
-    for event in (span.events or ())[:50]:
-        if event.name == "exception":
-            own = {**texts(event.attributes), **own}
+    own = _with_exceptions(span)
     kept: dict[str, Any] = {name: own.get(name) for name in KEPT}
     kept |= {name: process.get(name) for name in OF_RESOURCE}
     kept["span.kind"] = _kind(span.kind)
     kept["status.message"] = span.status.message if span.status else None
     failed = span.status is not None and span.status.code in _FAILED
-    operation = short(span.name or "", 200) or "unknown"
-    us = max(0, end - start) / 1000
-    parent = hex_id(span.parentSpanId or "", 8) or None
-    return (
-        trace_id,
-        span_id,
-        parent,
-        service,
-        operation,
-        start,
-        us,
-        "error" if failed else "ok",
-        attributes(kept),
+    return SpanTableRow(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=hex_id(span.parentSpanId or "", SPAN_ID_BYTES) or None,
+        service=service,
+        operation=short(span.name or "", 200) or "unknown",
+        start=start,
+        # Clocks that were set back while the span ran make it end before it began.
+        duration_us=max(0, end - start) / 1000,
+        status="error" if failed else "ok",
+        attributes=attributes(kept),
     )
 
 
+def _with_exceptions(span: Span) -> Mapping[str, str]:
+    """The span's attributes and those of its exceptions, which are events of their own in OTLP.
+
+    Of equal names the span's own counts, then the earliest event's.
+    """
+    found: dict[str, str] = {}
+    for event in (span.events or ())[:MOST_EVENTS]:
+        if event.name == "exception":
+            found = {**texts(event.attributes), **found}
+    return {**found, **texts(span.attributes)}
+
+
 def hex_id(given: str, length: int) -> str:
-    """An id of so many bytes in hex, read from hex or from base64; empty where it is neither, or
+    """An id of that many bytes in hex, read from hex or from base64; empty where it is neither, or
     all zeros."""
-    if given.endswith("="):  # 8 and 16 bytes in base64 always end so
-        try:
-            raw = base64.b64decode(given, validate=True) if len(given) <= 64 else b""
-        except (binascii.Error, ValueError):
-            return ""
-        found = raw.hex() if len(raw) == length else ""
-    else:
-        text = given.strip().lower()
-        found = text.zfill(2 * length) if len(text) <= 2 * length and _HEX.fullmatch(text) else ""
+    # The base64 of 8 and of 16 bytes always ends in "=".
+    found = _from_base64(given, length) if given.endswith("=") else _from_hex(given, length)
     return found if found.strip("0") else ""
+
+
+def _from_base64(given: str, length: int) -> str:
+    if len(given) > LONGEST_BASE64:
+        return ""
+    try:
+        raw = base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return raw.hex() if len(raw) == length else ""
+
+
+def _from_hex(given: str, length: int) -> str:
+    text = given.strip().lower()
+    if len(text) > 2 * length or not _HEX.fullmatch(text):
+        return ""
+    # Jaeger drops leading zeros.
+    return text.zfill(2 * length)
 
 
 def _kind(kind: int | str | None) -> str | None:
@@ -173,11 +197,11 @@ def _kind(kind: int | str | None) -> str | None:
 
 def texts(values: list[KeyValue] | None) -> dict[str, str]:
     """Attributes with simple values, as text."""
-    found = {}
+    found: dict[str, str] = {}
     for one in values or ():
-        value = next(
-            (v for v in (one.value or {}).values() if isinstance(v, (str, int, float, bool))), None
-        )
-        if value is not None:
-            found[one.key] = str(value)
+        # proto3's JSON wraps a value in its type: {"stringValue": "x"}.
+        for value in (one.value or {}).values():
+            if isinstance(value, (str, int, float, bool)):
+                found[one.key] = str(value)
+                break
     return found

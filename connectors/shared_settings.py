@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from pydantic import Field
 
-from connectors.aws.settings import ServiceAwsSettings
 from connectors.settings_types import Locations, Names, Section
 
 if TYPE_CHECKING:
-    from connectors.connector_type import ConnectorType
+    from connectors.base import Connector
 
 S = TypeVar("S", bound=Section)
+
+
+class ServiceAwsSettings(Section):
+    """What a service is made of in AWS, for the table `[services.NAME.aws]`:
+    docs/connectors/aws.md."""
+
+    account: str | None = None
+    """The account's `name`. Unset: all accounts are looked at."""
+    region: str | None = None
+    """Unset: all regions of the account."""
+    ecs: Names = ()
+    """`cluster/service`."""
+    target_groups: Names = ()
+    """`targetgroup/name/0123456789abcdef`, as in the metrics of its load balancer."""
+    lambdas: Names = ()
+    """Names of functions."""
+    databases: Names = ()
+    """Identifiers of RDS instances."""
+    queues: Names = ()
+    """Names of SQS queues."""
+    apis: Names = ()
+    """API Gateway: names of REST APIs, ids of HTTP APIs."""
+    codedeploy: Names = ()
+    """`application/deployment-group`."""
+    log_groups: Names = ()
+    """Log groups beside those of its functions and tasks."""
+    xray: Names = ()
+    """Its names in X-Ray, if others than its own and its aliases."""
 
 
 class ServiceSettings(Section):
@@ -63,10 +90,18 @@ class JobLocations(Section):
     """Where its logs come to lie."""
 
 
+class PluginConnector(Protocol):
+    """A connector of another package, as far as settings know it: see
+    `connectors.connector_type.ConnectorType`."""
+
+    def configured(self, settings: SharedSettings) -> Connector | None:
+        """The connector as these settings have it. Raises SettingsError."""
+
+
 class SharedSettings(Section):
     """The service catalogue, the training jobs, and one section for each connector."""
 
-    plugins: ClassVar[Mapping[str, ConnectorType[Any]]] = {}
+    plugins: ClassVar[Mapping[str, PluginConnector]] = {}
     """Connectors of other packages that have a section in these settings, by section."""
 
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)

@@ -220,6 +220,23 @@ class ClientTransport(httpx.AsyncBaseTransport):
         await self._client.aclose()
 
 
+def plain_client(
+    *,
+    verify: ssl.SSLContext | bool = True,
+    timeouts: Timeouts = TIMEOUTS,
+    use_proxies: bool = True,
+) -> httpx.AsyncClient:
+    """The connections below every request of a connector. It follows no redirect.
+
+    For a vendor's API take `open_client`, which adds the limits. `use_proxies` is whether the
+    environment's proxies are used.
+    """
+    timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
+    return httpx.AsyncClient(
+        verify=verify, timeout=timeout, trust_env=use_proxies, follow_redirects=False
+    )
+
+
 @asynccontextmanager
 async def open_client(
     vendor: str,
@@ -240,9 +257,8 @@ async def open_client(
     Without a `budget` it gets the bytes of `limits` for itself.
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
-    plain = httpx.AsyncClient(verify=verify, follow_redirects=False)
     transport = VendorTransport(
-        ClientTransport(plain),
+        ClientTransport(plain_client(verify=verify)),
         rate_limiter_of(vendor, server, limits),
         deadline,
         budget or ByteBudget(f"size of {vendor}'s answers", limits.max_bytes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from analysis.errors import SettingsError
@@ -30,6 +31,14 @@ def short(text: str, limit: int = 160) -> str:
     if len(printable) <= limit:
         return printable
     return printable[: limit - 1] + "…"
+
+
+def first_of(texts: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """The first text that is there and not empty, of several names for the same thing."""
+    for name in names:
+        if texts.get(name):
+            return texts[name]
+    return None
 
 
 def plain_url(url: str, vendor: str) -> str:

@@ -1,6 +1,6 @@
 """Who watches the requests to vendors: connectors tell, and know nothing of metrics or traces.
 
-Each permit of a `RateLimiter` is one request. It is told once it has ended, in the context of
+Each permit of a `RateLimiter` is one request. It is reported once it has ended, in the context of
 whoever asked.
 """
 

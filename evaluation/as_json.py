@@ -17,10 +17,7 @@ def as_json(grades: Sequence[Grade], without: Sequence[str] = ()) -> dict[str, A
     systems = by_system(grades)
     return {
         "systems": {name: _figures(group) for name, group in systems.items()},
-        "faults": {
-            name: {fault: _figures(part) for fault, part in by_fault(group).items()}
-            for name, group in systems.items()
-        },
+        "faults": {name: _faults(group) for name, group in systems.items()},
         "overall": _figures(grades),
         "reliability": {
             "answer": _bins(answer_pairs(grades)),
@@ -31,12 +28,20 @@ def as_json(grades: Sequence[Grade], without: Sequence[str] = ()) -> dict[str, A
     }
 
 
+def _faults(grades: Sequence[Grade]) -> dict[str, dict[str, Any]]:
+    return {fault: _figures(part) for fault, part in by_fault(grades).items()}
+
+
 def _figures(grades: Sequence[Grade]) -> dict[str, Any]:
-    return {key: _rounded(value) for key, value in asdict(figures(grades)).items()}
+    return _all_rounded(asdict(figures(grades)))
 
 
 def _bins(pairs: Sequence[tuple[float, bool]]) -> list[dict[str, Any]]:
-    return [{key: _rounded(value) for key, value in asdict(b).items()} for b in reliability(pairs)]
+    return [_all_rounded(asdict(one)) for one in reliability(pairs)]
+
+
+def _all_rounded(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _rounded(value) for key, value in values.items()}
 
 
 def _case(g: Grade) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Figures:
+class AccuracyFigures:
     """One group of cases. None where no case has what it is about; shares in [0, 1], times in CPU
     seconds.
 
@@ -66,20 +66,20 @@ class Figures:
     failed: int
 
 
-def figures(grades: Sequence[Grade]) -> Figures:
+def figures(grades: Sequence[Grade]) -> AccuracyFigures:
     """The figures of one group."""
     located = [g for g in grades if g.subject]
     changed = [g for g in grades if g.culprit]
     judged = [g for g in grades if g.verdict_right is not None]
     answers = answer_pairs(grades)
-    at = [_share(located, lambda g, k=k: g.hit(k)) for k in range(1, 6)]  # type: ignore[misc]
-    return Figures(
+    at = [_mean([float(g.hit(k)) for g in located]) for k in range(1, 6)]
+    return AccuracyFigures(
         cases=len(grades),
         n=len(located),
         ac1=at[0],
         ac3=at[2],
         ac5=at[4],
-        avg5=_mean([a for a in at if a is not None]),
+        avg5=_mean([share for share in at if share is not None]),
         change_n=len(changed),
         change1=_share(changed, lambda g: g.change_hit(1)),
         change3=_share(changed, lambda g: g.change_hit(3)),
@@ -110,42 +110,48 @@ def by_fault(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
 
 def answer_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:
     """Stated confidence, and whether the answer was right."""
-    return [
-        (g.confidence, g.right) for g in grades if g.confidence is not None and g.right is not None
-    ]
+    pairs = []
+    for grade in grades:
+        if grade.confidence is not None and grade.right is not None:
+            pairs.append((grade.confidence, grade.right))
+    return pairs
 
 
 def change_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:
     """Stated confidence, and whether the change named (or "none") was right."""
-    return [
-        (g.confidence, g.change_hit(1)) for g in grades if g.confidence is not None and g.culprit
-    ]
+    pairs = []
+    for grade in grades:
+        if grade.confidence is not None and grade.culprit:
+            pairs.append((grade.confidence, grade.change_hit(1)))
+    return pairs
 
 
 def reliability(pairs: Sequence[tuple[float, bool]]) -> list[Bin]:
     """The bins that hold an answer, lowest first."""
     bins: dict[int, list[tuple[float, bool]]] = {}
     for confidence, right in pairs:
-        bins.setdefault(min(int(confidence * BINS + 1e-9), BINS - 1), []).append(
-            (confidence, right)
-        )
-    return [
-        Bin(
-            i / BINS,
-            (i + 1) / BINS,
-            len(b),
-            sum(c for c, _ in b) / len(b),
-            sum(r for _, r in b) / len(b),
-        )
-        for i, b in sorted(bins.items())
-    ]
+        # 0.7 * 10 is 6.999... in binary, and 1.0 belongs into the last bin.
+        number = min(int(confidence * BINS + 1e-9), BINS - 1)
+        bins.setdefault(number, []).append((confidence, right))
+    return [_bin(number, bins[number]) for number in sorted(bins)]
+
+
+def _bin(number: int, pairs: Sequence[tuple[float, bool]]) -> Bin:
+    return Bin(
+        low=number / BINS,
+        high=(number + 1) / BINS,
+        n=len(pairs),
+        confidence=sum(confidence for confidence, _ in pairs) / len(pairs),
+        right=sum(right for _, right in pairs) / len(pairs),
+    )
 
 
 def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
     """Expected calibration error; None without answers."""
     if not pairs:
         return None
-    return sum(b.n * abs(b.right - b.confidence) for b in reliability(pairs)) / len(pairs)
+    gaps = [one.n * abs(one.right - one.confidence) for one in reliability(pairs)]
+    return sum(gaps) / len(pairs)
 
 
 def _calibrated_error(confidences: Sequence[float]) -> float | None:
@@ -156,10 +162,10 @@ def _calibrated_error(confidences: Sequence[float]) -> float | None:
     stated = np.array(confidences)
     where = np.minimum((stated * BINS + 1e-9).astype(int), BINS - 1)
     right = np.random.default_rng(SEED).random((DRAWS, len(stated))) < stated
-    gaps = [
-        np.abs((right[:, where == i] - stated[where == i]).sum(axis=1))
-        for i in sorted(set(where.tolist()))
-    ]
+    gaps = []
+    for number in sorted(set(where.tolist())):
+        inside = where == number
+        gaps.append(np.abs((right[:, inside] - stated[inside]).sum(axis=1)))
     return float(np.sum(gaps, axis=0).mean() / len(stated))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from analysis.vocabulary import Cause, Diagnosis, Verdict
 from analysis.wording.phrases import plain
-from evaluation.labels import NO_CHANGE, Label
+from evaluation.labels import NO_CHANGE, CaseLabel
 
 NAMES_A_CAUSE = frozenset({Verdict.CAUSE_FOUND, Verdict.RECOVERED})
 SHOWN_CAUSES = 5
@@ -35,7 +35,7 @@ class Grade:
     case: str
     system: str
     fault: str = "unnamed"
-    label: Label | None = None
+    label: CaseLabel | None = None
     rank: int | None = None
     causes: tuple[str, ...] = ()
     verdict: Verdict | None = None
@@ -78,7 +78,7 @@ class Grade:
         return self.change_rank is not None and self.change_rank <= k
 
 
-def grade(case: str, system: str, label: Label, diagnosis: Diagnosis, cpu_s: float) -> Grade:
+def grade(case: str, system: str, label: CaseLabel, diagnosis: Diagnosis, cpu_s: float) -> Grade:
     """Hold the diagnosis against the label; `cpu_s` is what the answer took."""
     causes = diagnosis.causes
     subjects = [cause.subject for cause in causes]
@@ -107,7 +107,7 @@ def grade(case: str, system: str, label: Label, diagnosis: Diagnosis, cpu_s: flo
     )
 
 
-def _right(label: Label, verdict: Verdict, rank: int | None) -> bool | None:
+def _right(label: CaseLabel, verdict: Verdict, rank: int | None) -> bool | None:
     if label.subject and verdict in NAMES_A_CAUSE:
         return rank == 1
     if label.verdict is not None:

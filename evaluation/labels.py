@@ -16,7 +16,7 @@ NO_CHANGE = "none"
 _SYSTEM = re.compile(r"(.+?)(?:[-_. ]\d+(?=[-_. ]|$)|(?<=[^\d])\d+$)")
 
 
-class Label(Frozen):
+class CaseLabel(Frozen):
     """What is known of a case; whatever is absent is not graded. `decoys` are changes that are not
     to blame."""
 
@@ -36,27 +36,22 @@ class Label(Frozen):
         """The fault, in the label's own word, else whether a change is to blame."""
         if self.fault:
             return self.fault
-        return (
-            "unnamed"
-            if not self.change
-            else "no change"
-            if self.change == NO_CHANGE
-            else "a change"
-        )
+        if not self.change:
+            return "unnamed"
+        return "no change" if self.change == NO_CHANGE else "a change"
 
 
-def read_label(folder: Path) -> Label | None:
+def read_label(folder: Path) -> CaseLabel | None:
     """The case's label; None when it has none. Raises EvidenceError when it cannot be read."""
     file = folder / "label.json"
     if not file.exists():
         return None
     try:
-        return Label.model_validate(json.loads(file.read_bytes()))
+        return CaseLabel.model_validate(json.loads(file.read_bytes()))
     except ValidationError as error:
         first = error.errors()[0]
-        raise EvidenceError(
-            file.name, f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}"
-        ) from error
+        place = ".".join(str(part) for part in first["loc"])
+        raise EvidenceError(file.name, f"{place}: {first['msg']}") from error
     except (ValueError, OSError, RecursionError) as error:
         raise EvidenceError(file.name, f"is not readable JSON ({error})") from error
 

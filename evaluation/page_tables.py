@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from analysis.errors import EvidenceError
 from analysis.wording.phrases import plain
 from evaluation.figures import (
-    Figures,
+    AccuracyFigures,
     answer_pairs,
     by_fault,
     by_system,
@@ -36,13 +36,23 @@ def fill(page: str, tables: Mapping[str, str]) -> str:
     for name in tables:
         if name not in places:
             raise EvidenceError("the page", f"has no place for the table {name!r}")
-    return _PLACE.sub(lambda m: f"{m[1]}{tables[m[2]]}{m[3]}" if m[2] in tables else m[0], page)
+
+    def filled(place: re.Match[str]) -> str:
+        name = place[2]
+        return f"{place[1]}{tables[name]}{place[3]}" if name in tables else place[0]
+
+    return _PLACE.sub(filled, page)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; the first column is text, all others stand right."""
-    lines = ["| " + " | ".join(headings) + " |", "|---|" + "---:|" * (len(headings) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    lines = [_table_row(headings), "|---|" + "---:|" * (len(headings) - 1)]
+    lines += [_table_row(row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def systems(grades: Sequence[Grade]) -> str:
@@ -63,28 +73,18 @@ def systems(grades: Sequence[Grade]) -> str:
     for name, f in _groups(grades):
         changes = (shown(f.change1), shown(f.change3), _decoys(f))
         trust = (shown(f.answers_right), shown(f.ece), shown(f.ece_floor))
-        rows.append(
-            [
-                _text(name),
-                str(f.n),
-                *_accuracy(f),
-                *changes,
-                *trust,
-                shown(f.cpu_s),
-                shown(f.cpu_max_s),
-            ]
-        )
+        cost = (shown(f.cpu_s), shown(f.cpu_max_s))
+        rows.append([_text(name), str(f.n), *_accuracy(f), *changes, *trust, *cost])
     return table((*headings, "ECE", "ECE by chance", "CPU s", "most"), rows)
 
 
 def faults(grades: Sequence[Grade]) -> str:
     """Accuracy of each fault of each system."""
-    rows = [
-        [_text(f"{system}, {fault}"), str(f.n), *_accuracy(f)]
-        for system, group in by_system(grades).items()
-        for fault, part in by_fault(group).items()
-        for f in (figures(part),)
-    ]
+    rows = []
+    for system, group in by_system(grades).items():
+        for fault, part in by_fault(group).items():
+            f = figures(part)
+            rows.append([_text(f"{system}, {fault}"), str(f.n), *_accuracy(f)])
     return table(("system, fault", "cases", "AC@1", "AC@3", "AC@5", "Avg@5"), rows)
 
 
@@ -92,19 +92,18 @@ def ablation(full: Sequence[Grade], without: Mapping[str, Sequence[Grade]]) -> s
     """AC@1 and Avg@5 of each system with all tables, and what each hidden table takes away."""
     names = list(by_system(full))
     rows = [["all tables", *_ablation_cells(full, names)]]
-    rows += [
-        [f"without {hidden}", *_ablation_cells(grades, names)] for hidden, grades in without.items()
-    ]
+    for hidden, grades in without.items():
+        rows.append([f"without {hidden}", *_ablation_cells(grades, names)])
     return table(("", *(_text(name) for name in names), "change @1"), rows)
 
 
 def verdicts(grades: Sequence[Grade]) -> str:
     """How often each verdict was given."""
     kinds = sorted({str(g.verdict) for g in grades if g.verdict})
-    rows = [
-        [_text(name), *(str(f.verdicts.get(kind, 0)) for kind in kinds)]
-        for name, f in _groups(grades)
-    ]
+    rows = []
+    for name, f in _groups(grades):
+        counts = [str(f.verdicts.get(kind, 0)) for kind in kinds]
+        rows.append([_text(name), *counts])
     return table(("system", *(kind.replace("_", " ") for kind in kinds)), rows)
 
 
@@ -134,14 +133,14 @@ def failures(grades: Sequence[Grade]) -> str:
     """Every wrong answer: what was said and why, where the truth stood and what speaks for it."""
     lines = []
     for g in grades:
-        wrong_change = bool(g.culprit) and not g.change_hit(1)
         if g.right is False:
             lines += _wrong_answer(g)
-        if wrong_change:
-            said = _text(g.change or "-", 12) + (" (a decoy)" if g.decoy_first else "")
-            lines.append(
-                f"- **{_text(g.case)}**, change: {said} instead of {_text(g.culprit or '', 12)}."
-            )
+        if g.culprit and not g.change_hit(1):
+            said = _text(g.change or "-", 12)
+            if g.decoy_first:
+                said += " (a decoy)"
+            true = _text(g.culprit, 12)
+            lines.append(f"- **{_text(g.case)}**, change: {said} instead of {true}.")
         if g.problem and g.subject:
             lines.append(f"- **{_text(g.case)}**: no answer, {_text(g.problem)}")
     return "\n".join(lines or ["None."]) + "\n"
@@ -159,24 +158,25 @@ def _wrong_answer(g: Grade) -> list[str]:
     return [*told, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else told
 
 
-def _groups(grades: Sequence[Grade]) -> list[tuple[str, Figures]]:
+def _groups(grades: Sequence[Grade]) -> list[tuple[str, AccuracyFigures]]:
     groups = [(name, figures(group)) for name, group in by_system(grades).items()]
     return [*groups, ("all", figures(grades))]
 
 
-def _accuracy(f: Figures) -> list[str]:
+def _accuracy(f: AccuracyFigures) -> list[str]:
     return [shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5)]
 
 
-def _decoys(f: Figures) -> str:
+def _decoys(f: AccuracyFigures) -> str:
     return f"{f.decoys} of {f.change_n}" if f.change_n else "-"
 
 
 def _ablation_cells(grades: Sequence[Grade], names: Sequence[str]) -> list[str]:
     groups = {name: figures(group) for name, group in by_system(grades).items()}
-    cells = [
-        f"{shown(groups[n].ac1)} · {shown(groups[n].avg5)}" if n in groups else "-" for n in names
-    ]
+    cells = []
+    for name in names:
+        f = groups.get(name)
+        cells.append(f"{shown(f.ac1)} · {shown(f.avg5)}" if f else "-")
     return [*cells, shown(figures(grades).change1)]
 
 

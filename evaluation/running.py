@@ -20,7 +20,7 @@ from bot.answer.replay import replay
 from bot.runtime.process_pool import ProcessPool
 from evaluation.grading import Grade, grade
 from evaluation.hidden_tables import without_tables
-from evaluation.labels import Label, read_label, system_of
+from evaluation.labels import CaseLabel, read_label, system_of
 
 log = logging.getLogger("faultline.evaluation")
 Grading = Callable[[Path, Sequence[str]], Grade]
@@ -76,7 +76,7 @@ def case_folders(cases: Path) -> list[Path]:
 def grade_folder(folder: Path, hidden: Sequence[str] = ()) -> Grade:
     """Analyse one case as `faultline investigate` does, and grade the answer. Never raises."""
     name, system = folder.name, system_of(folder.name)
-    label: Label | None = None
+    label: CaseLabel | None = None
     began = time.process_time()
     try:
         label = read_label(folder)
@@ -97,7 +97,9 @@ def grade_folder(folder: Path, hidden: Sequence[str] = ()) -> Grade:
     return grade(name, system, label, diagnosis, spent)
 
 
-def _failed(name: str, system: str, label: Label | None, problem: str, cpu_s: float = 0.0) -> Grade:
+def _failed(
+    name: str, system: str, label: CaseLabel | None, problem: str, cpu_s: float = 0.0
+) -> Grade:
     return Grade(
         name, system, label.fault_class if label else "unnamed", label, cpu_s=cpu_s, problem=problem
     )
@@ -125,7 +127,7 @@ def _grade_in_process(one: Grading, hidden: Sequence[str], folder: Path) -> Grad
     return one(folder, hidden)
 
 
-def _label_or_none(folder: Path) -> Label | None:
+def _label_or_none(folder: Path) -> CaseLabel | None:
     try:
         return read_label(folder)
     except FaultlineError:

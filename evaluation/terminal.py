@@ -18,8 +18,8 @@ from rich.text import Text
 
 from analysis.wording.phrases import plain
 from evaluation.figures import (
+    AccuracyFigures,
     Bin,
-    Figures,
     answer_pairs,
     by_fault,
     by_system,
@@ -30,6 +30,10 @@ from evaluation.figures import (
 from evaluation.grading import Grade
 
 PIPED_WIDTH = 160
+_HEADINGS = (
+    "", "n", "AC@1", "AC@3", "AC@5", "Avg@5", "change@1", "@3", "decoys", "verdict", "answer",
+    "ECE", "by chance", "CPU s", "max",
+)  # fmt: skip
 LARGEST_CPU_S = 2.0
 """An analysis that takes longer is shown in red: what one case may cost."""
 
@@ -59,41 +63,25 @@ def _parts(grades: Sequence[Grade], without: Sequence[str]) -> list[RenderableTy
     if without:
         parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
     parts += [_figures_table(grades), Text(), *_cases(grades)]
-    parts += [
-        Text("Confidence and answers that were right", style="bold"),
-        _bins(answer_pairs(grades)),
-        Text(),
-    ]
-    if change_pairs(grades):
-        parts += [
-            Text("Confidence and changes that were right", style="bold"),
-            _bins(change_pairs(grades)),
-            Text(),
-        ]
-    problems = [g for g in grades if g.problem]
+    parts += _reliability("Confidence and answers that were right", answer_pairs(grades))
+    changes = change_pairs(grades)
+    if changes:
+        parts += _reliability("Confidence and changes that were right", changes)
+    problems = []
+    for grade in grades:
+        if grade.problem:
+            problems.append(Text(f"  {plain(grade.case)}: {plain(grade.problem, 300)}"))
     if problems:
-        parts.append(Text("Without an answer, or not graded", style="bold yellow"))
-        parts += [Text(f"  {plain(g.case)}: {plain(g.problem or '', 300)}") for g in problems]
+        parts += [Text("Without an answer, or not graded", style="bold yellow"), *problems]
     return parts
 
 
+def _reliability(title: str, pairs: Sequence[tuple[float, bool]]) -> list[RenderableType]:
+    return [Text(title, style="bold"), _bins(pairs), Text()]
+
+
 def _figures_table(grades: Sequence[Grade]) -> Table:
-    headings = (
-        "",
-        "n",
-        "AC@1",
-        "AC@3",
-        "AC@5",
-        "Avg@5",
-        "change@1",
-        "@3",
-        "decoys",
-        "verdict",
-        "answer",
-        "ECE",
-        "by chance",
-    )
-    table = _table(*headings, "CPU s", "max")
+    table = _table(*_HEADINGS)
     for name, group in by_system(grades).items():
         table.add_row(*_figures_row(name, figures(group)), style="bold")
         faults = by_fault(group)
@@ -104,7 +92,7 @@ def _figures_table(grades: Sequence[Grade]) -> Table:
     return table
 
 
-def _figures_row(name: str, f: Figures, indent: str = "") -> list[str | Text]:
+def _figures_row(name: str, f: AccuracyFigures, indent: str = "") -> list[str | Text]:
     cost = Text(shown(f.cpu_max_s), style="bold red" if f.cpu_max_s > LARGEST_CPU_S else "")
     decoys = f"{f.decoys}/{f.decoys3}" if f.change_n else "-"
     at = (shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5, f.change1, f.change3))
@@ -119,37 +107,39 @@ def _cases(grades: Sequence[Grade]) -> list[RenderableType]:
     table = _table(
         "case", "true", "rank", "answered", "verdict", "conf", "change", "CPU s", numbers=False
     )
-    for g in answered:
-        style = {True: "green", False: "red", None: ""}[g.right]
-        true = f"{plain(g.subject, 44)}" if g.subject else "-"
-        first = plain(g.causes[0], 44) if g.causes else "-"
-        verdict = str(g.verdict) + (
-            f" (is {g.label.verdict})" if g.label and g.verdict_right is False else ""
-        )
-        rank = str(g.rank) if g.rank else "-"
-        table.add_row(
-            plain(g.case),
-            true,
-            rank,
-            first,
-            verdict,
-            shown(g.confidence),
-            _change(g),
-            shown(g.cpu_s),
-            style=style,
-        )
-    wrong = [line for g in answered for line in _why(g)]
-    return [table, Text(), *([Text("Why", style="bold"), *wrong, Text()] if wrong else [])]
+    reasons: list[RenderableType] = []
+    for grade in answered:
+        table.add_row(*_case_cells(grade), style=_STYLES[grade.right])
+        reasons += _why(grade)
+    return [table, Text(), Text("Why", style="bold"), *reasons, Text()]
+
+
+_STYLES = {True: "green", False: "red", None: ""}
+
+
+def _case_cells(grade: Grade) -> list[str]:
+    verdict = str(grade.verdict)
+    if grade.label and grade.verdict_right is False:
+        verdict += f" (is {grade.label.verdict})"
+    return [
+        plain(grade.case),
+        plain(grade.subject, 44) if grade.subject else "-",
+        str(grade.rank) if grade.rank else "-",
+        plain(grade.causes[0], 44) if grade.causes else "-",
+        verdict,
+        shown(grade.confidence),
+        _change(grade),
+        shown(grade.cpu_s),
+    ]
 
 
 def _change(g: Grade) -> str:
     if not g.culprit or g.change is None:
         return ""
     if g.change_hit(1):
-        return f"{plain(g.change, 10)}"
-    return f"{plain(g.change, 10)}, true {plain(g.culprit, 10)}" + (
-        ", a decoy" if g.decoy_first else ""
-    )
+        return plain(g.change, 10)
+    wrong = f"{plain(g.change, 10)}, true {plain(g.culprit, 10)}"
+    return f"{wrong}, a decoy" if g.decoy_first else wrong
 
 
 def _why(g: Grade) -> list[RenderableType]:
@@ -176,7 +166,6 @@ def bin_cells(b: Bin) -> list[str]:
 def _table(*headings: str, numbers: bool = True) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(
-            heading, justify="right" if numbers and place > 0 else "left", no_wrap=True
-        )
+        is_number = numbers and place > 0
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
     return table

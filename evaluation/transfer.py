@@ -41,11 +41,27 @@ def leave_one_out(grades: Sequence[Grade]) -> list[Transfer]:
     pairs = {system: answer_pairs(group) for system, group in by_system(grades).items()}
     rows = []
     for system, own in pairs.items():
-        others = [pair for name, group in pairs.items() if name != system for pair in group]
-        if own:
-            errors = (calibration_error(refitted(own, by)) if by else None for by in (others, own))
-            rows.append(Transfer(system, len(own), calibration_error(own), *errors))
+        if not own:
+            continue
+        others: list[tuple[float, bool]] = []
+        for name, group in pairs.items():
+            if name != system:
+                others += group
+        row = Transfer(
+            system,
+            len(own),
+            stated=calibration_error(own),
+            from_others=_error_refitted(own, others),
+            from_itself=_error_refitted(own, own),
+        )
+        rows.append(row)
     return rows
+
+
+def _error_refitted(pairs: Pairs, fitted_on: Pairs) -> float | None:
+    if not fitted_on:
+        return None
+    return calibration_error(refitted(pairs, fitted_on))
 
 
 def refitted(pairs: Pairs, fitted_on: Pairs) -> list[tuple[float, bool]]:
@@ -67,7 +83,8 @@ def _fit(x: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float
     for _ in range(STEPS):
         chance = _sigmoid(x @ line)
         gradient = x.T @ (right - chance) - RIDGE * (line - stated)
-        curvature = (x * (chance * (1 - chance))[:, None]).T @ x + RIDGE * np.eye(2)
+        weights = chance * (1 - chance)
+        curvature = (x * weights[:, None]).T @ x + RIDGE * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
         line = line + step
         if float(np.abs(step).max()) < 1e-9:

@@ -12,7 +12,7 @@ from analysis.requests.topology import Topology
 from analysis.vocabulary import Report, Verdict
 from bot.answer.writer.blame_checks import states_verdict
 from bot.answer.writer.support import folded, named_in
-from evaluation.labels import NO_CHANGE, Label
+from evaluation.labels import NO_CHANGE, CaseLabel
 
 BULLSEYE = 100
 ONE_HOP_SHORT = 65
@@ -22,44 +22,74 @@ AREA_HOPS = 2
 """Calls between the truth and what the headline names that still are the right area."""
 MIN_COMMIT = 7
 """Digits by which people name a commit."""
+_WITH_A_CAUSE = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
 
 
-def points(report: Report, label: Label, verdict: Verdict, calls: Topology) -> int | None:
+def points(report: Report, label: CaseLabel, verdict: Verdict, calls: Topology) -> int | None:
     """The grade of the words; None where the label tells no subject, change or verdict to act
     on."""
     if not label.gradable:
         return None
-    if label.verdict is not None and label.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-        return (
-            BULLSEYE
-            if verdict is label.verdict and states_verdict(report.headline, label.verdict)
-            else WRONG
-        )
-    headline = folded(report.headline)
-    change = label.change if label.change not in (None, NO_CHANGE) else None
-    if change and _names_change(change, headline):
+    if label.verdict is not None and label.verdict not in _WITH_A_CAUSE:
+        stated = states_verdict(report.headline, label.verdict)
+        return BULLSEYE if verdict is label.verdict and stated else WRONG
+    change = _culprit_change(label)
+    if change and _names_change(change, folded(report.headline)):
         return BULLSEYE
-    if not label.subject:
-        return (
-            RIGHT_AREA
-            if change and any(_names_change(change, folded(c.text)) for c in report.claims)
-            else WRONG
-        )
-    if named_in(folded(label.subject), headline):
-        return ONE_HOP_SHORT if change else BULLSEYE
+    if label.subject:
+        return _points_for_subject(report, label.subject, calls, has_change=change is not None)
+    if change and _claims_name_change(report, change):
+        return RIGHT_AREA
+    return WRONG
+
+
+def _culprit_change(label: CaseLabel) -> str | None:
+    """The change to blame; None where the label tells none or says that none is to blame."""
+    if not label.change or label.change == NO_CHANGE:
+        return None
+    return label.change
+
+
+def _points_for_subject(report: Report, subject: str, calls: Topology, *, has_change: bool) -> int:
+    """The points for the service that the headline names.
+
+    With a change to blame, the service that was changed is one hop short of the answer.
+    """
+    headline = folded(report.headline)
+    if named_in(folded(subject), headline):
+        return ONE_HOP_SHORT if has_change else BULLSEYE
+    hops = _hops_to_named(headline, subject, calls)
+    if hops == 1 and not has_change:
+        return ONE_HOP_SHORT
+    if hops is not None or _claims_name(report, subject):
+        return RIGHT_AREA
+    return WRONG
+
+
+def _hops_to_named(headline: str, subject: str, calls: Topology) -> int | None:
+    """Calls from the subject to the nearest service that the headline names."""
     near = {
-        **calls.upstream(label.subject, within=AREA_HOPS),
-        **calls.downstream(label.subject, within=AREA_HOPS),
+        **calls.upstream(subject, within=AREA_HOPS),
+        **calls.downstream(subject, within=AREA_HOPS),
     }
-    named = [
-        hops for service, hops in near.items() if hops > 0 and named_in(folded(service), headline)
-    ]
-    if named and min(named) == 1:
-        return ONE_HOP_SHORT if not change else RIGHT_AREA
-    told = any(named_in(folded(label.subject), folded(c.text)) for c in report.claims)
-    return RIGHT_AREA if named or told else WRONG
+    named = []
+    for service, hops in near.items():
+        if hops > 0 and named_in(folded(service), headline):
+            named.append(hops)
+    return min(named, default=None)
+
+
+def _claims_name(report: Report, subject: str) -> bool:
+    name = folded(subject)
+    return any(named_in(name, folded(claim.text)) for claim in report.claims)
+
+
+def _claims_name_change(report: Report, change: str) -> bool:
+    return any(_names_change(change, folded(claim.text)) for claim in report.claims)
 
 
 def _names_change(change: str, text: str) -> bool:
-    low = folded(change)
-    return named_in(low, text) or (len(low) > MIN_COMMIT and low[:MIN_COMMIT] in text)
+    name = folded(change)
+    if named_in(name, text):
+        return True
+    return len(name) > MIN_COMMIT and name[:MIN_COMMIT] in text

@@ -9,7 +9,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from analysis.wording.phrases import plain
 from bot.answer.replay import replay
 from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
-from evaluation.labels import Label, read_label
+from evaluation.labels import CaseLabel, read_label
 from evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
 from evaluation.wording_grades import points
 
@@ -51,16 +51,15 @@ def run_wording(cases: Path, model: ModelSettings, *, json_: bool) -> None:
     if model.name is None:
         raise SettingsError("model.name", "is not set, so there is no model to evaluate")
     found = asyncio.run(word_all(case_folders(cases), model))
-    if json_:
-        sys.stdout.write(
-            json.dumps({"model": model.name, **figures(found)}, indent=1, ensure_ascii=False) + "\n"
-        )
-    else:
+    if not json_:
         _print(found, model.name)
+        return
+    document = {"model": model.name, **figures(found)}
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 async def word_all(folders: Sequence[Path], model: ModelSettings) -> list[Worded]:
-    """Each case worded, in their order; what cannot be is told in `problem`."""
+    """Each case worded, in their order; `problem` says why one is not."""
     return [await _word(folder, model) for folder in folders]
 
 
@@ -75,19 +74,25 @@ async def _word(folder: Path, model: ModelSettings) -> Worded:
     began = time.perf_counter()
     report = await write_report(diagnosis, case.alert, case.gaps, model)
     seconds = time.perf_counter() - began
-    given = label or Label()
+    given = label or CaseLabel()
     return Worded(
         folder.name,
-        points(report, given, diagnosis.verdict, calls),
-        points(replayed.report, given, diagnosis.verdict, calls),
-        report.headline,
-        report.written_by == model.name,
-        _kept(report, replayed.report),
-        report.dropped,
-        report.model_use.cost_usd if report.model_use else None,
-        seconds,
-        None if label and label.gradable else UNLABELLED if label is None else NOTHING_TO_GRADE,
+        points=points(report, given, diagnosis.verdict, calls),
+        built_in=points(replayed.report, given, diagnosis.verdict, calls),
+        headline=report.headline,
+        by_model=report.written_by == model.name,
+        kept=_kept(report, replayed.report),
+        dropped=report.dropped,
+        cost_usd=report.model_use.cost_usd if report.model_use else None,
+        seconds=seconds,
+        problem=_why_not_graded(label),
     )
+
+
+def _why_not_graded(label: CaseLabel | None) -> str | None:
+    if label is None:
+        return UNLABELLED
+    return None if label.gradable else NOTHING_TO_GRADE
 
 
 def _kept(report: Report, built_in: Report) -> int:
@@ -119,35 +124,41 @@ def figures(worded: Sequence[Worded]) -> dict[str, Any]:
 
 def _percentile(values: Sequence[float], percent: int) -> float | None:
     """The nearest-rank percentile."""
+    if not values:
+        return None
     ranked = sorted(values)
-    return round(ranked[max(0, math.ceil(percent / 100 * len(ranked)) - 1)], 2) if ranked else None
+    rank = max(1, math.ceil(percent / 100 * len(ranked)))
+    return round(ranked[rank - 1], 2)
 
 
 def _print(worded: Sequence[Worded], name: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    for w in worded:
-        shown = "-" if w.points is None else str(w.points)
-        cost = f", ${w.cost_usd:.4f}" if w.cost_usd is not None else ""
-        writer = "" if w.by_model else ", built-in writer"
-        facts = f"{w.kept} kept, {len(w.dropped)} dropped{cost}, {w.seconds:.1f} s{writer}"
-        console.print(Text(f"{shown:>4}  {plain(w.case, 40)}  {facts}"))
-        for line in filter(None, (w.headline, w.problem)):
-            console.print(Text(f"      {plain(line, 140)}", style="dim"))
-        for reason in w.dropped[:3]:
-            console.print(Text(f"      removed: {plain(reason, 130)}", style="yellow"))
+    for one in worded:
+        for line in _case_lines(one):
+            console.print(line)
     total = figures(worded)
     by_points = ", ".join(f"{count} with {p}" for p, count in total["by_points"].items())
-    console.print(
-        Text(
-            f"{plain(name, 60)}: {total['points']} points of 100 on {total['graded']} cases "
-            f"({by_points})"
-        )
-    )
+    graded = f"{total['points']} points of 100 on {total['graded']} cases"
+    console.print(Text(f"{plain(name, 60)}: {graded} ({by_points})"))
     console.print(Text(f"the built-in writer: {total['points_built_in']} points"))
-    cost = (
-        "not known: set model.price_per_million_input"
-        if total["cost_usd"] is None
-        else f"${total['cost_usd']:.4f}"
-    )
+    cost = "not known: set model.price_per_million_input"
+    if total["cost_usd"] is not None:
+        cost = f"${total['cost_usd']:.4f}"
     sentences = f"{total['sentences_kept']} sentences kept, {total['sentences_dropped']} dropped"
     console.print(Text(f"{sentences}; cost {cost}; p50 {total['p50_s']} s, p95 {total['p95_s']} s"))
+
+
+def _case_lines(one: Worded) -> Iterator[Text]:
+    shown = "-" if one.points is None else str(one.points)
+    facts = f"{one.kept} kept, {len(one.dropped)} dropped"
+    if one.cost_usd is not None:
+        facts += f", ${one.cost_usd:.4f}"
+    facts += f", {one.seconds:.1f} s"
+    if not one.by_model:
+        facts += ", built-in writer"
+    yield Text(f"{shown:>4}  {plain(one.case, 40)}  {facts}")
+    for line in (one.headline, one.problem):
+        if line:
+            yield Text(f"      {plain(line, 140)}", style="dim")
+    for reason in one.dropped[:3]:
+        yield Text(f"      removed: {plain(reason, 130)}", style="yellow")

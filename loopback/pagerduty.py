@@ -63,7 +63,7 @@ class PagerDutyNote:
 
 
 @dataclass
-class PagerDutyIncident:
+class LoopbackIncident:
     """One incident with what hangs on it, each list as the API gives it."""
 
     id: str
@@ -113,7 +113,7 @@ class LoopbackPagerDuty:
         self.token = token
         self.fields = frozenset(fields)
         self.traffic = Traffic()
-        self.incidents: dict[str, PagerDutyIncident] = {}
+        self.incidents: dict[str, LoopbackIncident] = {}
         self._lock = threading.Lock()
         self._count = 0
         one = "/incidents/{incident_id}"
@@ -161,11 +161,11 @@ class LoopbackPagerDuty:
 
     def open_incident(
         self, incident_id: str, title: str, service: str, **more: Any
-    ) -> PagerDutyIncident:
+    ) -> LoopbackIncident:
         """An incident that has just been triggered; `more` are further fields of
-        `PagerDutyIncident`."""
+        `LoopbackIncident`."""
         more.setdefault("created_at", _now())
-        incident = PagerDutyIncident(incident_id, title, service, **more)
+        incident = LoopbackIncident(incident_id, title, service, **more)
         self.incidents[incident_id] = incident
         return incident
 
@@ -263,7 +263,7 @@ class LoopbackPagerDuty:
         ]
         return 201, {"custom_fields": held}
 
-    def _find(self, request: Request) -> PagerDutyIncident:
+    def _find(self, request: Request) -> LoopbackIncident:
         incident = self.incidents.get(request.path_params["incident_id"])
         if incident is None:
             raise PagerDutyRefusal(404, 2100, "Not Found")

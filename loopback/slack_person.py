@@ -29,7 +29,7 @@ _count = itertools.count(1)
 
 
 @dataclass
-class Person:
+class SlackPerson:
     """Somebody in the workspace. `bot` is the base address of the bot."""
 
     slack: LoopbackSlack

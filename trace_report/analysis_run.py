@@ -81,8 +81,8 @@ class JobResult:
 
 
 def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
-    """Read and analyse all files of a job. `say(doing, files done, files)` is told how far it
-    is."""
+    """Read and analyse all files of a job. `say(doing, files done, files)` is called with how
+    far it is."""
     found, names, traces = trace_files(sources)
     executions = found.of("execution_trace") if wanted.analyses else ()
     tasks = [

@@ -17,7 +17,6 @@ from analysis.traces.columns.events import TraceColumns
 from analysis.traces.comparison.trace_diff import (
     NameDifference,
     Side,
-    TraceDiff,
     compared,
     diff_rows,
     joined,
@@ -26,13 +25,13 @@ from analysis.traces.comparison.trace_diff import (
 from analysis.traces.comparison.trace_regressions import (
     FAIL_OVER_PERCENT,
     Measure,
-    Regression,
     grown,
     measures,
     regression_rows,
     regressions,
 )
 from trace_report.analysis_run import problem_of, trace_files, trace_task, traces_in
+from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 from trace_report.progress import Say as Progress
 from trace_report.progress import progress as shown_progress
@@ -41,7 +40,6 @@ from trace_report.sources import opened
 from trace_report.workers import Say, run_tasks
 
 GREW = 1
-MAX_NAMES = 10
 MAX_FAILURES = 20
 """Files that could not be read, named one by one."""
 WIDTH = 100
@@ -63,22 +61,13 @@ class DiffOptions:
     progress: bool = False
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Two jobs beside one another."""
-
-    diff: TraceDiff
-    limit_percent: float
-    failing: tuple[Regression, ...]
-
-
 def run_diff(options: DiffOptions) -> int:
     """Run the command; the exit code. Raises EvidenceError when one of the jobs cannot be read."""
     limit = percent(options.fail_over)
     with shown_progress(options.progress) as say:
         diff = compared(*(read_side(path, options, say) for path in (options.base, options.new)))
     allowed = FAIL_OVER_PERCENT if limit is None else limit
-    found = Compared(diff, allowed, tuple(regressions(diff, allowed)))
+    found = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
     if options.markdown is not None:
         from trace_report.diff_markdown import markdown_of
         from trace_report.report_command import write_file
@@ -206,7 +195,7 @@ def _side(trace: TraceColumns, name: str) -> _RankSide:
     return _RankSide(rank, name, trace.rank, start, side_of(trace, short_names=True))
 
 
-def as_answer(base: str, new: str, found: Compared) -> dict[str, Any]:
+def as_answer(base: str, new: str, found: JobComparison) -> dict[str, Any]:
     """What `--json` prints."""
     failing = []
     for regression in found.failing:
@@ -238,7 +227,7 @@ def _side_answer(path: str, side: Side) -> dict[str, Any]:
     }
 
 
-def lines_of(found: Compared) -> list[str]:
+def lines_of(found: JobComparison) -> list[str]:
     """The comparison for a person."""
     failing = {(regression.kind, regression.measure.name) for regression in found.failing}
     lines = [f"{'':<24} {'base':>12} {'new':>12} {'change':>9}   median of the steps"]
@@ -278,7 +267,7 @@ def _name_line(difference: NameDifference, fails: bool) -> str:
     return visible(line, WIDTH)
 
 
-def _verdict(found: Compared) -> Sequence[str]:
+def _verdict(found: JobComparison) -> Sequence[str]:
     if not found.failing:
         return [f"Nothing grew by more than {found.limit_percent:g} % and the noise."]
     named = [regression for regression in found.failing if regression.kind == "measure"]

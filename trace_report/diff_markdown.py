@@ -3,47 +3,58 @@ inert in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 from analysis.traces.comparison.trace_diff import NameDifference, Side
 from analysis.traces.comparison.trace_regressions import Measure, Regression, grown, measures
-from trace_report.diff_command import MAX_NAMES, Compared
+from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 
 MAX_STATEMENT = 240
 MAX_NAME = 120
 
 
-def markdown_of(found: Compared) -> str:
+def markdown_of(found: JobComparison) -> str:
     """What grew first, then the measures, then the names that grew, then what was compared."""
-    failing = {(r.kind, r.measure.name) for r in found.failing}
+    failing = {(one.kind, one.measure.name) for one in found.failing}
     lines = [f"### {_heading(found)}", ""]
-    told = [r for r in found.failing if r.kind == "measure"] or list(found.failing[:MAX_NAMES])
-    lines += [*(f"- {_statement(r)}" for r in told), *([""] if told else [])]
+    statements = _statements(found)
+    if statements:
+        lines += [*statements, ""]
     lines += ["| median of the steps | base | new | change | |", "|---|--:|--:|--:|---|"]
-    lines += [_measure_row(m, ("measure", m.name) in failing) for m in measures(found.diff)]
-    for kind, on_device in (("kernel", True), ("operator", False)):
-        chosen = grown(found.diff, MAX_NAMES, on_device=on_device)
-        if chosen:
-            lines += ["", f"<details><summary>{kind}s that grew, per step</summary>", ""]
-            lines += [f"| ms more | base ms | new ms | | {kind} |", "|--:|--:|--:|---|---|"]
-            lines += [_name_row(d, (kind, d.name) in failing) for d in chosen]
-            lines += ["", "</details>"]
-    base, new = (_compared(side) for side in (found.diff.control, found.diff.test))
+    for measure in measures(found.diff):
+        lines.append(_measure_row(measure, ("measure", measure.name) in failing))
+    for kind in ("kernel", "operator"):
+        chosen = grown(found.diff, MAX_NAMES, on_device=kind == "kernel")
+        if not chosen:
+            continue
+        lines += ["", f"<details><summary>{kind}s that grew, per step</summary>", ""]
+        lines += [f"| ms more | base ms | new ms | | {kind} |", "|--:|--:|--:|---|---|"]
+        for difference in chosen:
+            lines.append(_name_row(difference, (kind, difference.name) in failing))
+        lines += ["", "</details>"]
+    base, new = _contents(found.diff.control), _contents(found.diff.test)
     return "\n".join([*lines, "", f"Base: {base}. New: {new}.", ""])
 
 
-def _heading(found: Compared) -> str:
+def _heading(found: JobComparison) -> str:
     if not found.failing:
         return f"Nothing grew by more than {found.limit_percent:g} % and the noise"
     first = found.failing[0]
+    name = f"{first.kind.capitalize()} time"
+    if first.kind == "measure":
+        name = first.measure.name.capitalize()
+    # What was not there before has no growth in percent.
     by = f" by {first.measure.growth_percent:.1f} %" if first.measure.control else ""
-    name = (
-        first.measure.name.capitalize()
-        if first.kind == "measure"
-        else f"{first.kind.capitalize()} time"
-    )
     return f"{name} grew{by}"
+
+
+def _statements(found: JobComparison) -> list[str]:
+    """The measures that grew; where none did, the kernels and operators that did."""
+    told = [one for one in found.failing if one.kind == "measure"]
+    if not told:
+        told = list(found.failing[:MAX_NAMES])
+    return [f"- {_statement(one)}" for one in told]
 
 
 def _statement(regression: Regression) -> str:
@@ -56,20 +67,26 @@ def _statement(regression: Regression) -> str:
     return visible(said[:1].upper() + said[1:], MAX_STATEMENT)
 
 
-def _measure_row(m: Measure, fails: bool) -> str:
-    divisor, unit = (1e6, "ms") if m.unit == "ns" else (1e9, "GB")
-    change = f"{m.growth_percent:+.1f} %" if abs(m.growth_percent) != float("inf") else "new"
-    note = "**grew**" if fails else "within noise" if 0 < abs(m.growth) <= m.noise else ""
-    return (
-        f"| {m.name}, {unit} | {m.control / divisor:,.2f} | {m.test / divisor:,.2f} | {change} "
-        f"| {note} |"
-    )
+def _measure_row(measure: Measure, fails: bool) -> str:
+    divisor, unit = (1e6, "ms") if measure.unit == "ns" else (1e9, "GB")
+    change = "new"
+    if math.isfinite(measure.growth_percent):
+        change = f"{measure.growth_percent:+.1f} %"
+    note = ""
+    if fails:
+        note = "**grew**"
+    elif 0 < abs(measure.growth) <= measure.noise:
+        note = "within noise"
+    before, after = measure.control / divisor, measure.test / divisor
+    return f"| {measure.name}, {unit} | {before:,.2f} | {after:,.2f} | {change} | {note} |"
 
 
-def _name_row(d: NameDifference, fails: bool) -> str:
-    before, after = d.control.own_ns_median / 1e6, d.test.own_ns_median / 1e6
+def _name_row(difference: NameDifference, fails: bool) -> str:
+    before = difference.control.own_ns_median / 1e6
+    after = difference.test.own_ns_median / 1e6
     mark = "**!**" if fails else ""
-    return f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} | {mark} | {_code(d.name)} |"
+    numbers = f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} "
+    return f"{numbers}| {mark} | {_code(difference.name)} |"
 
 
 def _code(name: str) -> str:
@@ -78,10 +95,16 @@ def _code(name: str) -> str:
     return f"`{shown or '(no name)'}`"
 
 
-def _compared(side: Side) -> str:
-    counts: Sequence[tuple[int, str]] = (
-        (len(set(side.run.tolist())), "run"),
-        (len({rank for rank, _ in side.samples}), "rank"),
-        (len(side.samples), "step"),
+def _contents(side: Side) -> str:
+    """How many runs, ranks and steps one side has."""
+    ranks = {rank for rank, _ in side.samples}
+    counts = (
+        _counted(len(set(side.run.tolist())), "run"),
+        _counted(len(ranks), "rank"),
+        _counted(len(side.samples), "step"),
     )
-    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts)
+    return ", ".join(counts)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

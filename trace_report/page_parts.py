@@ -126,7 +126,7 @@ def table(
     most: int = MAX_TABLE_ROWS,
     **options: Any,
 ) -> Table | None:
-    """A table of at most so many rows; None where there is nothing to show."""
+    """A table of at most that many rows; None where there is nothing to show."""
     if not rows:
         return None
     return Table(
@@ -168,7 +168,7 @@ def text_cell(text: object) -> TableCell:
 
 
 def number_cell(value: float | int | None, digits: int = 1, unit: str = "") -> TableCell:
-    """A number with so many digits after the point; a dash where there is none."""
+    """A number with that many digits after the point; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return TableCell("–")
     return TableCell(f"{value:,.{digits}f}{unit}", float(value))

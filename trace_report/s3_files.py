@@ -48,7 +48,7 @@ def _store(bucket: str) -> S3Store:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint is None:
         return S3Store(bucket)
-    # obstore refuses plain HTTP unless it is told that this is meant.
+    # obstore refuses plain HTTP unless the options allow it.
     allow_http = endpoint.startswith("http://")
     return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": allow_http})
 

@@ -61,7 +61,7 @@ def print_report(report: JobReport, *, hint: bool) -> None:
 
 
 def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableType]:
-    """What is printed, top to bottom, for so many columns."""
+    """What is printed, top to bottom, for that many columns."""
     parts: list[RenderableType] = []
     facts = " · ".join(_safe(fact, 40) for fact in report.facts)
     if facts:

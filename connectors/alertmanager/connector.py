@@ -288,7 +288,7 @@ class AlertmanagerConnector:
         )
 
     def _silenced(self, one: Silence) -> str | None:
-        """The service that a silence names in so many words."""
+        """The service that a silence names outright."""
         exact = {m.name: m.value for m in one.matchers if m.isEqual and not m.isRegex}
         return self._service(exact)
 

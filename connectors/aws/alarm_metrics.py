@@ -17,6 +17,13 @@ from connectors.aws.session import AwsPlace
 BAND = "ANOMALY_DETECTION_BAND"
 """The expression that draws a band around a metric; it is no measurement."""
 LONGEST = 300
+_SIGNS = {
+    "GreaterThan": ">",
+    "GreaterThanOrEqualTo": ">=",
+    "LessThan": "<",
+    "LessThanOrEqualTo": "<=",
+}
+_QUERY_KEYS = ("Id", "MetricStat", "Expression", "Label", "AccountId")
 
 
 @dataclass(frozen=True)
@@ -58,68 +65,74 @@ def metric_of(alarm: Mapping[str, Any], place: AwsPlace, service: str | None) ->
     asked = {"Metric": metric, "Stat": stat, "Period": _seconds(alarm.get("Period"))}
     if alarm.get("Unit"):
         asked["Unit"] = alarm["Unit"]
-    return _from_parts(
-        name, [{"Id": "m1", "MetricStat": asked, "ReturnData": True}], place, service
-    )
+    part = {"Id": "m1", "MetricStat": asked, "ReturnData": True}
+    return _from_parts(name, [part], place, service)
 
 
 def alarm_dimensions(alarm: Mapping[str, Any]) -> list[dict[str, str]]:
     """The dimensions of every metric an alarm looks at."""
-    stats = [
-        alarm,
-        *(one["MetricStat"]["Metric"] for one in objects(alarm.get("Metrics")) if _has_metric(one)),
-    ]
-    return [named for one in stats if (named := _dimensions(one.get("Dimensions")))]
+    metrics = [alarm]
+    for part in objects(alarm.get("Metrics")):
+        if _has_metric(part):
+            metrics.append(part["MetricStat"]["Metric"])
+    found = [_dimensions(metric.get("Dimensions")) for metric in metrics]
+    return [named for named in found if named]
 
 
 def condition(alarm: Mapping[str, Any]) -> str:
     """What the alarm waits for, in words."""
-    signs = {
-        "GreaterThan": ">",
-        "GreaterThanOrEqualTo": ">=",
-        "LessThan": "<",
-        "LessThanOrEqualTo": "<=",
-    }
     operator = words(alarm.get("ComparisonOperator"), 80)
-    sign = signs.get(operator.removesuffix("Threshold"), operator)
+    # A composite alarm compares nothing itself.
     if not operator:
         return words(alarm.get("AlarmRule"), LONGEST)
     what = words(alarm.get("MetricName"), 80) or "expression"
     stat = words(alarm.get("ExtendedStatistic") or alarm.get("Statistic"), 20)
+    if stat:
+        what += f" {stat}"
+    sign = _SIGNS.get(operator.removesuffix("Threshold"), operator)
     periods = alarm.get("EvaluationPeriods")
     of = f"{alarm.get('DatapointsToAlarm') or periods} of {periods} periods"
-    return f"{what}{' ' + stat if stat else ''} {sign} {words(alarm.get('Threshold'), 40)} for {of}"
+    return f"{what} {sign} {words(alarm.get('Threshold'), 40)} for {of}"
 
 
 def _from_parts(
     name: str, parts: Sequence[Mapping[str, Any]], place: AwsPlace, service: str | None
 ) -> AlarmMetric | None:
-    queries, shown, texts, graph, periods = [], [], [], [], [60]
+    queries: list[dict[str, Any]] = []
+    shown: list[ShownMetric] = []
+    texts: list[str] = []
+    graph: list[list[Any]] = []
+    periods = [60]
     for part in parts:
         expression = words(part.get("Expression"), 2048)
         if BAND in expression or not (expression or _has_metric(part)):
             continue
-        queries.append(
-            {
-                k: part[k]
-                for k in ("Id", "MetricStat", "Expression", "Label", "AccountId")
-                if part.get(k)
-            }
-        )
-        queries[-1]["ReturnData"] = part.get("ReturnData") is not False
+        queries.append(_query(part))
         periods.append(_seconds(part.get("Period") or (part.get("MetricStat") or {}).get("Period")))
-        texts.append(f"{part.get('Id')}={expression}" if expression else _text(part["MetricStat"]))
-        graph.append(
-            [{"expression": expression, "id": words(part.get("Id"))}]
-            if expression
-            else _graphed(part)
-        )
-        if queries[-1]["ReturnData"]:
+        if expression:
+            texts.append(f"{part.get('Id')}={expression}")
+            graph.append([{"expression": expression, "id": words(part.get("Id"))}])
+        else:
+            texts.append(_text(part["MetricStat"]))
+            graph.append(_graphed(part))
+        # What an expression is computed from is asked for it, but is not what alarms.
+        if _is_returned(part):
             shown.append(_shown(part, name))
     if not shown:
         return None
     text = f"alarm {name}: " + words("; ".join(texts), LONGEST)
     return AlarmMetric(place, service, name, max(periods), queries, tuple(shown), text, graph)
+
+
+def _query(part: Mapping[str, Any]) -> dict[str, Any]:
+    """As GetMetricData takes it."""
+    query: dict[str, Any] = {key: part[key] for key in _QUERY_KEYS if part.get(key)}
+    query["ReturnData"] = _is_returned(part)
+    return query
+
+
+def _is_returned(part: Mapping[str, Any]) -> bool:
+    return part.get("ReturnData") is not False
 
 
 def _shown(part: Mapping[str, Any], alarm: str) -> ShownMetric:

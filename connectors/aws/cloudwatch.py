@@ -37,7 +37,7 @@ MOST_QUERIES = 500
 MOST_POINTS = 100_800
 """Of one GetMetricData call (CloudWatch quotas); points in an answer beyond come page by page."""
 PERIODS = ((timedelta(days=15), 60), (timedelta(days=63), 300), (timedelta(days=455), 3600))
-"""For so long a resolution in seconds is kept (CloudWatch user guide, "Metrics retention")."""
+"""For that long a resolution in seconds is kept (CloudWatch user guide, "Metrics retention")."""
 MOST_PAGES = 20
 Series = Mapping[datetime, float]
 Stat = tuple[str, str, str]
@@ -64,20 +64,30 @@ class _Wanted:
         }
 
 
+@dataclass(frozen=True)
+class _ResourceSignals:
+    """Rows of one resource by signal, and the item that names them."""
+
+    resource: Resource
+    signals: Mapping[str, list[tuple[Any, ...]]]
+    item: Item
+
+
 async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
     """The templates' signals of the resources, place by place."""
     places = list(dict.fromkeys(one.place for one in resources))
     found = AwsEvidence()
-    parts = await asyncio.gather(
-        *(_of_place(calls, p, [r for r in resources if r.place == p], scope) for p in places)
-    )
-    brought: dict[str, list[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]] = {}
-    for part, brought_here in parts:
+    questions = []
+    for place in places:
+        there = [resource for resource in resources if resource.place == place]
+        questions.append(_of_place(calls, place, there, scope))
+    by_service: dict[str, list[_ResourceSignals]] = {}
+    for part, brought in await asyncio.gather(*questions):
         found.missing += part.missing
-        for resource, signals, item in brought_here:
-            brought.setdefault(resource.service, []).append((resource, signals, item))
-    for one_service in brought.values():
-        _add_preferred(found, one_service)
+        for one in brought:
+            by_service.setdefault(one.resource.service, []).append(one)
+    for of_service in by_service.values():
+        _add_preferred(found, of_service)
     return found
 
 
@@ -92,11 +102,11 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Aw
     except FaultlineError as error:
         found.lacks("metrics", metric.text, error)
         return found
-    rows = [
-        (at, metric.service, shown.signal, value * shown.scale, shown.unit, shown.labels)
-        for shown in metric.shown
-        for at, value in sorted(series.get(shown.id, {}).items())
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for shown in metric.shown:
+        for at, value in sorted(series.get(shown.id, {}).items()):
+            scaled = value * shown.scale
+            rows.append((at, metric.service, shown.signal, scaled, shown.unit, shown.labels))
     if not found.add("metrics", rows):
         found.lacks("metrics", metric.text, "no samples in these windows")
         return found
@@ -109,47 +119,59 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Aw
 
 async def _of_place(
     calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
-) -> tuple[AwsEvidence, list[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]]:
+) -> tuple[AwsEvidence, list[_ResourceSignals]]:
+    """What the resources of one place brought, and what is missing."""
     found = AwsEvidence()
     balancers = await asyncio.gather(*(_load_balancer(calls, one, found) for one in resources))
     spans = merged((*scope.baseline, scope.incident))
     period = period_for(spans[0].start)
-    wanted = {
-        resource: _wanted(resource, order, balancer)
-        for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True))
-        if resource.kind != "target_group" or balancer
-    }
-    queries = [one.query(period) for of_resource in wanted.values() for one in of_resource.values()]
+    wanted: dict[Resource, dict[Stat, _Wanted]] = {}
+    for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
+        if resource.kind != "target_group" or balancer:
+            wanted[resource] = _wanted(resource, order, balancer)
+    queries = []
+    for stats in wanted.values():
+        queries += [one.query(period) for one in stats.values()]
     if not queries:
         return found, []
     try:
         series, notes = await _ask(calls, place, queries, spans, period)
     except FaultlineError as error:
-        found.lacks("metrics", f"GetMetricData {place} {', '.join(r.name for r in wanted)}", error)
+        names = ", ".join(resource.name for resource in wanted)
+        found.lacks("metrics", f"GetMetricData {place} {names}", error)
         return found, []
     window = Window(start=spans[0].start, end=spans[-1].end)
     brought = []
     for resource, stats in wanted.items():
-        signals = _signals(
-            resource,
-            {stat: series.get(one.id, {}) for stat, one in stats.items()},
-            period,
-            spans[-1],
-        )
+        samples = {stat: series.get(one.id, {}) for stat, one in stats.items()}
+        signals = _signals(resource, samples, period, spans[-1])
         text = _text(resource, stats, period)
-        rows = sum(map(len, signals.values()))
+        rows = sum(len(of_signal) for of_signal in signals.values())
         if not rows:
-            found.lacks(
-                "metrics", text, "no samples in these windows; is the name right, and the region?"
-            )
+            reason = "no samples in these windows; is the name right, and the region?"
+            found.lacks("metrics", text, reason)
             continue
-        graph = [
-            [w.namespace, w.metric, *_flat(w.dimensions), {"stat": w.stat}] for w in stats.values()
-        ]
-        cut = next((notes[w.id] for w in stats.values() if w.id in notes), notes.get(""))
-        link = metrics_link(place.region, graph, window, period)
-        brought.append((resource, signals, Item("metrics", text, window, link, rows=rows, cut=cut)))
+        link = metrics_link(place.region, _graph(stats), window, period)
+        cut = _first_note(notes, stats)
+        item = Item("metrics", text, window, link, rows=rows, cut=cut)
+        brought.append(_ResourceSignals(resource, signals, item))
     return found, brought
+
+
+def _graph(stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
+    """As the console's page of metrics takes it."""
+    lines: list[list[Any]] = []
+    for one in stats.values():
+        lines.append([one.namespace, one.metric, *_flat(one.dimensions), {"stat": one.stat}])
+    return lines
+
+
+def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _Wanted]) -> str | None:
+    """What was left out of one resource's samples, else of all."""
+    for one in stats.values():
+        if one.id in notes:
+            return notes[one.id]
+    return notes.get("")
 
 
 async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence) -> str | None:
@@ -170,9 +192,9 @@ async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence
         found.lacks("metrics", query, error)
         return None
     for metric in objects(answer.get("Metrics")):
-        named = {
-            words(d.get("Name")): words(d.get("Value")) for d in objects(metric.get("Dimensions"))
-        }
+        named = {}
+        for one in objects(metric.get("Dimensions")):
+            named[words(one.get("Name"))] = words(one.get("Value"))
         if named.get("LoadBalancer") and set(named) == {"LoadBalancer", "TargetGroup"}:
             return named["LoadBalancer"]
     found.lacks("metrics", query, "no load balancer has metrics of this target group")
@@ -184,12 +206,14 @@ def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, 
     named = dimensions(resource, balancer)
     stats: dict[Stat, _Wanted] = {}
     for template in _templates(resource):
-        for metric in filter(None, (template.metric, template.over)):
-            key = _stat(template, metric)
-            name = metric_name(resource, metric)
-            stats.setdefault(
-                key, _Wanted(f"r{order}m{len(stats)}", key[0], name, template.stat, named)
-            )
+        for metric in (template.metric, template.over):
+            key = _stat(template, metric) if metric else None
+            if key is None or key in stats:
+                continue
+            name = metric_name(resource, key[1])
+            # Ids of one request differ, also between resources.
+            query_id = f"r{order}m{len(stats)}"
+            stats[key] = _Wanted(query_id, key[0], name, template.stat, named)
     return stats
 
 
@@ -241,10 +265,11 @@ async def _ask_once(
             NextToken=token,
         )
         for one in objects(answer.get("MetricDataResults")):
-            held = series.setdefault(words(one.get("Id")), {})
-            held.update(_samples(one))
+            query_id = words(one.get("Id"))
+            series.setdefault(query_id, {}).update(_samples(one))
+            # The next page brings the rest of what is partial.
             if one.get("StatusCode") not in ("Complete", "PartialData", None):
-                notes[words(one.get("Id"))] = f"CloudWatch says {words(one.get('StatusCode'), 40)}"
+                notes[query_id] = f"CloudWatch says {words(one.get('StatusCode'), 40)}"
         token = answer.get("NextToken")
         if not token:
             return
@@ -264,57 +289,58 @@ def _samples(result: Mapping[str, Any]) -> Iterable[tuple[datetime, float]]:
 def _signals(
     resource: Resource, series: Mapping[Stat, Series], period_s: int, last: Window
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows by signal. A sum over a period that had not ended yet is left out: it would look like a
-    fall."""
+    """Rows by signal."""
     labels = msgspec.json.encode({"resource": f"{resource.kind} {resource.name}"}).decode()
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for template in _templates(resource):
-        values = series.get(_stat(template, template.metric), {})
-        if template.over:
-            total = series.get(_stat(template, template.over), {})
-            values = {at: values.get(at, 0.0) / count for at, count in total.items() if count > 0}
-        if template.rate:
-            values = {at: value / period_s for at, value in values.items()}
-        if template.stat == "Sum":
-            values = {
-                at: v for at, v in values.items() if at + timedelta(seconds=period_s) <= last.end
-            }
-        if values:
-            rows[template.signal] = [
-                (
-                    at,
-                    resource.service,
-                    template.signal,
-                    value * template.scale,
-                    template.unit,
-                    labels,
-                )
-                for at, value in sorted(values.items())
-            ]
+        signal, unit = template.signal, template.unit
+        own: list[tuple[Any, ...]] = []
+        for at, value in sorted(_values(template, series, period_s, last).items()):
+            own.append((at, resource.service, signal, value * template.scale, unit, labels))
+        if own:
+            rows[signal] = own
     return rows
 
 
-def _add_preferred(
-    found: AwsEvidence, brought: Sequence[tuple[Resource, dict[str, list[tuple[Any, ...]]], Item]]
-) -> None:
+def _values(
+    template: AwsMetricTemplate, series: Mapping[Stat, Series], period_s: int, last: Window
+) -> Series:
+    """A template's values: as they are, as a share of another metric, or as a rate."""
+    values = series.get(_stat(template, template.metric), {})
+    if template.over:
+        total = series.get(_stat(template, template.over), {})
+        values = {at: values.get(at, 0.0) / count for at, count in total.items() if count > 0}
+    if template.rate:
+        values = {at: value / period_s for at, value in values.items()}
+    if template.stat == "Sum":
+        # A sum over a period that had not ended yet would look like a fall.
+        ended = last.end - timedelta(seconds=period_s)
+        values = {at: value for at, value in values.items() if at <= ended}
+    return values
+
+
+def _add_preferred(found: AwsEvidence, brought: Sequence[_ResourceSignals]) -> None:
     """Of one service: each signal from the kind of resource that comes first among the templates
     and has it."""
     for signal in dict.fromkeys(template.signal for template in TEMPLATES):
-        having = [
-            (resource, signals[signal]) for resource, signals, _ in brought if signal in signals
-        ]
+        having = [one for one in brought if signal in one.signals]
+        if not having:
+            continue
         order = [template.kind for template in TEMPLATES if template.signal == signal]
-        first = min((order.index(resource.kind) for resource, _ in having), default=0)
-        for resource, rows in having:
-            if order.index(resource.kind) == first:
-                found.add("metrics", rows)
-    found.items += [item for _, _, item in brought]
+        first = min(order.index(one.resource.kind) for one in having)
+        for one in having:
+            if order.index(one.resource.kind) == first:
+                found.add("metrics", one.signals[signal])
+    found.items += [one.item for one in brought]
 
 
 def period_for(start: datetime) -> int:
     """The finest period in seconds in which samples so old are still kept."""
     age = datetime.now(UTC) - start
-    return next((period for kept, period in PERIODS if age < kept), PERIODS[-1][1])
+    for kept, period in PERIODS:
+        if age < kept:
+            return period
+    return PERIODS[-1][1]
 
 
 def _aligned(span: Window, period_s: int) -> Window:

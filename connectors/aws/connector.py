@@ -35,13 +35,13 @@ from connectors.aws.scope import (
     without_found_elsewhere,
 )
 from connectors.aws.session import VENDOR, AwsAccount, AwsPlace, AwsSession, Bounds
-from connectors.aws.settings import AwsSettings, ServiceAwsSettings
+from connectors.aws.settings import AwsSettings
 from connectors.aws.trail import joined, trail_of
 from connectors.aws.xray import graph_of, traces_of
 from connectors.base import Check, Collected, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.shared_settings import ServiceSettings, SharedSettings
+from connectors.shared_settings import ServiceAwsSettings, ServiceSettings, SharedSettings
 
 LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)
 """A query of Logs Insights over some GB takes about ten seconds, and there are several."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
-from connectors.aws.calls import AwsCalls, objects
+from connectors.aws.calls import AwsCalls, AwsPages, objects
 from connectors.aws.console import codedeploy_link, ecs_link, lambda_link
 from connectors.aws.evidence import AwsEvidence, changes_window, cut_note, moment, within, words
 from connectors.aws.resource import Resource
 from connectors.aws.task_definitions import difference, short_name
 from connectors.base import Item
+from connectors.evidence_rows import ChangeRow, readable
 
 MOST_DEPLOYMENTS = 20
 """Of one service: the most that DescribeServiceDeployments takes at once (ECS API reference)."""
@@ -25,6 +27,8 @@ CODEDEPLOY_BATCH = 25
 """Most that BatchGetDeployments takes (CodeDeploy API reference)."""
 JUST_MADE = timedelta(seconds=60)
 """A version published within a minute of the function's last update is that update."""
+LONGEST_ARN = 1600
+_LAMBDA_SETTINGS = {"Runtime": "runtime", "MemorySize": "memory MB", "Timeout": "timeout s"}
 
 
 async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
@@ -33,25 +37,8 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     window = changes_window(scope)
     query = f"ListServiceDeployments {resource.place} {resource.name}"
     try:
-        page = await calls.pages(
-            resource.place,
-            "ecs",
-            "ListServiceDeployments",
-            "serviceDeployments",
-            most=MOST_DEPLOYMENTS,
-            cluster=resource.cluster,
-            service=resource.short_name,
-            createdAt={"after": window.start, "before": window.end},
-        )
-        briefs = [
-            one for one in objects(page.entries) if within(moment(one.get("createdAt")), window)
-        ]
-        arns = [
-            words(one.get("serviceDeploymentArn"), 1600)
-            for one in briefs
-            if one.get("serviceDeploymentArn")
-        ]
-        described = await _described(calls, resource, arns)
+        page = await _listed_deployments(calls, resource, window)
+        described = await _described(calls, resource, _arns(page, window))
         rows = await asyncio.gather(
             *(_ecs_row(calls, resource, one, n, found) for n, one in enumerate(described))
         )
@@ -61,11 +48,36 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return found
-    count = found.add("changes", [row for row in rows if row is not None])
+    count = found.add("changes", readable(rows))
     cut = cut_note(len(page.entries), more=page.more, what="deployments")
-    link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
-    found.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+    found.items.append(Item("changes", query, window, _ecs_link(resource), rows=count, cut=cut))
     return found
+
+
+async def _listed_deployments(calls: AwsCalls, resource: Resource, window: Window) -> AwsPages:
+    return await calls.pages(
+        resource.place,
+        "ecs",
+        "ListServiceDeployments",
+        "serviceDeployments",
+        most=MOST_DEPLOYMENTS,
+        cluster=resource.cluster,
+        service=resource.short_name,
+        createdAt={"after": window.start, "before": window.end},
+    )
+
+
+def _arns(page: AwsPages, window: Window) -> list[str]:
+    arns = []
+    for one in objects(page.entries):
+        arn = one.get("serviceDeploymentArn")
+        if arn and within(moment(one.get("createdAt")), window):
+            arns.append(words(arn, LONGEST_ARN))
+    return arns
+
+
+def _ecs_link(resource: Resource) -> str:
+    return ecs_link(resource.place.region, resource.cluster, resource.short_name)
 
 
 async def _described(
@@ -83,9 +95,7 @@ async def _described(
     return sorted(found, key=lambda one: str(moment(one.get("createdAt"))), reverse=True)
 
 
-async def _present(
-    calls: AwsCalls, resource: Resource, window: Window
-) -> list[tuple[Any, ...] | None]:
+async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[ChangeRow | None]:
     """The deployments that the service itself names, the present one and those it takes over from:
     ECS lists no others from before October 2024, nor for services that CodeDeploy or an external
     controller deploys."""
@@ -96,21 +106,41 @@ async def _present(
         cluster=resource.cluster,
         services=[resource.short_name],
     )
-    rows: list[tuple[Any, ...] | None] = []
+    rows: list[ChangeRow | None] = []
     for service in objects(answer.get("services")):
         for one in objects(service.get("deployments"))[:MOST_DEPLOYMENTS]:
             at = moment(one.get("createdAt"))
-            if not within(at, window):
+            if at is None or not within(at, window):
                 continue
+            definition = short_name(words(one.get("taskDefinition"), LONGEST_ARN))
             state = words(one.get("rolloutState") or one.get("status"), 40)
-            title = (
-                f"ECS deployment of {short_name(words(one.get('taskDefinition'), 1600))} "
-                f"to {resource.name} ({state})"
-            )
-            link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
+            title = f"ECS deployment of {definition} to {resource.name} ({state})"
             identity = words(one.get("id"), 100)
-            rows.append((at, resource.service, "deploy", identity, title, None, link, None, None))
+            link = _ecs_link(resource)
+            rows.append(ChangeRow(at, resource.service, "deploy", identity, title, link=link))
     return rows
+
+
+@dataclass(frozen=True)
+class _Definitions:
+    """Names of the task definitions before and after a deployment ("" where one is not known), and
+    their difference."""
+
+    before: str = ""
+    after: str = ""
+    diff: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The same definition deployed again is a change of the service's configuration."""
+        return "config" if self.after and self.before == self.after else "deploy"
+
+    @property
+    def which(self) -> str:
+        """As a title says it."""
+        if self.before and self.after and self.before != self.after:
+            return f" {self.before} -> {self.after}"
+        return f" of {self.after}" if self.after else ""
 
 
 async def _ecs_row(
@@ -119,68 +149,66 @@ async def _ecs_row(
     deployment: Mapping[str, Any],
     order: int,
     found: AwsEvidence,
-) -> tuple[Any, ...] | None:
+) -> ChangeRow | None:
     at = moment(deployment.get("startedAt")) or moment(deployment.get("createdAt"))
     if at is None:
         return None
-    target = deployment.get("targetServiceRevision")
-    sources = objects(deployment.get("sourceServiceRevisions"))
-    revisions = [
-        words(one.get("arn"), 1600)
-        for one in ([target] if isinstance(target, Mapping) else []) + sources[:1]
-    ]
-    before, after, diff = "", "", None
-    if order < MOST_DIFFS and all(revisions) and revisions:
+    revisions = _revisions(deployment)
+    definitions = _Definitions()
+    # Each comparison takes three calls, so only the latest deployments get one.
+    if order < MOST_DIFFS and revisions and all(revisions):
         try:
-            before, after, diff = await _compared(calls, resource, revisions)
+            definitions = await _compared(calls, resource, revisions)
         except FaultlineError as error:
             found.lacks("changes", f"task definitions of {resource.name}", error)
     status = words(deployment.get("status"), 60)
-    which = (
-        f" {before} -> {after}"
-        if before and after and before != after
-        else f" of {after}"
-        if after
-        else ""
-    )
-    title = f"ECS deployment{which} to {resource.name} ({status})"
-    if reason := words(deployment.get("statusReason"), 200):
+    title = f"ECS deployment{definitions.which} to {resource.name} ({status})"
+    reason = words(deployment.get("statusReason"), 200)
+    if reason:
         title += f": {reason}"
-    kind = "deploy" if before != after or not after else "config"
-    identity = words(deployment.get("serviceDeploymentArn"), 1600).rpartition("/")[2]
-    link = ecs_link(resource.place.region, resource.cluster, resource.short_name)
-    return at, resource.service, kind, identity, title, None, link, None, diff
+    return ChangeRow(
+        at,
+        resource.service,
+        definitions.kind,
+        words(deployment.get("serviceDeploymentArn"), LONGEST_ARN).rpartition("/")[2],
+        title,
+        link=_ecs_link(resource),
+        diff=definitions.diff,
+    )
 
 
-async def _compared(
-    calls: AwsCalls, resource: Resource, revisions: Sequence[str]
-) -> tuple[str, str, str | None]:
-    """The task definitions before and after (the same for a deployment that forced new tasks), and
-    their difference."""
+def _revisions(deployment: Mapping[str, Any]) -> list[str]:
+    """ARNs of the service revision that was deployed, and of the first that it replaced."""
+    revisions = objects([deployment.get("targetServiceRevision")])
+    revisions += objects(deployment.get("sourceServiceRevisions"))[:1]
+    return [words(one.get("arn"), LONGEST_ARN) for one in revisions]
+
+
+async def _compared(calls: AwsCalls, resource: Resource, revisions: Sequence[str]) -> _Definitions:
+    """The task definitions before and after; the same for a deployment that forced new tasks."""
     answer = await calls.call(
         resource.place,
         "ecs",
         "DescribeServiceRevisions",
         serviceRevisionArns=list(dict.fromkeys(revisions)),
     )
-    arns = {
-        words(one.get("serviceRevisionArn"), 1600): words(one.get("taskDefinition"), 1600)
-        for one in objects(answer.get("serviceRevisions"))
-    }
-    after, before = (
-        arns.get(revisions[0], ""),
-        arns.get(revisions[-1], "") if len(revisions) > 1 else "",
-    )
+    arns: dict[str, str] = {}
+    for one in objects(answer.get("serviceRevisions")):
+        revision = words(one.get("serviceRevisionArn"), LONGEST_ARN)
+        arns[revision] = words(one.get("taskDefinition"), LONGEST_ARN)
+    after = arns.get(revisions[0], "")
+    before = arns.get(revisions[-1], "") if len(revisions) > 1 else ""
     if not after or not before or before == after:
-        return short_name(before), short_name(after), None
-    definitions = await asyncio.gather(
-        *(
-            calls.call(resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=arn)
-            for arn in (before, after)
-        )
+        return _Definitions(short_name(before), short_name(after))
+    old, new = await asyncio.gather(
+        _definition(calls, resource, before), _definition(calls, resource, after)
     )
-    old, new = (d.get("taskDefinition") for d in definitions)
-    return short_name(before), short_name(after), difference(old, new)
+    return _Definitions(short_name(before), short_name(after), difference(old, new))
+
+
+async def _definition(calls: AwsCalls, resource: Resource, arn: str) -> Any:
+    answer = await calls.call(resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=arn)
+    return answer.get("taskDefinition")
 
 
 async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
@@ -204,10 +232,8 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     versions = objects(page.entries)
     latest = [one for one in versions if one.get("Version") == "$LATEST"]
     published = [one for one in versions if one.get("Version") != "$LATEST"]
-    rows = [row for one in published if (row := _version_row(resource, one, window)) is not None]
-    rows += [
-        row for one in latest if (row := _update_row(resource, one, published, window)) is not None
-    ]
+    rows = readable(_version_row(resource, one, window) for one in published)
+    rows += readable(_update_row(resource, one, published, window) for one in latest)
     found.add("changes", rows)
     cut = cut_note(len(versions), more=page.more, what="versions")
     link = lambda_link(resource.place.region, resource.name)
@@ -217,25 +243,18 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
 
 def _version_row(
     resource: Resource, version: Mapping[str, Any], window: Window
-) -> tuple[Any, ...] | None:
+) -> ChangeRow | None:
     at = moment(version.get("LastModified"))
-    if not within(at, window):
+    if at is None or not within(at, window):
         return None
     number = words(version.get("Version"), 20)
+    title = f"Lambda {resource.name} version {number} published"
+    description = words(version.get("Description"), 200)
+    if description:
+        title += f": {description}"
+    identity = f"{resource.name}:{number}"
     link = lambda_link(resource.place.region, resource.name, number)
-    said = words(version.get("Description"), 200)
-    title = f"Lambda {resource.name} version {number} published" + (f": {said}" if said else "")
-    return (
-        at,
-        resource.service,
-        "deploy",
-        f"{resource.name}:{number}",
-        title,
-        None,
-        link,
-        None,
-        None,
-    )
+    return ChangeRow(at, resource.service, "deploy", identity, title, link=link)
 
 
 def _update_row(
@@ -243,46 +262,40 @@ def _update_row(
     latest: Mapping[str, Any],
     published: Sequence[Mapping[str, Any]],
     window: Window,
-) -> tuple[Any, ...] | None:
+) -> ChangeRow | None:
     """The last update of code or configuration, unless it is the version that was published right
     after it."""
     at = moment(latest.get("LastModified"))
     if at is None or not within(at, window):
         return None
-    code = latest.get("CodeSha256")
-    same_code = [one for one in published if one.get("CodeSha256") == code]
-    times = [t for one in same_code if (t := moment(one.get("LastModified"))) is not None]
-    if any(abs(t - at) <= JUST_MADE for t in times):
+    times = _published_at(latest.get("CodeSha256"), published)
+    if any(abs(time - at) <= JUST_MADE for time in times):
         return None
-    is_config = any(t < at for t in times)
+    # Code that was published before is not new: the configuration is.
+    is_config = any(time < at for time in times)
     what = "configuration updated, the code as before" if is_config else "updated"
-    details = ", ".join(
-        f"{name} {words(latest.get(key), 40)}"
-        for key, name in (
-            ("Runtime", "runtime"),
-            ("MemorySize", "memory MB"),
-            ("Timeout", "timeout s"),
-        )
-        if latest.get(key)
-    )
-    title = (
-        f"Lambda {resource.name} {what} ({details})"
-        if details
-        else f"Lambda {resource.name} {what}"
-    )
-    link = lambda_link(resource.place.region, resource.name)
+    title = f"Lambda {resource.name} {what}"
+    details = _lambda_settings(latest)
+    if details:
+        title += f" ({details})"
     identity = f"{resource.name}:{words(latest.get('RevisionId'), 60) or at.isoformat()}"
-    return (
-        at,
-        resource.service,
-        "config" if is_config else "deploy",
-        identity,
-        title,
-        None,
-        link,
-        None,
-        None,
-    )
+    link = lambda_link(resource.place.region, resource.name)
+    kind = "config" if is_config else "deploy"
+    return ChangeRow(at, resource.service, kind, identity, title, link=link)
+
+
+def _published_at(code: Any, published: Sequence[Mapping[str, Any]]) -> list[datetime]:
+    """When versions of this code were published."""
+    same_code = [one for one in published if one.get("CodeSha256") == code]
+    return readable(moment(one.get("LastModified")) for one in same_code)
+
+
+def _lambda_settings(latest: Mapping[str, Any]) -> str:
+    named = []
+    for key, name in _LAMBDA_SETTINGS.items():
+        if latest.get(key):
+            named.append(f"{name} {words(latest.get(key), 40)}")
+    return ", ".join(named)
 
 
 async def codedeploy_deployments(
@@ -305,53 +318,52 @@ async def codedeploy_deployments(
             createTimeRange={"start": window.start, "end": window.end},
         )
         ids = [one for one in page.entries if isinstance(one, str)]
-        answer = (
-            await calls.call(resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids)
-            if ids
-            else {}
-        )
+        deployments = await _codedeploy_described(calls, resource, ids)
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return found
-    rows = [_codedeploy_row(resource, group, one) for one in objects(answer.get("deploymentsInfo"))]
-    count = found.add("changes", [row for row in rows if row is not None])
+    rows = readable(_codedeploy_row(resource, group, one) for one in deployments)
+    count = found.add("changes", rows)
     cut = cut_note(len(ids), more=page.more, what="deployments")
     link = codedeploy_link(resource.place.region, ids[0]) if ids else None
     found.items.append(Item("changes", query, window, link, rows=count, cut=cut))
     return found
 
 
+async def _codedeploy_described(
+    calls: AwsCalls, resource: Resource, ids: list[str]
+) -> list[Mapping[str, Any]]:
+    if not ids:
+        return []
+    answer = await calls.call(
+        resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids
+    )
+    return objects(answer.get("deploymentsInfo"))
+
+
 def _codedeploy_row(
-    resource: Resource, group: str, one: Mapping[str, Any]
-) -> tuple[Any, ...] | None:
-    at = moment(one.get("startTime")) or moment(one.get("createTime"))
-    identity = words(one.get("deploymentId"), 60)
+    resource: Resource, group: str, deployment: Mapping[str, Any]
+) -> ChangeRow | None:
+    at = moment(deployment.get("startTime")) or moment(deployment.get("createTime"))
+    identity = words(deployment.get("deploymentId"), 60)
     if at is None or not identity:
         return None
-    revision = one.get("revision")
-    what = _revision(revision) if isinstance(revision, Mapping) else ""
-    title = (
-        f"CodeDeploy {group} {identity} "
-        f"({words(one.get('status'), 40)}){': ' + what if what else ''}"
-    )
-    error = one.get("errorInformation")
+    title = f"CodeDeploy {group} {identity} ({words(deployment.get('status'), 40)})"
+    revision = _revision(deployment.get("revision"))
+    if revision:
+        title += f": {revision}"
+    error = deployment.get("errorInformation")
     if isinstance(error, Mapping) and error.get("message"):
         title += f"; {words(error.get('message'), 200)}"
-    author = words(one.get("creator"), 60) or None
-    return (
-        at,
-        resource.service,
-        "deploy",
-        identity,
-        title,
-        author,
-        codedeploy_link(resource.place.region, identity),
-        None,
-        None,
-    )
+    author = words(deployment.get("creator"), 60) or None
+    link = codedeploy_link(resource.place.region, identity)
+    return ChangeRow(at, resource.service, "deploy", identity, title, author, link)
 
 
-def _revision(revision: Mapping[str, Any]) -> str:
+def _revision(revision: Any) -> str:
+    """Where the code came from: a commit, a bundle in S3, or the kind of it."""
+    if not isinstance(revision, Mapping):
+        return ""
     git, s3 = revision.get("gitHubLocation"), revision.get("s3Location")
     if isinstance(git, Mapping):
         return f"{words(git.get('repository'), 100)}@{words(git.get('commitId'), 40)}"

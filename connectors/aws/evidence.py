@@ -18,7 +18,8 @@ from connectors.vendor_text import short
 
 LONGEST = 500
 LOOKBACK = timedelta(hours=24)
-"""Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
+"""Changes are asked from that long before the earliest window: a deploy may take a day to do
+harm."""
 
 
 @dataclass
@@ -37,19 +38,25 @@ class AwsEvidence:
         return len(held) - before
 
     def lacks(self, kind: EvidenceKind, query: str, reason: object) -> None:
-        """Note what could not be had."""
+        """Note what could not be collected."""
         self.missing.append(Missing(kind, query, str(reason)))
 
 
 def collected(parts: Iterable[AwsEvidence]) -> Collected:
     """All of it as tables."""
-    everything = list(parts)
+    rows: dict[str, dict[tuple[Any, ...], None]] = {}
+    items: list[Item] = []
+    missing: dict[Missing, None] = {}
+    for part in parts:
+        for name, own in part.rows.items():
+            rows.setdefault(name, {}).update(dict.fromkeys(own))
+        items += part.items
+        missing.update(dict.fromkeys(part.missing))
     tables = {}
-    for name in sorted({name for part in everything for name in part.rows}):
-        rows = list(dict.fromkeys(row for part in everything for row in part.rows.get(name, ())))
-        tables[name] = pl.DataFrame(rows, schema=SCHEMAS[name].columns, orient="row")
-    missing = tuple(dict.fromkeys(gap for part in everything for gap in part.missing))
-    return Collected(tables, tuple(item for part in everything for item in part.items), missing)
+    for name in sorted(rows):
+        schema = SCHEMAS[name].columns
+        tables[name] = pl.DataFrame(list(rows[name]), schema=schema, orient="row")
+    return Collected(tables, tuple(items), tuple(missing))
 
 
 def changes_window(scope: Scope) -> Window:
@@ -60,7 +67,9 @@ def changes_window(scope: Scope) -> Window:
 
 def words(value: Any, limit: int = LONGEST) -> str:
     """Anything as one bounded line."""
-    return "" if value is None else short(value if isinstance(value, str) else repr(value), limit)
+    if value is None:
+        return ""
+    return short(value if isinstance(value, str) else repr(value), limit)
 
 
 def moment(value: Any) -> datetime | None:

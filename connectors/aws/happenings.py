@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -19,12 +19,15 @@ from connectors.aws.logs import task_log_groups
 from connectors.aws.resource import Resource
 from connectors.base import Item
 from connectors.collection_builder import full_window
+from connectors.evidence_rows import ChangeRow, LogRow, readable
 
 MOST_TASKS = 100
-"""DescribeTasks takes so many; ECS forgets a stopped task after an hour (ECS API reference)."""
+"""DescribeTasks takes that many; ECS forgets a stopped task after an hour (ECS API reference)."""
 MOST_EVENTS = 300
+MOST_CONTAINERS = 10
+"""Containers of one task; ECS allows as many in a task definition."""
 LONGEST_BACK = timedelta(days=14)
-"""RDS keeps events so long (RDS API reference, DescribeEvents)."""
+"""RDS keeps events that long (RDS API reference, DescribeEvents)."""
 _TROUBLE = re.compile(
     r"unable|fail|unhealthy|error|out ?of ?memory|oom|killed|not "
     r"(enough|available)|insufficient|rolling back|"
@@ -59,8 +62,9 @@ async def ecs_happenings(
         found.lacks("logs", query, "no such ECS service")
         return found
     window = full_window(scope)
-    rows = [_event_row(resource, one) for one in objects(services[0].get("events"))[:MOST_EVENTS]]
-    kept = [row for row in rows if row is not None and within(row[0], window)]
+    listed = objects(services[0].get("events"))[:MOST_EVENTS]
+    rows = readable(_event_row(resource, one) for one in listed)
+    kept = [row for row in rows if within(row.time, window)]
     found.add("logs", kept)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "events")
     found.items.append(Item("logs", f"{query} events", window, link, rows=len(kept)))
@@ -93,28 +97,29 @@ async def _stopped_tasks(
             desiredStatus="STOPPED",
         )
         arns = [one for one in page.entries if isinstance(one, str)]
-        answer = (
-            await calls.call(
-                resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
-            )
-            if arns
-            else {}
-        )
+        tasks = await _described_tasks(calls, resource, arns)
     except FaultlineError as error:
         found.lacks("logs", query, error)
         return
     window = full_window(scope)
-    rows = [
-        row
-        for task in objects(answer.get("tasks"))
-        if (row := _task_row(resource, task)) is not None
-    ]
-    kept = [row for row in rows if within(row[0], window)]
+    rows = readable(_task_row(resource, task) for task in tasks)
+    kept = [row for row in rows if within(row.time, window)]
     found.add("logs", kept)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
     cut = cut_note(len(arns), more=page.more, what="stopped tasks")
     details = {"note": "ECS forgets a stopped task after an hour"}
     found.items.append(Item("logs", query, window, link, rows=len(kept), cut=cut, details=details))
+
+
+async def _described_tasks(
+    calls: AwsCalls, resource: Resource, arns: list[str]
+) -> list[Mapping[str, Any]]:
+    if not arns:
+        return []
+    answer = await calls.call(
+        resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
+    )
+    return objects(answer.get("tasks"))
 
 
 async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
@@ -141,7 +146,8 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
     link = database_link(resource.place.region, resource.name)
     count = 0
     for event in objects(page.entries):
-        at, said = moment(event.get("Date")), words(event.get("Message"))
+        at = moment(event.get("Date"))
+        said = words(event.get("Message"))
         categories = event.get("EventCategories")
         kinds = categories if isinstance(categories, list) else []
         if at is None or not within(at, window) or not said:
@@ -150,42 +156,51 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         found.add("logs", [_log_row(at, resource, f"RDS {resource.name}: {said}", said)])
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
-            found.add(
-                "changes",
-                [(at, resource.service, "config", identity, said, None, link, None, None)],
-            )
+            change = ChangeRow(at, resource.service, "config", identity, said, link=link)
+            found.add("changes", [change])
     cut = cut_note(len(page.entries), more=page.more, what="events")
     found.items.append(Item("logs", query, window, link, rows=count, cut=cut))
     return found
 
 
-def _event_row(resource: Resource, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    at, said = moment(event.get("createdAt")), words(event.get("message"))
-    return _log_row(at, resource, f"ECS: {said}", said) if at is not None and said else None
+def _event_row(resource: Resource, event: Mapping[str, Any]) -> LogRow | None:
+    at = moment(event.get("createdAt"))
+    said = words(event.get("message"))
+    if at is None or not said:
+        return None
+    return _log_row(at, resource, f"ECS: {said}", said)
 
 
-def _task_row(resource: Resource, task: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
     """Why a task stopped: its own reason, and those of its containers with their exit codes."""
     at = moment(task.get("stoppedAt")) or moment(task.get("stoppingAt"))
     if at is None:
         return None
     said = words(task.get("stoppedReason"), 200)
-    for container in objects(task.get("containers"))[:10]:
-        code, reason = container.get("exitCode"), words(container.get("reason"), 200)
-        if reason or (isinstance(code, int) and code != 0):
-            exit_code = f" exit code {code}" if isinstance(code, int) else ""
-            said += (
-                "; container "
-                f"{words(container.get('name'), 80)}{exit_code}{': ' + reason if reason else ''}"
-            )
-    by_scheduler = said.startswith("Scaling activity")
-    level = "info" if by_scheduler else "error"
-    return at, resource.service, f"ECS task stopped: {said}", level, None, _attributes(resource)
+    for container in objects(task.get("containers"))[:MOST_CONTAINERS]:
+        said += _container_end(container)
+    # That is how ECS says that it scaled the service in.
+    level = "info" if said.startswith("Scaling activity") else "error"
+    message = f"ECS task stopped: {said}"
+    return LogRow(at, resource.service, message, level, None, _attributes(resource))
 
 
-def _log_row(at: Any, resource: Resource, message: str, said: str) -> tuple[Any, ...]:
+def _container_end(container: Mapping[str, Any]) -> str:
+    """How a container ended; "" for one that ended as it should."""
+    code = container.get("exitCode")
+    reason = words(container.get("reason"), 200)
+    failed = isinstance(code, int) and code != 0
+    if not reason and not failed:
+        return ""
+    said = f"; container {words(container.get('name'), 80)}"
+    if isinstance(code, int):
+        said += f" exit code {code}"
+    return f"{said}: {reason}" if reason else said
+
+
+def _log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:
     level = "error" if _TROUBLE.search(said) and not _PLANNED.search(said) else "info"
-    return at, resource.service, message, level, None, _attributes(resource)
+    return LogRow(at, resource.service, message, level, None, _attributes(resource))
 
 
 def _attributes(resource: Resource) -> str:

@@ -4,7 +4,7 @@ services in scope."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -12,8 +12,9 @@ from analysis.vocabulary import Alert
 from connectors.aws.alarms import AlarmName
 from connectors.aws.resource import Resource, ResourceKind
 from connectors.aws.session import AwsAccount, AwsPlace
-from connectors.aws.settings import ServiceAwsSettings
 from connectors.base import Collected
+from connectors.shared_settings import ServiceAwsSettings
+from connectors.vendor_text import first_of
 
 MOST_SERVICES = 6
 MOST_RESOURCES = 40
@@ -27,6 +28,8 @@ _ALARM_ARN = re.compile(
 )
 _ALARM_PAGE = re.compile(r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,1000})")
 _CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
+_Named = tuple[str, str | None, str | None]
+"""An alarm's name, its region and the number of its account, as far as they are known."""
 _ACCOUNT = re.compile(r":iam::(\d{12}):role/")
 
 
@@ -35,20 +38,24 @@ def places_of(
 ) -> tuple[AwsPlace, ...]:
     """Every region of every account; the account of the bot's own credentials where none is
     named."""
-    whose = accounts or [(AwsAccount("own"), regions)]
-    return tuple(
-        AwsPlace(account, region)
-        for account, own in whose
-        for region in dict.fromkeys(own or regions)
-    )
+    places = []
+    for account, own in accounts or [(AwsAccount("own"), regions)]:
+        for region in dict.fromkeys(own or regions):
+            places.append(AwsPlace(account, region))
+    return tuple(places)
 
 
 def service_places(entry: ServiceAwsSettings | None, places: Sequence[AwsPlace]) -> list[AwsPlace]:
     """Where a service may be."""
-    account, region = (entry.account, entry.region) if entry else (None, None)
-    return [p for p in places if account in (None, p.account.name) and region in (None, p.region)][
-        :MOST_PLACES
-    ]
+    if entry is None:
+        return list(places[:MOST_PLACES])
+    fitting = []
+    for place in places:
+        is_account = entry.account in (None, place.account.name)
+        is_region = entry.region in (None, place.region)
+        if is_account and is_region:
+            fitting.append(place)
+    return fitting[:MOST_PLACES]
 
 
 def resources_of(
@@ -65,41 +72,50 @@ def resources_of(
         ("database", entry.databases),
         ("queue", entry.queues),
     )
-    there = service_places(entry, places)
-    return [
-        Resource(kind, name, service, place)
-        for kind, names in named
-        for name in names
-        for place in there
-    ]
+    possible = service_places(entry, places)
+    resources = []
+    for kind, names in named:
+        for name in names:
+            resources += [Resource(kind, name, service, place) for place in possible]
+    return resources
 
 
 def named_alarms(alert: Alert, places: Sequence[AwsPlace]) -> list[AlarmName]:
     """The alarms that the alert's labels or links name, in the places where they may be."""
-    found: dict[tuple[str, str | None, str | None], None] = {}
-    if arn := _ALARM_ARN.fullmatch(_label(alert, "alarm_arn", "AlarmArn")):
-        found[arn[3], arn[1], arn[2]] = None
-    elif name := _label(alert, "alarm_name", "AlarmName"):
-        found[name, alert.labels.get("aws_region"), alert.labels.get("aws_account")] = None
+    named = [*_alarm_by_label(alert), *_alarms_by_link(alert)]
+    alarms: dict[tuple[str, AwsPlace], AlarmName] = {}
+    for name, region, account in named:
+        for place in _where(places, region, account):
+            alarms.setdefault((name, place), AlarmName(name, place))
+    return list(alarms.values())[:MOST_PLACES]
+
+
+def _alarm_by_label(alert: Alert) -> Iterator[_Named]:
+    arn = _ALARM_ARN.fullmatch(_label(alert, "alarm_arn", "AlarmArn"))
+    if arn:
+        yield arn[3], arn[1], arn[2]
+        return
+    name = _label(alert, "alarm_name", "AlarmName")
+    if name:
+        yield name, alert.labels.get("aws_region"), alert.labels.get("aws_account")
+
+
+def _alarms_by_link(alert: Alert) -> Iterator[_Named]:
     for link in alert.links:
-        if (page := _alarm_page(link.url)) is not None:
-            found.setdefault((page[0], page[1], alert.labels.get("aws_account")), None)
-    names = {
-        (name, place): None
-        for name, region, account in found
-        for place in _where(places, region, account)
-    }
-    return [AlarmName(name, place) for name, place in names][:MOST_PLACES]
+        page = _alarm_page(link.url)
+        if page is not None:
+            name, region = page
+            yield name, region, alert.labels.get("aws_account")
 
 
 def their_names(
     service: str, aliases: Iterable[str], entry: ServiceAwsSettings | None
 ) -> tuple[str, ...]:
     """Names under which X-Ray may know a service."""
-    functions = entry.lambdas if entry else ()
-    tasks = (name.rpartition("/")[2] for name in entry.ecs) if entry else ()
-    named = entry.xray if entry else ()
-    return tuple(dict.fromkeys((*named, service, *aliases, *functions, *tasks)))
+    if entry is None:
+        return tuple(dict.fromkeys((service, *aliases)))
+    tasks = [name.rpartition("/")[2] for name in entry.ecs]
+    return tuple(dict.fromkeys((*entry.xray, service, *aliases, *entry.lambdas, *tasks)))
 
 
 def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Collected:
@@ -110,22 +126,19 @@ def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Col
     brought = [_anywhere(item.query, places) for item in found.items if item.rows]
     logs = [query for query in brought if query.startswith("Logs Insights")]
 
-    def elsewhere(query: str, reason: str) -> bool:
+    def is_elsewhere(query: str) -> bool:
         text = _anywhere(query, places)
-        group = (
-            text.removeprefix(f"DescribeLogGroups {ANYWHERE} ")
-            if text.startswith("DescribeLogGroups")
-            else None
-        )
-        known = (
-            any(group in one for one in logs)
-            if group
-            else any(one.startswith(text) for one in brought)
-        )
-        return known and bool(_NOT_THERE.search(reason))
+        # A log group that is there is not described but read.
+        if text.startswith("DescribeLogGroups"):
+            group = text.removeprefix(f"DescribeLogGroups {ANYWHERE} ")
+            return any(group in one for one in logs)
+        return any(one.startswith(text) for one in brought)
 
-    missing = tuple(gap for gap in found.missing if not elsewhere(gap.query, gap.reason))
-    return replace(found, missing=missing)
+    missing = []
+    for gap in found.missing:
+        if not (_NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
+            missing.append(gap)
+    return replace(found, missing=tuple(missing))
 
 
 def _anywhere(query: str, places: Sequence[AwsPlace]) -> str:
@@ -136,7 +149,7 @@ def _anywhere(query: str, places: Sequence[AwsPlace]) -> str:
 
 def _label(alert: Alert, *names: str) -> str:
     """The first of these labels; PagerDuty hands on CloudWatch's own names."""
-    return next((alert.labels[name] for name in names if alert.labels.get(name)), "")
+    return first_of(alert.labels, names) or ""
 
 
 def _where(places: Sequence[AwsPlace], region: str | None, account: str | None) -> list[AwsPlace]:

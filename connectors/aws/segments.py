@@ -43,10 +43,11 @@ def spans_of(trace: Mapping[str, Any], our_name: Callable[[str], str]) -> list[R
 def _row(
     trace_id: str, part: Mapping[str, Any], parent: str | None, service: str, *, is_segment: bool
 ) -> Row | None:
-    start, end = part.get("start_time"), part.get("end_time")
-    began, ended = seconds(start), seconds(end)
+    began, ended = seconds(part.get("start_time")), seconds(part.get("end_time"))
     span_id = words(part.get("id"), 32)
-    if began is None or ended is None or not span_id or not trace_id or ended < began:
+    if began is None or ended is None or ended < began:
+        return None
+    if not span_id or not trace_id:
         return None
     duration_us = round((ended - began).total_seconds() * 1e6)
     operation = _operation(part, is_segment=is_segment)
@@ -73,7 +74,9 @@ def _operation(part: Mapping[str, Any], *, is_segment: bool) -> str:
     if not path:
         return name
     method = words(request.get("method"), 10)
-    return f"{method} {path}".strip() if is_segment else f"{name} {method}".strip()
+    # A segment is a request that the service serves, a part of it one that it sends.
+    operation = f"{method} {path}" if is_segment else f"{name} {method}"
+    return operation.strip()
 
 
 def _path(url: Any) -> str:
@@ -93,14 +96,15 @@ def _status(part: Mapping[str, Any]) -> str | None:
 
 
 def _attributes(part: Mapping[str, Any]) -> str | None:
-    said: dict[str, str] = {}
-    if status := _part(part, "http", "response").get("status"):
-        said["http.status_code"] = words(status, 10)
-    for number, one in enumerate(objects(_part(part, "cause").get("exceptions"))[:MOST_EXCEPTIONS]):
-        said[f"exception.{number}"] = words(
-            f"{one.get('type') or ''}: {one.get('message') or ''}", 300
-        )
-    return msgspec.json.encode(said, order="sorted").decode() if said else None
+    kept: dict[str, str] = {}
+    status = _part(part, "http", "response").get("status")
+    if status:
+        kept["http.status_code"] = words(status, 10)
+    exceptions = objects(_part(part, "cause").get("exceptions"))
+    for number, one in enumerate(exceptions[:MOST_EXCEPTIONS]):
+        text = f"{one.get('type') or ''}: {one.get('message') or ''}"
+        kept[f"exception.{number}"] = words(text, 300)
+    return msgspec.json.encode(kept, order="sorted").decode() if kept else None
 
 
 def _part(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

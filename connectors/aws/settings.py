@@ -72,31 +72,3 @@ class AwsSettings(Section):
                     f"{value[:80]!r} is no topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
                 )
         return values
-
-
-class ServiceAwsSettings(Section):
-    """What a service is made of in AWS, for the table `[services.NAME.aws]`:
-    docs/connectors/aws.md."""
-
-    account: str | None = None
-    """The account's `name`. Unset: all accounts are looked at."""
-    region: str | None = None
-    """Unset: all regions of the account."""
-    ecs: Names = ()
-    """`cluster/service`."""
-    target_groups: Names = ()
-    """`targetgroup/name/0123456789abcdef`, as in the metrics of its load balancer."""
-    lambdas: Names = ()
-    """Names of functions."""
-    databases: Names = ()
-    """Identifiers of RDS instances."""
-    queues: Names = ()
-    """Names of SQS queues."""
-    apis: Names = ()
-    """API Gateway: names of REST APIs, ids of HTTP APIs."""
-    codedeploy: Names = ()
-    """`application/deployment-group`."""
-    log_groups: Names = ()
-    """Log groups beside those of its functions and tasks."""
-    xray: Names = ()
-    """Its names in X-Ray, if others than its own and its aliases."""

@@ -22,28 +22,29 @@ def short_name(arn: str) -> str:
 def difference(old: Any, new: Any) -> str | None:
     """One line for each difference, `-` before and `+` after; None where nothing that is compared
     differs."""
-    before, after = (_facts(one if isinstance(one, Mapping) else {}) for one in (old, new))
+    before, after = _facts(old), _facts(new)
     lines = []
     for name in dict.fromkeys((*before, *after)):
-        if before.get(name) != after.get(name):
-            lines += [f"- {name}{_shown(name, before[name])}"] if name in before else []
-            lines += [f"+ {name}{_shown(name, after[name])}"] if name in after else []
+        if before.get(name) == after.get(name):
+            continue
+        if name in before:
+            lines.append(f"- {name}{_shown(name, before[name])}")
+        if name in after:
+            lines.append(f"+ {name}{_shown(name, after[name])}")
     return "\n".join(lines[:MOST_LINES]) or None
 
 
-def _facts(definition: Mapping[str, Any]) -> dict[str, str]:
+def _facts(definition: Any) -> dict[str, str]:
+    if not isinstance(definition, Mapping):
+        return {}
     facts = {key: words(definition[key], 60) for key in SIZES if definition.get(key)}
     for container in objects(definition.get("containerDefinitions")):
         name = words(container.get("name"), 80)
-        facts |= {
-            f"{name} {key}": words(container[key], 300)
-            for key in ("image", *SIZES)
-            if container.get(key)
-        }
-        for variable in (
-            *objects(container.get("environment")),
-            *objects(container.get("secrets")),
-        ):
+        for key in ("image", *SIZES):
+            if container.get(key):
+                facts[f"{name} {key}"] = words(container[key], 300)
+        variables = objects(container.get("environment")) + objects(container.get("secrets"))
+        for variable in variables:
             value = words(variable.get("value") or variable.get("valueFrom"), 10_000)
             facts[f"{VARIABLE}{words(variable.get('name'), 100)} of {name}"] = value
     return facts

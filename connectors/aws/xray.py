@@ -22,7 +22,7 @@ from connectors.aws.session import AwsPlace
 from connectors.base import Item
 
 SLICES = 4
-"""A window is asked in so many parts: X-Ray answers from its end, and the first pages would tell of
+"""A window is asked in that many parts: X-Ray answers from its end, and the first pages would hold
 the end alone."""
 MOST_PAGES = 2
 MOST_SUMMARIES = 400
@@ -49,9 +49,8 @@ async def traces_of(
         *(_of_window(calls, place, their_name, window, ours, found) for window in windows)
     )
     if not found.rows.get("spans") and not found.missing:
-        found.lacks(
-            "spans", f"{place} {expression(their_name)}", f"X-Ray has no traces through {service}"
-        )
+        query = f"{place} {expression(their_name)}"
+        found.lacks("spans", query, f"X-Ray has no traces through {service}")
     return found
 
 
@@ -83,18 +82,19 @@ async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName
 
 def edges(services: Sequence[Mapping[str, Any]], ours: OurName) -> list[tuple[str, str]]:
     """Pairs of caller and callee; the clients at the edge are no services."""
-    names = {
-        one.get("ReferenceId"): ours(words(one.get("Name"), 200))
-        for one in services
-        if one.get("Name")
-    }
+    names = {}
+    for one in services:
+        if one.get("Name"):
+            names[one.get("ReferenceId")] = ours(words(one.get("Name"), 200))
     pairs = []
     for one in services:
         caller = names.get(one.get("ReferenceId"))
         if not caller or one.get("Type") == "client":
             continue
-        callees = (names.get(edge.get("ReferenceId")) for edge in objects(one.get("Edges")))
-        pairs += [(caller, callee) for callee in callees if callee and callee != caller]
+        for edge in objects(one.get("Edges")):
+            callee = names.get(edge.get("ReferenceId"))
+            if callee and callee != caller:
+                pairs.append((caller, callee))
     return list(dict.fromkeys(pairs))
 
 
@@ -115,7 +115,8 @@ async def _of_window(
     query = f"GetTraceSummaries {place} {asked}"
     try:
         summaries, more = await _summaries(calls, place, asked, _latest(window))
-        ids = _spread([i for one in summaries if (i := words(one.get("Id"), 64))], MOST_TRACES)
+        found_ids = [words(one.get("Id"), 64) for one in summaries]
+        ids = _spread([one for one in found_ids if one], MOST_TRACES)
         batches = [ids[first : first + BATCH] for first in range(0, len(ids), BATCH)]
         answers = await asyncio.gather(
             *(calls.call(place, "xray", "BatchGetTraces", TraceIds=batch) for batch in batches)
@@ -123,20 +124,21 @@ async def _of_window(
     except FaultlineError as error:
         found.lacks("spans", query, error)
         return
-    traces = [trace for answer in answers for trace in objects(answer.get("Traces"))]
-    rows = found.add("spans", [row for trace in traces for row in spans_of(trace, ours)])
+    rows = found.add("spans", ())
+    for answer in answers:
+        for trace in objects(answer.get("Traces")):
+            rows += found.add("spans", spans_of(trace, ours))
     if ids and not rows:
         found.lacks("spans", f"BatchGetTraces {place} of {asked}", _NO_SEGMENTS)
     if not ids:
         return
-    failing = sum(1 for one in summaries if one.get("HasFault") is True)
+    failing = len([one for one in summaries if one.get("HasFault") is True])
     details = {"traces found": str(len(summaries)), "of them with a fault": str(failing)}
     left = len(summaries) - len(ids)
-    cut = (
-        f"{len(ids)} of {len(summaries)}{' or more' if more else ''} traces"
-        if left or more
-        else None
-    )
+    cut = None
+    if left or more:
+        or_more = " or more" if more else ""
+        cut = f"{len(ids)} of {len(summaries)}{or_more} traces"
     link = traces_link(place.region, asked, window)
     found.items.append(Item("spans", query, window, link, rows=rows, cut=cut, details=details))
 
@@ -168,7 +170,7 @@ async def _summaries(
 
 
 def _spread(ids: Sequence[str], most: int) -> list[str]:
-    """At most so many, evenly from all."""
+    """At most that many, evenly from all."""
     if len(ids) <= most:
         return list(ids)
     return [ids[number * len(ids) // most] for number in range(most)]

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from analysis.case.tables import CHANGES, LOGS, METRICS, SPANS
+from connectors.evidence_rows import ChangeRow, LogRow
 from connectors.vendor_text import short
 
 Row = Mapping[str, Any]
@@ -22,6 +23,10 @@ Named = Callable[[str], str]
 SEVERITIES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 """SeverityLevel 0 to 4 (Application Insights data model, "Trace")."""
 LONG, LINE = 2_000, 160
+SECONDS_PER_ROW = 60
+"""The queries count by minute."""
+_FAILED = (False, 0, "False")
+"""Log Analytics answers a bool, Application Insights the text."""
 _NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 _DEPLOYS = re.compile(
     r"/(?:deployments|containerapps|revisions|slotsswap|sourcecontrols|publish"
@@ -52,19 +57,19 @@ def request_metrics(rows: Sequence[Row], named: Named) -> pl.DataFrame:
     """Rate, share of errors, and latency by minute."""
     out: list[tuple[Any, ...]] = []
     for row in rows:
-        at, service, count = (
-            time_of(row.get("moment")),
-            named(_text(row.get("role"))),
-            _number(row.get("requests")),
-        )
+        at = time_of(row.get("moment"))
+        service = named(_text(row.get("role")))
+        count = _number(row.get("requests"))
         if at is None or not service or count is None:
             continue
-        out.append((at, service, "request_rate", count / 60, "1/s", None))
-        if count > 0 and (failed := _number(row.get("failed"))) is not None:
+        out.append((at, service, "request_rate", count / SECONDS_PER_ROW, "1/s", None))
+        failed = _number(row.get("failed"))
+        if count > 0 and failed is not None:
             out.append((at, service, "error_ratio", failed / count, "ratio", None))
-        for column, signal in (("p50", "latency_p50"), ("p99", "latency_p99")):
-            if (value := _number(row.get(column))) is not None:
-                out.append((at, service, signal, value, "ms", None))
+        for quantile in ("p50", "p99"):
+            latency = _number(row.get(quantile))
+            if latency is not None:
+                out.append((at, service, f"latency_{quantile}", latency, "ms", None))
     return _metrics(out)
 
 
@@ -72,63 +77,70 @@ def dependency_metrics(rows: Sequence[Row], named: Named) -> pl.DataFrame:
     """Share of errors and latency of a service's calls, by target."""
     out: list[tuple[Any, ...]] = []
     for row in rows:
-        at, service, count = (
-            time_of(row.get("moment")),
-            named(_text(row.get("role"))),
-            _number(row.get("calls")),
-        )
+        at = time_of(row.get("moment"))
+        service = named(_text(row.get("role")))
+        count = _number(row.get("calls"))
         if at is None or not service or not count:
             continue
         labels = json.dumps({"target": short(_text(row.get("target")), 120)})
-        if (failed := _number(row.get("failed"))) is not None:
+        failed = _number(row.get("failed"))
+        if failed is not None:
             out.append((at, service, "dependency_error_ratio", failed / count, "ratio", labels))
-        if (value := _number(row.get("p99"))) is not None:
-            out.append((at, service, "dependency_latency_p99", value, "ms", labels))
+        latency = _number(row.get("p99"))
+        if latency is not None:
+            out.append((at, service, "dependency_latency_p99", latency, "ms", labels))
     return _metrics(out)
 
 
 def spans_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
-    """Requests and dependencies as spans; a request whose parent is its operation is a root."""
+    """Requests and dependencies as spans."""
     out: dict[tuple[str, str], tuple[Any, ...]] = {}
     for row in rows:
-        at, duration = time_of(row.get("moment")), _number(row.get("duration"))
-        trace, span, parent = (_text(row.get(k)) for k in ("trace", "id", "parent"))
-        if at is None or duration is None or not trace or not span:
+        at = time_of(row.get("moment"))
+        duration_ms = _number(row.get("duration"))
+        trace, span = _text(row.get("trace")), _text(row.get("id"))
+        if at is None or duration_ms is None or not trace or not span:
             continue
-        said = {
-            k: short(v, LINE) for k in ("span_kind", "code", "target") if (v := _text(row.get(k)))
-        }
         out[trace, span] = (
             trace,
             span,
-            parent if parent and parent not in (trace, span) else None,
+            _parent(row, trace, span),
             named(_text(row.get("role"))) or "unknown",
             short(_text(row.get("name")), LINE) or "?",
             at,
-            duration * 1_000,
-            "ERROR" if row.get("success") in (False, 0, "False") else "OK",
-            json.dumps(said),
+            duration_ms * 1_000,
+            "ERROR" if row.get("success") in _FAILED else "OK",
+            _span_attributes(row),
         )
     return pl.DataFrame(list(out.values()), schema=SPANS.columns, orient="row")
+
+
+def _parent(row: Row, trace: str, span: str) -> str | None:
+    """The parent's id; a request whose parent is its operation is a root."""
+    parent = _text(row.get("parent"))
+    return parent if parent and parent not in (trace, span) else None
+
+
+def _span_attributes(row: Row) -> str:
+    kept = {}
+    for name in ("span_kind", "code", "target"):
+        text = _text(row.get(name))
+        if text:
+            kept[name] = short(text, LINE)
+    return json.dumps(kept)
 
 
 def logs_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
     """Lines of logs and exceptions."""
     out = []
     for row in rows:
-        at, message = time_of(row.get("moment")), _text(row.get("message"))[:LONG]
-        if at is not None and message:
-            trace = _text(row.get("trace")) or None
-            out.append(
-                (
-                    at,
-                    named(_text(row.get("role"))) or None,
-                    message,
-                    _level(row.get("severity")),
-                    trace,
-                    None,
-                )
-            )
+        at = time_of(row.get("moment"))
+        message = _text(row.get("message"))[:LONG]
+        if at is None or not message:
+            continue
+        service = named(_text(row.get("role"))) or None
+        trace = _text(row.get("trace")) or None
+        out.append(LogRow(at, service, message, _level(row.get("severity")), trace, None))
     return pl.DataFrame(out, schema=LOGS.columns, orient="row")
 
 
@@ -136,23 +148,21 @@ def changes_table(
     rows: Sequence[Row], service_of: Callable[[str], str | None], link: str | None
 ) -> pl.DataFrame:
     """Writes of the activity log. `service_of` knows whose a resource is."""
-    out = []
+    out: dict[ChangeRow, None] = {}
     for row in rows:
-        at, operation, resource = (
-            time_of(row.get("moment")),
-            _text(row.get("operation")),
-            _text(row.get("resource")),
-        )
+        at = time_of(row.get("moment"))
+        operation = _text(row.get("operation"))
         if at is None or not operation:
             continue
+        resource = _text(row.get("resource"))
         name = short(resource.split("/providers/")[-1], 100)
-        title = short(f"{operation.lower()} on {name}", LINE)
-        by = short(_text(row.get("caller")), 80) or None
-        change = short(_text(row.get("correlation")), 60) or f"{operation.lower()} {name}"
-        out.append(
-            (at, service_of(resource), kind_of(operation), change, title, by, link, None, None)
-        )
-    return pl.DataFrame(list(dict.fromkeys(out)), schema=CHANGES.columns, orient="row")
+        title = f"{operation.lower()} on {name}"
+        identity = short(_text(row.get("correlation")), 60) or f"{operation.lower()} {name}"
+        author = short(_text(row.get("caller")), 80) or None
+        kind = kind_of(operation)
+        service = service_of(resource)
+        out[ChangeRow(at, service, kind, identity, short(title, LINE), author, link)] = None
+    return pl.DataFrame(list(out), schema=CHANGES.columns, orient="row")
 
 
 def kind_of(operation: str) -> str:
@@ -167,13 +177,11 @@ def _metrics(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def _level(severity: Any) -> str | None:
-    if (
-        isinstance(severity, int)
-        and not isinstance(severity, bool)
-        and 0 <= severity < len(SEVERITIES)
-    ):
-        return SEVERITIES[severity]
-    return short(severity, 20).upper() or None if isinstance(severity, str) else None
+    if isinstance(severity, str):
+        return short(severity, 20).upper() or None
+    if not isinstance(severity, int) or isinstance(severity, bool):
+        return None
+    return SEVERITIES[severity] if 0 <= severity < len(SEVERITIES) else None
 
 
 def _number(value: Any) -> float | None:

@@ -7,7 +7,6 @@ Analytics API").
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -19,12 +18,11 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from analysis.errors import ConnectorError
+from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.budgets import ByteBudget, Deadline
 from connectors.http import HttpSession
 from connectors.limits import Limits
-from connectors.rate_limiter import rate_limiter_of
-from connectors.transport import ERROR_BODY, Timeouts, open_client
+from connectors.transport import CALL, ERROR_BODY, Retries, Timeouts, open_client
 from connectors.vendor_text import plain_url, problem_of, short
 
 VENDOR = "azure_monitor"
@@ -32,7 +30,8 @@ IDENTITY_PATH, IDENTITY_VERSION = "/metadata/identity/oauth2/token", "2018-02-01
 """learn.microsoft.com, "How to use managed identities on a virtual machine to acquire an access
 token"."""
 EARLY_S = 300.0
-"""A token is bought again so long before it ends."""
+"""A token is bought again that long before it ends."""
+TOKEN_WITHIN_S = 10.0
 WAIT_S = 18
 """How long Azure may work on one query (`Prefer: wait`); its default is three minutes."""
 PARTIAL = "PartialError"
@@ -84,43 +83,35 @@ class Tokens:
         return held[0]
 
     async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
-        limiter = rate_limiter_of(VENDOR, self._credential.token_url, self._limits)
-        async with limiter.permit(deadline) as asked:
-            try:
-                async with (
-                    asyncio.timeout(deadline.remaining),
-                    httpx.AsyncClient(
-                        timeout=10,
-                        follow_redirects=False,
-                        headers={
-                            "Accept-Encoding": "identity"
-                        },  # a small answer cannot become a large one
-                        event_hooks={"request": [self._refuse_all_but_buying]},
-                    ) as client,
-                    client.stream(**self._request(audience)) as response,
-                ):
-                    body = b""
-                    async for chunk in response.aiter_raw(ERROR_BODY):
-                        body += chunk
-                        if len(body) > ERROR_BODY:
-                            break
-            except TimeoutError:
-                limiter.breaker.record(failed=True)
-                raise deadline.exceeded() from None
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                limiter.breaker.record(failed=True)
-                raise ConnectorError(
-                    VENDOR, "token", f"no answer ({type(error).__name__})", retryable=True
-                ) from error
-            asked.status = response.status_code
-            limiter.breaker.record(failed=response.status_code >= 500)
-        return self._read(response.status_code, body)
+        budget = ByteBudget("size of the token's answer", ERROR_BODY)
+        try:
+            async with open_client(
+                VENDOR,
+                self._credential.token_url,
+                self._limits,
+                # An answer that is not packed cannot become a large one.
+                headers={"Accept-Encoding": "identity"},
+                deadline=deadline,
+                budget=budget,
+                timeouts=Timeouts(connect_s=TOKEN_WITHIN_S, read_s=TOKEN_WITHIN_S),
+                retries=Retries(attempts=1),
+                allow=self._buying_only,
+            ) as client:
+                response = await client.request(
+                    **self._request(audience), extensions={CALL: "token"}
+                )
+        except BudgetExceeded:
+            if budget.left >= 0:
+                raise
+            raise ConnectorError(VENDOR, "token", "unexpected response") from None
+        return self._read(response.status_code, response.content)
 
     def _request(self, audience: str) -> dict[str, Any]:
         own = self._credential
         if own.client_secret is None:
             params = {"api-version": IDENTITY_VERSION, "resource": audience}
-            params |= {"client_id": own.client_id} if own.client_id else {}
+            if own.client_id:
+                params["client_id"] = own.client_id
             return {
                 "method": "GET",
                 "url": own.token_url,
@@ -138,27 +129,23 @@ class Tokens:
             "data": form | {"scope": f"{audience}/.default"},
         }
 
-    async def _refuse_all_but_buying(self, request: httpx.Request) -> None:
+    def _buying_only(self, request: httpx.Request) -> None:
         method = "GET" if self._credential.client_secret is None else "POST"
         address = str(request.url.copy_with(query=None))
         if request.method != method or address != self._credential.token_url:
-            raise ConnectorError(
-                VENDOR, request.method, "a connector buys tokens and sends GET only"
-            )
+            problem = "a connector buys tokens and sends GET only"
+            raise ConnectorError(VENDOR, request.method, problem)
 
     def _read(self, status: int, body: bytes) -> tuple[str, float]:
-        """Entra's own words may name tenants and applications: only its codes are told."""
+        """Entra's own words may name tenants and applications: only its codes are shown."""
         try:
             if status >= 400:
                 said = msgspec.json.decode(body, type=_EntraError)
                 code = _ENTRA_CODE.search(said.error_description[:2_000])
-                why = ", ".join(filter(None, (short(said.error, 60), code[0] if code else "")))
-                raise ConnectorError(
-                    VENDOR,
-                    "token",
-                    f"no token was given: {why or 'no reason given'}",
-                    status=status,
-                )
+                reasons = [short(said.error, 60), code[0] if code else ""]
+                why = ", ".join(reason for reason in reasons if reason) or "no reason given"
+                problem = f"no token was given: {why}"
+                raise ConnectorError(VENDOR, "token", problem, status=status)
             token = msgspec.json.decode(body, type=_EntraToken)
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
@@ -213,10 +200,11 @@ class QuerySession(HttpSession):
         names = [column.name for column in table.columns]
         rows = [dict(zip(names, row, strict=True)) for row in table.rows if len(row) == len(names)]
         left = len(table.rows) - len(rows)
-        broken = f"{left} of {len(table.rows)} rows do not fit their columns" if left else None
-        return Rows(
-            rows, f"only a part was answered: {said(result.error)}" if result.error else broken
-        )
+        if result.error:
+            return Rows(rows, f"only a part was answered: {said(result.error)}")
+        if left:
+            return Rows(rows, f"{left} of {len(table.rows)} rows do not fit their columns")
+        return Rows(rows)
 
     def _refused(self, call: str, response: httpx.Response) -> ConnectorError:
         """With Azure's words where the query was wrong: a table that is not there, a column of
@@ -257,10 +245,9 @@ class QueryApi:
     @property
     def audience(self) -> str:
         """Whom a token is for: the public cloud's old name, which both of its addresses take."""
-        host = urlsplit(self.base_url).hostname or ""
-        return (
-            "https://api.loganalytics.io" if host == "api.loganalytics.azure.com" else self.base_url
-        )
+        if urlsplit(self.base_url).hostname == "api.loganalytics.azure.com":
+            return "https://api.loganalytics.io"
+        return self.base_url
 
     @asynccontextmanager
     async def open(self, deadline: Deadline, budget: ByteBudget) -> AsyncIterator[QuerySession]:

@@ -63,11 +63,10 @@ def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | 
     """The configured connector, or None without both keys."""
     if own.api_key is None or own.app_key is None:
         return None
-    known = {
-        name: entry.datadog_service
-        for name, entry in settings.services.items()
-        if entry.datadog_service
-    }
+    known = {}
+    for name, entry in settings.services.items():
+        if entry.datadog_service:
+            known[name] = entry.datadog_service
     return DatadogConnector(
         own.api_key.get_secret_value(),
         own.app_key.get_secret_value(),
@@ -118,15 +117,15 @@ class DatadogConnector:
             inquiry = self._inquiry(session, request)
             if monitor_id is None and not inquiry.services and request.scope.job is None:
                 return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
-            edges = [
-                DatadogPart("topology", "relations of the catalogue", partial(topology, inquiry))
-            ]
+            relations = DatadogPart(
+                "topology", "relations of the catalogue", partial(topology, inquiry)
+            )
             (alerting, found), around = await asyncio.gather(
                 self._alerting(inquiry, monitor_id),
-                inquiry.gathered(edges if inquiry.services else ()),
+                inquiry.gathered([relations] if inquiry.services else ()),
             )
-            for service in inquiry.services[:1]:
-                inquiry = replace(inquiry, called=called_by(around, service))
+            if inquiry.services:
+                inquiry = replace(inquiry, called=called_by(around, inquiry.services[0]))
             rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
             found = DatadogEvidence.of([found, around, rest])
         return Collected(found.tables(), tuple(found.items), tuple(found.missing))
@@ -143,9 +142,8 @@ class DatadogConnector:
                 monitor = await monitors.read_monitor_of(inquiry, monitor_id)
             except BudgetExceeded as error:
                 raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
-        return _enriched(
-            alert, monitors.tags_of(monitor), self._names, self._links.monitor(monitor_id, window)
-        )
+        page = self._links.monitor(monitor_id, window)
+        return _enriched(alert, monitors.tags_of(monitor), self._names, page)
 
     async def check(self) -> Check:
         """What can these keys read, and could they write?"""
@@ -158,12 +156,14 @@ class DatadogConnector:
                 )
             except FaultlineError as error:
                 return Check(self.name, False, str(error))
-        readable = [what for what, refusal in refusals.items() if refusal is None]
-        refused = [
-            f"{what} cannot be read ({refusal}; needs {datadog_check.PERMISSIONS[what]})"
-            for what, refusal in refusals.items()
-            if refusal is not None
-        ]
+        readable: list[str] = []
+        refused: list[str] = []
+        for what, refusal in refusals.items():
+            if refusal is None:
+                readable.append(what)
+            else:
+                needs = datadog_check.PERMISSIONS[what]
+                refused.append(f"{what} cannot be read ({refusal}; needs {needs})")
         said = [f"{', '.join(readable)} can be read"] if readable else []
         line = (
             f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; "
@@ -181,11 +181,9 @@ class DatadogConnector:
         """What the monitor that fired measures; from the alert's own labels where the monitor
         cannot be read."""
         labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
-        query, kind, found = (
-            labels.get("query", ""),
-            labels.get("monitor_type", ""),
-            DatadogEvidence(),
-        )
+        query = labels.get("query", "")
+        kind = labels.get("monitor_type", "")
+        found = DatadogEvidence()
         if monitor_id is not None:
             try:
                 monitor = await monitors.read_monitor_of(inquiry, monitor_id)
@@ -221,67 +219,69 @@ class DatadogConnector:
         self, inquiry: DatadogInquiry, monitor_id: int | None, alerting: _Alerting
     ) -> list[DatadogPart]:
         """All questions, in the order in which they take their turns: the most telling first."""
-        watched = [one for one in alerting if isinstance(one, MetricMonitor)]
-        searched = [one for one in alerting if isinstance(one, SearchMonitor)]
-        in_logs, in_spans = (
-            next((one.search for one in searched if one.source == source), None)
-            for source in ("logs", "spans")
-        )
-        parts = [
-            DatadogPart("metrics", one.expression, partial(metrics.monitored, inquiry, one))
-            for one in watched
-        ]
+        parts = [*_alerting_metrics(inquiry, alerting)]
+        for added in inquiry.request.scope.queries_of(self.name):
+            question = partial(metrics.added, inquiry, added)
+            parts.append(DatadogPart("metrics", added.query, question))
+        parts += _golden_signals(inquiry)
+        history = partial(monitors.history, inquiry, monitor_id)
+        in_logs = partial(logs.logs, inquiry, _search_in("logs", alerting))
         parts += [
-            DatadogPart("metrics", one.search, partial(metrics.searched, inquiry, one))
-            for one in searched
+            DatadogPart("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)),
+            DatadogPart("monitors", "state changes", history),
+            DatadogPart("logs", "logs", in_logs),
         ]
-        added = inquiry.request.scope.queries_of(self.name)
-        parts += [
-            DatadogPart("metrics", one.query, partial(metrics.added, inquiry, one)) for one in added
-        ]
-        for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
-            split = place < metrics.MOST_SPLIT_SERVICES
-            parts.append(
-                DatadogPart(
-                    "metrics",
-                    f"golden signals of {service}",
-                    partial(metrics.golden, inquiry, service, split=split),
-                )
-            )
-        parts.append(DatadogPart("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)))
-        parts.append(
-            DatadogPart("monitors", "state changes", partial(monitors.history, inquiry, monitor_id))
-        )
-        parts.append(DatadogPart("logs", "logs", partial(logs.logs, inquiry, in_logs)))
         if not inquiry.services:
             return parts
+        watching = partial(monitors.of_services, inquiry, monitor_id)
         parts += [
             DatadogPart("changes", "DORA deployments", partial(changes.deployments, inquiry)),
             DatadogPart("changes", "events", partial(changes.events, inquiry)),
             DatadogPart("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
             DatadogPart("logs", "counts of logs", partial(logs.counts, inquiry)),
-            DatadogPart(
-                "monitors",
-                "monitors of the services",
-                partial(monitors.of_services, inquiry, monitor_id),
-            ),
+            DatadogPart("monitors", "monitors of the services", watching),
         ]
-        for place, service in enumerate(inquiry.services[:MOST_TRACED]):
-            own = in_spans if place == 0 else None
-            parts.append(
-                DatadogPart(
-                    "spans", f"spans of {service}", partial(spans.spans, inquiry, service, own)
-                )
-            )
-        return parts + [
-            DatadogPart("logs", f"error tracking, {t}", partial(logs.issues, inquiry, t))
-            for t in ("trace", "logs")
-        ]
+        alerting_spans = _search_in("spans", alerting)
+        for service in inquiry.services[:MOST_TRACED]:
+            question = partial(spans.spans, inquiry, service, alerting_spans)
+            parts.append(DatadogPart("spans", f"spans of {service}", question))
+            # The monitor's own search is asked once, with the first service.
+            alerting_spans = None
+        for track in ("trace", "logs"):
+            question = partial(logs.issues, inquiry, track)
+            parts.append(DatadogPart("logs", f"error tracking, {track}", question))
+        return parts
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, copy_context().run, call
         )
+
+
+def _alerting_metrics(inquiry: DatadogInquiry, alerting: _Alerting) -> Iterator[DatadogPart]:
+    """What the monitors that fired measure: metrics first, then searches."""
+    for one in alerting:
+        if isinstance(one, MetricMonitor):
+            question = partial(metrics.monitored, inquiry, one)
+            yield DatadogPart("metrics", one.expression, question)
+    for one in alerting:
+        if isinstance(one, SearchMonitor):
+            yield DatadogPart("metrics", one.search, partial(metrics.searched, inquiry, one))
+
+
+def _golden_signals(inquiry: DatadogInquiry) -> Iterator[DatadogPart]:
+    for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
+        split = place < metrics.MOST_SPLIT_SERVICES
+        question = partial(metrics.golden, inquiry, service, split=split)
+        yield DatadogPart("metrics", f"golden signals of {service}", question)
+
+
+def _search_in(source: str, alerting: _Alerting) -> str | None:
+    """The search of the first monitor that fired and watches logs, or spans."""
+    for one in alerting:
+        if isinstance(one, SearchMonitor) and one.source == source:
+            return one.search
+    return None
 
 
 @contextmanager
@@ -294,7 +294,7 @@ def _opened(access: DatadogAccess, deadline: Deadline) -> Iterator[DatadogSessio
 
 
 def _enriched(alert: Alert, tags: Mapping[str, str], names: DatadogNames, page: str) -> Alert:
-    new = {k: v for k, v in tags.items() if k not in _IDENTITY}
+    new = {name: value for name, value in tags.items() if name not in _IDENTITY}
     links = alert.links
     if not any("/monitors/" in link.url for link in links):
         links = (*links, Link(title="Datadog monitor", url=page))

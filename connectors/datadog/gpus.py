@@ -10,7 +10,9 @@ from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.metrics import DatadogQuestion, timeseries
 from connectors.datadog.values import metric_tag
 from connectors.gpu_metrics import DATADOG, DATADOG_INCREASES, DATADOG_SCALE
-from connectors.prometheus.gpus import LEAST_POINTS, MOST_GPUS, ROWS_PER_WINDOW, about_gpus
+from connectors.prometheus.gpu_outliers import MOST_GPUS
+from connectors.prometheus.gpus import LEAST_POINTS, ROWS_PER_WINDOW, about_gpus
+from connectors.vendor_text import first_of
 
 MOST_HOSTS = 64
 """Hosts that are named in one query."""
@@ -27,42 +29,49 @@ async def gpus(inquiry: DatadogInquiry) -> DatadogEvidence:
     windows: tuple[Window, ...] = (*inquiry.baselines, inquiry.incident)
     tried = _scopes(inquiry)
     for where in tried:
-        found = await timeseries(inquiry, _asked(scope.job, where), windows, POINTS)
+        found = await timeseries(inquiry, _questions(scope.job, where), windows, POINTS)
         if found.items:
             return found
-    said = " or ".join(f"{{{where}}}" for where in tried) or "no host, job or pod is known"
-    return DatadogEvidence(
-        missing=[Missing("metrics", "dcgm.*", f"no GPU series: looked for {said}")]
-    )
+    places = " or ".join(f"{{{where}}}" for where in tried) or "no host, job or pod is known"
+    gap = Missing("metrics", "dcgm.*", f"no GPU series: looked for {places}")
+    return DatadogEvidence(missing=[gap])
 
 
 def _scopes(inquiry: DatadogInquiry) -> list[str]:
     """Where the series may be, most certain first: the job's hosts, its number, its pods, the
     alert's host."""
     scope, job = inquiry.request.scope, inquiry.request.scope.training
-    tried: list[str] = []
+    scopes: list[str] = []
     if job and job.hosts:
-        hosts = ",".join(metric_tag("", h).removeprefix(":") for h in job.hosts[:MOST_HOSTS])
-        tried.append(f"host IN ({hosts})")
+        hosts = [metric_tag("", host).removeprefix(":") for host in job.hosts[:MOST_HOSTS]]
+        scopes.append(f"host IN ({','.join(hosts)})")
     if job and job.slurm_job_id:
-        tried.append(metric_tag("hpc_job", job.slurm_job_id))
+        scopes.append(metric_tag("hpc_job", job.slurm_job_id))
     if scope.job:
-        tried.append(f"{metric_tag('pod_name', scope.job)}*")
-    host = inquiry.request.alert.labels.get("host") or inquiry.request.alert.labels.get("hostname")
-    return [*tried, *([metric_tag("host", host)] if host else [])]
+        # Pods are named after the job, with a number behind it.
+        scopes.append(f"{metric_tag('pod_name', scope.job)}*")
+    host = first_of(inquiry.request.alert.labels, ("host", "hostname"))
+    if host:
+        scopes.append(metric_tag("host", host))
+    return scopes
 
 
-def _asked(job: str | None, where: str) -> list[DatadogQuestion]:
-    asked = []
+def _questions(job: str | None, where: str) -> list[DatadogQuestion]:
+    questions = []
+    by = f"{{{where}}} by {{host,gpu,uuid}}"
     for signal, metrics in DATADOG.items():
-        by = f"{{{where}}} by {{host,gpu,uuid}}"
-        increase = signal in DATADOG_INCREASES
-        query = f"sum:{metrics[0]}{by}.as_count()" if increase else f"max:{metrics[0]}{by}"
-        formula = "cumsum(m)" if increase else "m"
-        unit, scale = gs.SIGNALS[signal].unit or None, DATADOG_SCALE.get(signal, 1.0)
-        asked.append(
-            DatadogQuestion(
-                signal, unit, formula, {"m": query}, job, scale, optional=True, most=MOST_GPUS
-            )
+        query, formula = f"max:{metrics[0]}{by}", "m"
+        if signal in DATADOG_INCREASES:
+            query, formula = f"sum:{metrics[0]}{by}.as_count()", "cumsum(m)"
+        question = DatadogQuestion(
+            signal,
+            gs.SIGNALS[signal].unit or None,
+            formula,
+            {"m": query},
+            job,
+            DATADOG_SCALE.get(signal, 1.0),
+            optional=True,
+            most=MOST_GPUS,
         )
-    return asked
+        questions.append(question)
+    return questions

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Item, Missing, Request
+from connectors.collection_builder import nanoseconds
 from connectors.datadog.calls import Call
 from connectors.datadog.links import AppLinks
 from connectors.datadog.session import DatadogSession
@@ -28,7 +29,7 @@ T = TypeVar("T")
 MOST_SERVICES = 8
 """Services of the scope that are asked about."""
 SKEW = timedelta(minutes=1)
-"""So much is asked after the window's end: clocks differ, and the latest lines count."""
+"""Asked beyond the window's end: clocks differ, and the latest lines count."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class DatadogNames:
         """Our name for a service of Datadog's; its own where the catalogue has none."""
         if not service:
             return None
-        return next(
-            (ours for ours, theirs in self.theirs.items() if theirs.lower() == service.lower()),
-            service,
-        )
+        for ours, theirs in self.theirs.items():
+            if theirs.lower() == service.lower():
+                return ours
+        return service
 
 
 @dataclass
@@ -63,24 +64,25 @@ class DatadogEvidence:
         """Rows of a table in its canonical order of columns; times are ns since 1970 or aware
         datetimes."""
         schema = dict(SCHEMAS[name].columns)
-        times = [c for c in ("time", "start", "since") if c in schema]
-        raw: dict[str, pl.DataType] = {**schema, **{c: pl.Int64() for c in times}}
-        ready = [tuple(_as_ns(v) if isinstance(v, datetime) else v for v in row) for row in rows]
-        table = pl.DataFrame(ready, schema=raw, orient="row")
-        self.parts.append((name, table.with_columns(pl.col(c).cast(schema[c]) for c in times)))
+        times = [column for column in ("time", "start", "since") if column in schema]
+        # Whole numbers reach ns exactly; polars rounds what it takes from a datetime.
+        raw: dict[str, pl.DataType] = {**schema, **{column: pl.Int64() for column in times}}
+        table = pl.DataFrame([_in_ns(row) for row in rows], schema=raw, orient="row")
+        cast = table.with_columns(pl.col(column).cast(schema[column]) for column in times)
+        self.parts.append((name, cast))
         return len(rows)
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The tables, without rows that came twice: of one span the last that came, which is a
         whole trace's."""
-        whole = {
-            n: pl.concat([p for name, p in self.parts if name == n])
-            for n in dict.fromkeys(n for n, _ in self.parts)
-        }
-        same = {"spans": ["trace_id", "span_id"]}
-        return {
-            n: t.unique(same.get(n), keep="last", maintain_order=True) for n, t in whole.items()
-        }
+        parts: dict[str, list[pl.DataFrame]] = {}
+        for name, part in self.parts:
+            parts.setdefault(name, []).append(part)
+        tables = {}
+        for name, frames in parts.items():
+            key = ["trace_id", "span_id"] if name == "spans" else None
+            tables[name] = pl.concat(frames).unique(key, keep="last", maintain_order=True)
+        return tables
 
     @classmethod
     def of(cls, found: Iterable[DatadogEvidence]) -> DatadogEvidence:
@@ -93,9 +95,8 @@ class DatadogEvidence:
         return whole
 
 
-def _as_ns(at: datetime) -> int:
-    since = at.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+def _in_ns(row: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(nanoseconds(value) if isinstance(value, datetime) else value for value in row)
 
 
 @dataclass(frozen=True)
@@ -131,16 +132,10 @@ class DatadogInquiry:
     def services(self) -> tuple[str, ...]:
         """Our names of the services asked about: the alert's own first, then the scope's, then
         those it calls."""
-        alert = (self.request.alert.service,) if self.request.alert.service else ()
-        known = tuple(
-            dict.fromkeys(
-                (
-                    *(s for s in alert if s in self.request.scope.services),
-                    *self.request.scope.services,
-                )
-            )
-        )
-        return tuple(dict.fromkeys((*(known or alert), *self.called)))[:MOST_SERVICES]
+        alerting = self.request.alert.service
+        in_scope = self.request.scope.services
+        first = (alerting,) if alerting and (alerting in in_scope or not in_scope) else ()
+        return tuple(dict.fromkeys((*first, *in_scope, *self.called)))[:MOST_SERVICES]
 
     @property
     def their_services(self) -> list[str]:
@@ -150,7 +145,8 @@ class DatadogInquiry:
     @property
     def search(self) -> str:
         """A search for the services in scope, in their environment."""
-        return " ".join(filter(None, (any_of("service", self.their_services), self.in_env)))
+        services = any_of("service", self.their_services)
+        return f"{services} {self.in_env}" if self.in_env else services
 
     @property
     def in_env(self) -> str:
@@ -182,9 +178,8 @@ class DatadogInquiry:
     @property
     def around(self) -> Window:
         """When changes and traces matter: `whole` without the same hours of earlier days."""
-        return Window(
-            start=min(self.request.scope.events_from, self.incident.start), end=self.incident.end
-        )
+        start = min(self.request.scope.events_from, self.incident.start)
+        return Window(start=start, end=self.incident.end)
 
     async def gathered(self, parts: Iterable[DatadogPart]) -> DatadogEvidence:
         """Several questions side by side; one that fails is a gap of its kind under its name.
@@ -196,6 +191,7 @@ class DatadogInquiry:
             try:
                 return await part.question()
             except FaultlineError as error:
+                # Keys that are not accepted fail every question alike: one error says it.
                 if isinstance(error, ConnectorError) and error.status == 401:
                     raise
                 return DatadogEvidence(missing=[Missing(part.kind, part.query, str(error))])

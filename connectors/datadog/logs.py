@@ -8,7 +8,8 @@ question.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from connectors.datadog.values import (
     tags,
     text,
 )
+from connectors.evidence_rows import LogRow, readable
 
 PAGE = 1000
 """The most that one search gives (API reference, "Search logs (POST)")."""
@@ -53,7 +55,13 @@ KEPT = (
     "http.url_details.path",
     "version",
 )
+KEPT_TAGS = ("pod_name", "kube_cluster_name", "availability-zone")
 LONGEST_STACK = 3000
+MOST_POINTS = 400
+"""Points of a count over one span of time."""
+
+_Counted = dict[tuple[str | None, str], dict[datetime, float]]
+"""Lines per minute by service and signal, by time."""
 
 
 class ListAnswer(msgspec.Struct):
@@ -91,83 +99,121 @@ class BucketsAnswer(msgspec.Struct):
 async def logs(inquiry: DatadogInquiry, alerting: str | None = None) -> DatadogEvidence:
     """Lines of both windows; `alerting` is the search of the monitor that fired, where it watches
     logs."""
-    asked = [
-        (query, limit)
-        for query, limit in ((alerting, PAGE), (f"{inquiry.search} {BAD}", PAGE))
-        if query
-    ]
-    asked.append((inquiry.search, SAMPLE))
-    if not inquiry.services:
-        asked = asked[: 1 if alerting else 0]
-    questions: list[tuple[str, int, str | None]] = [(query, limit, None) for query, limit in asked]
-    words = inquiry.request.scope.log_words
-    if words is not None and inquiry.services:
-        said = " OR ".join(quoted(word) for word in words.words)
-        questions.append((f"{inquiry.search} ({said})", SAMPLE, words.by))
     windows = (*inquiry.request.scope.logs_before, inquiry.incident)
-    return await inquiry.gathered(
-        DatadogPart("logs", query, partial(_lines, inquiry, query, limit, window, by))
-        for query, limit, by in questions
-        for window in windows
-    )
+    parts = []
+    for search in _searches(inquiry, alerting):
+        for window in windows:
+            question = partial(_lines, inquiry, search, window)
+            parts.append(DatadogPart("logs", search.query, question))
+    return await inquiry.gathered(parts)
 
 
-async def _lines(
-    inquiry: DatadogInquiry, query: str, limit: int, window: Window, by: str | None
-) -> DatadogEvidence:
+@dataclass(frozen=True)
+class _LogSearch:
+    """A search for up to `limit` lines at each end of a window; `by` says who wants it, where that
+    is not the settings."""
+
+    query: str
+    limit: int
+    by: str | None = None
+
+
+def _searches(inquiry: DatadogInquiry, alerting: str | None) -> Iterator[_LogSearch]:
+    if alerting:
+        yield _LogSearch(alerting, PAGE)
+    if not inquiry.services:
+        return
+    yield _LogSearch(f"{inquiry.search} {BAD}", PAGE)
+    yield _LogSearch(inquiry.search, SAMPLE)
+    words = inquiry.request.scope.log_words
+    if words is not None:
+        any_word = " OR ".join(quoted(word) for word in words.words)
+        yield _LogSearch(f"{inquiry.search} ({any_word})", SAMPLE, words.by)
+
+
+async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) -> DatadogEvidence:
     """The first lines of a window and, where there are more, its last: an error storm must show
     when it began."""
-    first = await _page(inquiry, query, limit, window, "timestamp")
-    pages, cut, brought = [first], first.warning, DatadogEvidence()
+    found = DatadogEvidence()
+    first = await _page(inquiry, search, window, "timestamp")
+    entries = list(first.data or [])
+    cut = first.warning
     if first.more:
-        cut = f"only the first and the last {limit} lines of the window" + (
-            f"; {cut}" if cut else ""
-        )
+        cut = f"only the first and the last {search.limit} lines of the window"
+        if first.warning:
+            cut += f"; {first.warning}"
         try:
-            pages.append(await _page(inquiry, query, limit, window, "-timestamp"))
+            entries += (await _page(inquiry, search, window, "-timestamp")).data or []
         except FaultlineError as error:
-            cut = f"only the first {limit} lines of the window"
-            brought.missing.append(Missing("logs", f"the last lines of {query}", str(error)))
-    every = [one for page in pages for one in page.data or []]
-    found = {text(one.get("id")) or str(number): one for number, one in enumerate(every)}
-    lines = [row for one in found.values() if (row := _line(inquiry, one)) is not None]
-    link, details = inquiry.links.logs(query, window), {"asked_by": by} if by else {}
-    count = brought.add("logs", lines)
-    brought.items.append(Item("logs", query, window, link, rows=count, cut=cut, details=details))
-    return brought
+            cut = f"only the first {search.limit} lines of the window"
+            gap = Missing("logs", f"the last lines of {search.query}", str(error))
+            found.missing.append(gap)
+    count = found.add("logs", readable(_line(inquiry, entry) for entry in _each_once(entries)))
+    item = Item(
+        "logs",
+        search.query,
+        window,
+        inquiry.links.logs(search.query, window),
+        rows=count,
+        cut=cut,
+        details={"asked_by": search.by} if search.by else {},
+    )
+    found.items.append(item)
+    return found
+
+
+def _each_once(entries: Iterable[dict[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """The entries without repeated ids: the first and the last page of a window may overlap."""
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for number_of_entry, entry in enumerate(entries):
+        by_id[text(entry.get("id")) or str(number_of_entry)] = entry
+    return by_id.values()
 
 
 async def _page(
-    inquiry: DatadogInquiry, query: str, limit: int, window: Window, order: str
+    inquiry: DatadogInquiry, search: _LogSearch, window: Window, order: str
 ) -> ListAnswer:
     body = {
-        "filter": {"query": query, "_from": iso(window.start), "to": iso(window.end)},
+        "filter": _filter(search.query, window),
         "sort": order,
-        "page": {"limit": limit},
+        "page": {"limit": search.limit},
     }
     return await inquiry.ask(LOGS, ListAnswer, body=body)
 
 
-def _line(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    outer = table(one.get("attributes"))
-    own, at = table(outer.get("attributes")), moment(outer.get("timestamp"))
+def _filter(query: str, window: Window) -> dict[str, str]:
+    return {"query": query, "_from": iso(window.start), "to": iso(window.end)}
+
+
+def _line(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> LogRow | None:
+    outer = table(entry.get("attributes"))
+    own = table(outer.get("attributes"))
+    at = moment(outer.get("timestamp"))
     if at is None:
         return None
-    said = message(outer.get("message")) or message(inner(own, "error.message"))
-    trace = next((found for name in TRACE_FIELDS if (found := text(inner(own, name), 40))), None)
+    known = tags(outer.get("tags"))
     kept: dict[str, Any] = {name: text(inner(own, name)) for name in KEPT}
     kept["error.stack"] = message(inner(own, "error.stack"))[:LONGEST_STACK]
-    known = tags(outer.get("tags"))
-    kept |= {
-        "id": text(one.get("id"), 80),
-        "host": text(outer.get("host")),
-        "version": kept["version"] or known.get("version"),
-    }
-    kept |= {
-        name: known.get(name) for name in ("pod_name", "kube_cluster_name", "availability-zone")
-    }
-    service = inquiry.names.ours(text(outer.get("service")) or known.get("service"))
-    return at, service, said, text(outer.get("status"), 20).lower() or None, trace, attributes(kept)
+    kept["id"] = text(entry.get("id"), 80)
+    kept["host"] = text(outer.get("host"))
+    kept["version"] = kept["version"] or known.get("version")
+    kept |= {name: known.get(name) for name in KEPT_TAGS}
+    return LogRow(
+        time=at,
+        service=inquiry.names.ours(text(outer.get("service")) or known.get("service")),
+        message=message(outer.get("message")) or message(inner(own, "error.message")),
+        level=text(outer.get("status"), 20).lower() or None,
+        trace_id=_trace_id(own),
+        attributes=attributes(kept),
+    )
+
+
+def _trace_id(own: Mapping[str, Any]) -> str | None:
+    for name in TRACE_FIELDS:
+        found = text(inner(own, name), 40)
+        if found:
+            return found
+    return None
 
 
 async def counts(inquiry: DatadogInquiry) -> DatadogEvidence:
@@ -177,80 +223,83 @@ async def counts(inquiry: DatadogInquiry) -> DatadogEvidence:
         return DatadogEvidence()
     search = inquiry.search
     parts = [
-        DatadogPart("metrics", f"count of {search}", partial(_by_status, inquiry, w))
-        for w in inquiry.spans_of_time
+        DatadogPart("metrics", f"count of {search}", partial(_by_status, inquiry, span))
+        for span in inquiry.spans_of_time
     ]
-    return await inquiry.gathered(
-        [*parts, DatadogPart("logs", f"kinds of error of {search}", partial(_kinds, inquiry))]
-    )
+    kinds = DatadogPart("logs", f"kinds of error of {search}", partial(_kinds, inquiry))
+    return await inquiry.gathered([*parts, kinds])
 
 
 async def _by_status(inquiry: DatadogInquiry, span: Window) -> DatadogEvidence:
-    minutes = max(1, round(span.seconds / 60 / 400))
+    minutes = max(1, round(span.seconds / 60 / MOST_POINTS))
     body = {
-        "filter": {"query": inquiry.search, "_from": iso(span.start), "to": iso(span.end)},
+        "filter": _filter(inquiry.search, span),
         "compute": [{"aggregation": "count", "type": "timeseries", "interval": f"{minutes}m"}],
         "group_by": [{"facet": "service", "limit": MOST_GROUPS}, {"facet": "status", "limit": 10}],
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
-    lines: dict[tuple[str | None, str, Any], float] = {}
-    for bucket in rows((answer.data or {}).get("buckets")):
-        by = table(bucket.get("by"))
-        service, status = (
-            inquiry.names.ours(text(by.get("service"))),
-            text(by.get("status")).lower(),
-        )
-        signal = ERROR_LINES if status in ERROR_STATUSES else LINES
-        for point in rows(table(bucket.get("computes")).get("c0")):
-            at, value = moment(point.get("time")), number(point.get("value"))
-            if at is not None and value is not None:
-                key = (service, signal, at)
-                lines[key] = lines.get(key, 0.0) + value / minutes
     found = DatadogEvidence()
-    moments = sorted({at for _, _, at in lines})
-    series = dict.fromkeys((service, signal) for service, signal, _ in lines)
-    made = [
-        (at, *one, lines.get((*one, at), 0.0), "1/min", None) for one in series for at in moments
-    ]
+    count = found.add("metrics", _count_rows(_counted(inquiry, answer, minutes)))
     link = inquiry.links.logs(inquiry.search, span)
-    said = f"count by service, status of {inquiry.search}"
-    found.items.append(Item("metrics", said, span, link, rows=found.add("metrics", made)))
+    query = f"count by service, status of {inquiry.search}"
+    found.items.append(Item("metrics", query, span, link, rows=count))
     return found
+
+
+def _counted(inquiry: DatadogInquiry, answer: BucketsAnswer, minutes: int) -> _Counted:
+    """Lines per minute of each service: of all statuses but errors, and of errors."""
+    counted: _Counted = {}
+    for bucket in _buckets(answer):
+        by = table(bucket.get("by"))
+        service = inquiry.names.ours(text(by.get("service")))
+        status = text(by.get("status")).lower()
+        series = counted.setdefault(
+            (service, ERROR_LINES if status in ERROR_STATUSES else LINES), {}
+        )
+        for point in rows(table(bucket.get("computes")).get("c0")):
+            at = moment(point.get("time"))
+            value = number(point.get("value"))
+            if at is not None and value is not None:
+                series[at] = series.get(at, 0.0) + value / minutes
+    return {series: points for series, points in counted.items() if points}
+
+
+def _count_rows(counted: _Counted) -> list[tuple[Any, ...]]:
+    """A row of the metrics table for each series and moment: nothing counted is 0, not unknown."""
+    moments: set[datetime] = set()
+    for points in counted.values():
+        moments.update(points)
+    made: list[tuple[Any, ...]] = []
+    for (service, signal), points in counted.items():
+        for at in sorted(moments):
+            made.append((at, service, signal, points.get(at, 0.0), "1/min", None))
+    return made
+
+
+def _buckets(answer: BucketsAnswer) -> list[Mapping[str, Any]]:
+    return rows((answer.data or {}).get("buckets"))
 
 
 async def _kinds(inquiry: DatadogInquiry) -> DatadogEvidence:
     """How often each kind of error was logged in the incident and in the baseline."""
     query = f"{inquiry.search} status:(error OR critical OR alert OR emergency)"
-    windows = dict(
-        zip(("incident", "baseline"), (inquiry.incident, *inquiry.baselines[:1]), strict=False)
-    )
-    answers = await asyncio.gather(
-        *(_totals(inquiry, query, window) for window in windows.values())
-    )
-    details: dict[str, str] = {}
-    for which, counted in zip(windows, answers, strict=True):
+    windows = {"incident": inquiry.incident}
+    if inquiry.baselines:
+        windows["baseline"] = inquiry.baselines[0]
+    totals = await asyncio.gather(*(_totals(inquiry, query, one) for one in windows.values()))
+    said: dict[str, list[str]] = {}
+    for name, counted in zip(windows, totals, strict=True):
         for kind, count in counted.items():
-            details[kind] = "; ".join(
-                filter(None, (details.get(kind), f"{count:g} in the {which}"))
-            )
-    said = f"count by service, @error.kind of {query}"
+            said.setdefault(kind, []).append(f"{count:g} in the {name}")
+    details = {kind: "; ".join(parts) for kind, parts in list(said.items())[:MOST_DETAILS]}
+    asked = f"count by service, @error.kind of {query}"
     link = inquiry.links.logs(query, inquiry.incident)
-    return DatadogEvidence(
-        [
-            Item(
-                "logs",
-                said,
-                inquiry.incident,
-                link,
-                details=dict(list(details.items())[:MOST_DETAILS]),
-            )
-        ]
-    )
+    return DatadogEvidence([Item("logs", asked, inquiry.incident, link, details=details)])
 
 
 async def _totals(inquiry: DatadogInquiry, query: str, window: Window) -> dict[str, float]:
     body = {
-        "filter": {"query": query, "_from": iso(window.start), "to": iso(window.end)},
+        "filter": _filter(query, window),
         "compute": [{"aggregation": "count", "type": "total"}],
         "group_by": [
             {"facet": "service", "limit": 10},
@@ -258,13 +307,14 @@ async def _totals(inquiry: DatadogInquiry, query: str, window: Window) -> dict[s
         ],
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
-    found = {}
-    for bucket in rows((answer.data or {}).get("buckets"))[:MOST_DETAILS]:
-        by, count = table(bucket.get("by")), number(table(bucket.get("computes")).get("c0"))
+    totals: dict[str, float] = {}
+    for bucket in _buckets(answer)[:MOST_DETAILS]:
+        by = table(bucket.get("by"))
+        count = number(table(bucket.get("computes")).get("c0"))
         kind = f"{text(by.get('service'), 80)} {text(by.get('@error.kind'), 120)}".strip()
         if count is not None and kind:
-            found[kind] = count
-    return found
+            totals[kind] = count
+    return totals
 
 
 class IssuesAnswer(msgspec.Struct):
@@ -284,47 +334,64 @@ async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
         "_from": epoch_ms(window.start),
         "to": epoch_ms(window.end),
         "track": track,
+        "order_by": "TOTAL_COUNT",
     }
-    body = {"data": {"type": "search_request", "attributes": {**given, "order_by": "TOTAL_COUNT"}}}
+    body = {"data": {"type": "search_request", "attributes": given}}
     answer = await inquiry.ask(ISSUES, IssuesAnswer, body=body, include=["issue"])
     known = {text(one.get("id"), 80): table(one.get("attributes")) for one in answer.included or []}
-    details, lines = {}, []
-    for result in (answer.data or [])[:MOST_ISSUES]:
+    results = answer.data or []
+    details: dict[str, str] = {}
+    lines: list[LogRow] = []
+    for result in results[:MOST_ISSUES]:
         issue_id = text(result.get("id"), 80)
-        issue, first = known.get(issue_id, {}), moment(known.get(issue_id, {}).get("first_seen"))
+        issue = known.get(issue_id, {})
         count = number(table(result.get("attributes")).get("total_count"))
-        said = f"{text(issue.get('error_type'), 120)}: {text(issue.get('error_message'))}".strip(
-            ": "
-        )
-        where = " in ".join(
-            filter(None, (text(issue.get("function_name"), 120), text(issue.get("file_path"), 200)))
-        )
-        since = f", first seen {iso(first)}" if first else ""
-        details[f"issue {issue_id}"] = f"{said} ({where}), {count or 0:g} times{since}"
+        details[f"issue {issue_id}"] = _issue_line(issue, count or 0)
+        first = moment(issue.get("first_seen"))
         if first is not None and window.start <= first < window.end:
-            kept = {
-                "issue": issue_id,
-                "function": text(issue.get("function_name")),
-                "file": text(issue.get("file_path")),
-            }
-            kept |= {
-                "version": text(issue.get("first_seen_version")),
-                "link": inquiry.links.issue(issue_id),
-            }
-            service = inquiry.names.ours(text(issue.get("service")))
-            lines.append((first, service, said, "error", None, attributes(kept)))
+            lines.append(_first_line(inquiry, issue_id, issue, first))
     found = DatadogEvidence()
-    cut = (
-        f"{len(answer.data or []) - MOST_ISSUES} more left out"
-        if len(answer.data or []) > MOST_ISSUES
-        else None
+    left_out = len(results) - MOST_ISSUES
+    item = Item(
+        "logs",
+        f"error tracking, track {track}: {query}",
+        window,
+        inquiry.links.issues(query, window),
+        rows=found.add("logs", lines),
+        cut=f"{left_out} more left out" if left_out > 0 else None,
+        details=details,
     )
-    link, number_of_rows = inquiry.links.issues(query, window), found.add("logs", lines)
-    said = f"error tracking, track {track}: {query}"
-    found.items.append(
-        Item("logs", said, window, link, rows=number_of_rows, cut=cut, details=details)
-    )
+    found.items.append(item)
     return found
+
+
+def _issue_line(issue: Mapping[str, Any], count: float) -> str:
+    first = moment(issue.get("first_seen"))
+    function = text(issue.get("function_name"), 120)
+    file = text(issue.get("file_path"), 200)
+    where = " in ".join(part for part in (function, file) if part)
+    since = f", first seen {iso(first)}" if first else ""
+    return f"{_issue_title(issue)} ({where}), {count:g} times{since}"
+
+
+def _issue_title(issue: Mapping[str, Any]) -> str:
+    title = f"{text(issue.get('error_type'), 120)}: {text(issue.get('error_message'))}"
+    return title.strip(": ")
+
+
+def _first_line(
+    inquiry: DatadogInquiry, issue_id: str, issue: Mapping[str, Any], first: datetime
+) -> LogRow:
+    """The issue as the line that was logged when it was first seen."""
+    kept = {
+        "issue": issue_id,
+        "function": text(issue.get("function_name")),
+        "file": text(issue.get("file_path")),
+        "version": text(issue.get("first_seen_version")),
+        "link": inquiry.links.issue(issue_id),
+    }
+    service = inquiry.names.ours(text(issue.get("service")))
+    return LogRow(first, service, _issue_title(issue), "error", None, attributes(kept))
 
 
 def iso(at: datetime) -> str:

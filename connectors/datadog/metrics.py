@@ -2,8 +2,8 @@
 trace metrics.
 
 Trace metrics (docs.datadoghq.com, "Trace metrics"): `trace.<operation>.hits` and `.errors` are
-counts, the distribution `trace.<operation>` is in seconds; which operations a service has is told
-by the metrics that carry its tag.
+counts, the distribution `trace.<operation>` is in seconds. The metrics that carry a service's tag
+say which operations it has.
 """
 
 from __future__ import annotations
@@ -129,9 +129,7 @@ async def added(inquiry: DatadogInquiry, query: AddedQuery) -> DatadogEvidence:
     """What a runbook wants to be asked, over all windows."""
     measures = read_monitor(query.query, "query alert")
     if not isinstance(measures, MetricMonitor):
-        return DatadogEvidence(
-            missing=[Missing("metrics", query.query, f"{query.by}: is not a query of metrics")]
-        )
+        return _nothing(query.query, f"{query.by}: is not a query of metrics")
     return await monitored(inquiry, MetricMonitor(measures.expression, query.signal), by=query.by)
 
 
@@ -140,7 +138,8 @@ async def monitored(
 ) -> DatadogEvidence:
     """The monitor's own expression over all windows; `by` says who wants it, where that is not the
     monitor."""
-    found, rows, count = DatadogEvidence(), [], 0
+    rows: list[tuple[Any, ...]] = []
+    count = 0
     for span in inquiry.spans_of_time:
         given = {
             "_from": _seconds(span.start),
@@ -154,97 +153,115 @@ async def monitored(
         count = max(count, len(answer.series))
         for series in answer.series[:MOST_SERIES]:
             rows += _monitored_rows(inquiry, monitor.signal, series)
-    window, said = inquiry.whole, monitor.expression
     if not rows:
         whose = f"the query of {by}" if by else "the monitor's query"
-        return DatadogEvidence(
-            missing=[Missing("metrics", said, f"no series in these windows for {whose}")]
-        )
-    cut = f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None
-    number, details = found.add("metrics", rows), {"asked_by": by} if by else {}
-    link = inquiry.links.metrics(said, window)
-    found.items.append(Item("metrics", said, window, link, rows=number, cut=cut, details=details))
+        return _nothing(monitor.expression, f"no series in these windows for {whose}")
+    found = DatadogEvidence()
+    window = inquiry.whole
+    item = Item(
+        "metrics",
+        monitor.expression,
+        window,
+        inquiry.links.metrics(monitor.expression, window),
+        rows=found.add("metrics", rows),
+        cut=f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None,
+        details={"asked_by": by} if by else {},
+    )
+    found.items.append(item)
     return found
+
+
+def _nothing(query: str, reason: str) -> DatadogEvidence:
+    return DatadogEvidence(missing=[Missing("metrics", query, reason)])
 
 
 def _monitored_rows(
     inquiry: DatadogInquiry, signal: str, series: _PointSeries
 ) -> list[tuple[Any, ...]]:
     labels = tags(series.tag_set or series.scope)
-    service = inquiry.names.ours(labels.pop("service", None)) or next(iter(inquiry.services), None)
-    first = next(iter(series.unit or []), None)
-    unit = (
-        text(first.get("short_name") or first.get("name")) or None
-        if isinstance(first, dict)
-        else None
-    )
+    service = inquiry.names.ours(labels.pop("service", None)) or _first_service(inquiry)
+    unit = _unit(series)
     said = attributes(labels)
-    return [
-        (ns, service, signal, value, unit, said)
-        for t, value in series.pointlist
-        if (ns := nanoseconds(t))
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for at, value in series.pointlist:
+        ns = nanoseconds(at)
+        if ns:
+            rows.append((ns, service, signal, value, unit, said))
+    return rows
+
+
+def _first_service(inquiry: DatadogInquiry) -> str | None:
+    return inquiry.services[0] if inquiry.services else None
+
+
+def _unit(series: _PointSeries) -> str | None:
+    """The unit of a series; the second of the two that Datadog gives is the one it is divided
+    by."""
+    first = series.unit[0] if series.unit else None
+    if not isinstance(first, dict):
+        return None
+    return text(first.get("short_name") or first.get("name")) or None
 
 
 async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEvidence:
     """What a log or span monitor counts, over all windows."""
-    query: dict[str, Any] = {
-        "data_source": monitor.source,
-        "name": "q0",
-        "compute": {
-            "aggregation": monitor.aggregation,
-            **({"metric": monitor.measure} if monitor.measure else {}),
-        },
-        "search": {"query": monitor.search},
-        "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
-        **({"indexes": list(monitor.indexes)} if monitor.indexes else {}),
-    }
-    asked = DatadogQuestion(monitor.signal, None, "q0", {}, next(iter(inquiry.services), None))
+    query = _search_query(monitor)
+    asked = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
-        answer = await inquiry.ask(
-            TIMESERIES, DatadogLinesAnswer, body=_body(span, [query], ["q0"], MOST_POINTS)
-        )
+        body = _body(span, [query], ["q0"], MOST_POINTS)
+        answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
         rows += _lines(inquiry, answer, [asked])
     said = (
         f'{monitor.source}("{monitor.search}") {monitor.aggregation} '
         f"by {', '.join(monitor.by) or 'nothing'}"
     )
     if not rows:
-        return DatadogEvidence(
-            missing=[
-                Missing(
-                    "metrics", said, "nothing was counted in these windows for the monitor's search"
-                )
-            ]
-        )
+        return _nothing(said, "nothing was counted in these windows for the monitor's search")
     found = DatadogEvidence()
     page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
     link = page(monitor.search, inquiry.whole)
-    found.items.append(Item("metrics", said, inquiry.whole, link, rows=found.add("metrics", rows)))
+    count = found.add("metrics", rows)
+    found.items.append(Item("metrics", said, inquiry.whole, link, rows=count))
     return found
+
+
+def _search_query(monitor: SearchMonitor) -> dict[str, Any]:
+    compute = {"aggregation": monitor.aggregation}
+    if monitor.measure:
+        compute["metric"] = monitor.measure
+    query: dict[str, Any] = {
+        "data_source": monitor.source,
+        "name": "q0",
+        "compute": compute,
+        "search": {"query": monitor.search},
+        "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
+    }
+    if monitor.indexes:
+        query["indexes"] = list(monitor.indexes)
+    return query
 
 
 async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> DatadogEvidence:
     """Rate, errors, latency and resources of one service; where `split`, errors and latency also by
     tags."""
     tag = metric_tag("service", inquiry.names.of(service))
+    scope = f"{tag},{metric_tag('env', inquiry.env)}" if inquiry.env else tag
     start = _seconds(inquiry.whole.start)
-    active = (
-        await inquiry.ask(ACTIVE_METRICS, DatadogNamesAnswer, _from=start, tag_filter=tag)
-    ).metrics
-    scope = ",".join(filter(None, (tag, metric_tag("env", inquiry.env) if inquiry.env else "")))
+    answer = await inquiry.ask(ACTIVE_METRICS, DatadogNamesAnswer, _from=start, tag_filter=tag)
+    active = set(answer.metrics)
     operations = _operations(active)
-    asked = [
-        (f"signals of {one}", _signals(service, one, scope, set(active))) for one in operations
-    ]
-    asked += [
-        (f"{one} by tags", _split_signals(service, one, scope)) for one in operations[:1] if split
-    ]
-    asked += [("resources", some)] if (some := _resources(service, set(active), scope)) else []
+    asked = {}
+    for operation in operations:
+        asked[f"signals of {operation}"] = _signals(service, operation, scope, active)
+    if split and operations:
+        asked[f"{operations[0]} by tags"] = _split_signals(service, operations[0], scope)
+    resources = _resources(service, active, scope)
+    if resources:
+        asked["resources"] = resources
     found = await inquiry.gathered(
-        DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, series))
-        for what, series in asked
+        DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, questions))
+        for what, questions in asked.items()
     )
     if not operations:
         found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
@@ -266,44 +283,32 @@ def _operations(active: Iterable[str]) -> list[str]:
 def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[DatadogQuestion]:
     """Of a service that never failed there is no metric of errors; of older agents no distribution,
     but a sum."""
-    base, labels = f"trace.{operation}", {"operation": operation}
+    base = f"trace.{operation}"
     hits, errors = f"sum:{base}.hits{{{scope}}}", f"sum:{base}.errors{{{scope}}}"
+    given: dict[str, Any] = {"service": service, "labels": {"operation": operation}}
+    never_failed = f"{base}.errors" not in active
+    has_sum_only = base not in active and f"{base}.duration" in active
+    rate = {"h": f"{hits}.as_rate()"}
     ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
-    given: dict[str, Any] = {"service": service, "labels": labels}
-    quiet, summed = (
-        f"{base}.errors" not in active,
-        base not in active and f"{base}.duration" in active,
-    )
-    mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
     asked = [
-        DatadogQuestion("request_rate", "1/s", "h", {"h": f"{hits}.as_rate()"}, **given),
+        DatadogQuestion("request_rate", "1/s", "h", rate, **given),
         DatadogQuestion(
-            "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=quiet, **given
-        ),
-        DatadogQuestion(
-            "latency_p50",
-            "ms",
-            "p",
-            {"p": f"p50:{base}{{{scope}}}"},
-            scale=1000,
-            optional=summed,
-            **given,
-        ),
-        DatadogQuestion(
-            "latency_p99",
-            "ms",
-            "p",
-            {"p": f"p99:{base}{{{scope}}}"},
-            scale=1000,
-            optional=summed,
-            **given,
+            "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=never_failed, **given
         ),
     ]
-    return (
-        [*asked, DatadogQuestion("latency_mean", "ms", "d / h", mean, scale=1000, **given)]
-        if summed
-        else asked
-    )
+    # The distribution is in seconds, as is the sum.
+    given["scale"] = 1000
+    for quantile in ("p50", "p99"):
+        queries = {"p": f"{quantile}:{base}{{{scope}}}"}
+        asked.append(
+            DatadogQuestion(
+                f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **given
+            )
+        )
+    if has_sum_only:
+        mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
+        asked.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **given))
+    return asked
 
 
 def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQuestion]:
@@ -329,11 +334,9 @@ def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQues
 def _resources(service: str, active: set[str], scope: str) -> list[DatadogQuestion]:
     asked: dict[str, DatadogQuestion] = {}
     for signal, unit, metric, how, scale in RESOURCES:
-        if metric in active:
+        if metric in active and signal not in asked:
             query = {"m": f"{how}:{metric}{{{scope}}}"}
-            asked.setdefault(
-                signal, DatadogQuestion(signal, unit, "m", query, service=service, scale=scale)
-            )
+            asked[signal] = DatadogQuestion(signal, unit, "m", query, service=service, scale=scale)
     return list(asked.values())
 
 
@@ -352,7 +355,7 @@ async def timeseries(
         if error.status not in (400, 422):
             raise
         if len(asked) == 1:
-            return DatadogEvidence(missing=[Missing("metrics", asked[0].query, str(error))])
+            return _nothing(asked[0].query, str(error))
     return DatadogEvidence.of([await timeseries(inquiry, [one], windows, points) for one in asked])
 
 
@@ -365,18 +368,17 @@ async def _together(
     queries, formulas = _named(asked)
     rows: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     for span in windows:
-        answer = await inquiry.ask(
-            TIMESERIES, DatadogLinesAnswer, body=_body(span, queries, formulas, points)
-        )
+        body = _body(span, queries, formulas, points)
+        answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
         for number, one in enumerate(asked):
             rows[number] += _lines(inquiry, answer, asked, only=one)
-    found, window = DatadogEvidence(), inquiry.whole
+    found = DatadogEvidence()
+    window = inquiry.whole
     for one, some in zip(asked, rows, strict=True):
-        link = inquiry.links.metrics(one.query, window)
         if some:
-            found.items.append(
-                Item("metrics", one.query, window, link, rows=found.add("metrics", some))
-            )
+            link = inquiry.links.metrics(one.query, window)
+            count = found.add("metrics", some)
+            found.items.append(Item("metrics", one.query, window, link, rows=count))
         elif not one.optional:
             found.missing.append(Missing("metrics", one.query, "no series in these windows"))
     return found
@@ -387,10 +389,8 @@ def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list
     queries, formulas = [], []
     for number, one in enumerate(asked):
         new = {name: f"{name}{number}" for name in one.queries}
-        queries += [
-            {"data_source": "metrics", "name": new[name], "query": text}
-            for name, text in one.queries.items()
-        ]
+        for name, query in one.queries.items():
+            queries.append({"data_source": "metrics", "name": new[name], "query": query})
         formula = one.formula
         # A query's name is one letter, so a formula's other words are left as they are.
         for name in sorted(set(re.findall(r"\b[a-z]\b", formula)) & set(new)):
@@ -426,25 +426,37 @@ def _lines(
 ) -> list[tuple[Any, ...]]:
     """Rows of the answer's series; those of one formula where `only` is given."""
     if answer.errors:
-        raise ConnectorError(
-            "datadog", TIMESERIES.said, f"the query was not answered: {text(answer.errors)}"
-        )
-    lines, rows = answer.data.attributes, []
-    times = [nanoseconds(t) for t in lines.times]
+        problem = f"the query was not answered: {text(answer.errors)}"
+        raise ConnectorError("datadog", TIMESERIES.said, problem)
+    lines = answer.data.attributes
+    times = [nanoseconds(at) for at in lines.times]
+    rows: list[tuple[Any, ...]] = []
     kept = 0
     for series, values in zip(lines.series, lines.values, strict=False):
-        one = asked[series.query_index] if 0 <= series.query_index < len(asked) else None
-        if one is None or (only is not None and one is not only) or kept >= one.most:
+        if not 0 <= series.query_index < len(asked):
+            continue
+        one = asked[series.query_index]
+        if (only is not None and one is not only) or kept >= one.most:
             continue
         kept += 1
-        group = tags(series.group_tags or [])
-        service = one.service or inquiry.names.ours(group.get("service"))
-        labels = attributes(
-            {**(one.labels or {}), **{k: v for k, v in group.items() if k != "service"}}
-        )
-        for at, value in zip(times, values, strict=False):
-            if at is not None and value is not None and math.isfinite(value):
-                rows.append((at, service, one.signal, value * one.scale, one.unit, labels))
+        rows += _series_rows(inquiry, one, series, zip(times, values, strict=False))
+    return rows
+
+
+def _series_rows(
+    inquiry: DatadogInquiry,
+    one: DatadogQuestion,
+    series: _DatadogSeries,
+    points: Iterable[tuple[int | None, float | None]],
+) -> list[tuple[Any, ...]]:
+    group = tags(series.group_tags or [])
+    of_service = inquiry.names.ours(group.pop("service", None))
+    service = one.service or of_service
+    labels = attributes({**(one.labels or {}), **group})
+    rows: list[tuple[Any, ...]] = []
+    for at, value in points:
+        if at is not None and value is not None and math.isfinite(value):
+            rows.append((at, service, one.signal, value * one.scale, one.unit, labels))
     return rows
 
 

@@ -64,11 +64,9 @@ class SearchMonitor:
         what = {"logs": "log_lines", "spans": "spans"}[self.source]
         if "error" in self.search.lower():
             what = f"error_{what}"
-        return (
-            what
-            if self.aggregation == "count"
-            else f"{self.aggregation}_{self.measure or what}".replace("@", "")
-        )
+        if self.aggregation == "count":
+            return what
+        return f"{self.aggregation}_{self.measure or what}".replace("@", "")
 
 
 @dataclass(frozen=True)
@@ -84,17 +82,20 @@ def read_monitor(query: str, kind: str) -> MetricMonitor | SearchMonitor | Compo
     threshold = _THRESHOLD.search(query)
     limit = float(threshold[2]) if threshold else None
     if kind == "composite":
-        ids = dict.fromkeys(int(n) for n in re.findall(r"\b\d{1,18}\b", query))
+        ids = dict.fromkeys(int(number) for number in re.findall(r"\b\d{1,18}\b", query))
         return CompositeMonitor(tuple(ids)[:MOST_PARTS])
-    if found := _SEARCH.match(query):
-        return _search(found, query[found.end() :], limit)
+    search = _SEARCH.match(query)
+    if search:
+        return _search(search, query[search.end() :], limit)
     body = query[: threshold.start()] if threshold else query
     expression = _unwrapped(_without_window(body.strip()))
     metric = _METRIC.search(expression)
     if metric is None:
         return None
-    several = len(set(_METRIC.findall(expression))) > 1 and "/" in expression
-    return MetricMonitor(expression, f"{metric[1]}_ratio" if several else metric[1], limit)
+    # One metric divided by another is no longer what the first is called.
+    is_ratio = len(set(_METRIC.findall(expression))) > 1 and "/" in expression
+    signal = f"{metric[1]}_ratio" if is_ratio else metric[1]
+    return MetricMonitor(expression, signal, limit)
 
 
 def _search(found: re.Match[str], rest: str, limit: float | None) -> SearchMonitor:
@@ -112,17 +113,17 @@ def _search(found: re.Match[str], rest: str, limit: float | None) -> SearchMonit
 
 
 def _listed(found: re.Match[str] | None) -> list[str]:
-    return [
-        part.strip().strip('"').strip()
-        for part in (found[1] if found else "").split(",")
-        if part.strip(' "')
-    ]
+    if found is None:
+        return []
+    parts = [part for part in found[1].split(",") if part.strip(' "')]
+    return [part.strip().strip('"').strip() for part in parts]
 
 
 def _without_window(text: str) -> str:
     """Without the leading `avg(last_5m):` or `change(avg(last_5m),last_1h):`."""
     head, mark, rest = text.partition("):")
-    return rest.strip() if mark and "{" not in head and "last_" in head else text
+    is_window = mark and "{" not in head and "last_" in head
+    return rest.strip() if is_window else text
 
 
 def _unwrapped(text: str) -> str:
@@ -132,7 +133,11 @@ def _unwrapped(text: str) -> str:
         return text
     depth = 0
     for place, char in enumerate(rest):
-        depth += (char in "({") - (char in ")}")
+        if char in "({":
+            depth += 1
+        elif char in ")}":
+            depth -= 1
+        # The wrapper's own comma, or its closing bracket where there is no other argument.
         if (char == "," and depth == 0) or depth < 0:
             return rest[:place].strip()
     return text

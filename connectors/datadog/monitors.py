@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from connectors.datadog.values import (
     text,
     texts,
 )
+from connectors.evidence_rows import readable
 
 MOST_GROUPS = 50
 MOST_MONITORS = 50
@@ -45,13 +47,18 @@ Monitor = Mapping[str, Any]
 def monitor_of(alert: Alert) -> int | None:
     """The monitor that alerts: by a label, else by a link to its page in the alert's links, labels
     or text."""
-    own = [alert.labels.get(name, "") for name in ID_LABELS] if alert.source == "datadog" else []
-    own += [alert.labels.get("monitor_id", "")]
-    for given in own:
+    # Other vendors use labels like `alert_id` for numbers of their own.
+    names = ID_LABELS if alert.source == "datadog" else ("monitor_id",)
+    for name in names:
+        given = alert.labels.get(name, "")
         if _ID.fullmatch(given):
             return int(given)
-    said = (*(link.url for link in alert.links), *alert.labels.values(), alert.summary or "")
-    return next((int(m[1]) for one in said if (m := _LINK.search(one[:4000]))), None)
+    links = [link.url for link in alert.links]
+    for text_with_link in (*links, *alert.labels.values(), alert.summary or ""):
+        page = _LINK.search(text_with_link[:4000])
+        if page:
+            return int(page[1])
+    return None
 
 
 async def read_monitor_of(inquiry: DatadogInquiry, monitor_id: int) -> Monitor:
@@ -75,16 +82,17 @@ def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> Da
         "message": message(monitor.get("message"))[:1000],
     }
     count = found.add("monitors", made[:MOST_GROUPS])
-    cut = (
-        f"{len(made) - MOST_GROUPS} of {len(made)} groups left out"
-        if len(made) > MOST_GROUPS
-        else None
+    left_out = len(made) - MOST_GROUPS
+    item = Item(
+        "monitors",
+        f"GET /api/v1/monitor/{monitor_id}?group_states=all",
+        inquiry.whole,
+        link,
+        rows=count,
+        cut=f"{left_out} of {len(made)} groups left out" if left_out > 0 else None,
+        details={name: value for name, value in details.items() if value},
     )
-    said = {k: v for k, v in details.items() if v}
-    query = f"GET /api/v1/monitor/{monitor_id}?group_states=all"
-    found.items.append(
-        Item("monitors", query, inquiry.whole, link, rows=count, cut=cut, details=said)
-    )
+    found.items.append(item)
     return found
 
 
@@ -93,77 +101,81 @@ def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[
     name = text(monitor.get("name")) or "monitor without a name"
     own = tags(monitor.get("tags")).get("service")
     groups = table(table(monitor.get("state")).get("groups"))
-    made = []
+    calm: list[tuple[Any, ...]] = []
+    alerting: list[tuple[Any, ...]] = []
     for key, given in groups.items():
         group = table(given)
         state = text(group.get("status"), 40).lower()
-        calm = state in CALM
-        since = moment(group.get("last_resolved_ts" if calm else "last_triggered_ts")) or moment(
-            group.get("last_nodata_ts")
-        )
-        if state and since is not None:
-            service = inquiry.names.ours(tags(str(key)[:1000]).get("service") or own)
-            made.append((calm, (name, service, state, since, link)))
-    return [row for _, row in sorted(made, key=lambda one: one[0])]
+        since = _since(group, state)
+        if not state or since is None:
+            continue
+        # A group's name is the tags that it is of: "service:checkout,env:prod".
+        service = inquiry.names.ours(tags(str(key)[:1000]).get("service") or own)
+        rows = calm if state in CALM else alerting
+        rows.append((name, service, state, since, link))
+    return alerting + calm
+
+
+def _since(group: Mapping[str, Any], state: str) -> datetime | None:
+    began = "last_resolved_ts" if state in CALM else "last_triggered_ts"
+    return moment(group.get(began)) or moment(group.get("last_nodata_ts"))
 
 
 async def of_services(inquiry: DatadogInquiry, besides: int | None) -> DatadogEvidence:
     """The monitors of the services in scope that are not calm."""
-    tags_of_them = [
-        metric_tag("service", service) for service in inquiry.their_services[:MOST_WATCHED]
-    ]
-    return await inquiry.gathered(
-        DatadogPart("monitors", f"monitors of {tag}", partial(_tagged, inquiry, tag, besides))
-        for tag in tags_of_them
-    )
+    parts = []
+    for service in inquiry.their_services[:MOST_WATCHED]:
+        tag = metric_tag("service", service)
+        question = partial(_tagged, inquiry, tag, besides)
+        parts.append(DatadogPart("monitors", f"monitors of {tag}", question))
+    return await inquiry.gathered(parts)
 
 
 async def _tagged(inquiry: DatadogInquiry, tag: str, besides: int | None) -> DatadogEvidence:
-    found, asked = DatadogEvidence(), {"group_states": "alert,warn,no data", "monitor_tags": tag}
     monitors = await inquiry.ask(
-        MONITORS, list[dict[str, Any]], **asked, page=0, page_size=MOST_MONITORS
+        MONITORS,
+        list[dict[str, Any]],
+        group_states="alert,warn,no data",
+        monitor_tags=tag,
+        page=0,
+        page_size=MOST_MONITORS,
     )
     made: list[tuple[Any, ...]] = []
-    for one in monitors:
-        monitor_id = number(one.get("id"))
-        if monitor_id is not None and int(monitor_id) != besides:
-            made += _states(inquiry, one, inquiry.links.monitor(int(monitor_id), inquiry.whole))[
-                :MOST_STATES
-            ]
-    link = inquiry.links.monitors(f"tag:{tag}")
-    cut = (
-        f"only the first {MOST_MONITORS} monitors were asked"
-        if len(monitors) >= MOST_MONITORS
-        else None
-    )
+    for monitor in monitors:
+        monitor_id = number(monitor.get("id"))
+        if monitor_id is None or int(monitor_id) == besides:
+            continue
+        page = inquiry.links.monitor(int(monitor_id), inquiry.whole)
+        made += _states(inquiry, monitor, page)[:MOST_STATES]
+    found = DatadogEvidence()
+    count = found.add("monitors", made)
+    is_full = len(monitors) >= MOST_MONITORS
+    cut = f"only the first {MOST_MONITORS} monitors were asked" if is_full else None
     query = f"GET /api/v1/monitor?monitor_tags={tag}"
-    found.items.append(
-        Item("monitors", query, inquiry.whole, link, rows=found.add("monitors", made), cut=cut)
-    )
+    link = inquiry.links.monitors(f"tag:{tag}")
+    found.items.append(Item("monitors", query, inquiry.whole, link, rows=count, cut=cut))
     return found
 
 
 async def history(inquiry: DatadogInquiry, monitor_id: int | None) -> DatadogEvidence:
     """The changes of state of the alerting monitor and of the services' monitors, over all
     windows."""
-    about = [f"@monitor.id:{monitor_id}"] if monitor_id is not None else []
-    about += [any_of("service", inquiry.their_services)] if inquiry.services else []
+    about = []
+    if monitor_id is not None:
+        about.append(f"@monitor.id:{monitor_id}")
+    if inquiry.services:
+        about.append(any_of("service", inquiry.their_services))
     if not about:
         return DatadogEvidence()
     query = f"source:alert -@monitor.transition.transition_type:renotify ({' OR '.join(about)})"
     window = inquiry.whole
     answer = await search_events(inquiry, query, MOST_EVENTS)
-    made = [
-        row
-        for one in answer.data or []
-        if (row := _transition(inquiry, table(one.get("attributes")))) is not None
-    ]
+    entries = [table(entry.get("attributes")) for entry in answer.data or []]
     found = DatadogEvidence()
+    count = found.add("monitors", readable(_transition(inquiry, entry) for entry in entries))
     cut = f"only the latest {MOST_EVENTS} were asked" if answer.more else answer.warning
     link = inquiry.links.events(query, window)
-    found.items.append(
-        Item("monitors", query, window, link, rows=found.add("monitors", made), cut=cut)
-    )
+    found.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
     return found
 
 
@@ -171,9 +183,8 @@ async def search_events(inquiry: DatadogInquiry, query: str, limit: int) -> List
     """The latest events of all windows."""
     window = inquiry.whole
     given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
-    return await inquiry.ask(
-        EVENTS, ListAnswer, body={"filter": given, "sort": "-timestamp", "page": {"limit": limit}}
-    )
+    body = {"filter": given, "sort": "-timestamp", "page": {"limit": limit}}
+    return await inquiry.ask(EVENTS, ListAnswer, body=body)
 
 
 def _transition(inquiry: DatadogInquiry, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -195,8 +206,6 @@ def tags_of(monitor: Monitor) -> dict[str, str]:
     """What a monitor's own tags and the scope of its query say, by key."""
     query = text(monitor.get("query"), 2000)
     scopes = ",".join(re.findall(r"\{([^{}*]{1,500})\}", query))
-    return {
-        k: v
-        for k, v in {**tags(scopes), **tags(monitor.get("tags"))}.items()
-        if not k.startswith(("!", "-"))
-    }
+    known = {**tags(scopes), **tags(monitor.get("tags"))}
+    # What a scope excludes says nothing of what the monitor is about.
+    return {key: value for key, value in known.items() if not key.startswith(("!", "-"))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
 from connectors.base import Item, Missing
+from connectors.collection_builder import nanoseconds as exact_ns
 from connectors.datadog.calls import SPANS, TRACE
 from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogPart
 from connectors.datadog.logs import ListAnswer, iso
@@ -33,6 +34,7 @@ from connectors.datadog.values import (
     tags,
     text,
 )
+from connectors.evidence_rows import SpanTableRow, readable
 
 SAMPLE = 200
 """Spans of each search; a window takes two searches, of 300 an hour for the whole organisation."""
@@ -72,13 +74,14 @@ async def spans(
 ) -> DatadogEvidence:
     """Spans of one service, of the baseline's latest part and of the incident; `alerting` is the
     monitor's search."""
-    own = " ".join(filter(None, (any_of("service", [inquiry.names.of(service)]), inquiry.in_env)))
+    own = any_of("service", [inquiry.names.of(service)])
+    if inquiry.in_env:
+        own += f" {inquiry.in_env}"
     windows = (*inquiry.baselines[:1], inquiry.incident)
-    asked = [f"{own} {ENTRY}", f"{own} status:error"]
     parts = [
         DatadogPart("spans", query, partial(_page, inquiry, query, window))
         for window in windows
-        for query in asked
+        for query in (f"{own} {ENTRY}", f"{own} status:error")
     ]
     if alerting:
         parts += [
@@ -86,8 +89,12 @@ async def spans(
             for window in windows
         ]
     found = await inquiry.gathered(parts)
-    ids = [one for window in windows for one in _worth_reading(found, window)]
-    return DatadogEvidence.of([found, await traces(inquiry, ids)]) if ids else found
+    ids: list[str] = []
+    for window in windows:
+        ids += _worth_reading(found, window)
+    if not ids:
+        return found
+    return DatadogEvidence.of([found, await traces(inquiry, ids)])
 
 
 async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogEvidence:
@@ -95,60 +102,56 @@ async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogE
     inside = {"filter": given, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
     body = {"data": {"type": "search_request", "attributes": inside}}
     answer = await inquiry.ask(SPANS, ListAnswer, body=body)
-    made = [
-        row
-        for one in answer.data or []
-        if (row := _span(inquiry, table(one.get("attributes")))) is not None
-    ]
     found = DatadogEvidence()
+    entries = [table(entry.get("attributes")) for entry in answer.data or []]
+    count = found.add("spans", readable(_span(inquiry, entry) for entry in entries))
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
-    found.items.append(Item("spans", query, window, link, rows=found.add("spans", made), cut=cut))
+    found.items.append(Item("spans", query, window, link, rows=count, cut=cut))
     return found
 
 
-def _span(inquiry: DatadogInquiry, one: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """A span as the search gives it: its duration stands in `custom` (ns), or is what lies between
-    start and end."""
-    start, end = moment(one.get("start_timestamp")), moment(one.get("end_timestamp"))
-    trace_id, span_id = text(one.get("trace_id"), 40), text(one.get("span_id"), 40)
+def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | None:
+    """A span as the search gives it."""
+    start = moment(entry.get("start_timestamp"))
+    trace_id = text(entry.get("trace_id"), 40)
+    span_id = text(entry.get("span_id"), 40)
     if start is None or not trace_id or not span_id:
         return None
-    custom = {**table(one.get("attributes")), **table(one.get("custom"))}
-    ns = number(custom.get("duration"))
-    us = (
-        ns / 1000
-        if ns is not None
-        else max(0.0, (end - start) / timedelta(microseconds=1))
-        if end
-        else None
-    )
+    custom = {**table(entry.get("attributes")), **table(entry.get("custom"))}
+    us = _duration_us(custom, start, moment(entry.get("end_timestamp")))
     if us is None:
         return None
-    failed = text(one.get("status")).lower() == "error" or bool(custom.get("error"))
+    operation = text(entry.get("operation_name"))
     kept: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
-    kept |= {
-        "operation": text(one.get("operation_name")),
-        "host": text(one.get("host")),
-        "env": text(one.get("env")),
-    }
-    kept["version"] = kept["version"] or tags(one.get("tags")).get("version")
-    name = (
-        text(one.get("resource_name")) or text(one.get("operation_name")) or text(one.get("type"))
+    kept |= {"operation": operation, "host": text(entry.get("host")), "env": text(entry.get("env"))}
+    kept["version"] = kept["version"] or tags(entry.get("tags")).get("version")
+    failed = text(entry.get("status")).lower() == "error" or bool(custom.get("error"))
+    return SpanTableRow(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=_parent(entry.get("parent_id")),
+        service=_service(inquiry, entry),
+        operation=text(entry.get("resource_name")) or operation or text(entry.get("type")),
+        start=exact_ns(start),
+        duration_us=us,
+        status="error" if failed else "ok",
+        attributes=attributes(kept),
     )
-    service = inquiry.names.ours(text(one.get("service"))) or "unknown"
-    status = "error" if failed else "ok"
-    return (
-        trace_id,
-        span_id,
-        _parent(one.get("parent_id")),
-        service,
-        name,
-        start,
-        us,
-        status,
-        attributes(kept),
-    )
+
+
+def _duration_us(custom: Mapping[str, Any], start: datetime, end: datetime | None) -> float | None:
+    """The duration that stands in `custom` (ns), or what lies between start and end."""
+    ns = number(custom.get("duration"))
+    if ns is not None:
+        return ns / 1000
+    if end is None:
+        return None
+    return max(0.0, (end - start) / timedelta(microseconds=1))
+
+
+def _service(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> str:
+    return inquiry.names.ours(text(entry.get("service"))) or "unknown"
 
 
 def _parent(value: Any) -> str | None:
@@ -160,22 +163,27 @@ def _parent(value: Any) -> str | None:
 def _worth_reading(found: DatadogEvidence, window: Window) -> list[str]:
     """Traces of the window: of the spans that the search gave, the slowest, and the latest that
     failed."""
-    known = {"trace_id", "start", "duration_us", "status"}
-    made = [p.select(sorted(known)) for name, p in found.parts if name == "spans"]
-    inside = [
-        row
-        for p in made
-        for row in p.iter_rows(named=True)
-        if window.start <= row["start"] < window.end
-    ]
+    inside = _spans_in(found, window)
+    failed = [row for row in inside if row["status"] == "error"]
+    failed.sort(key=lambda row: row["start"], reverse=True)
     slow = sorted(inside, key=lambda row: -row["duration_us"])
-    failed = sorted(
-        (r for r in inside if r["status"] == "error"), key=lambda row: row["start"], reverse=True
-    )
-    chosen = dict.fromkeys(
-        row["trace_id"] for row in (*failed[: TRACES - 1], *slow[:TRACES], *failed)
-    )
-    return [one for one in chosen if one.isalnum()][:TRACES]
+    # One place is kept for the slowest, however many failed.
+    ordered = (*failed[: TRACES - 1], *slow[:TRACES], *failed)
+    chosen = dict.fromkeys(row["trace_id"] for row in ordered)
+    # The id becomes a part of the path that is asked.
+    return [trace_id for trace_id in chosen if trace_id.isalnum()][:TRACES]
+
+
+def _spans_in(found: DatadogEvidence, window: Window) -> list[dict[str, Any]]:
+    inside = []
+    for name, part in found.parts:
+        if name != "spans":
+            continue
+        known = part.select("duration_us", "start", "status", "trace_id")
+        for row in known.iter_rows(named=True):
+            if window.start <= row["start"] < window.end:
+                inside.append(row)
+    return inside
 
 
 async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence:
@@ -188,9 +196,14 @@ async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence
             return error
 
     wanted = list(dict.fromkeys(ids))
-    answers = await asyncio.gather(*(one(trace_id) for trace_id in wanted))
-    errors = [a for a in answers if isinstance(a, FaultlineError)]
-    found = DatadogEvidence.of(a for a in answers if isinstance(a, DatadogEvidence))
+    read: list[DatadogEvidence] = []
+    errors: list[FaultlineError] = []
+    for answer in await asyncio.gather(*(one(trace_id) for trace_id in wanted)):
+        if isinstance(answer, FaultlineError):
+            errors.append(answer)
+        else:
+            read.append(answer)
+    found = DatadogEvidence.of(read)
     if errors:
         said = f"{len(errors)} of {len(wanted)} traces could not be read whole: {errors[0]}"
         found.missing.append(Missing("spans", f"traces {', '.join(wanted)}", said))
@@ -199,46 +212,40 @@ async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence
 
 async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
     answer = (await inquiry.ask(TRACE, DatadogTraceAnswer, trace_id=trace_id)).data.attributes
-    made = [
-        row for one in rows(answer.spans) if (row := _whole(inquiry, trace_id, one)) is not None
-    ]
-    made.sort(key=lambda row: row[5])
+    read = readable(_span_of_trace(inquiry, trace_id, entry) for entry in rows(answer.spans))
+    read.sort(key=lambda row: row.start)
     cut = "Datadog gave a part of this trace" if answer.is_truncated else None
-    if len(made) > MOST_SPANS_OF_A_TRACE:
-        cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(made)} spans"
+    if len(read) > MOST_SPANS_OF_A_TRACE:
+        cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(read)} spans"
     found = DatadogEvidence()
-    count, link = found.add("spans", made[:MOST_SPANS_OF_A_TRACE]), inquiry.links.trace(trace_id)
-    found.items.append(
-        Item("spans", f"trace {trace_id}", inquiry.around, link, rows=count, cut=cut)
-    )
+    count = found.add("spans", read[:MOST_SPANS_OF_A_TRACE])
+    link = inquiry.links.trace(trace_id)
+    query = f"trace {trace_id}"
+    found.items.append(Item("spans", query, inquiry.around, link, rows=count, cut=cut))
     return found
 
 
-def _whole(
-    inquiry: DatadogInquiry, trace_id: str, one: Mapping[str, Any]
-) -> tuple[Any, ...] | None:
+def _span_of_trace(
+    inquiry: DatadogInquiry, trace_id: str, entry: Mapping[str, Any]
+) -> SpanTableRow | None:
     """A span of a whole trace: times in ns, ids as numbers."""
-    start, ns, span_id = (
-        nanoseconds(one.get("start_time")),
-        number(one.get("duration")),
-        text(one.get("span_id"), 40),
-    )
+    start = nanoseconds(entry.get("start_time"))
+    ns = number(entry.get("duration"))
+    span_id = text(entry.get("span_id"), 40)
     if start is None or ns is None or not span_id:
         return None
-    meta = table(one.get("meta"))
+    operation = text(entry.get("name"))
+    meta = table(entry.get("meta"))
     kept: dict[str, Any] = {name: text(inner(meta, name)) for name in KEPT}
-    kept["operation"] = text(one.get("name"))
-    name = text(one.get("resource")) or text(one.get("name"))
-    service = inquiry.names.ours(text(one.get("service"))) or "unknown"
-    status = "error" if number(one.get("error")) == 1 else "ok"
-    return (
-        trace_id,
-        span_id,
-        _parent(one.get("parent_id")),
-        service,
-        name,
-        start,
-        ns / 1000,
-        status,
-        attributes(kept),
+    kept["operation"] = operation
+    return SpanTableRow(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=_parent(entry.get("parent_id")),
+        service=_service(inquiry, entry),
+        operation=text(entry.get("resource")) or operation,
+        start=start,
+        duration_us=ns / 1000,
+        status="error" if number(entry.get("error")) == 1 else "ok",
+        attributes=attributes(kept),
     )

@@ -13,6 +13,7 @@ from connectors.base import Item
 from connectors.datadog.calls import RELATIONS
 from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.values import table, text
+from connectors.evidence_rows import readable
 
 PAGE = 100
 MOST_ASKED = 3
@@ -31,10 +32,11 @@ class RelationsAnswer(msgspec.Struct):
 
 async def topology(inquiry: DatadogInquiry) -> DatadogEvidence:
     """The edges from and to the first services in scope."""
-    asked = [(inquiry.names.of(s), side) for s in inquiry.services[:MOST_ASKED] for side in SIDES]
-    return DatadogEvidence.of(
-        await asyncio.gather(*(_relations(inquiry, theirs, side) for theirs, side in asked))
-    )
+    calls = []
+    for service in inquiry.services[:MOST_ASKED]:
+        theirs = inquiry.names.of(service)
+        calls += [_relations(inquiry, theirs, side) for side in SIDES]
+    return DatadogEvidence.of(await asyncio.gather(*calls))
 
 
 async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> DatadogEvidence:
@@ -43,28 +45,41 @@ async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> Datadog
         "page_limit": PAGE,
         "include_discovered": True,
     }
-    data = (await inquiry.ask(RELATIONS, RelationsAnswer, **given)).data or []
-    edges = [
-        edge for one in data if (edge := _edge(inquiry, table(one.get("attributes")))) is not None
-    ]
+    answer = await inquiry.ask(RELATIONS, RelationsAnswer, **given)
+    relations = answer.data or []
     found = DatadogEvidence()
-    cut = f"only the first {PAGE} relations were asked" if len(data) >= PAGE else None
+    edges = readable(_edge(inquiry, table(one.get("attributes"))) for one in relations)
+    count = found.add("topology", edges)
+    cut = f"only the first {PAGE} relations were asked" if len(relations) >= PAGE else None
     query = f"relations, {side.removeprefix('filter_')}=service:{theirs}"
-    count, link = found.add("topology", edges), inquiry.links.service(theirs)
+    link = inquiry.links.service(theirs)
     found.items.append(Item("topology", query, link=link, rows=count, cut=cut))
     return found
 
 
 def called_by(found: DatadogEvidence, service: str) -> tuple[str, ...]:
     """The services that one calls, by the edges found; the first few by name."""
-    edges = {edge for name, part in found.parts if name == "topology" for edge in part.iter_rows()}
-    return tuple(sorted(callee for caller, callee in edges if caller == service))[:MOST_CALLED]
+    called = set()
+    for name, part in found.parts:
+        if name != "topology":
+            continue
+        called |= {callee for caller, callee in part.iter_rows() if caller == service}
+    return tuple(sorted(called))[:MOST_CALLED]
 
 
 def _edge(inquiry: DatadogInquiry, relation: Mapping[str, Any]) -> tuple[str, str] | None:
-    one, other = table(relation.get("from")), table(relation.get("to"))
-    names = [inquiry.names.ours(text(end.get("name"), 200)) for end in (one, other)]
-    if text(relation.get("type")) not in (DEPENDS, DEPENDED) or not names[0] or not names[1]:
+    """Caller and callee; None for a relation that is no call between two services."""
+    start = _service_at(inquiry, relation.get("from"))
+    end = _service_at(inquiry, relation.get("to"))
+    if not start or not end or start == end:
         return None
-    caller, callee = names if relation["type"] == DEPENDS else reversed(names)
-    return (str(caller), str(callee)) if caller != callee else None
+    kind = text(relation.get("type"))
+    if kind == DEPENDS:
+        return start, end
+    if kind == DEPENDED:
+        return end, start
+    return None
+
+
+def _service_at(inquiry: DatadogInquiry, end: Any) -> str | None:
+    return inquiry.names.ours(text(table(end).get("name"), 200))

@@ -1,4 +1,4 @@
-"""A GitHub App's way in: a signed claim is exchanged for an installation's token that may only
+"""A GitHub App's login: a signed claim is exchanged for an installation's token that may only
 read.
 
 The exchange is the one POST of this connector. It goes to one path, asks for reading permissions
@@ -8,7 +8,6 @@ access token".
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 from dataclasses import dataclass, field
@@ -22,17 +21,17 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import SecretStr
 
-from analysis.errors import ConnectorError, SettingsError
-from connectors.budgets import Deadline
+from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.rate_limiter import rate_limiter_of
+from connectors.transport import CALL, Retries, Timeouts, open_client
 from connectors.vendor_text import plain_url, problem_of
 
 VENDOR = "github"
 CLAIM_S, CLOCK_SLACK_S = 540, 60
 """A claim holds for at most ten minutes, and begins a minute ago for clocks that differ."""
 RENEW_S = 300
-"""A token holds for an hour; it is renewed so many seconds before."""
+"""A token holds for an hour; it is renewed that many seconds before."""
 TOKEN_S = 3600
 PERMISSIONS = {
     "metadata": "read",
@@ -43,6 +42,8 @@ PERMISSIONS = {
 }
 """All that is asked for, whatever the app may do: the token cannot write."""
 MOST_BYTES = 1024 * 1024
+TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0)
+"""httpx's own, for an exchange that is done in far less."""
 
 
 class _InstallationToken(msgspec.Struct):
@@ -90,49 +91,54 @@ class GitHubApp:
         if time.monotonic() < self._until - RENEW_S:
             return self._token
         deadline = Deadline.after(min(10.0, limits.deadline_s / 3))
-        limiter = rate_limiter_of(VENDOR, self.api_url, limits)
-        async with limiter.permit(deadline):
-            try:
-                async with asyncio.timeout(deadline.remaining):
-                    self._token = await self._exchange()
-            except (TimeoutError, httpx.HTTPError) as error:
-                limiter.breaker.record(failed=True)
-                said = f"no token was had ({type(error).__name__})"
-                raise ConnectorError(VENDOR, self.path, said, retryable=True) from None
-        limiter.breaker.record(failed=False)
+        response = await self._exchange(limits, deadline)
+        if response.status_code != 201:
+            problem = f"no token was had: {problem_of(response.status_code)}"
+            raise ConnectorError(VENDOR, self.path, problem, status=response.status_code)
+        try:
+            token = msgspec.json.decode(response.content, type=_InstallationToken).token
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise ConnectorError(VENDOR, self.path, "the answer holds no token") from None
+        self._token = token
         self._until = time.monotonic() + TOKEN_S
-        return self._token
+        return token
 
-    async def _exchange(self) -> str:
+    async def _exchange(self, limits: Limits, deadline: Deadline) -> httpx.Response:
         headers = {
             "Authorization": f"Bearer {self._claim()}",
             "Accept": "application/vnd.github+json",
-        }
-        headers |= {
             "Content-Type": "application/json",
             "User-Agent": "faultline",
             "Accept-Encoding": "identity",
         }
         body = msgspec.json.encode({"permissions": PERMISSIONS})
-        hooks = {"request": [self._refuse_all_but_the_exchange]}
-        async with (
-            httpx.AsyncClient(follow_redirects=False, event_hooks=hooks) as client,
-            client.stream(
-                "POST", self.api_url + self.path, content=body, headers=headers
-            ) as response,
-        ):
-            if response.status_code != 201:
-                said = f"no token was had: {problem_of(response.status_code)}"
-                raise ConnectorError(VENDOR, self.path, said, status=response.status_code)
-            answer = bytearray()
-            async for chunk in response.aiter_raw(65_536):
-                answer += chunk
-                if len(answer) > MOST_BYTES:
-                    raise ConnectorError(VENDOR, self.path, "the answer is too large for a token")
+        budget = ByteBudget("size of the token's answer", MOST_BYTES)
         try:
-            return msgspec.json.decode(bytes(answer), type=_InstallationToken).token
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise ConnectorError(VENDOR, self.path, "the answer holds no token") from None
+            async with open_client(
+                VENDOR,
+                self.api_url,
+                limits,
+                headers=headers,
+                deadline=deadline,
+                budget=budget,
+                timeouts=TIMEOUTS,
+                retries=Retries(attempts=1),
+                allow=self._exchange_only,
+            ) as client:
+                return await client.post(
+                    self.api_url + self.path, content=body, extensions={CALL: self.path}
+                )
+        except BudgetExceeded:
+            if budget.left < 0:
+                problem = "the answer is too large for a token"
+                raise ConnectorError(VENDOR, self.path, problem) from None
+            problem = "no token was had (TimeoutError)"
+            raise ConnectorError(VENDOR, self.path, problem, retryable=True) from None
+        except ConnectorError as error:
+            if not isinstance(error.__cause__, httpx.HTTPError):
+                raise
+            problem = f"no token was had ({type(error.__cause__).__name__})"
+            raise ConnectorError(VENDOR, self.path, problem, retryable=True) from None
 
     def _claim(self) -> str:
         """A JSON Web Token (RFC 7519) signed with RS256, as GitHub asks for it."""
@@ -140,15 +146,13 @@ class GitHubApp:
         claims = {"iat": now - CLOCK_SLACK_S, "exp": now + CLAIM_S, "iss": self.app_id}
         head = {"alg": "RS256", "typ": "JWT"}
         said = ".".join(_encoded(msgspec.json.encode(part)) for part in (head, claims))
-        return (
-            f"{said}.{_encoded(self.key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
-        )
+        signature = self.key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{said}.{_encoded(signature)}"
 
-    async def _refuse_all_but_the_exchange(self, request: httpx.Request) -> None:
+    def _exchange_only(self, request: httpx.Request) -> None:
         if request.method != "POST" or str(request.url) != self.api_url + self.path:
-            raise ConnectorError(
-                VENDOR, request.method, "an app's key is used to get its token alone"
-            )
+            problem = "an app's key is used to get its token alone"
+            raise ConnectorError(VENDOR, request.method, problem)
 
 
 def _encoded(value: bytes) -> str:

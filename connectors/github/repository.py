@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Literal
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from analysis.vocabulary import Window
 from connectors.code_changes import CodeChange, CodeCommit, CodeComparison, FileChange, Rollout, utc
 from connectors.code_connector import DEPLOYS, ELSEWHERE
 from connectors.code_host import CodeHostList, PipelineRun
+from connectors.evidence_rows import readable
 from connectors.github import answers
 from connectors.linked_pages import LinkedSession
 from connectors.vendor_text import short
@@ -24,7 +26,7 @@ DEPLOYMENT_PAGES, PULL_PAGES, FILE_PAGES = 2, 3, 3
 MOST_STATUSES, MOST_EARLIER = 10, 4
 """Deployments in the window, and before it, whose statuses are asked: one request each."""
 MOST_FILES = 300
-"""GitHub names at most so many files of a comparison or a commit."""
+"""GitHub names at most that many files of a comparison or a commit."""
 _STATES: dict[str, Literal["done", "failed", "running"]] = {
     "success": "done",
     "inactive": "done",
@@ -61,9 +63,7 @@ class GitHubRepository:
     async def default_branch(self) -> str:
         """Its default branch; fails where the token may not read the repository at all."""
         try:
-            self._branch = (
-                await self._session.get(self._path, type=answers.RepositoryAnswer)
-            ).default_branch
+            answer = await self._session.get(self._path, type=answers.RepositoryAnswer)
         except ConnectorError as error:
             if error.status == 404:
                 said = "not found, or the token may not read this repository"
@@ -72,6 +72,7 @@ class GitHubRepository:
                 said = "the repository has another name now: correct it in the settings"
                 raise ConnectorError(VENDOR, self._path, said, status=error.status) from error
             raise
+        self._branch = answer.default_branch
         return self._branch
 
     async def rollouts(self, window: Window) -> CodeHostList[Rollout]:
@@ -81,31 +82,25 @@ class GitHubRepository:
         wanted: list[answers.GitHubDeployment] = []
         cut = None
         for environment in self._environments or (None,):
-            params = [
-                ("per_page", str(PER_PAGE)),
-                *([("environment", environment)] if environment else []),
-            ]
+            params = [("per_page", str(PER_PAGE))]
+            if environment:
+                params.append(("environment", environment))
             listing = await self._session.pages(
                 path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
             )
             wanted += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
-        wanted = [
-            d for d in wanted if not d.transient_environment and utc(d.created_at) <= window.end
-        ]
-        wanted.sort(key=lambda d: d.created_at, reverse=True)
-        inside = [d for d in wanted if utc(d.created_at) >= window.start]
+        # Transient environments are those of pull requests.
+        wanted = [one for one in wanted if not one.transient_environment]
+        wanted.sort(key=lambda one: one.created_at, reverse=True)
+        inside = [one for one in wanted if window.start <= utc(one.created_at) <= window.end]
+        earlier = [one for one in wanted if utc(one.created_at) < window.start]
         if len(inside) > MOST_STATUSES:
             cut = f"only the latest {MOST_STATUSES} of {len(inside)} deployments were looked at"
-        environments = {d.environment for d in inside[:MOST_STATUSES]}
-        older = [d for d in wanted if utc(d.created_at) < window.start]
-        earlier = [d for d in older if d.environment in environments or not environments][
-            :MOST_EARLIER
-        ]
-        chosen = inside[:MOST_STATUSES] + (earlier if len(inside) <= MOST_STATUSES else [])
-        rollouts = await asyncio.gather(*(self._rollout(d) for d in chosen))
-        begun = tuple(r for r in rollouts if r is not None)
+        chosen = _with_statuses(inside, earlier)
+        rollouts = await asyncio.gather(*(self._rollout(one) for one in chosen))
+        begun = tuple(one for one in rollouts if one is not None)
         of = "".join(f"&environment={environment}" for environment in self._environments)
         query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
         return CodeHostList(begun, query, f"{self._web}/deployments", cut)
@@ -115,9 +110,7 @@ class GitHubRepository:
         statuses = await self._session.get(
             path, [("per_page", str(PER_PAGE))], type=list[answers.DeploymentStatus]
         )
-        statuses.sort(key=lambda s: s.created_at)
-        reached = next((s for s in statuses if s.state == "success"), None)
-        last = reached or (statuses[-1] if statuses else None)
+        last = _decisive(statuses)
         if last is not None and last.state not in _STATES:
             return None
         at = utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
@@ -141,36 +134,37 @@ class GitHubRepository:
         params = [("branch", self._branch), ("created", created), ("per_page", str(PER_PAGE))]
         answer = await self._session.get(path, params, type=answers.WorkflowRuns)
         left_out = answer.total_count - len(answer.workflow_runs)
-        cut = (
-            f"only the latest {len(answer.workflow_runs)} of {answer.total_count} runs"
-            if left_out > 0
-            else None
-        )
+        cut = None
+        if left_out > 0:
+            cut = f"only the latest {len(answer.workflow_runs)} of {answer.total_count} runs"
         query = f"GET {path}?branch={self._branch}&created={created}&per_page={PER_PAGE}"
-        link = (
-            f"{self._web}/"
-            f"actions?query={quote(f'branch:{self._branch} created:{created}', safe='')}"
-        )
-        return CodeHostList(tuple(self._run(r) for r in answer.workflow_runs), query, link, cut)
+        search = quote(f"branch:{self._branch} created:{created}", safe="")
+        runs = tuple(self._run(run) for run in answer.workflow_runs)
+        return CodeHostList(runs, query, f"{self._web}/actions?query={search}", cut)
 
     def _run(self, run: answers.WorkflowRun) -> PipelineRun:
         name = short(run.name or run.path, 80) or "a workflow without a name"
-        done, at = run.status == "completed", utc(run.updated_at)
-        failed = done and run.conclusion in ("failure", "timed_out", "startup_failure")
+        at = utc(run.updated_at)
+        failed = _state_of_run(run) == "failed"
         link = f"{self._web}/actions/runs/{run.id}"
-        rollout = None
-        if DEPLOYS.search(f"{run.name or ''} {run.path.rpartition('/')[2]}") and (
-            not done or failed or run.conclusion == "success"
-        ):
-            state: Literal["done", "failed", "running"] = (
-                "failed" if failed else "done" if done else "running"
-            )
-            began = utc(run.created_at)
-            rollout = Rollout(
-                run.head_sha, f"workflow {name}", at if done else began, f"Workflow {name}", state,
-                answers.login(run.actor), link, not ELSEWHERE.search(name),
-            )  # fmt: skip
+        rollout = self._rollout_of_run(run, name, link)
         return PipelineRun(name, run.head_sha, at, failed, link, answers.login(run.actor), rollout)
+
+    def _rollout_of_run(self, run: answers.WorkflowRun, name: str, link: str) -> Rollout | None:
+        """The rollout that a run is by its name; None for one that was cancelled or skipped."""
+        state = _state_of_run(run)
+        if state is None or not DEPLOYS.search(f"{run.name or ''} {run.path.rpartition('/')[2]}"):
+            return None
+        return Rollout(
+            run.head_sha,
+            f"workflow {name}",
+            utc(run.created_at if state == "running" else run.updated_at),
+            f"Workflow {name}",
+            state,
+            answers.login(run.actor),
+            link,
+            not ELSEWHERE.search(name),
+        )
 
     async def releases(self, window: Window) -> CodeHostList[Rollout]:
         """Published releases, the newest first; also those before the window, to compare with."""
@@ -178,20 +172,25 @@ class GitHubRepository:
         found = await self._session.get(
             path, [("per_page", "50")], type=list[answers.GitHubRelease]
         )
-        rollouts = tuple(
-            Rollout(
-                revision=r.tag_name,
-                environment="releases",
-                at=utc(r.published_at),
-                title=f"Release {short(r.name or r.tag_name, 80)}",
-                author=answers.login(r.author),
-                link=f"{self._web}/releases/tag/{quote(r.tag_name, safe='')}",
-                production=not r.prerelease,
-            )
-            for r in found
-            if r.published_at is not None and not r.draft and utc(r.published_at) <= window.end
+        rollouts = []
+        for release in found:
+            if release.published_at is None or release.draft:
+                continue
+            at = utc(release.published_at)
+            if at <= window.end:
+                rollouts.append(self._rollout_of_release(release, at))
+        return CodeHostList(tuple(rollouts), f"GET {path}?per_page=50", f"{self._web}/releases")
+
+    def _rollout_of_release(self, release: answers.GitHubRelease, at: datetime) -> Rollout:
+        return Rollout(
+            revision=release.tag_name,
+            environment="releases",
+            at=at,
+            title=f"Release {short(release.name or release.tag_name, 80)}",
+            author=answers.login(release.author),
+            link=f"{self._web}/releases/tag/{quote(release.tag_name, safe='')}",
+            production=not release.prerelease,
         )
-        return CodeHostList(rollouts, f"GET {path}?per_page=50", f"{self._web}/releases")
 
     async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]:
         """Pull requests merged into the branch in the window."""
@@ -201,20 +200,16 @@ class GitHubRepository:
         listing = await self._session.pages(
             path, params, type=list[answers.PullRequest], most_pages=PULL_PAGES
         )
-        changes = [
-            c
-            for p in listing.values
-            if (c := answers.change_of_pull(p, self._pull_link(p.number))) is not None
-        ]
-        inside = tuple(c for c in changes if window.start <= c.at <= window.end)
+        changes = readable(
+            answers.change_of_pull(pull, self._pull_link(pull.number)) for pull in listing.values
+        )
+        inside = tuple(one for one in changes if window.start <= one.at <= window.end)
         cut = None
         if listing.more and utc(listing.values[-1].updated_at) >= window.start:
             cut = f"only the latest {len(listing.values)} closed pull requests were asked"
-        search = quote(
-            f"is:pr is:merged base:{branch} merged:{_stamp(window.start)}..{_stamp(window.end)}",
-            safe="",
-        )
-        query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in params)
+        between = f"{_stamp(window.start)}..{_stamp(window.end)}"
+        search = quote(f"is:pr is:merged base:{branch} merged:{between}", safe="")
+        query = f"GET {path}?" + "&".join(f"{name}={value}" for name, value in params)
         return CodeHostList(inside, query, f"{self._web}/pulls?q={search}", cut)
 
     async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]:
@@ -222,11 +217,13 @@ class GitHubRepository:
         between = f"{quote(base, safe='')}...{quote(head, safe='')}"
         path = f"{self._path}/compare/{between}"
         answer = await self._session.get(path, type=answers.GitHubComparison)
-        commits = (answers.commit_of(c, self._commit_link(c.sha)) for c in answer.commits)
+        commits = readable(
+            answers.commit_of(one, self._commit_link(one.sha)) for one in answer.commits
+        )
         files = answer.files or []
         comparison = CodeComparison(
-            tuple(c for c in commits if c is not None),
-            tuple(f.filename[: answers.LONGEST_PATH] for f in files),
+            tuple(commits),
+            tuple(file.filename[: answers.LONGEST_PATH] for file in files),
             max(0, answer.total_commits - len(answer.commits)),
             len(files) >= MOST_FILES,
             answer.behind_by if answer.status == "behind" else None,
@@ -260,15 +257,13 @@ class GitHubRepository:
             )
             cut = f"only the first {len(listing.values)} files" if listing.more else None
             link = f"{self._pull_link(change.number)}/files"
-            return CodeHostList(
-                answers.file_changes(list(listing.values)), f"GET {path}", link, cut
-            )
+            changed = answers.file_changes(list(listing.values))
+            return CodeHostList(changed, f"GET {path}", link, cut)
         path = f"{self._path}/commits/{quote(change.id, safe='')}"
         files = (await self._session.get(path, type=answers.GitHubCommit)).files or []
         cut = f"only the first {len(files)} files" if len(files) >= MOST_FILES else None
-        return CodeHostList(
-            answers.file_changes(files), f"GET {path}", self._commit_link(change.id), cut
-        )
+        link = self._commit_link(change.id)
+        return CodeHostList(answers.file_changes(files), f"GET {path}", link, cut)
 
     async def content(self, path: str, revision: str) -> bytes:
         """A file's content at a revision. Raises ConnectorError with status 404 where there is no
@@ -294,6 +289,37 @@ class GitHubRepository:
 
     def _commit_link(self, sha: str) -> str:
         return f"{self._web}/commit/{quote(sha, safe='')}"
+
+
+def _with_statuses(
+    inside: Sequence[answers.GitHubDeployment], earlier: Sequence[answers.GitHubDeployment]
+) -> list[answers.GitHubDeployment]:
+    """The deployments whose statuses are asked: of the window, and where there is room what ran in
+    the same environments before."""
+    if len(inside) > MOST_STATUSES:
+        return list(inside[:MOST_STATUSES])
+    environments = {one.environment for one in inside}
+    same = [one for one in earlier if not environments or one.environment in environments]
+    return [*inside, *same[:MOST_EARLIER]]
+
+
+def _decisive(
+    statuses: Sequence[answers.DeploymentStatus],
+) -> answers.DeploymentStatus | None:
+    """The first success, else the latest status."""
+    ordered = sorted(statuses, key=lambda status: status.created_at)
+    for status in ordered:
+        if status.state == "success":
+            return status
+    return ordered[-1] if ordered else None
+
+
+def _state_of_run(run: answers.WorkflowRun) -> Literal["done", "failed", "running"] | None:
+    if run.status != "completed":
+        return "running"
+    if run.conclusion in ("failure", "timed_out", "startup_failure"):
+        return "failed"
+    return "done" if run.conclusion == "success" else None
 
 
 def _stamp(at: object) -> str:

@@ -28,11 +28,12 @@ from connectors.collection_builder import (
     split,
     trace_of,
 )
+from connectors.evidence_rows import SpanTableRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.jaeger.settings import JaegerSettings
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
-from connectors.otlp_spans import UNREADABLE, ResourceSpans, Row, TracesData, hex_id, span_rows
+from connectors.otlp_spans import UNREADABLE, ResourceSpans, TracesData, hex_id, span_rows
 from connectors.self_hosted import headers
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
@@ -40,6 +41,8 @@ from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 3
+MOST_NAMES = 2
+"""Of the names that a service has in Jaeger, those that are searched for."""
 PARTS = 3
 TYPICAL, FAILED, SLOW = 5, 5, 5
 """Traces of one service asked for: any of each third of a window, failed and slow ones of the
@@ -108,32 +111,35 @@ class Search:
     @property
     def params(self) -> list[tuple[str, str]]:
         """As the query service and its pages take them; times in microseconds."""
-        asked = [("service", self.service), ("limit", str(self.limit))]
-        asked += [
-            (k, str(nanoseconds(t) // 1000))
-            for k, t in (("start", self.window.start), ("end", self.window.end))
+        params = [
+            ("service", self.service),
+            ("limit", str(self.limit)),
+            ("start", str(nanoseconds(self.window.start) // 1000)),
+            ("end", str(nanoseconds(self.window.end) // 1000)),
         ]
-        asked += [("tags", FAILED_TAGS)] if self.failed else []
-        return asked + (
-            [("minDuration", f"{self.least_us}us")] if self.least_us is not None else []
-        )
+        if self.failed:
+            params.append(("tags", FAILED_TAGS))
+        if self.least_us is not None:
+            params.append(("minDuration", f"{self.least_us}us"))
+        return params
 
     @property
     def params_v3(self) -> list[tuple[str, str]]:
         """As the v3 API takes them: by the names of released servers, and by those of the
         specification."""
-        asked = [
-            ("service_name", self.service),
-            ("start_time_min", _rfc3339(self.window.start)),
-            ("start_time_max", _rfc3339(self.window.end)),
-            ("search_depth", str(self.limit)),
-        ]
-        asked += (
-            [("duration_min", f"{self.least_us / 1e6:.6f}s")] if self.least_us is not None else []
-        )
-        return [
-            (f"query.{name}", value) for given, value in asked for name in (given, _camel(given))
-        ]
+        values = {
+            "service_name": self.service,
+            "start_time_min": _rfc3339(self.window.start),
+            "start_time_max": _rfc3339(self.window.end),
+            "search_depth": str(self.limit),
+        }
+        if self.least_us is not None:
+            values["duration_min"] = f"{self.least_us / 1e6:.6f}s"
+        params = []
+        for name, value in values.items():
+            params.append((f"query.{name}", value))
+            params.append((f"query.{_camel(name)}", value))
+        return params
 
 
 class JaegerConnector:
@@ -171,13 +177,11 @@ class JaegerConnector:
             )
             await self._own(ask, collection, trace_of(request.alert.labels), windows[-1])
         if more:
-            collection.missing.append(
-                Missing("spans", "services in scope", f"{more} more services were not asked about")
-            )
+            reason = f"{more} more services were not asked about"
+            collection.missing.append(Missing("spans", "services in scope", reason))
         if not services and "spans" not in collection.rows:
-            collection.missing.append(
-                Missing("spans", "services", "the alert names no service to ask about")
-            )
+            reason = "the alert names no service to ask about"
+            collection.missing.append(Missing("spans", "services", reason))
         return collection.collected()
 
     async def check(self) -> Check:
@@ -187,7 +191,7 @@ class JaegerConnector:
                 ask = await _Ask.of(session, self._names)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        api = "" if not ask.v3 else " by the v3 API, which cannot be searched for failed traces"
+        api = " by the v3 API, which cannot be searched for failed traces" if ask.v3 else ""
         known = f"{len(ask.known)} services are known"
         line = (
             f"Jaeger at {self._http.base_url}: traces can be "
@@ -202,39 +206,38 @@ class JaegerConnector:
         if not theirs:
             collection.missing.append(Missing("spans", service, NONE_FOUND))
             return
-        asked = [(name, window) for name in theirs[:2] for window in windows]
+        asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
         typical = [
             Search(name, part, TYPICAL) for name, window in asked for part in split(window, PARTS)
         ]
-        failed = (
-            [Search(name, window, FAILED, failed=True) for name, window in asked]
-            if not ask.v3
-            else []
-        )
-        found = await asyncio.gather(
-            *(self._search(ask, collection, one) for one in (*typical, *failed))
-        )
-        sample = [row for rows in found[: len(typical)] for row in rows or ()]
-        before = [row for row in sample if row[5] < nanoseconds(windows[0].end)]
-        bound = _slow_us(before or sample, service)
-        slow = (
-            [Search(name, window, SLOW, least_us=bound) for name, window in asked] if bound else []
-        )
-        found += await asyncio.gather(*(self._search(ask, collection, one) for one in slow))
-        start = nanoseconds(windows[-1].start)
-        of_failed = found[len(typical) : len(typical) + len(failed)]
-        many = (
-            len({row[0] for rows in of_failed for row in rows or () if row[5] >= start}) >= FAILED
-        )
+        failed: list[Search] = []
+        # The v3 API cannot be searched for tags.
+        if not ask.v3:
+            failed = [Search(name, window, FAILED, failed=True) for name, window in asked]
+        found = await self._searches(ask, collection, (*typical, *failed))
+        of_typical, of_failed = found[: len(typical)], found[len(typical) :]
+
+        slow: list[Search] = []
+        bound = _slow_bound(of_typical, service, until=nanoseconds(windows[0].end))
+        if bound:
+            slow = [Search(name, window, SLOW, least_us=bound) for name, window in asked]
+        found += await self._searches(ask, collection, slow)
+
+        often = _failed_traces(of_failed, since=nanoseconds(windows[-1].start)) >= FAILED
         for search, rows in zip((*typical, *failed, *slow), found, strict=True):
-            if rows and (many or not search.failed):
+            if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
         if all(rows is not None and not rows for rows in found):
             collection.missing.append(Missing("spans", service, NONE_FOUND))
 
+    async def _searches(
+        self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]
+    ) -> list[list[SpanTableRow] | None]:
+        return await asyncio.gather(*(self._search(ask, collection, one) for one in searches))
+
     async def _search(
         self, ask: _Ask, collection: CollectionBuilder, search: Search
-    ) -> list[Row] | None:
+    ) -> list[SpanTableRow] | None:
         """Spans of the traces found; None where the search failed."""
         answer = await collection.fetch("spans", ask.query(search), ask.search(search))
         if answer is None:
@@ -247,9 +250,9 @@ class JaegerConnector:
         return rows
 
     def _keep(
-        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[Row]
+        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[SpanTableRow]
     ) -> None:
-        traces = len({row[0] for row in rows})
+        traces = len({row.trace_id for row in rows})
         cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
         link = f"{self._page}/search?{urlencode(search.params)}"
         count = collection.add("spans", rows)
@@ -276,20 +279,27 @@ class JaegerConnector:
         edges = await collection.fetch("topology", ask.edges_query(window), ask.edges(window))
         if edges is None:
             return
-        rows = [
-            (short(self._names.ours(a), 200), short(self._names.ours(b), 200))
-            for a, b in edges
-            if a and b
-        ]
-        kept = list(dict.fromkeys(row for row in rows if row[0] != row[1]))
-        cut = (
-            f"{len(kept) - MOST_EDGES} of {len(kept)} left out" if len(kept) > MOST_EDGES else None
-        )
+        kept = self._our_edges(edges)
+        cut = None
+        if len(kept) > MOST_EDGES:
+            cut = f"{len(kept) - MOST_EDGES} of {len(kept)} left out"
         count = collection.add("topology", kept[:MOST_EDGES])
         link = f"{self._page}/dependencies"
         collection.items.append(
             Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut)
         )
+
+    def _our_edges(self, edges: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Each edge between two services once, by our names."""
+        ours: dict[tuple[str, str], None] = {}
+        for parent, child in edges:
+            if not parent or not child:
+                continue
+            caller = short(self._names.ours(parent), 200)
+            callee = short(self._names.ours(child), 200)
+            if caller != callee:
+                ours[caller, callee] = None
+        return list(ours)
 
 
 class _Ask:
@@ -316,38 +326,33 @@ class _Ask:
     async def of(cls, session: HttpSession, names: ServiceNames) -> _Ask:
         """Raises where neither API answers."""
         try:
-            return cls(
-                session,
-                names,
-                (await session.get("/api/services", type=ServicesAnswer)).data or (),
-                v3=False,
-            )
+            answer = await session.get("/api/services", type=ServicesAnswer)
+            return cls(session, names, answer.data or (), v3=False)
         except ConnectorError as error:
             if error.status != 404:
                 raise
-        return cls(
-            session,
-            names,
-            (await session.get("/api/v3/services", type=ServicesAnswerV3)).services,
-            v3=True,
-        )
+        answer_v3 = await session.get("/api/v3/services", type=ServicesAnswerV3)
+        return cls(session, names, answer_v3.services, v3=True)
 
-    async def search(self, search: Search) -> tuple[list[Row], int]:
+    async def search(self, search: Search) -> tuple[list[SpanTableRow], int]:
         """Spans of the traces found, and how many were not readable."""
         return await self._rows(self.traces, search.params_v3 if self.v3 else search.params)
 
-    async def trace(self, trace_id: str) -> tuple[list[Row], int]:
+    async def trace(self, trace_id: str) -> tuple[list[SpanTableRow], int]:
         """Spans of one trace."""
         return await self._rows(f"{self.traces}/{trace_id}", [])
 
-    async def _rows(self, path: str, params: list[tuple[str, str]]) -> tuple[list[Row], int]:
+    async def _rows(
+        self, path: str, params: list[tuple[str, str]]
+    ) -> tuple[list[SpanTableRow], int]:
         if not self.v3:
             found = (await self._session.get(path, params, type=TracesAnswer)).data or []
             return await asyncio.to_thread(trace_rows, found, self._names)
         try:
             answer = await self._session.get(path, params, type=TracesAnswerV3)
         except ConnectorError as error:
-            if error.status == 404:  # "No traces found"
+            # That is how v3 says "No traces found".
+            if error.status == 404:
                 return [], 0
             raise
         data = answer.result or TracesData(resourceSpans=answer.resourceSpans)
@@ -379,17 +384,27 @@ class _Ask:
         ]
 
 
-def _slow_us(rows: Sequence[Row], service: str) -> int | None:
-    """The bound of slow traces: of each trace of the sample the service's longest span counts."""
+def _failed_traces(found: Sequence[list[SpanTableRow] | None], since: int) -> int:
+    """How many traces have spans since then."""
+    return len({row.trace_id for rows in found for row in rows or () if row.start >= since})
+
+
+def _slow_bound(found: Sequence[list[SpanTableRow] | None], service: str, until: int) -> int | None:
+    """The bound of slow traces in us: of each trace the service's longest span counts.
+
+    It is taken from what began before `until`, the end of the baseline, where anything did.
+    """
+    sample = [row for rows in found for row in rows or ()]
+    before = [row for row in sample if row.start < until]
     longest: dict[str, float] = {}
-    for row in rows:
-        if row[3] == service:
-            longest[row[0]] = max(longest.get(row[0], 0.0), row[6])
+    for row in before or sample:
+        if row.service == service:
+            longest[row.trace_id] = max(longest.get(row.trace_id, 0.0), row.duration_us)
     if not longest:
         return None
-    return max(
-        1, round(sorted(longest.values())[min(len(longest) - 1, int(SLOW_SHARE * len(longest)))])
-    )
+    durations = sorted(longest.values())
+    place = min(len(durations) - 1, int(SLOW_SHARE * len(durations)))
+    return max(1, round(durations[place]))
 
 
 def _rfc3339(at: datetime) -> str:

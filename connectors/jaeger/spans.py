@@ -9,9 +9,19 @@ from typing import Any
 import msgspec
 
 from connectors.collection_builder import attributes, ns_of
-from connectors.otlp_spans import KEPT, OF_RESOURCE, Row, hex_id
+from connectors.evidence_rows import SpanTableRow
+from connectors.otlp_spans import (
+    KEPT,
+    MOST_EVENTS,
+    OF_RESOURCE,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    hex_id,
+)
 from connectors.service_names import ServiceNames
 from connectors.vendor_text import short
+
+NS_PER_US = 1000
 
 
 class JaegerTag(msgspec.Struct):
@@ -57,12 +67,16 @@ class JaegerTrace(msgspec.Struct):
     processes: dict[str, Process] | None = None
 
 
-def trace_rows(traces: Iterable[JaegerTrace], names: ServiceNames) -> tuple[list[Row], int]:
+def trace_rows(
+    traces: Iterable[JaegerTrace], names: ServiceNames
+) -> tuple[list[SpanTableRow], int]:
     """The spans as rows, and how many were left out because they have no readable id or time."""
-    rows, dropped = [], 0
+    rows: list[SpanTableRow] = []
+    dropped = 0
     for trace in traces:
+        processes = trace.processes or {}
         for span in trace.spans or ():
-            process = (trace.processes or {}).get(span.processID) or span.process or Process()
+            process = processes.get(span.processID) or span.process or Process()
             row = _row(span, process, names)
             if row is None:
                 dropped += 1
@@ -71,56 +85,68 @@ def trace_rows(traces: Iterable[JaegerTrace], names: ServiceNames) -> tuple[list
     return rows, dropped
 
 
-def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> Row | None:
-    trace_id, span_id, start = (
-        hex_id(span.traceID, 16),
-        hex_id(span.spanID, 8),
-        ns_of(span.startTime, 1000),
-    )
+def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRow | None:
+    trace_id = hex_id(span.traceID, TRACE_ID_BYTES)
+    span_id = hex_id(span.spanID, SPAN_ID_BYTES)
+    start = ns_of(span.startTime, NS_PER_US)
     if not trace_id or not span_id or start is None or span.duration is None:
         return None
-    own, of_process = _texts(span.tags), _texts(process.tags)
-    for log in (span.logs or ())[:50]:
-        fields = _texts(log.fields)
-        if fields.get("event") in ("exception", "error"):
-            own = {**fields, **own}
+    own = _with_errors(span)
+    return SpanTableRow(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=_parent(span),
+        service=names.ours(short(process.serviceName, 200)) or "unknown",
+        operation=short(span.operationName, 200) or "unknown",
+        start=start,
+        duration_us=max(0.0, float(span.duration)),
+        status="error" if _failed(own) else "ok",
+        attributes=attributes(_kept(own, _texts(process.tags))),
+    )
+
+
+def _kept(own: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, Any]:
     kept: dict[str, Any] = {name: own.get(name) for name in KEPT}
     kept |= {name: of_process.get(name) for name in OF_RESOURCE}
     kept["span.kind"] = own.get("span.kind")
+    # OpenTracing's name for it, in the log of an error.
     kept["exception.message"] = kept["exception.message"] or own.get("message")
-    failed = (
+    return kept
+
+
+def _failed(own: Mapping[str, str]) -> bool:
+    # The one is OpenTracing's tag, the other how OpenTelemetry's status is translated.
+    return (
         own.get("error", "").lower() == "true" or own.get("otel.status_code", "").upper() == "ERROR"
     )
-    service = names.ours(short(process.serviceName, 200)) or "unknown"
-    operation = short(span.operationName, 200) or "unknown"
-    us = max(0.0, float(span.duration))
-    return (
-        trace_id,
-        span_id,
-        _parent(span),
-        service,
-        operation,
-        start,
-        us,
-        _status(failed),
-        attributes(kept),
-    )
 
 
-def _status(failed: bool) -> str:
-    return "error" if failed else "ok"
+def _with_errors(span: JaegerSpan) -> Mapping[str, str]:
+    """The span's tags, and behind them the fields of the errors in its log."""
+    found: dict[str, str] = {}
+    for log in (span.logs or ())[:MOST_EVENTS]:
+        fields = _texts(log.fields)
+        if fields.get("event") in ("exception", "error"):
+            found = {**fields, **found}
+    return {**found, **_texts(span.tags)}
 
 
 def _parent(span: JaegerSpan) -> str | None:
     """The span that called this one, in the same trace."""
-    own = [r for r in span.references or () if hex_id(r.traceID, 16) == hex_id(span.traceID, 16)]
-    named = sorted(own, key=lambda r: r.refType != "CHILD_OF")
-    return next((found for r in named if (found := hex_id(r.spanID, 8))), None)
+    trace_id = hex_id(span.traceID, TRACE_ID_BYTES)
+    references = sorted(span.references or (), key=lambda r: r.refType != "CHILD_OF")
+    for reference in references:
+        if hex_id(reference.traceID, TRACE_ID_BYTES) != trace_id:
+            continue
+        parent = hex_id(reference.spanID, SPAN_ID_BYTES)
+        if parent:
+            return parent
+    return None
 
 
 def _texts(tags: Iterable[JaegerTag] | None) -> Mapping[str, str]:
     """Tags with simple values, as text; booleans in JSON's words."""
-    found = {}
+    found: dict[str, str] = {}
     for tag in tags or ():
         if isinstance(tag.value, bool):
             found[tag.key] = "true" if tag.value else "false"

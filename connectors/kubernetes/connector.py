@@ -25,6 +25,15 @@ LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, co
 """A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io,
 "API Priority and Fairness"); this stays far below what kubectl itself allows (50 a second)."""
 MOST_CHECKED = 3
+RESOURCES = (
+    "pods",
+    "deployments",
+    "statefulsets",
+    "daemonsets",
+    "jobs",
+    "replicasets",
+    "controllerrevisions",
+)
 _NOTHING = (
     "no service in scope names its workload: set services.NAME.kubernetes, or kubernetes.namespaces"
 )
@@ -35,13 +44,13 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
     if own.url is None:
         return None
     access = ClusterAccess(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
+    workloads = {}
+    for service, entry in settings.services.items():
+        if entry.kubernetes:
+            workloads[service] = [parsed(service, text) for text in entry.kubernetes]
     return KubernetesConnector(
         access,
-        workloads={
-            s: [parsed(s, text) for text in e.kubernetes]
-            for s, e in settings.services.items()
-            if e.kubernetes
-        },
+        workloads=workloads,
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
@@ -86,28 +95,23 @@ class KubernetesConnector:
 
     async def check(self) -> Check:
         """Which of the lists can be read with this token?"""
-        spaces = list(
-            dict.fromkeys(
-                (*(r.namespace for own in self._workloads.values() for r in own), *self._namespaces)
-            )
-        )
+        spaces = self._spaces()
+        wanted = _wanted(spaces[:MOST_CHECKED] or ["default"])
         try:
             async with Cluster(self._access, self.limits).open() as reads:
-                wanted = _wanted(spaces[:MOST_CHECKED] or ["default"])
-                refused = await asyncio.gather(
-                    *(
-                        reads.refusal(path, names_only="configmaps" in path)
-                        for path in wanted.values()
-                    )
-                )
+                asked = [reads.refusal(p, names_only="configmaps" in p) for p in wanted.values()]
+                refusals = await asyncio.gather(*asked)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        refusals = {
-            what: said for what, said in zip(wanted, refused, strict=True) if said is not None
-        }
-        readable = [what for what in wanted if what not in refusals]
+        readable: list[str] = []
+        refused: list[str] = []
+        for what, reason in zip(wanted, refusals, strict=True):
+            if reason is None:
+                readable.append(what)
+            else:
+                refused.append(f"{what} cannot be listed ({reason})")
         said = [f"{', '.join(readable)} can be listed"] if readable else []
-        said += [f"{what} cannot be listed ({reason})" for what, reason in refusals.items()]
+        said += refused
         if not spaces:
             said.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
@@ -117,20 +121,17 @@ class KubernetesConnector:
         )
         return Check(self.name, any(what.startswith("pods") for what in readable), line)
 
+    def _spaces(self) -> list[str]:
+        """The namespaces that the settings name."""
+        spaces = [ref.namespace for own in self._workloads.values() for ref in own]
+        return list(dict.fromkeys((*spaces, *self._namespaces)))
+
 
 def _wanted(spaces: Sequence[str]) -> dict[str, str]:
     """Everything that is listed, by words."""
     calls: dict[str, str] = {}
     for space in spaces:
-        for resource in (
-            "pods",
-            "deployments",
-            "statefulsets",
-            "daemonsets",
-            "jobs",
-            "replicasets",
-            "controllerrevisions",
-        ):
+        for resource in RESOURCES:
             calls[f"{resource} in {space}"] = named_path(resource, space)
         calls[f"events in {space}"] = f"/{EVENTS[0]}/namespaces/{space}/events"
         calls[f"autoscalers in {space}"] = (

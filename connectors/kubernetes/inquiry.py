@@ -15,6 +15,7 @@ from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
+from connectors.evidence_rows import ChangeRow, LogRow
 from connectors.kubernetes import events, pods, rollouts
 from connectors.kubernetes.answers import (
     ControllerRevision,
@@ -25,6 +26,7 @@ from connectors.kubernetes.answers import (
     Scaler,
     Workload,
 )
+from connectors.kubernetes.pod_templates import config_maps_of
 from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
 from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
 
@@ -34,7 +36,7 @@ EVENTS = ("apis/events.k8s.io/v1", "api/v1")
 """The newer group, then the older one for servers that do not know it."""
 AUTOSCALERS = "apis/autoscaling/v2"
 LOOKBACK = timedelta(hours=24)
-"""Rollouts are told from so long before the earliest window: one may take a day to do harm."""
+"""Rollouts are read from that long before the earliest window: one may take a day to do harm."""
 SKEW = timedelta(minutes=1)
 MOST_PODS, MOST_NODES = 500, 20
 _SELECTED = ("Deployment", "StatefulSet", "DaemonSet", "Job")
@@ -55,17 +57,15 @@ class ClusterInquiry:
         self._missing: list[Missing] = []
         self._found: list[FoundWorkload] = []
         self._revisions: list[tuple[FoundWorkload, list[Any]]] = []
-        self._pods: dict[tuple[str, str], pods.ObservedPods] = {}
+        self._pods: dict[tuple[str, str], pods.ObservedPod] = {}
         self._objects: dict[tuple[str, str, str], str] = {}
 
     def collected(self) -> Collected:
         """Everything that was brought."""
-        tables = {
-            name: pl.DataFrame(
-                list(dict.fromkeys(rows)), schema=SCHEMAS[name].columns, orient="row"
-            )
-            for name, rows in self._tables.items()
-        }
+        tables = {}
+        for name, rows in self._tables.items():
+            each_once = list(dict.fromkeys(rows))
+            tables[name] = pl.DataFrame(each_once, schema=SCHEMAS[name].columns, orient="row")
         return Collected(tables, tuple(self._items), tuple(self._missing))
 
     async def workload(self, ref: Ref) -> None:
@@ -76,19 +76,31 @@ class ClusterInquiry:
         if ref.kind == "Pod":
             await self._list_pods(ref, {"fieldSelector": f"metadata.name={ref.name}"})
             return
-        kinds, selection = (
-            ((ref.kind,), {"fieldSelector": f"metadata.name={ref.name}"})
-            if ref.kind
-            else (_SELECTED, {"labelSelector": ref.selector})
-        )
-        lists = await asyncio.gather(*(self._workloads(ref, kind, selection) for kind in kinds))
-        found = [one for listed in lists for one in listed or ()]
-        calls = [self._pods_and_revisions(one) for one in found if one.selector]
-        calls += [self._list_pods(ref, {"labelSelector": ref.selector})] if ref.selector else []
-        await asyncio.gather(*calls)
-        if not found and ref.kind and not ref.guessed and lists[0] is not None:
+        if ref.kind:
+            await self._workload_by_name(ref)
+        else:
+            await self._workloads_by_label(ref)
+
+    async def _workload_by_name(self, ref: Ref) -> None:
+        selection = {"fieldSelector": f"metadata.name={ref.name}"}
+        found = await self._workloads(ref, ref.kind, selection)
+        if found is None:
+            return
+        await asyncio.gather(*(self._pods_and_revisions(one) for one in found if one.selector))
+        # A name that was only guessed from the service's says nothing by not being there.
+        if not found and not ref.guessed:
             query = replayed(named_path(PATHS[ref.kind][1], ref.namespace), selection)
             self._missing.append(Missing("monitors", query, f"there is no {ref.label}"))
+
+    async def _workloads_by_label(self, ref: Ref) -> None:
+        selection = {"labelSelector": ref.selector}
+        lists = await asyncio.gather(*(self._workloads(ref, kind, selection) for kind in _SELECTED))
+        found = [one for listed in lists for one in listed or ()]
+        calls = [self._pods_and_revisions(one) for one in found if one.selector]
+        if ref.selector:
+            # Pods may carry the label without a workload that does.
+            calls.append(self._list_pods(ref, selection))
+        await asyncio.gather(*calls)
 
     async def _workloads(
         self, ref: Ref, kind: str, selection: dict[str, str]
@@ -110,12 +122,12 @@ class ClusterInquiry:
         listing = self._list_pods(found.ref, {"labelSelector": found.selector}, found)
         if found.kind == "Job":
             await listing
-        elif found.kind == "Deployment":
-            await asyncio.gather(listing, self._history(found, "replicasets", Workload))
+            return
+        if found.kind == "Deployment":
+            history = self._history(found, "replicasets", Workload)
         else:
-            await asyncio.gather(
-                listing, self._history(found, "controllerrevisions", ControllerRevision)
-            )
+            history = self._history(found, "controllerrevisions", ControllerRevision)
+        await asyncio.gather(listing, history)
 
     async def _history(self, found: FoundWorkload, resource: str, type: type[Any]) -> None:
         path = named_path(resource, found.ref.namespace)
@@ -125,29 +137,26 @@ class ClusterInquiry:
         revisions, cut = listed
         for one in revisions:
             if resource == "replicasets" and one.metadata.owned_by("Deployment", found.meta.name):
-                self._objects[found.ref.namespace, "ReplicaSet", one.metadata.name] = (
-                    found.ref.service
-                )
+                key = (found.ref.namespace, "ReplicaSet", one.metadata.name)
+                self._objects[key] = found.ref.service
         self._revisions.append((found, revisions))
-        query, link = replayed(path, {"labelSelector": found.selector}), self._link_of(found)
-        self._items.append(
-            Item("changes", query, self._changes, link, rows=len(revisions), cut=cut)
-        )
+        query = replayed(path, {"labelSelector": found.selector})
+        link = self._link_of(found)
+        count = len(revisions)
+        self._items.append(Item("changes", query, self._changes, link, rows=count, cut=cut))
 
     async def _list_pods(
         self, ref: Ref, selection: dict[str, str], found: FoundWorkload | None = None
     ) -> None:
         path = named_path("pods", ref.namespace)
-        listed = await self._list(
-            "monitors", path, Pod, selection, silent=ref.guessed and ref.kind == "Pod"
-        )
+        silent = ref.guessed and ref.kind == "Pod"
+        listed = await self._list("monitors", path, Pod, selection, silent=silent)
         if listed is None:
             return
-        link = (
-            self._link_of(found)
-            if found
-            else self._link(ref.namespace, ref.kind or "Pod", ref.name)
-        )
+        if found is not None:
+            link = self._link_of(found)
+        else:
+            link = self._link(ref.namespace, ref.kind or "Pod", ref.name)
         self._take(ref, listed[0], listed[1], replayed(path, selection), link)
 
     async def _training(self, ref: Ref) -> None:
@@ -161,51 +170,49 @@ class ClusterInquiry:
     def _take(
         self, ref: Ref, listed: list[Pod], cut: str | None, query: str, link: str | None
     ) -> None:
-        kept = listed[:MOST_PODS]
-        cut = cut or (
-            f"{len(listed) - MOST_PODS} of {len(listed)} pods left out"
-            if len(listed) > MOST_PODS
-            else None
-        )
-        new = [
-            pods.ObservedPods(ref.service, pod)
-            for pod in kept
-            if (ref.namespace, pod.metadata.name) not in self._pods
-        ]
+        left_out = len(listed) - MOST_PODS
+        if not cut and left_out > 0:
+            cut = f"{left_out} of {len(listed)} pods left out"
+        new: list[pods.ObservedPod] = []
+        for pod in listed[:MOST_PODS]:
+            name = pod.metadata.name
+            # Two selections may find the same pod; the first that did says whose it is.
+            if (ref.namespace, name) not in self._pods:
+                new.append(pods.ObservedPod(ref.service, pod))
         for one in new:
             self._pods[ref.namespace, one.pod.metadata.name] = one
             self._objects[ref.namespace, "Pod", one.pod.metadata.name] = one.service
-            self._tables["logs"] += [
-                row
-                for row in pods.pod_logs(one)
-                if self._window.start <= row[0] <= self._window.end
-            ]
+            self._add_logs(pods.pod_logs(one))
         states = pods.pod_states(new)
-        self._tables["monitors"] += [(*row[:4], link) for row in states]
-        self._items.append(
-            Item(
-                "monitors",
-                query,
-                self._window,
-                link,
-                rows=len(states),
-                cut=cut,
-                details=_details(new),
-            )
+        self._add_states(states, link)
+        item = Item(
+            "monitors",
+            query,
+            self._window,
+            link,
+            rows=len(states),
+            cut=cut,
+            details=_phases(new),
         )
+        self._items.append(item)
+
+    def _add_logs(self, rows: Iterable[LogRow]) -> None:
+        """The rows that lie in the window."""
+        for row in rows:
+            if self._window.start <= row.time <= self._window.end:
+                self._tables["logs"].append(row)
+
+    def _add_states(self, states: Iterable[tuple[Any, ...]], link: str | None) -> None:
+        self._tables["monitors"] += [(*state[:4], link) for state in states]
 
     async def namespace(self, space: str) -> None:
         """A namespace's events, autoscalers and config maps, as far as they are about the workloads
         that were found."""
-        listed, scalers, _ = await asyncio.gather(
-            self._events(space),
-            self._list(
-                "changes", f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers", Scaler
-            ),
-            self._config_maps(space),
+        path = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
+        (found, query, cut), scalers, _ = await asyncio.gather(
+            self._events(space), self._list("changes", path, Scaler), self._config_maps(space)
         )
-        found, query, cut = listed
-        told = self._scaled(space, scalers[0] if scalers else [], found)
+        scaled = self._scaled(space, scalers[0] if scalers else [], found)
         self._rollouts(space, events.scaled_up(found))
         before = len(self._tables["logs"])
         for event in found:
@@ -217,77 +224,63 @@ class ClusterInquiry:
             link = self._link(space, "Event", "")
             self._items.append(Item("logs", query, self._window, link, rows=rows, cut=cut))
         if scalers is not None:
-            path = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
-            self._items.append(
-                Item("changes", replayed(path), self._window, None, rows=told, cut=scalers[1])
-            )
+            query, cut = replayed(path), scalers[1]
+            self._items.append(Item("changes", query, self._window, None, rows=scaled, cut=cut))
 
     def _scaled(
         self, space: str, scalers: Iterable[Scaler], found: Iterable[KubernetesEvent]
     ) -> int:
-        rows = []
-        silent = []
-        for one in scalers:
-            target = one.spec.scale_target_ref if one.spec else None
-            service = self._objects.get(
-                (
-                    space,
-                    (target.kind if target else "") or "",
-                    (target.name if target else "") or "",
-                )
-            )
-            if service is not None:
-                self._objects[space, "HorizontalPodAutoscaler", one.metadata.name] = service
-                silent.append((one, service))
-        told = set()
+        """Add what autoscalers did, by their events; by their state where the event is gone."""
+        ours = self._our_scalers(space, scalers)
+        rows: list[ChangeRow] = []
+        with_events: set[str | None] = set()
         for event in found:
             service = events.service_of(event, self._objects)
-            row = (
-                events.scale_row(
-                    event, service, self._scaler_link(space, event.about.name), self._window
-                )
-                if service
-                else None
-            )
+            if not service:
+                continue
+            link = self._scaler_link(space, event.about.name)
+            row = events.scale_row(event, service, link, self._window)
             if row is not None:
                 rows.append(row)
-                told.add(event.about.name)
-        for one, service in silent:
-            row = events.scaler_row(
-                one, service, self._scaler_link(space, one.metadata.name), self._window
-            )
-            if row is not None and one.metadata.name not in told:
+                with_events.add(event.about.name)
+        for scaler, service in ours:
+            name = scaler.metadata.name
+            if name in with_events:
+                continue
+            row = events.scaler_row(scaler, service, self._scaler_link(space, name), self._window)
+            if row is not None:
                 rows.append(row)
         self._tables["changes"] += rows
         return len(rows)
+
+    def _our_scalers(self, space: str, scalers: Iterable[Scaler]) -> list[tuple[Scaler, str]]:
+        """The autoscalers of workloads that were found, with the service."""
+        ours = []
+        for scaler in scalers:
+            target = scaler.spec.scale_target_ref if scaler.spec else None
+            if target is None:
+                continue
+            service = self._objects.get((space, target.kind or "", target.name or ""))
+            if service is not None:
+                self._objects[space, "HorizontalPodAutoscaler", scaler.metadata.name] = service
+                ours.append((scaler, service))
+        return ours
 
     def _rollouts(self, space: str, scaled_up: dict[str, Any]) -> None:
         for found, listed in self._revisions:
             if found.ref.namespace != space:
                 continue
-            deployment = found.kind == "Deployment"
-            told = (
-                rollouts.deployment_revisions(found, listed, scaled_up)
-                if deployment
-                else rollouts.controller_revisions(found, listed)
-            )
-            self._tables["changes"] += rollouts.rollout_rows(
-                found, told, self._link_of(found), self._changes
-            )
+            if found.kind == "Deployment":
+                revisions = rollouts.deployment_revisions(found, listed, scaled_up)
+            else:
+                revisions = rollouts.controller_revisions(found, listed)
+            link = self._link_of(found)
+            self._tables["changes"] += rollouts.rollout_rows(found, revisions, link, self._changes)
 
     async def _config_maps(self, space: str) -> None:
         """When the config maps that the workloads read were written. Their content is not asked
         for."""
-        services: dict[str, list[str]] = {}
-        for one in self._found:
-            if one.ref.namespace == space:
-                for name in rollouts.config_maps_of(
-                    one.object.spec.template if one.object.spec else None
-                ):
-                    services.setdefault(name, [])
-                    services[name] += (
-                        [one.ref.service] if one.ref.service not in services[name] else []
-                    )
+        services = self._services_by_config_map(space)
         if not services:
             return
         path = f"/api/v1/namespaces/{space}/configmaps"
@@ -295,23 +288,31 @@ class ClusterInquiry:
         if listed is not None:
             rows = rollouts.config_rows(listed[0], services, space, self._changes)
             self._tables["changes"] += rows
-            self._items.append(
-                Item("changes", replayed(path), self._changes, None, rows=len(rows), cut=listed[1])
-            )
+            query, cut = replayed(path), listed[1]
+            item = Item("changes", query, self._changes, None, rows=len(rows), cut=cut)
+            self._items.append(item)
+
+    def _services_by_config_map(self, space: str) -> dict[str, list[str]]:
+        services: dict[str, list[str]] = {}
+        for one in self._found:
+            spec = one.object.spec
+            if one.ref.namespace != space or spec is None:
+                continue
+            for name in config_maps_of(spec.template):
+                _add_once(services.setdefault(name, []), one.ref.service)
+        return services
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
         on: dict[str, list[str]] = {}
         for seen in self._pods.values():
             if seen.pod.node:
-                own = on.setdefault(seen.pod.node, [])
-                own += [seen.service] if seen.service not in own else []
+                _add_once(on.setdefault(seen.pod.node, []), seen.service)
         if not on:
             return
         names = list(on)[:MOST_NODES]
-        cut = (
-            f"{len(on) - MOST_NODES} of {len(on)} nodes left out" if len(on) > MOST_NODES else None
-        )
+        left_out = len(on) - MOST_NODES
+        cut = f"{left_out} of {len(on)} nodes left out" if left_out > 0 else None
         (found, query, events_cut), listed = await asyncio.gather(
             self._events("default", kind="Node"),
             asyncio.gather(*(self._node(name, on[name]) for name in names)),
@@ -321,13 +322,14 @@ class ClusterInquiry:
             rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
         self._tables["logs"] += rows
         if query:
-            self._items.append(
-                Item("logs", query, self._window, None, rows=len(rows), cut=events_cut)
-            )
-        if any(n is not None for n in listed):
-            query, total = replayed("/api/v1/nodes"), sum(n or 0 for n in listed)
+            item = Item("logs", query, self._window, None, rows=len(rows), cut=events_cut)
+            self._items.append(item)
+        counts = [count for count in listed if count is not None]
+        if counts:
+            query = replayed("/api/v1/nodes")
             link = self._link("", "Node", names[0])
-            self._items.append(Item("monitors", query, self._window, link, rows=total, cut=cut))
+            item = Item("monitors", query, self._window, link, rows=sum(counts), cut=cut)
+            self._items.append(item)
 
     async def _node(self, name: str, services: list[str]) -> int | None:
         listed = await self._list(
@@ -335,14 +337,11 @@ class ClusterInquiry:
         )
         if listed is None:
             return None
-        link, states = self._link("", "Node", name), []
+        states: list[tuple[Any, ...]] = []
         for node in listed[0]:
             states += pods.node_states(node, services)
-            logs = pods.node_logs(node, services)
-            self._tables["logs"] += [
-                row for row in logs if self._window.start <= row[0] <= self._window.end
-            ]
-        self._tables["monitors"] += [(*row[:4], link) for row in states]
+            self._add_logs(pods.node_logs(node, services))
+        self._add_states(states, self._link("", "Node", name))
         return len(states)
 
     async def _events(
@@ -407,7 +406,12 @@ def named_path(resource: str, namespace: str) -> str:
     return f"/{groups.get(resource, 'apis/apps/v1')}/namespaces/{namespace}/{resource}"
 
 
-def _details(seen: list[pods.ObservedPods]) -> dict[str, str]:
+def _add_once(services: list[str], service: str) -> None:
+    if service not in services:
+        services.append(service)
+
+
+def _phases(seen: list[pods.ObservedPod]) -> dict[str, str]:
     """How many pods are in which phase."""
     counted: dict[str, int] = {}
     for one in seen:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from connectors.evidence_rows import LogRow
 from connectors.kubernetes.answers import (
     ContainerStatus,
     KubernetesCondition,
     Node,
     Pod,
+    PodStatus,
     Terminated,
 )
 from connectors.pagerduty.answers import moment
@@ -38,89 +40,97 @@ MOST_CONTAINERS = 30
 
 
 @dataclass(frozen=True)
-class ObservedPods:
+class ObservedPod:
     """A pod of a service."""
 
     service: str
     pod: Pod
 
 
-def pod_logs(seen: ObservedPods) -> list[tuple[Any, ...]]:
+def pod_logs(seen: ObservedPod) -> list[LogRow]:
     """Rows of the logs table: how containers ended, what they wait for, and why a pod was thrown
     out."""
-    pod, rows = seen.pod, []
-    for one in _containers(pod):
-        for state in (one.last_state, one.state):
-            ended = state.terminated if state else None
-            at = moment(ended.finished_at) if ended else None
-            if ended is not None and at is not None and not _is_calm(ended):
-                rows.append(_log(seen, at, _end(one, ended), ended.reason, one))
-        waiting = one.state.waiting if one.state else None
-        at = _since(pod, one)
-        if (
-            waiting is not None
-            and waiting.reason
-            and at is not None
-            and waiting.reason not in _STARTING
-        ):
-            said = (
-                f"container {one.name} waits: {waiting.reason}: {waiting.message or 'no message'}"
-            )
-            rows.append(_log(seen, at, said, waiting.reason, one))
-    status = pod.status
-    if status is not None and status.reason and status.phase == "Failed":
-        ends = [
-            c.last_transition_time
-            for c in status.conditions or ()
-            if c.type in ("DisruptionTarget", "Ready")
-        ]
-        at = next(
-            (t for text in (*ends, status.start_time) if (t := moment(text))), pod.metadata.created
-        )
+    rows: list[LogRow] = []
+    for container in _containers(seen.pod):
+        rows += _ends(seen, container)
+        rows += _waits(seen, container)
+    return rows + _pod_failure(seen)
+
+
+def _ends(seen: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
+    """How the last run of a container ended, and the present one where it has."""
+    for state in (container.last_state, container.state):
+        ended = state.terminated if state else None
+        if ended is None or _is_calm(ended):
+            continue
+        at = moment(ended.finished_at)
         if at is not None:
-            rows.append(
-                _log(
-                    seen,
-                    at,
-                    f"pod failed: {status.reason}: {status.message or ''}",
-                    status.reason,
-                    None,
-                )
-            )
-    return rows
+            yield _log(seen, at, _end(container, ended), ended.reason, container)
+
+
+def _waits(seen: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
+    waiting = container.state.waiting if container.state else None
+    at = _since(seen.pod, container)
+    if waiting is None or not waiting.reason or waiting.reason in _STARTING or at is None:
+        return
+    text = f"container {container.name} waits: {waiting.reason}: {waiting.message or 'no message'}"
+    yield _log(seen, at, text, waiting.reason, container)
+
+
+def _pod_failure(seen: ObservedPod) -> list[LogRow]:
+    status = seen.pod.status
+    if status is None or not status.reason or status.phase != "Failed":
+        return []
+    at = _failed_at(status) or seen.pod.metadata.created
+    if at is None:
+        return []
+    text = f"pod failed: {status.reason}: {status.message or ''}"
+    return [_log(seen, at, text, status.reason, None)]
+
+
+def _failed_at(status: PodStatus) -> datetime | None:
+    """When a pod was evicted or stopped being ready, else when it started."""
+    times = [
+        condition.last_transition_time
+        for condition in status.conditions or ()
+        if condition.type in ("DisruptionTarget", "Ready")
+    ]
+    for text in (*times, status.start_time):
+        at = moment(text)
+        if at is not None:
+            return at
+    return None
 
 
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a container that is being started as it should."""
 
 
-def pod_states(seen: Sequence[ObservedPods]) -> list[tuple[Any, ...]]:
+def pod_states(seen: Sequence[ObservedPod]) -> list[tuple[Any, ...]]:
     """Rows of the monitors table: containers that wait or restarted, and pods that are not
     ready."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for one in seen:
-        pod, name = one.pod, short(one.pod.metadata.name, 120)
-        for container in _containers(pod):
-            since, state = _since(pod, container), _state(container)
+        name = f"pod {short(one.pod.metadata.name, 120)}"
+        for container in _containers(one.pod):
+            since = _since(one.pod, container)
+            state = _state(container)
             if state and since is not None:
-                rows.append(
-                    (
-                        f"pod {name}, container {short(container.name, 60)}",
-                        one.service,
-                        state,
-                        since,
-                        None,
-                    )
-                )
-        unready = [
-            c for c in (pod.status.conditions if pod.status else None) or () if _is_unready(c)
-        ]
-        for condition in unready:
+                monitor = f"{name}, container {short(container.name, 60)}"
+                rows.append((monitor, one.service, state, since, None))
+        for condition in _unready(one.pod):
             since = moment(condition.last_transition_time)
-            if since is not None and (pod.status and pod.status.phase) != "Succeeded":
+            if since is not None:
                 state = _words(f"not {condition.type}", condition)
-                rows.append((f"pod {name}", one.service, state, since, None))
+                rows.append((name, one.service, state, since, None))
     return rows
+
+
+def _unready(pod: Pod) -> list[KubernetesCondition]:
+    """Why a pod is not ready; a pod that has done its work is not meant to be."""
+    if pod.status is None or pod.status.phase == "Succeeded":
+        return []
+    return [condition for condition in pod.status.conditions or () if _is_unready(condition)]
 
 
 def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
@@ -129,17 +139,15 @@ def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
     for condition in (node.status.conditions if node.status else None) or ():
         since = moment(condition.last_transition_time)
         if since is not None and _is_known(condition):
-            state = (
-                _words(f"{condition.type}={condition.status}", condition)
-                if _is_bad(condition)
-                else "ok"
-            )
+            state = "ok"
+            if _is_bad(condition):
+                state = _words(f"{condition.type}={condition.status}", condition)
             name = f"node {short(node.metadata.name, 100)} {short(condition.type, 60)}"
             rows += [(name, service, state, since, None) for service in services]
     return rows
 
 
-def node_logs(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
+def node_logs(node: Node, services: Iterable[str]) -> list[LogRow]:
     """Rows of the logs table: conditions of a node that are bad, in the words of the event that
     tells of them."""
     rows = []
@@ -148,7 +156,7 @@ def node_logs(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
         if at is None or not (_is_known(condition) and _is_bad(condition)):
             continue
         reason = EVENT_OF.get(condition.type, condition.reason or condition.type)
-        said = {
+        kept = {
             "reason": _letters(reason),
             "node": short(node.metadata.name, 100),
             "source": "kubernetes node",
@@ -157,7 +165,8 @@ def node_logs(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
             f"node is {condition.type}={condition.status}: {condition.reason}: {condition.message}",
             400,
         )
-        rows += [(at, service, text, "ERROR", None, json.dumps(said)) for service in services]
+        attributes = json.dumps(kept)
+        rows += [LogRow(at, service, text, "ERROR", None, attributes) for service in services]
     return rows
 
 
@@ -165,15 +174,14 @@ def _containers(pod: Pod) -> list[ContainerStatus]:
     status = pod.status
     if status is None:
         return []
-    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())][
-        :MOST_CONTAINERS
-    ]
+    every = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    return every[:MOST_CONTAINERS]
 
 
 def _end(one: ContainerStatus, ended: Terminated) -> str:
-    code = (
-        f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
-    )
+    code = f"signal {ended.signal}"
+    if ended.exit_code is not None:
+        code = f"exit code {ended.exit_code}"
     said = (
         f"container {one.name} terminated: {ended.reason or 'no reason'}, "
         f"{code}, restarts so far: {one.restart_count}"
@@ -203,11 +211,14 @@ def _since(pod: Pod, one: ContainerStatus) -> datetime | None:
     changed."""
     last = one.last_state.terminated if one.last_state else None
     ended = moment(last.finished_at) if last else None
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    changed = (
-        moment(c.last_transition_time) for c in conditions if c.type in ("ContainersReady", "Ready")
-    )
-    return ended or next((at for at in changed if at), pod.metadata.created)
+    if ended is not None:
+        return ended
+    for condition in (pod.status.conditions if pod.status else None) or ():
+        if condition.type in ("ContainersReady", "Ready"):
+            changed = moment(condition.last_transition_time)
+            if changed is not None:
+                return changed
+    return pod.metadata.created
 
 
 def _is_unready(condition: KubernetesCondition) -> bool:
@@ -217,7 +228,8 @@ def _is_unready(condition: KubernetesCondition) -> bool:
 def _is_bad(condition: KubernetesCondition) -> bool:
     """`Ready` is bad when it is not True, pressure and the like when they are (kubernetes.io, "Node
     Status")."""
-    return condition.status != "True" if condition.type == "Ready" else condition.status == "True"
+    is_true = condition.status == "True"
+    return not is_true if condition.type == "Ready" else is_true
 
 
 def _is_known(condition: KubernetesCondition) -> bool:
@@ -225,7 +237,8 @@ def _is_known(condition: KubernetesCondition) -> bool:
 
 
 def _words(head: str, condition: KubernetesCondition) -> str:
-    return short(": ".join(filter(None, (head, condition.reason, condition.message))), 200)
+    parts = [part for part in (head, condition.reason, condition.message) if part]
+    return short(": ".join(parts), 200)
 
 
 def _letters(text: str) -> str:
@@ -233,10 +246,10 @@ def _letters(text: str) -> str:
 
 
 def _log(
-    seen: ObservedPods, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
-) -> tuple[Any, ...]:
+    seen: ObservedPod, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
+) -> LogRow:
     meta = seen.pod.metadata
-    said = {
+    kept = {
         "reason": _letters(reason or ""),
         "object": short(f"Pod/{meta.name}", 200),
         "namespace": short(meta.namespace or "", 100),
@@ -244,11 +257,5 @@ def _log(
         "container": short(one.name, 60) if one else "",
         "source": "kubernetes pod state",
     }
-    return (
-        at,
-        seen.service,
-        short(text, 400),
-        "ERROR",
-        None,
-        json.dumps({k: v for k, v in said.items() if v}),
-    )
+    attributes = json.dumps({name: value for name, value in kept.items() if value})
+    return LogRow(at, seen.service, short(text, 400), "ERROR", None, attributes)

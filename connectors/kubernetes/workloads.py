@@ -34,6 +34,16 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _OF_REPLICA_SET = re.compile(rf"(.+)-[{_SAFE}]{{1,10}}-[{_SAFE}]{{5}}")
 _OF_ONE = re.compile(rf"(.+)-(?:[{_SAFE}]{{5}}|[0-9]{{1,5}})")
 NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace")
+OBJECT_LABELS = (
+    "deployment",
+    "statefulset",
+    "daemonset",
+    "job_name",
+    "pod",
+    "exported_pod",
+    "pod_name",
+)
+"""Labels by which kube-state-metrics and cAdvisor name an object."""
 JOB_LABELS = (
     "job-name",
     "batch.kubernetes.io/job-name",
@@ -60,12 +70,10 @@ class Ref:
     @property
     def label(self) -> str:
         """For humans."""
-        what = (
-            f"{self.kind.lower()}/{self.name}"
-            if self.kind
-            else self.selector or "pods " + ", ".join(self.patterns)
-        )
-        return f"{self.namespace}/{what}"
+        if self.kind:
+            return f"{self.namespace}/{self.kind.lower()}/{self.name}"
+        pods = self.selector or f"pods {', '.join(self.patterns)}"
+        return f"{self.namespace}/{pods}"
 
 
 @dataclass(frozen=True)
@@ -117,49 +125,49 @@ def refs_of(
     """What to look at, the alert's own object first. `jobs`: patterns of the pods of each training
     job."""
     found = [*_named_by(alert)]
-    for service in dict.fromkeys(filter(None, (alert.service, *scope.services))):
+    services = [service for service in (alert.service, *scope.services) if service]
+    for service in dict.fromkeys(services):
         own = known.get(service)
         found += own if own is not None else _guessed(service, namespaces)
     found += _of_training(alert, scope, jobs, namespaces)
-    once = {(r.namespace, r.kind, r.name, r.selector, r.patterns): r for r in reversed(found)}
-    kept = {id(r) for r in once.values()}
-    chosen = [r for r in found if id(r) in kept]
-    spaces = list(dict.fromkeys(r.namespace for r in chosen))[:MOST_NAMESPACES]
-    return [r for r in chosen if r.namespace in spaces][:MOST_WORKLOADS]
+    chosen: dict[tuple[object, ...], Ref] = {}
+    for ref in found:
+        key = (ref.namespace, ref.kind, ref.name, ref.selector, ref.patterns)
+        # The alert's own word for a workload counts more than a later guess.
+        chosen.setdefault(key, ref)
+    spaces = list(dict.fromkeys(ref.namespace for ref in chosen.values()))[:MOST_NAMESPACES]
+    return [ref for ref in chosen.values() if ref.namespace in spaces][:MOST_WORKLOADS]
 
 
 def _named_by(alert: Alert) -> Iterable[Ref]:
     """The object that the alert's labels name, as those of kube-state-metrics do."""
-    namespace = next(
-        (alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))),
-        None,
-    )
+    namespace = _namespace_of(alert)
     if namespace is None:
         return
-    for label in (
-        "deployment",
-        "statefulset",
-        "daemonset",
-        "job_name",
-        "pod",
-        "exported_pod",
-        "pod_name",
-    ):
+    for label in OBJECT_LABELS:
         name = alert.labels.get(label, "")
         if _NAME.fullmatch(name):
             kind = KINDS.get(label.removeprefix("exported_").removesuffix("_name"), "Pod")
             yield Ref(alert.service or name, namespace, kind, name, guessed=label != "deployment")
 
 
+def _namespace_of(alert: Alert) -> str | None:
+    for label in NAMESPACE_LABELS:
+        namespace = alert.labels.get(label, "")
+        if _NAME.fullmatch(namespace):
+            return namespace
+    return None
+
+
 def _guessed(service: str, namespaces: Sequence[str]) -> list[Ref]:
     name = service.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         return []
-    return [
-        Ref(service, n, kind, name, guessed=True)
-        for n in namespaces
-        for kind in ("Deployment", "StatefulSet")
-    ]
+    refs = []
+    for namespace in namespaces:
+        refs.append(Ref(service, namespace, "Deployment", name, guessed=True))
+        refs.append(Ref(service, namespace, "StatefulSet", name, guessed=True))
+    return refs
 
 
 def _of_training(
@@ -169,22 +177,19 @@ def _of_training(
     job = (training.name if training else None) or scope.job
     if not job:
         return []
-    patterns = tuple(filter(None, (training.pod if training else None, *jobs.get(job, ()))))
-    named = next(
-        (alert.labels[k] for k in NAMESPACE_LABELS if _NAME.fullmatch(alert.labels.get(k, ""))),
-        None,
-    )
-    spaces = dict.fromkeys((*([named] if named else []), *namespaces))
-    return [
-        Ref(job, namespace, patterns=(*patterns, job), guessed=not patterns) for namespace in spaces
-    ]
+    pod = training.pod if training else None
+    patterns = tuple(pattern for pattern in (pod, *jobs.get(job, ())) if pattern)
+    named = _namespace_of(alert)
+    spaces = dict.fromkeys((named, *namespaces) if named else namespaces)
+    guessed = not patterns
+    return [Ref(job, space, patterns=(*patterns, job), guessed=guessed) for space in spaces]
 
 
 def of_job(meta: Meta, patterns: Sequence[str]) -> bool:
     """Whether a pod is one of a training job: by its name, or by a label that names the job."""
     labels = meta.labels or {}
-    said = [meta.name, *(labels[label] for label in JOB_LABELS if label in labels)]
-    return any(fnmatchcase(one, pattern) for one in said for pattern in patterns)
+    names = [meta.name, *(labels[label] for label in JOB_LABELS if label in labels)]
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def makers_of(pod: str) -> list[str]:

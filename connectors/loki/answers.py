@@ -16,7 +16,7 @@ import msgspec
 
 from analysis.vocabulary import Window
 from connectors.collection_builder import attributes, nanoseconds, ns_of, trace_of
-from connectors.otlp_spans import hex_id
+from connectors.otlp_spans import TRACE_ID_BYTES, hex_id
 from connectors.vendor_text import short
 
 CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
@@ -94,18 +94,33 @@ def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row |
     if at is None or not isinstance(value[1], str):
         return None
     known: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
-    level = next((v for name in LEVELS if isinstance(v := known.get(name), str) and v), "").lower()
-    trace = hex_id(trace_of(known)[:64], 16) or None
-    kept = {name: v for name, v in known.items() if name not in NOT_KEPT and isinstance(v, str)}
-    own = short(level, 20) if level and level != "unknown" else None
-    return at, service, value[1][:LONGEST_LINE], own, trace, attributes(kept)
+    kept = {}
+    for name, text in known.items():
+        if name not in NOT_KEPT and isinstance(text, str):
+            kept[name] = text
+    line = value[1][:LONGEST_LINE]
+    trace = hex_id(trace_of(known)[:64], TRACE_ID_BYTES) or None
+    return at, service, line, _level(known), trace, attributes(kept)
+
+
+def _level(known: Mapping[str, Any]) -> str | None:
+    for name in LEVELS:
+        text = known.get(name)
+        if isinstance(text, str) and text:
+            level = text.lower()
+            # Loki's own word for a line in which it found no level.
+            return None if level == "unknown" else short(level, 20)
+    return None
 
 
 def _metadata(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         return {}
-    parts = [given.get("parsed"), given.get("structuredMetadata")]
-    return {str(k): v for part in parts if isinstance(part, dict) for k, v in part.items()}
+    found: dict[str, Any] = {}
+    for part in (given.get("parsed"), given.get("structuredMetadata")):
+        if isinstance(part, dict):
+            found.update({str(name): value for name, value in part.items()})
+    return found
 
 
 def is_failing(metric: Mapping[str, str]) -> bool:
@@ -130,11 +145,11 @@ def count_rows(
             key = (signal, grid.step_of(at))
             if key in sums and text.isascii() and text.replace(".", "", 1).isdigit():
                 sums[key] += float(text[:20]) * 60 / grid.step_s
-    times = [(grid.start_s + n * grid.step_s) * 1_000_000_000 for n in range(grid.steps)]
-    return [
-        (times[step], service, signal, value, "1/min", None)
-        for (signal, step), value in sums.items()
-    ]
+    rows: list[Row] = []
+    for (signal, step), value in sums.items():
+        begins_ns = (grid.start_s + step * grid.step_s) * 1_000_000_000
+        rows.append((begins_ns, service, signal, value, "1/min", None))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -162,4 +177,6 @@ class LokiGrid:
 
     def step_of(self, at: float) -> int:
         """The step whose count stands at this moment."""
-        return round((at - self.start_s) / self.step_s) - 1 if math.isfinite(at) else -1
+        if not math.isfinite(at):
+            return -1
+        return round((at - self.start_s) / self.step_s) - 1

@@ -12,7 +12,8 @@ import polars as pl
 
 from analysis.case.tables import CHANGES, MONITORS
 from analysis.vocabulary import ChangeKind
-from connectors.vendor_text import short
+from connectors.evidence_rows import ChangeRow
+from connectors.vendor_text import first_of, short
 
 MOST_DETAILS = 40
 LONGEST_DETAIL = 500
@@ -74,8 +75,13 @@ ServiceNames = Mapping[str, str]
 
 def change_kind(text: str) -> ChangeKind:
     """What kind of change a change event's text speaks of."""
-    found = [(match.start(), kind) for kind, words in _KINDS if (match := words.search(text))]
-    return min(found, key=lambda one: one[0])[1] if found else "deploy"
+    found: ChangeKind = "deploy"
+    first = len(text)
+    for kind, words in _KINDS:
+        match = words.search(text)
+        if match and match.start() < first:
+            found, first = kind, match.start()
+    return found
 
 
 def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> pl.DataFrame:
@@ -89,16 +95,21 @@ def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> p
         title, source = text_of(event.get("summary")), text_of(event.get("source"))
         details = flat_details(event.get("custom_details"))
         kind = change_kind(f"{title} {' '.join(details)} {source}")
-        author = next((details[k] for k in _AUTHOR_KEYS if details.get(k)), None)
-        link = next(
-            (u for one in objects(event.get("links")) if (u := web_link(one.get("href")))), None
-        )
+        author = first_of(details, _AUTHOR_KEYS)
+        link = _first_link(event)
+        identity = text_of(event.get("id"))
         services: list[str | None] = [*service_names(event.get("services"), names)]
         for service in services or [None]:
-            rows[(text_of(event.get("id")), service)] = (
-                at, service, kind, text_of(event.get("id")), title, author, link, None, None,
-            )  # fmt: skip
+            rows[identity, service] = ChangeRow(at, service, kind, identity, title, author, link)
     return pl.DataFrame(list(rows.values()), schema=CHANGES.columns, orient="row")
+
+
+def _first_link(event: Mapping[str, Any]) -> str | None:
+    for one in objects(event.get("links")):
+        link = web_link(one.get("href"))
+        if link:
+            return link
+    return None
 
 
 def monitors_table(alerts: Iterable[Mapping[str, Any]], names: ServiceNames) -> pl.DataFrame:
@@ -106,18 +117,12 @@ def monitors_table(alerts: Iterable[Mapping[str, Any]], names: ServiceNames) -> 
     rows = []
     for alert in alerts:
         since = moment(alert.get("created_at"))
-        if since is not None:
-            service = next(iter(service_names([alert.get("service")], names)), None)
-            state = text_of(alert.get("status"))
-            rows.append(
-                (
-                    text_of(alert.get("summary")),
-                    service,
-                    state,
-                    since,
-                    web_link(alert.get("html_url")),
-                )
-            )
+        if since is None:
+            continue
+        title = text_of(alert.get("summary"))
+        service = next(iter(service_names([alert.get("service")], names)), None)
+        state = text_of(alert.get("status"))
+        rows.append((title, service, state, since, web_link(alert.get("html_url"))))
     return pl.DataFrame(rows, schema=MONITORS.columns, orient="row")
 
 
@@ -155,10 +160,8 @@ def past_details(past: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     for one in past:
         incident = one.get("incident")
         if isinstance(incident, Mapping):
-            key = f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
-            found[key] = (
-                f"{text_of(incident.get('title'))} (similarity {text_of(one.get('score'))})"
-            )
+            title = text_of(incident.get("title"))
+            found[_incident_key(incident)] = f"{title} (similarity {text_of(one.get('score'))})"
     return dict(list(found.items())[:MOST_DETAILS])
 
 
@@ -167,43 +170,52 @@ def related_details(related: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     found = {}
     for one in related:
         incident = one.get("incident")
-        if isinstance(incident, Mapping):
-            why = ", ".join(
-                text_of(r.get("type")).replace("_", " ") for r in objects(one.get("relationships"))
-            )
-            key = f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
-            found[key] = f"{text_of(incident.get('title'))}{f' ({why})' if why else ''}"
+        if not isinstance(incident, Mapping):
+            continue
+        said = text_of(incident.get("title"))
+        types = [text_of(given.get("type")) for given in objects(one.get("relationships"))]
+        why = ", ".join(types).replace("_", " ")
+        if why:
+            said += f" ({why})"
+        found[_incident_key(incident)] = said
     return dict(list(found.items())[:MOST_DETAILS])
+
+
+def _incident_key(incident: Mapping[str, Any]) -> str:
+    return f"{text_of(incident.get('id'))} {text_of(incident.get('created_at'))}"
 
 
 def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Names of who is on call, by level: nothing else of them."""
     found: dict[str, list[str]] = {}
     for one in people:
-        user, schedule, level = one.get("user"), one.get("schedule"), one.get("escalation_level")
-        name = text_of(user.get("summary")) if isinstance(user, Mapping) else ""
-        if isinstance(user, Mapping) and (not name or "@" in name):
-            name = text_of(user.get("id"))
+        name = _person(one.get("user"))
+        if not name:
+            continue
+        level = one.get("escalation_level")
+        own = found.setdefault(f"on call, level {level if type(level) is int else 'unknown'}", [])
+        schedule = one.get("schedule")
         shift = text_of(schedule.get("summary")) if isinstance(schedule, Mapping) else ""
-        if name:
-            own = found.setdefault(
-                f"on call, level {level if type(level) is int else 'unknown'}", []
-            )
-            said = f"{short(name, 80)}{f' ({short(shift, 80)})' if shift else ''}"
-            own += [] if said in own else [said]
-    return {
-        level: short(", ".join(names), LONGEST_DETAIL) for level, names in sorted(found.items())
-    }
+        said = f"{short(name, 80)} ({short(shift, 80)})" if shift else short(name, 80)
+        if said not in own:
+            own.append(said)
+    return {level: short(", ".join(found[level]), LONGEST_DETAIL) for level in sorted(found)}
+
+
+def _person(user: Any) -> str:
+    """Somebody's name; the id where the name is an address or absent."""
+    if not isinstance(user, Mapping):
+        return ""
+    name = text_of(user.get("summary"))
+    return text_of(user.get("id")) if not name or "@" in name else name
 
 
 def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
     """Nested details as text by dotted key."""
     if not isinstance(value, Mapping):
-        return (
-            {prefix or "details": text_of(value)}
-            if value not in (None, "") and not isinstance(value, list)
-            else {}
-        )
+        if value in (None, "") or isinstance(value, list):
+            return {}
+        return {prefix or "details": text_of(value)}
     found: dict[str, str] = {}
     for key, inner in value.items():
         if len(found) >= MOST_DETAILS:
@@ -243,17 +255,13 @@ def moment(value: Any) -> datetime | None:
 
 def text_of(value: Any) -> str:
     """Anything as one bounded line."""
-    return (
-        ""
-        if value is None
-        else short(value if isinstance(value, str) else repr(value), LONGEST_DETAIL)
-    )
+    if value is None:
+        return ""
+    return short(value if isinstance(value, str) else repr(value), LONGEST_DETAIL)
 
 
 def web_link(value: Any) -> str | None:
     """The value if it is a link to a web page."""
-    return (
-        value
-        if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value)
-        else None
-    )
+    if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value):
+        return value
+    return None

@@ -42,8 +42,10 @@ MIN_RANGE_S = 60.0
 same four)."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
 ALL_SERVICES = 100
-"""Up to so many services all are asked, for the cause may lie in one that nobody named; beyond,
+"""Up to that many services all are asked, for the cause may lie in one that nobody named; beyond,
 those in scope."""
+WRITING_FLAGS = ("web.enable-admin-api", "web.enable-lifecycle")
+"""Flags of the server that open calls which change it."""
 LIMITS = Limits(requests_per_s=20, concurrency=6)
 
 
@@ -103,19 +105,7 @@ class PrometheusConnector:
         spans = merged((*request.scope.baseline, request.scope.incident))
         missing: list[Missing] = []
         async with self._http.open() as session:
-            try:
-                names = await self._names(session, spans)
-            except ConnectorError as error:
-                if not (self._queries or request.scope.queries_of(self.name)):
-                    raise
-                names = frozenset()
-                missing.append(
-                    Missing(
-                        "metrics",
-                        "names of metrics",
-                        f"only configured queries were asked: {error}",
-                    )
-                )
+            names = await self._known_names(session, request.scope, spans, missing)
             queries, gpus = await asyncio.gather(
                 self._chosen(session, names, request.scope, spans),
                 self._gpus(session, names, request, spans),
@@ -123,36 +113,51 @@ class PrometheusConnector:
             missing += gpus.missing
             if not (queries or gpus.queries):
                 missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
-            asked = [
-                PrometheusSelection(query, cut=query.cut) for query in (*queries, *gpus.queries)
-            ]
+            asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
             alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
-            every = [*asked, *([alerts] if "ALERTS" in names else [])]
-            windows = {False: spans, True: (*request.scope.baseline, request.scope.incident)}
+            every = [*asked, alerts] if "ALERTS" in names else asked
+            # GPUs have so many series that their points are counted window by window.
+            windows = (*request.scope.baseline, request.scope.incident)
             await asyncio.gather(
-                *(self._ask(session, one, windows[bool(one.query.points)]) for one in every)
+                *(self._ask(session, one, windows if one.query.points else spans) for one in every)
             )
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
-        names_of_alerts = {
-            name for series in alerts.series if (name := series.metric.get("alertname"))
-        }
-        links = {
-            name: self._link(f'ALERTS{{alertname="{promql.quoted(name)}"}}', spans)
-            for name in names_of_alerts
-        }
-        monitors = monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
         items, gaps = self._items(asked, rows, spans)
-        gaps += [
-            Missing("metrics", name, _UNKNOWN_SERVICE)
-            for name in _without(request.scope.services, metrics)
-        ]
+        for service in _without(request.scope.services, metrics):
+            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE))
+        monitors = self._monitors(alerts, spans)
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
         elif "ALERTS" in names:
             items.append(self._item("monitors", alerts, monitors.height, spans))
-        return Collected(
-            {"metrics": metrics, "monitors": monitors}, tuple(items), (*missing, *gaps)
-        )
+        tables = {"metrics": metrics, "monitors": monitors}
+        return Collected(tables, tuple(items), (*missing, *gaps))
+
+    async def _known_names(
+        self,
+        session: HttpSession,
+        scope: Scope,
+        spans: Sequence[Window],
+        missing: list[Missing],
+    ) -> frozenset[str]:
+        """The metrics that exist. Without them the configured queries can still be asked."""
+        try:
+            return await self._names(session, spans)
+        except ConnectorError as error:
+            if not (self._queries or scope.queries_of(self.name)):
+                raise
+            reason = f"only configured queries were asked: {error}"
+            missing.append(Missing("metrics", "names of metrics", reason))
+            return frozenset()
+
+    def _monitors(self, alerts: PrometheusSelection, spans: Sequence[Window]) -> pl.DataFrame:
+        links: dict[str, str] = {}
+        for series in alerts.series:
+            name = series.metric.get("alertname")
+            if name and name not in links:
+                expression = f'ALERTS{{alertname="{promql.quoted(name)}"}}'
+                links[name] = self._link(expression, spans)
+        return monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
 
     async def check(self) -> Check:
         """Reachable and allowed? Names the version, and warns where others could write through the
@@ -160,19 +165,16 @@ class PrometheusConnector:
         try:
             async with self._http.open() as session:
                 await session.get("/api/v1/query", [("query", "vector(1)")], type=_StatusAnswer)
-                version = (await self._texts(session, "/api/v1/status/buildinfo")).get(
-                    "version", "of unknown version"
-                )
+                build_info = await self._texts(session, "/api/v1/status/buildinfo")
                 flags = await self._texts(session, "/api/v1/status/flags")
         except FaultlineError as error:
             return Check(self.name, False, str(error))
+        version = build_info.get("version", "of unknown version")
         line = (
             f"Prometheus {version} at {self._http.base_url}: metrics "
             "and alerts can be read; only GET is sent"
         )
-        opened = [
-            f for f in ("web.enable-admin-api", "web.enable-lifecycle") if flags.get(f) == "true"
-        ]
+        opened = [flag for flag in WRITING_FLAGS if flags.get(flag) == "true"]
         if opened:
             line += (
                 f"; warning: the server runs with --{' and --'.join(opened)}, "
@@ -199,34 +201,40 @@ class PrometheusConnector:
         """The configured queries and those default ones whose metric exists, in order of
         preference."""
         templates = [
-            t for t in promql.DEFAULTS if t.metric in names and t.signal not in self._queries
+            one
+            for one in promql.DEFAULTS
+            if one.metric in names and one.signal not in self._queries
         ]
-        metrics = list(dict.fromkeys(t.metric for t in templates))
+        metrics = list(dict.fromkeys(one.metric for one in templates))
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
-        custom = [q for s, text in self._queries.items() for q in self._custom(s, text, scope)]
-        custom += [
-            replace(q, asked_by=one.by)
-            for one in scope.queries_of(self.name)
-            for q in self._custom(one.signal, one.query, scope)
-        ]
-        wide = [
-            q for t in templates if (q := self._default(t, labels[t.metric], scope, ())) is not None
-        ]
-        narrow = [
-            q
-            for t in templates
-            if (q := self._default(t, labels[t.metric], scope, scope.services)) is not None
-        ]
-        by = list(dict.fromkeys(q.by[0] for q in narrow if q.narrow))
-        few = dict(
-            zip(
-                by,
-                await asyncio.gather(*(self._few(session, label, spans) for label in by)),
-                strict=True,
-            )
-        )
-        return custom + [w if few.get(n.by[0]) else n for w, n in zip(wide, narrow, strict=True)]
+
+        # Each default query for all services, and for those in scope alone.
+        wide: list[PromQuery] = []
+        narrow: list[PromQuery] = []
+        for template in templates:
+            for_all = self._default(template, labels[template.metric], scope, ())
+            in_scope = self._default(template, labels[template.metric], scope, scope.services)
+            if for_all is not None and in_scope is not None:
+                wide.append(for_all)
+                narrow.append(in_scope)
+        by = list(dict.fromkeys(one.by[0] for one in narrow if one.narrow))
+        are_few = await asyncio.gather(*(self._few(session, label, spans) for label in by))
+        few = {label for label, is_few in zip(by, are_few, strict=True) if is_few}
+        chosen = []
+        for for_all, in_scope in zip(wide, narrow, strict=True):
+            chosen.append(for_all if in_scope.by[0] in few else in_scope)
+        return [*self._customs(scope), *chosen]
+
+    def _customs(self, scope: Scope) -> list[PromQuery]:
+        """The queries of the settings, then those that runbooks add."""
+        queries: list[PromQuery] = []
+        for signal, text in self._queries.items():
+            queries += self._custom(signal, text, scope)
+        for added in scope.queries_of(self.name):
+            for query in self._custom(added.signal, added.query, scope):
+                queries.append(replace(query, asked_by=added.by))
+        return queries
 
     async def _gpus(
         self, session: HttpSession, names: frozenset[str], request: Request, spans: Sequence[Window]
@@ -243,9 +251,8 @@ class PrometheusConnector:
             return (await session.get("/api/v1/labels", params, type=_NamesAnswer)).data
 
         found = await gpu_queries(request, names, ask, labels_of)
-        return GpuQueries(
-            tuple(q for q in found.queries if q.signal not in self._queries), found.missing
-        )
+        queries = [one for one in found.queries if one.signal not in self._queries]
+        return GpuQueries(tuple(queries), found.missing)
 
     async def _few(self, session: HttpSession, label: str, spans: Sequence[Window]) -> bool:
         """Whether the services are few enough to ask for all of them."""
@@ -258,11 +265,10 @@ class PrometheusConnector:
         return len(values.data) <= self._all_services
 
     def _custom(self, signal: str, text: str, scope: Scope) -> list[PromQuery]:
-        return (
-            promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
-            if text
-            else []
-        )
+        # An empty text turns a default query off.
+        if not text:
+            return []
+        return promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
 
     def _default(
         self, template: PromTemplate, labels: Iterable[str], scope: Scope, services: Sequence[str]
@@ -286,10 +292,10 @@ class PrometheusConnector:
     ) -> None:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
-            points = asked.query.points
-            asked.step_s = step(
-                span, max(self._step_s, span.seconds / points) if points else self._step_s
-            )
+            wanted_s = self._step_s
+            if asked.query.points:
+                wanted_s = max(wanted_s, span.seconds / asked.query.points)
+            asked.step_s = step(span, wanted_s)
             params = [
                 ("query", asked.query.promql),
                 ("start", f"{span.start.timestamp():.3f}"),
@@ -315,14 +321,12 @@ class PrometheusConnector:
                 gaps.append(Missing("metrics", one.query.promql, one.failed))
             if rows.get(order):
                 items.append(self._item("metrics", one, rows[order], spans))
-            elif not one.failed and one.query.signal not in brought and not one.query.of:
-                gaps.append(
-                    Missing(
-                        "metrics",
-                        one.query.promql,
-                        "no series in these windows for the services in scope",
-                    )
-                )
+                continue
+            # Another query brought the signal, or the exporters lack it, as most lack some.
+            is_expected = one.query.signal in brought or one.query.of is not None
+            if not one.failed and not is_expected:
+                reason = "no series in these windows for the services in scope"
+                gaps.append(Missing("metrics", one.query.promql, reason))
         return items, gaps
 
     def _item(
@@ -356,11 +360,9 @@ class PrometheusConnector:
 
 def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
     """The services that have no metrics, where others have."""
-    return (
-        sorted(set(services) - set(metrics["service"].drop_nulls().to_list()))
-        if metrics.height
-        else []
-    )
+    if not metrics.height:
+        return []
+    return sorted(set(services) - set(metrics["service"].drop_nulls().to_list()))
 
 
 _UNKNOWN_SERVICE = (

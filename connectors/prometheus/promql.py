@@ -82,7 +82,7 @@ _LATENCIES = (
     ("traces_spanmetrics_latency_bucket", 1000),
 )
 _ERRORS = {
-    # the codes that a server answers with when the fault is its own
+    # The codes that a server answers with when the fault is its own.
     "grpc_server_handled_total": (
         '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
     ),
@@ -181,16 +181,17 @@ def build(
 
 
 def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
+    preferred: tuple[str, ...] = DECISIVE_LABELS
     if subject == "job":
-        return tuple(
-            label for label in (*JOB_LABELS, service_label, *SERVICE_LABELS) if label in known
-        )[:1]
-    # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the container's
-    # service
-    preferred = ("container",) if subject == "container" else DECISIVE_LABELS
-    return tuple(label for label in (*preferred, service_label, *SERVICE_LABELS) if label in known)[
-        :1
-    ]
+        preferred = JOB_LABELS
+    elif subject == "container":
+        # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the
+        # container's service.
+        preferred = ("container",)
+    for label in (*preferred, service_label, *SERVICE_LABELS):
+        if label in known:
+            return (label,)
+    return ()
 
 
 def _matchers(
@@ -200,24 +201,28 @@ def _matchers(
         job_label = next((name for name in JOB_LABELS if name in known), None)
         return (f'{job_label}="{quoted(job)}"',) if job and job_label else ()
     names = one_of(services)
-    return (f'{label}=~"{names}"',) if services and len(names) <= LONGEST_MATCHER else ()
+    if not services or len(names) > LONGEST_MATCHER:
+        return ()
+    return (f'{label}=~"{names}"',)
 
 
 def _braces(own: str | None, matchers: tuple[str, ...]) -> str:
-    inside = ",".join([*([own] if own else []), *matchers])
+    inside = ",".join((own, *matchers) if own else matchers)
     return f"{{{inside}}}" if inside else ""
 
 
 def quoted(text: str) -> str:
     """Text for the inside of a double-quoted PromQL string."""
-    text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
+    # A lone surrogate cannot be sent.
+    text = text.encode("utf-8", "replace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def one_of(names: Iterable[str]) -> str:
     """A regular expression (RE2) that matches exactly these names, for the inside of a
     double-quoted PromQL string."""
-    return quoted("|".join(re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) for name in names))
+    escaped = [re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) for name in names]
+    return quoted("|".join(escaped))
 
 
 def duration(seconds: float) -> str:
@@ -253,34 +258,24 @@ def build_custom(
 ) -> list[PromQuery]:
     """A configured query, or one per service where it says `="{service}"`; none where it needs what
     is not in scope."""
-    wanted = {name for _, name in _PLACE.findall(text)}
+    places = _PLACE.findall(text)
+    wanted = {name for _, name in places}
     if "job" in wanted and job is None:
         return []
     by = (service_label,)
-    if any(
-        operator in ("=", "!=") and name == "service" for operator, name in _PLACE.findall(text)
-    ):
+    # A matcher that is no regular expression takes one name at a time.
+    if ("=", "service") in places or ("!=", "service") in places:
         return [
             PromQuery(signal, None, _fill(text, [service], job), by, service)
             for service in services
         ]
-    only = (
-        job
-        if "job" in wanted and "service" not in wanted
-        else services[0]
-        if len(services) == 1
-        else None
-    )
-    return [
-        PromQuery(
-            signal,
-            None,
-            _fill(text, services, job),
-            by,
-            only,
-            narrow="service" in wanted and bool(services),
-        )
-    ]
+    only = None
+    if "job" in wanted and "service" not in wanted:
+        only = job
+    elif len(services) == 1:
+        only = services[0]
+    narrow = "service" in wanted and bool(services)
+    return [PromQuery(signal, None, _fill(text, services, job), by, only, narrow=narrow)]
 
 
 def _fill(text: str, services: Sequence[str], job: str | None) -> str:

@@ -20,7 +20,7 @@ CALL = "/api/v1/query_range"
 LEAST_ROWS = 1000
 """Rows that each query may bring, however many queries share the connector's limit."""
 RESOLVED_AFTER_STEPS = 2
-"""An alert without samples for so many steps at the end of the window is over."""
+"""An alert without samples for that many steps at the end of the window is over."""
 
 
 class PrometheusSeries(msgspec.Struct):
@@ -39,7 +39,7 @@ class RangeAnswer(msgspec.Struct):
 
 @dataclass
 class PrometheusSelection:
-    """One query and what came of it."""
+    """One query and its result."""
 
     query: PromQuery
     series: list[PrometheusSeries] = field(default_factory=list)
@@ -57,11 +57,10 @@ def metrics_table(
     Of two queries for one signal of one service, the first that has any rows wins.
     """
     room = max(LEAST_ROWS, max_rows // max(1, len(asked)))
-    frames = [
-        _rows(one, room).with_columns(order=pl.lit(order))
-        for order, one in enumerate(asked)
-        if one.series
-    ]
+    frames = []
+    for order, one in enumerate(asked):
+        if one.series:
+            frames.append(_rows(one, room).with_columns(order=pl.lit(order)))
     if not frames:
         return empty("metrics"), {}
     table = pl.concat(frames)
@@ -80,18 +79,23 @@ def monitors_table(
     name."""
     rows = []
     for series in _latest_states(alerts.series):
-        since, last = _last_run([t for t, _ in series.values], alerts.step_s)
-        over = last + RESOLVED_AFTER_STEPS * alerts.step_s < until
+        since, last = _last_run([at for at, _ in series.values], alerts.step_s)
         name = series.metric.get("alertname", "")
-        state = "resolved" if over else series.metric.get("alertstate", "firing")
-        service = next(
-            (series.metric[k] for k in (service_label, *SERVICE_LABELS) if k in series.metric), None
-        )
-        rows.append((name, service, state, _nanoseconds(last if over else since), links.get(name)))
+        state = series.metric.get("alertstate", "firing")
+        if last + RESOLVED_AFTER_STEPS * alerts.step_s < until:
+            state, since = "resolved", last
+        service = _service_of(series.metric, service_label)
+        rows.append((name, service, state, _nanoseconds(since), links.get(name)))
     raw = pl.DataFrame(rows, schema={**MONITORS.columns, "since": pl.Int64()}, orient="row")
-    return raw.with_columns(pl.col("since").cast(MONITORS.columns["since"])).unique(
-        maintain_order=True
-    )
+    table = raw.with_columns(pl.col("since").cast(MONITORS.columns["since"]))
+    return table.unique(maintain_order=True)
+
+
+def _service_of(metric: Mapping[str, str], service_label: str) -> str | None:
+    for label in (service_label, *SERVICE_LABELS):
+        if label in metric:
+            return metric[label]
+    return None
 
 
 def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]:
@@ -99,9 +103,11 @@ def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]
     end together."""
     latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
     for one in series:
-        if one.values:
-            alert = frozenset((k, v) for k, v in one.metric.items() if k != "alertstate")
-            latest[alert] = max(latest.get(alert, one), one, key=_last_seen)
+        if not one.values:
+            continue
+        labels = one.metric.items()
+        alert = frozenset((name, value) for name, value in labels if name != "alertstate")
+        latest[alert] = max(latest.get(alert, one), one, key=_last_seen)
     return list(latest.values())
 
 
@@ -115,35 +121,39 @@ def _rows(asked: PrometheusSelection, room: int) -> pl.DataFrame:
     every = max(1, math.ceil(total / room))
     if every > 1:
         asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
-    query, frames, not_finite = asked.query, [], 0
+    frames = []
+    not_finite = 0
     for series in asked.series:
-        kept = series.values[::every]
-        values = [_finite(text, query) for _, text in kept]
-        not_finite += values.count(None)
-        own = query.by and all(label in series.metric for label in query.by)
-        rest = _labels(series.metric, query)
-        whose = _subject(series.metric, query.by) if own else query.only
-        frames.append(
-            pl.DataFrame(
-                {"time": [_nanoseconds(t) for t, _ in kept], "value": values}, schema=_SAMPLE
-            ).with_columns(
-                pl.col("time").cast(METRICS.columns["time"]),
-                service=pl.lit(whose or (rest.get("host") if query.of else None), dtype=pl.String),
-                narrow=pl.lit(bool(own and query.narrow)),
-                signal=pl.lit(query.signal),
-                unit=pl.lit(query.unit, dtype=pl.String),
-                labels=pl.lit(
-                    msgspec.json.encode(rest, order="sorted").decode() if rest else None,
-                    dtype=pl.String,
-                ),
-            )
-        )
+        frame = _series_rows(series, asked.query, every)
+        not_finite += frame["value"].null_count()
+        frames.append(frame)
     if not_finite and asked.cut is None:
         asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
     return pl.concat(frames)
 
 
 _SAMPLE = {"time": pl.Int64(), "value": pl.Float64()}
+
+
+def _series_rows(series: PrometheusSeries, query: PromQuery, every: int) -> pl.DataFrame:
+    """One sample of `every` of a series."""
+    kept = series.values[::every]
+    times = [_nanoseconds(at) for at, _ in kept]
+    values = [_finite(text, query) for _, text in kept]
+    has_own = bool(query.by) and all(label in series.metric for label in query.by)
+    whose = _subject(series.metric, query.by) if has_own else query.only
+    labels = _labels(series.metric, query)
+    if not whose and query.of:
+        whose = labels.get("host")
+    encoded = msgspec.json.encode(labels, order="sorted").decode() if labels else None
+    return pl.DataFrame({"time": times, "value": values}, schema=_SAMPLE).with_columns(
+        pl.col("time").cast(METRICS.columns["time"]),
+        service=pl.lit(whose or None, dtype=pl.String),
+        narrow=pl.lit(has_own and query.narrow),
+        signal=pl.lit(query.signal),
+        unit=pl.lit(query.unit, dtype=pl.String),
+        labels=pl.lit(encoded, dtype=pl.String),
+    )
 
 
 def _finite(text: str, query: PromQuery) -> float | None:
@@ -164,7 +174,8 @@ def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:
     """The labels beside those that name the service."""
     if query.of:
         return named(metric, network=query.of == "host")
-    return {k: v for k, v in metric.items() if k not in query.by and k != "__name__"}
+    left_out = {"__name__", *query.by}
+    return {label: value for label, value in metric.items() if label not in left_out}
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -23,13 +23,13 @@ MOST_FRAMES, MOST_BREADCRUMBS, MOST_TAGS = 20, 15, 20
 LONG, LINE = 300, 160
 
 
-class SentryProject(msgspec.Struct):
+class SentryApiProject(msgspec.Struct):
     """The project of an issue."""
 
     slug: str = ""
 
 
-class SentryIssue(msgspec.Struct):
+class SentryApiIssue(msgspec.Struct):
     """One issue of a list, or the issue itself. `count` is text; in a list it is that of the window
     that was asked (getsentry/sentry, StreamGroupSerializerSnuba: seen stats from `start` to `end`),
     of the issue itself its whole."""
@@ -45,7 +45,7 @@ class SentryIssue(msgspec.Struct):
     count: Any = 0
     firstSeen: str | None = None
     lastSeen: str | None = None
-    project: SentryProject | None = None
+    project: SentryApiProject | None = None
     firstRelease: Any = None
 
     @property
@@ -77,10 +77,13 @@ class ListedEvent(msgspec.Struct):
 
     def tag(self, key: str) -> str:
         """The value of a tag, "" without it."""
-        return next((short(t.value or "", 120) for t in self.tags if t.key == key), "")
+        for one in self.tags:
+            if one.key == key:
+                return short(one.value or "", 120)
+        return ""
 
 
-class SentryEvent(msgspec.Struct):
+class SentryApiEvent(msgspec.Struct):
     """An issue's latest event. `entries` hold the exception, breadcrumbs and message."""
 
     eventID: str = ""
@@ -189,59 +192,54 @@ def time_of(text: Any) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def frames_of(event: SentryEvent) -> list[str]:
+def frames_of(event: SentryApiEvent) -> list[str]:
     """`function (file:line)` of the exception's frames: in-app frames first, the innermost of each
     first."""
-    exception = _entry(event, "exception")
-    values = [v for v in _list(exception.get("values")) if isinstance(v, dict)]
-    held = [dict_of(v.get("stacktrace")) for v in values] or [_entry(event, "stacktrace")]
-    found = next(
-        (
-            f
-            for s in reversed(held)
-            if (f := [x for x in _list(s.get("frames")) if isinstance(x, dict)])
-        ),
-        [],
-    )
-    innermost = list(reversed(found))
-    ordered = [f for f in innermost if f.get("inApp")] + [
-        f for f in innermost if not f.get("inApp")
-    ]
-    return [_frame(f) for f in ordered[:MOST_FRAMES]]
+    # Sentry writes the innermost frame last.
+    innermost_first = list(reversed(_frames(event)))
+    own = [frame for frame in innermost_first if frame.get("inApp")]
+    others = [frame for frame in innermost_first if not frame.get("inApp")]
+    return [_frame(frame) for frame in (own + others)[:MOST_FRAMES]]
+
+
+def _frames(event: SentryApiEvent) -> list[dict[str, Any]]:
+    """The frames of the last exception that has any: of a chain, the one that was raised last."""
+    values = _dicts(_entry(event, "exception").get("values"))
+    stacks = [dict_of(value.get("stacktrace")) for value in values]
+    for stack in reversed(stacks or [_entry(event, "stacktrace")]):
+        frames = _dicts(stack.get("frames"))
+        if frames:
+            return frames
+    return []
 
 
 def _frame(frame: Mapping[str, Any]) -> str:
     function = short(_text(frame.get("function")) or "?", 60)
-    file = short(
-        _text(frame.get("filename"))
-        or _text(frame.get("module"))
-        or _text(frame.get("absPath"))
-        or "?",
-        90,
-    )
+    names = [_text(frame.get(key)) for key in ("filename", "module", "absPath")]
+    where = short(next(filter(None, names), "?"), 90)
     line = frame.get("lineNo")
-    where = f"{file}:{line}" if isinstance(line, int) and not isinstance(line, bool) else file
+    if isinstance(line, int) and not isinstance(line, bool):
+        where += f":{line}"
     return f"{function} ({where})"
 
 
-def breadcrumbs_of(event: SentryEvent) -> list[str]:
+def breadcrumbs_of(event: SentryApiEvent) -> list[str]:
     """The last steps before the event, oldest first: time, category, level and message."""
-    crumbs = [c for c in _list(_entry(event, "breadcrumbs").get("values")) if isinstance(c, dict)]
-    return [_breadcrumb(c) for c in crumbs[-MOST_BREADCRUMBS:]]
+    crumbs = _dicts(_entry(event, "breadcrumbs").get("values"))
+    return [_breadcrumb(crumb) for crumb in crumbs[-MOST_BREADCRUMBS:]]
 
 
 def _breadcrumb(crumb: Mapping[str, Any]) -> str:
+    parts = [_text(crumb.get(key)) for key in ("timestamp", "category", "level", "message")]
     data = dict_of(crumb.get("data"))
-    of_http = " ".join(
-        str(data[k])
-        for k in ("method", "url", "status_code")
-        if isinstance(data.get(k), (str, int))
-    )
-    parts = (_text(crumb.get("timestamp")), _text(crumb.get("category")), _text(crumb.get("level")))
-    return short(" ".join(filter(None, (*parts, _text(crumb.get("message")), of_http))), LONG)
+    # What a breadcrumb of an HTTP request says instead of a message.
+    for key in ("method", "url", "status_code"):
+        if isinstance(data.get(key), (str, int)):
+            parts.append(str(data[key]))
+    return short(" ".join(part for part in parts if part), LONG)
 
 
-def details_of(issue: SentryIssue, event: SentryEvent | None) -> dict[str, str]:
+def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str, str]:
     """What an engineer would look at first: the stack trace, the breadcrumbs, the tags."""
     said = {
         "issue": issue.name,
@@ -260,14 +258,14 @@ def details_of(issue: SentryIssue, event: SentryEvent | None) -> dict[str, str]:
     return {name: short(value, LONG) for name, value in said.items() if value}
 
 
-def folded(title: str, event: SentryEvent | None) -> str:
+def folded(title: str, event: SentryApiEvent | None) -> str:
     """One line: the title, then its frames, the innermost of one's own code first."""
     frames = frames_of(event)[:FOLDED_FRAMES] if event is not None else []
     head = short(title, LINE)
     return f"{head} at {', '.join(frames)}" if frames else head
 
 
-def _entry(event: SentryEvent, kind: str) -> dict[str, Any]:
+def _entry(event: SentryApiEvent, kind: str) -> dict[str, Any]:
     for entry in event.entries:
         if isinstance(entry, dict) and entry.get("type") == kind:
             return dict_of(entry.get("data"))
@@ -279,8 +277,9 @@ def dict_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list, whatever else is in it."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,7 @@ from connectors.base import Check, Collected, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.sentry import rows as sentry_rows
-from connectors.sentry.answers import VENDOR, SentryIssue
+from connectors.sentry.answers import VENDOR, SentryApiIssue
 from connectors.sentry.issues import ChosenIssue, Issues, SentryOrganization, issue_of
 from connectors.sentry.releases import Releases
 from connectors.sentry.settings import SentrySettings
@@ -41,11 +41,10 @@ def build(own: SentrySettings, settings: SharedSettings) -> SentryConnector | No
     """The configured connector, or None without an organization or token."""
     if own.organization is None or own.token is None:
         return None
-    projects = {
-        name: entry.sentry_project
-        for name, entry in settings.services.items()
-        if entry.sentry_project
-    }
+    projects = {}
+    for name, entry in settings.services.items():
+        if entry.sentry_project:
+            projects[name] = entry.sentry_project
     token = own.token.get_secret_value()
     return SentryConnector(
         own.organization, token, own.base_url, projects=projects, environments=own.environments
@@ -84,41 +83,38 @@ class SentryConnector:
     async def collect(self, request: Request) -> Collected:
         """Issues, counts and releases of the projects in scope; a call that fails is a gap, the
         rest stands."""
-        releases: list[Releases] = []
         async with self._http.open() as session:
             issues = Issues(self._place, session, request.scope)
             issue_id = issue_of(request.alert)
             own = await issues.own(issue_id) if issue_id else None
             projects = self._in_scope(request, own)
             if own is not None:
-                project = own.project.slug if own.project else ""
-                issues.chosen[own.id] = ChosenIssue(
-                    own, self._service_of(project, request.alert.service), own=True
-                )
-            calls = [issues.of_project(project, service) for project, service in projects.items()]
-            query, project = metric_query(request.alert)
-            if query and project in projects:
-                calls.insert(0, issues.counted(project, projects[project], query))
-            await asyncio.gather(*calls)
-            await issues.read()
+                service = self._service_of(_slug(own), request.alert.service)
+                issues.chosen[own.id] = ChosenIssue(own, service, own=True)
+            await self._read_issues(issues, request.alert, projects)
+            releases = []
             for project, service in projects.items():
-                releases.append(Releases(self._place, session, request.scope))
-                events = [
-                    (c.issue, c.event)
-                    for c in issues.chosen.values()
-                    if c.service == service and c.event
-                ]
-                await releases[-1].read(project, service, events)
-        missing = [*issues.missing, *(m for r in releases for m in r.missing)]
-        if not projects and not missing:
-            missing.append(Missing("logs", "projects", _NO_PROJECT))
-        tables = {"logs": sentry_rows.logs_table(issues.logs)}
-        tables["changes"] = sentry_rows.changes_table([row for r in releases for row in r.rows])
-        if issues.metrics:
-            tables["metrics"] = pl.concat(issues.metrics)
-        return Collected(
-            tables, (*issues.items, *(i for r in releases for i in r.items)), tuple(missing)
-        )
+                releases.append(await self._releases(session, request, project, service, issues))
+        return _collected(issues, releases, has_projects=bool(projects))
+
+    async def _read_issues(self, issues: Issues, alert: Alert, projects: Mapping[str, str]) -> None:
+        calls = [issues.of_project(project, service) for project, service in projects.items()]
+        query, project = metric_query(alert)
+        if query and project in projects:
+            calls.insert(0, issues.counted(project, projects[project], query))
+        await asyncio.gather(*calls)
+        await issues.read()
+
+    async def _releases(
+        self, session: HttpSession, request: Request, project: str, service: str, issues: Issues
+    ) -> Releases:
+        releases = Releases(self._place, session, request.scope)
+        events = []
+        for chosen in issues.chosen.values():
+            if chosen.service == service and chosen.event:
+                events.append((chosen.issue, chosen.event))
+        await releases.read(project, service, events)
+        return releases
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""
@@ -131,11 +127,9 @@ class SentryConnector:
             return Check(self.name, False, str(error))
         readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
         said = [f"{', '.join(readable)} can be read"] if readable else []
-        said += [
-            f"{what} cannot be read ({r})"
-            for what, r in zip(calls, refused, strict=True)
-            if r is not None
-        ]
+        for what, reason in zip(calls, refused, strict=True):
+            if reason is not None:
+                said.append(f"{what} cannot be read ({reason})")
         if not self._projects:
             said.append(
                 "no service names its sentry_project: only issues that alerts name are read"
@@ -169,43 +163,65 @@ class SentryConnector:
             )
         return calls
 
-    def _in_scope(self, request: Request, own: SentryIssue | None) -> dict[str, str]:
+    def _in_scope(self, request: Request, own: SentryApiIssue | None) -> dict[str, str]:
         """Project to our name of its service: the alert's own first."""
         found: dict[str, str] = {}
         alert = request.alert
-        named = (own.project.slug if own and own.project else "") or alert.labels.get(
-            "sentry_project", ""
-        )
+        named = (_slug(own) if own else "") or alert.labels.get("sentry_project", "")
         if named:
             found[named] = self._service_of(named, alert.service)
-        for service in filter(None, (alert.service, *request.scope.services)):
-            project = self._projects.get(service)
-            if project and service not in found.values():
+        for service in (alert.service, *request.scope.services):
+            project = self._projects.get(service) if service else None
+            if service and project and service not in found.values():
                 found.setdefault(project, service)
         return dict(list(found.items())[:MOST_PROJECTS])
 
     def _service_of(self, project: str, otherwise: str | None) -> str:
         """Our name of a project's service; the alert's, else the project's own, where the catalogue
         has none."""
-        wanted = project.casefold()
-        ours = next((s for s, p in self._projects.items() if p.casefold() == wanted), None)
-        return ours or otherwise or short(project, 80) or "unknown"
+        for service, known in self._projects.items():
+            if known.casefold() == project.casefold():
+                return service
+        return otherwise or short(project, 80) or "unknown"
+
+
+def _slug(issue: SentryApiIssue) -> str:
+    return issue.project.slug if issue.project else ""
+
+
+def _collected(issues: Issues, releases: Sequence[Releases], *, has_projects: bool) -> Collected:
+    items = list(issues.items)
+    missing = list(issues.missing)
+    changes = []
+    for one in releases:
+        items += one.items
+        missing += one.missing
+        changes += one.rows
+    if not has_projects and not missing:
+        missing.append(Missing("logs", "projects", _NO_PROJECT))
+    tables = {
+        "logs": sentry_rows.logs_table(issues.logs),
+        "changes": sentry_rows.changes_table(changes),
+    }
+    if issues.metrics:
+        tables["metrics"] = pl.concat(issues.metrics)
+    return Collected(tables, tuple(items), tuple(missing))
 
 
 def metric_query(alert: Alert) -> tuple[str, str]:
     """The search of a metric alert that counts events, and its project; empty for other alerts."""
-    counts = alert.source == VENDOR and alert.labels.get("aggregate") == "count()"
-    return (
-        alert.labels.get("query", "")[:MOST_QUERY] if counts else "",
-        alert.labels.get("sentry_project", ""),
-    )
+    project = alert.labels.get("sentry_project", "")
+    if alert.source != VENDOR or alert.labels.get("aggregate") != "count()":
+        return "", project
+    return alert.labels.get("query", "")[:MOST_QUERY], project
 
 
 def page_address(base_url: str) -> str:
     """Base of the pages: regions of sentry.io answer the API alone (docs.sentry.io, "Data Storage
     Location")."""
     host = urlsplit(base_url).hostname or ""
-    return "https://sentry.io" if host == "sentry.io" or host.endswith(".sentry.io") else base_url
+    is_saas = host == "sentry.io" or host.endswith(".sentry.io")
+    return "https://sentry.io" if is_saas else base_url
 
 
 class _Auth(msgspec.Struct):
@@ -222,7 +238,9 @@ async def _scopes(session: HttpSession) -> list[str]:
         root = await session.get("/api/0/", type=_Root)
     except ConnectorError:
         return []
-    return [short(s, 40) for s in (root.auth.scopes if root.auth else [])]
+    if root.auth is None:
+        return []
+    return [short(scope, 40) for scope in root.auth.scopes]
 
 
 async def _refusal(session: HttpSession, path: str, params: list[tuple[str, str]]) -> str | None:

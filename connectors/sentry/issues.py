@@ -20,7 +20,7 @@ from connectors.base import Item, Missing
 from connectors.http import HttpSession
 from connectors.sentry import answers
 from connectors.sentry import rows as sentry_rows
-from connectors.sentry.answers import ListedEvent, SentryEvent, SentryIssue
+from connectors.sentry.answers import ListedEvent, SentryApiEvent, SentryApiIssue
 
 T = TypeVar("T")
 
@@ -55,11 +55,11 @@ class SentryOrganization:
 class ChosenIssue:
     """An issue with its events in the incident and before."""
 
-    issue: SentryIssue
+    issue: SentryApiIssue
     service: str
     now: int = 0
     before: int = 0
-    event: SentryEvent | None = None
+    event: SentryApiEvent | None = None
     own: bool = False
 
     def stands_out(self, share: float) -> bool:
@@ -93,12 +93,12 @@ class Issues:
             start=min(self.before.start, self.scope.incident.start), end=self.scope.incident.end
         )
 
-    async def own(self, issue_id: str) -> SentryIssue | None:
+    async def own(self, issue_id: str) -> SentryApiIssue | None:
         """The issue that the alert is about. Raises ConnectorError where the token is refused
         altogether."""
         path = f"{self.place.organization}/issues/{issue_id}/"
         try:
-            return await self.session.get(path, type=SentryIssue)
+            return await self.session.get(path, type=SentryApiIssue)
         except FaultlineError as error:
             if isinstance(error, ConnectorError) and error.status == 401:
                 raise
@@ -137,11 +137,11 @@ class Issues:
         self.chosen = {c.issue.id: c for c in order[:MOST_ISSUES]}
         await asyncio.gather(*(self._issue(c) for c in self.chosen.values()))
 
-    async def _listed(self, project: str, window: Window) -> list[SentryIssue]:
+    async def _listed(self, project: str, window: Window) -> list[SentryApiIssue]:
         path = f"{self.place.organization}/issues/"
         params = [("project", project), *self.place.environments, *between(window), ("query", "")]
         params += [("sort", "freq"), ("limit", str(PAGE))]
-        found = await self._asked("logs", path, params, list[SentryIssue])
+        found = await self._asked("logs", path, params, list[SentryApiIssue])
         if found is None:
             return []
         cut = f"the {PAGE} most frequent issues; there may be more" if len(found) >= PAGE else None
@@ -177,7 +177,7 @@ class Issues:
     async def _issue(self, one: ChosenIssue) -> None:
         path = f"{self.place.organization}/issues/{one.issue.id}/events/"
         one.event, now, before = await asyncio.gather(
-            self._asked("logs", f"{path}latest/", list(self.place.environments), SentryEvent),
+            self._asked("logs", f"{path}latest/", list(self.place.environments), SentryApiEvent),
             self._events(path, self.scope.incident),
             self._events(path, self.before),
         )

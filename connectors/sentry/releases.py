@@ -19,9 +19,9 @@ from connectors.sentry.answers import (
     CommitFile,
     CommittersAnswer,
     Deploy,
+    SentryApiEvent,
+    SentryApiIssue,
     SentryCommit,
-    SentryEvent,
-    SentryIssue,
     SentryRelease,
 )
 from connectors.sentry.issues import SentryOrganization, asked
@@ -60,7 +60,7 @@ class Releases:
         return self.window.start <= at <= self.window.end
 
     async def read(
-        self, project: str, service: str, events: Sequence[tuple[SentryIssue, SentryEvent]]
+        self, project: str, service: str, events: Sequence[tuple[SentryApiIssue, SentryApiEvent]]
     ) -> None:
         """The project's releases in the window, then the suspects of its issues."""
         path = f"{self.place.projects}/{quote(project, safe='')}/releases/"
@@ -116,7 +116,7 @@ class Releases:
             return []
 
     async def _suspects(
-        self, project: str, service: str, issue: SentryIssue, event: SentryEvent
+        self, project: str, service: str, issue: SentryApiIssue, event: SentryApiEvent
     ) -> None:
         """Sentry's own pages ask this; it answers 404 where it suspects nobody."""
         path = (

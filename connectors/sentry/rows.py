@@ -20,9 +20,9 @@ from connectors.sentry.answers import (
     CommitFile,
     Deploy,
     ListedEvent,
+    SentryApiEvent,
+    SentryApiIssue,
     SentryCommit,
-    SentryEvent,
-    SentryIssue,
     SentryRelease,
     SeriesAnswer,
     dict_of,
@@ -39,8 +39,8 @@ _HEX_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def log_rows(
-    issue: SentryIssue,
-    event: SentryEvent | None,
+    issue: SentryApiIssue,
+    event: SentryApiEvent | None,
     listed: Iterable[ListedEvent],
     service: str,
     url: str,

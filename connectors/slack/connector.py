@@ -20,6 +20,7 @@ from analysis.case.tables import CHANGES
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.evidence_rows import ChangeRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
@@ -85,7 +86,9 @@ class Who(msgspec.Struct):
     def wrote(self, message: SlackHistoryMessage) -> bool:
         """Whether a message is our own: by its author, or by the metadata that all our messages
         carry."""
-        event = message.metadata.get("event_type") if isinstance(message.metadata, dict) else None
+        event = None
+        if isinstance(message.metadata, dict):
+            event = message.metadata.get("event_type")
         own = isinstance(event, str) and event.startswith("faultline")
         return (
             own or message.user in (self.user_id or "-",) or message.bot_id in (self.bot_id or "-",)
@@ -95,12 +98,10 @@ class Who(msgspec.Struct):
         """A message's page (docs.slack.dev, chat.getPermalink)."""
         if not self.url or not re.fullmatch(r"https://[a-z0-9.-]{1,100}/", self.url):
             return None
-        inside = (
-            f"?{urlencode({'thread_ts': thread, 'cid': channel})}"
-            if thread and thread != ts
-            else ""
-        )
-        return f"{self.url}archives/{channel}/p{ts.replace('.', '')}{inside}"
+        page = f"{self.url}archives/{channel}/p{ts.replace('.', '')}"
+        if not thread or thread == ts:
+            return page
+        return f"{page}?{urlencode({'thread_ts': thread, 'cid': channel})}"
 
 
 class SlackConnector:
@@ -135,22 +136,23 @@ class SlackConnector:
             return Collected()
         async with self._http.open() as session:
             who = await self._ourselves(session)
-            calls = [
-                self._announcements(session, who, c, request)
-                for c in self._channels[:MOST_CHANNELS]
-            ]
-            calls += [self._thread(session, who, *thread)] if thread else []
+            calls = []
+            for channel in self._channels[:MOST_CHANNELS]:
+                calls.append(self._announcements(session, who, channel, request))
+            if thread is not None:
+                calls.append(self._thread(session, who, *thread))
             found = await asyncio.gather(*calls)
-        missing = [m for one in found for m in one.missing]
-        if len(self._channels) > MOST_CHANNELS:
-            said = (
-                f"{len(self._channels) - MOST_CHANNELS} of {len(self._channels)} channels left out"
-            )
-            missing.append(Missing("changes", "slack.deploy_channels", said))
+        items: list[Item] = []
+        missing: list[Missing] = []
+        for one in found:
+            items += one.items
+            missing += one.missing
+        left_out = len(self._channels) - MOST_CHANNELS
+        if left_out > 0:
+            reason = f"{left_out} of {len(self._channels)} channels left out"
+            missing.append(Missing("changes", "slack.deploy_channels", reason))
         changes = pl.concat([one.tables["changes"] for one in found])
-        return Collected(
-            {"changes": changes}, tuple(i for one in found for i in one.items), tuple(missing)
-        )
+        return Collected({"changes": changes}, tuple(items), tuple(missing))
 
     async def check(self) -> Check:
         """Can each channel be read?"""
@@ -162,14 +164,15 @@ class SlackConnector:
                 ]
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        named = list(zip(self._channels, refused, strict=False))
-        readable = [channel for channel, refusal in named if refusal is None]
+        readable: list[str] = []
+        refusals: list[str] = []
+        for channel, refusal in zip(self._channels, refused, strict=False):
+            if refusal is None:
+                readable.append(channel)
+            else:
+                refusals.append(f"{channel} cannot be read ({refusal})")
         said = [f"deploys announced in {', '.join(readable)} can be read"] if readable else []
-        said += [
-            f"{channel} cannot be read ({refusal})"
-            for channel, refusal in named
-            if refusal is not None
-        ]
+        said += refusals
         if not self._channels:
             said.append("no slack.deploy_channels: only threads of alerts are read")
         line = (
@@ -192,7 +195,7 @@ class SlackConnector:
 
     async def _thread(self, session: HttpSession, who: Who, channel: str, ts: str) -> Collected:
         params = [("channel", channel), ("ts", ts)]
-        query, link = _query("conversations.replies", params), who.page(channel, ts)
+        query = _query("conversations.replies", params)
         try:
             messages, cut = await _messages(session, "conversations.replies", params)
         except FaultlineError as error:
@@ -201,13 +204,17 @@ class SlackConnector:
         if len(others) > MOST_SAID:
             cut = f"{len(others) - MOST_SAID} of {len(others)} messages left out"
             others = [*others[:1], *others[1 - MOST_SAID :]]
-        details = thread_details(others)
-        times = [at for m in messages if (at := m.time)]
-        window = Window(start=min(times), end=max(times)) if times else None
-        return Collected(
-            _none(),
-            (Item("alert", query, window, link, rows=len(messages), cut=cut, details=details),),
+        times = [message.time for message in messages if message.time is not None]
+        item = Item(
+            "alert",
+            query,
+            Window(start=min(times), end=max(times)) if times else None,
+            who.page(channel, ts),
+            rows=len(messages),
+            cut=cut,
+            details=thread_details(others),
         )
+        return Collected(_none(), (item,))
 
     async def _announcements(
         self, session: HttpSession, who: Who, channel: str, request: Request
@@ -226,36 +233,32 @@ class SlackConnector:
         rows = await asyncio.to_thread(self._rows, who, channel, messages)
         table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
         link = who.page(channel, messages[-1].ts) if messages else None
-        return Collected(
-            {"changes": table}, (Item("changes", query, window, link, rows=table.height, cut=cut),)
-        )
+        item = Item("changes", query, window, link, rows=table.height, cut=cut)
+        return Collected({"changes": table}, (item,))
 
     def _rows(
         self, who: Who, channel: str, messages: Sequence[SlackHistoryMessage]
-    ) -> list[tuple[Any, ...]]:
-        return [
-            (
-                one.time,
-                one.service,
-                "deploy",
-                one.id,
-                one.title,
-                one.author,
-                who.page(channel, m.ts),
-                None,
-                None,
-            )
-            for m in messages
-            if not who.wrote(m)
-            for one in announced(m, self._words)
-        ]
+    ) -> list[ChangeRow]:
+        rows = []
+        for message in messages:
+            # Our own answers speak of deploys too.
+            if who.wrote(message):
+                continue
+            link = who.page(channel, message.ts)
+            for one in announced(message, self._words):
+                row = ChangeRow(
+                    one.time, one.service, "deploy", one.id, one.title, one.author, link
+                )
+                rows.append(row)
+        return rows
 
 
 def thread_of(alert: Alert) -> tuple[str, str] | None:
     """Channel and thread in which an alert stands, if it came from Slack."""
     channel, ts = alert.labels.get(CHANNEL_LABEL, ""), alert.labels.get(THREAD_LABEL, "")
-    named = alert.source == VENDOR and _CHANNEL.fullmatch(channel) and moment_of(ts)
-    return (channel, ts) if named else None
+    if alert.source != VENDOR or not _CHANNEL.fullmatch(channel) or not moment_of(ts):
+        return None
+    return channel, ts
 
 
 class _Meta(msgspec.Struct):
@@ -275,15 +278,18 @@ async def _messages(
     found: list[SlackHistoryMessage] = []
     cursor = ""
     for _ in range(MOST_PAGES):
-        more = [("cursor", cursor)] if cursor else []
+        asked = [*params, ("limit", str(PAGE))]
+        if cursor:
+            asked.append(("cursor", cursor))
         try:
-            page = await _ask(session, method, [*params, ("limit", str(PAGE)), *more], _Page)
+            page = await _ask(session, method, asked, _Page)
         except FaultlineError as error:
             if not found:
                 raise
             return found, f"the rest was not read: {error}"
-        found += [m for m in page.messages if m.time is not None]
-        cursor = (page.response_metadata.next_cursor if page.response_metadata else None) or ""
+        found += [message for message in page.messages if message.time is not None]
+        meta = page.response_metadata
+        cursor = (meta.next_cursor if meta else None) or ""
         if not cursor:
             return found, None
     return found, f"more than {len(found)} messages are there"
@@ -298,9 +304,8 @@ async def _ask(
     if answer.get("ok") is not True:
         said = str(answer.get("error", "no reason given"))
         status = 401 if said in _NO_TOKEN else None
-        raise ConnectorError(
-            VENDOR, method, _WORDS.get(said, f"refused: {short(said, 60)}"), status=status
-        )
+        problem = _WORDS.get(said, f"refused: {short(said, 60)}")
+        raise ConnectorError(VENDOR, method, problem, status=status)
     try:
         return msgspec.convert(answer, type)
     except msgspec.ValidationError as error:

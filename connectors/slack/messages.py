@@ -131,9 +131,8 @@ def announced(message: SlackHistoryMessage, words: ServiceWords) -> list[Announc
     found = _HASH.search(text) or _VERSION.search(text)
     identity = found[0] if found else f"slack {message.ts}"
     title = short(text, 300)
-    return [
-        Announced(service, at, identity, title, message.author) for service in words.in_text(text)
-    ]
+    services = words.in_text(text)
+    return [Announced(service, at, identity, title, message.author) for service in services]
 
 
 def _strings(root: Any) -> Iterator[str]:
@@ -156,14 +155,13 @@ def _strings(root: Any) -> Iterator[str]:
 
 def _label(match: re.Match[str]) -> str:
     target, bar, label = match[1].partition("|")
-    if target.startswith(("@", "!", "#")):
-        return (
-            f" {label or target[1:]} "
-            if target[0] == "#"
-            else f" {target[1:]} "
-            if target[0] == "@"
-            else " "
-        )
+    # `#` names a channel, `@` a person, `!` all who are here.
+    if target.startswith("#"):
+        return f" {label or target[1:]} "
+    if target.startswith("@"):
+        return f" {target[1:]} "
+    if target.startswith("!"):
+        return " "
     return label if bar else target
 
 
@@ -172,7 +170,11 @@ def thread_details(messages: Iterable[SlackHistoryMessage]) -> dict[str, str]:
     found: dict[str, str] = {}
     for message in messages:
         said, at = plain(message), message.time
-        if said and at is not None:
-            key = f"{at:%Y-%m-%dT%H:%M:%SZ} {message.author}"
-            found[f"{key} ({message.ts[-6:]})" if key in found else key] = short(said, SAID)
+        if not said or at is None:
+            continue
+        key = f"{at:%Y-%m-%dT%H:%M:%SZ} {message.author}"
+        if key in found:
+            # Two messages of one second differ in the microseconds.
+            key += f" ({message.ts[-6:]})"
+        found[key] = short(said, SAID)
     return found

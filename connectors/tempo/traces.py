@@ -11,13 +11,14 @@ import msgspec
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Window
 from connectors.base import Missing
+from connectors.evidence_rows import SpanTableRow
 from connectors.http import HttpSession
-from connectors.otlp_spans import UNREADABLE, Row, TracesData, span_rows
+from connectors.otlp_spans import UNREADABLE, TracesData, span_rows
 from connectors.service_names import ServiceNames
 
 MOST_SPANS_OF_A_TRACE = 1000
 PAD = timedelta(minutes=30)
-"""A trace is looked for so far beyond its window, for clocks differ and traces last."""
+"""A trace is looked for that far beyond its window, for clocks differ and traces last."""
 PARTIAL = (1, "PARTIAL")
 """The status of a trace of which a part is missing (grafana/tempo, pkg/tempopb/tempo.proto,
 PartialStatus)."""
@@ -43,7 +44,7 @@ class WholeTraces:
         self._partial = 0
         self.seen: set[str] = set()
 
-    async def trace(self, trace_id: str, window: Window) -> list[Row] | None:
+    async def trace(self, trace_id: str, window: Window) -> list[SpanTableRow] | None:
         """The rows of one trace, None where it cannot be read or has been."""
         if trace_id in self.seen:
             return None
@@ -57,7 +58,7 @@ class WholeTraces:
         rows, dropped = await asyncio.to_thread(span_rows, data, self._names)
         self._dropped += dropped
         self._long += len(rows) > MOST_SPANS_OF_A_TRACE
-        return sorted(rows, key=lambda row: row[5])[:MOST_SPANS_OF_A_TRACE]
+        return sorted(rows, key=lambda row: row.start)[:MOST_SPANS_OF_A_TRACE]
 
     async def _data(self, trace_id: str, inside: list[tuple[str, str]]) -> TracesData:
         if not self._v1:
@@ -84,14 +85,14 @@ class WholeTraces:
 
     def note(self, cut: str | None) -> str | None:
         """What was cut, with what the traces themselves lost."""
-        long = (
-            f"only the first {MOST_SPANS_OF_A_TRACE:,} spans of {self._long} traces"
-            if self._long
-            else None
-        )
-        dropped = f"{self._dropped} spans {UNREADABLE}" if self._dropped else None
-        partial = f"Tempo gave a part of {self._partial} traces" if self._partial else None
-        return "; ".join(filter(None, (cut, long, partial, dropped))) or None
+        notes = [cut] if cut else []
+        if self._long:
+            notes.append(f"only the first {MOST_SPANS_OF_A_TRACE:,} spans of {self._long} traces")
+        if self._partial:
+            notes.append(f"Tempo gave a part of {self._partial} traces")
+        if self._dropped:
+            notes.append(f"{self._dropped} spans {UNREADABLE}")
+        return "; ".join(notes) or None
 
 
 def between(window: Window) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -99,27 +100,24 @@ class WandbConnector:
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
-        """The run that the alert is about; what cannot be had of it is a gap, the rest stands."""
-        named, job = _run_names(request), request.scope.job
+        """The run that the alert is about; what cannot be collected of it is a gap, the rest
+        stands."""
+        named = _run_names(request)
+        job = request.scope.job
         if not named and job is None:
             return Collected()
         place = self._projects.get(job or "", self._project)
         if place is None:
-            return Collected(
-                missing=(
-                    Missing(
-                        "metrics", short(job or "", 60), "no wandb project is set for this job"
-                    ),
-                )
-            )
+            reason = "no wandb project is set for this job"
+            return Collected(missing=(Missing("metrics", short(job or "", 60), reason),))
         async with self._graphql.open() as session:
             found = _WandbQuestion(session, place, request, self._app_url)
             await found.find(named, job)
             if found.run is None:
-                sought = " or ".join(short(name, 60) for name in (*named, *([job] if job else [])))
-                return Collected(
-                    missing=(Missing("metrics", str(place), f"no run there is called {sought}"),)
-                )
+                names = [*named, job] if job else named
+                sought = " or ".join(short(name, 60) for name in names)
+                gap = Missing("metrics", str(place), f"no run there is called {sought}")
+                return Collected(missing=(gap,))
             await asyncio.gather(
                 found.history(), *(found.system(run) for run in found.launch), found.changes()
             )
@@ -127,34 +125,30 @@ class WandbConnector:
 
     async def check(self) -> Check:
         """Can each configured project be read?"""
-        places = list(
-            dict.fromkeys([*([self._project] if self._project else []), *self._projects.values()])
-        )
+        every = [*self._projects.values()]
+        if self._project:
+            every.insert(0, self._project)
+        readable: list[str] = []
+        unseen: list[str] = []
         try:
             async with self._graphql.open() as session:
-                answers = [
-                    await session.ask(RUNS, p.variables | {"count": 1}, type=RunAnswer)
-                    for p in places
-                ]
+                for place in dict.fromkeys(every):
+                    variables = place.variables | {"count": 1}
+                    answer = await session.ask(RUNS, variables, type=RunAnswer)
+                    # wandb answers null for a project that is not there or not to be seen.
+                    (unseen if answer.project is None else readable).append(str(place))
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        unseen = [
-            str(p) for p, answer in zip(places, answers, strict=True) if answer.project is None
-        ]
         if unseen:
-            return Check(
-                self.name, False, f"{', '.join(unseen)}: no such project, or the key may not see it"
-            )
-        said = ", ".join(str(p) for p in places)
-        return Check(
-            self.name,
-            True,
-            f"wandb at {self._graphql.base_url}: {said} can be read; only queries are sent",
-        )
+            line = f"{', '.join(unseen)}: no such project, or the key may not see it"
+            return Check(self.name, False, line)
+        projects = ", ".join(readable)
+        line = f"wandb at {self._graphql.base_url}: {projects} can be read; only queries are sent"
+        return Check(self.name, True, line)
 
 
 class _WandbQuestion:
-    """One collection: the run, and what came of it."""
+    """One collection: the run, and what it brought."""
 
     def __init__(
         self, session: GraphQLSession, place: WandbProject, request: Request, app_url: str
@@ -176,10 +170,11 @@ class _WandbQuestion:
     def launch(self) -> list[WandbRun]:
         """The run, and those that were launched with it."""
         run = self._run
-        of_group = [
-            r for r in self._alike if r.group and r.group == run.group and r.name != run.name
-        ]
-        peers = [r for r in of_group if r.launched_with(run)]
+        peers = []
+        for other in self._alike:
+            in_group = other.group and other.group == run.group
+            if in_group and other.name != run.name and other.launched_with(run):
+                peers.append(other)
         return [run, *peers[: MOST_RUNS - 1]]
 
     @property
@@ -187,15 +182,12 @@ class _WandbQuestion:
         """The launch, and earlier runs that were last heard of in the windows: a job that crashed
         and was restarted."""
         launch = self.launch
-        others = [
-            r
-            for r in self._alike
-            if r.ran_before(self._run) and r not in launch and r.heartbeat is not None
-        ]
-        return [
-            *launch,
-            *(r for r in others[:MOST_RUNS] if r.heartbeat and self._span.start <= r.heartbeat),
-        ]
+        earlier = []
+        for run in self._alike:
+            if run.heartbeat is not None and run not in launch and run.ran_before(self._run):
+                earlier.append((run.heartbeat, run))
+        seen = [run for at, run in earlier[:MOST_RUNS] if self._span.start <= at]
+        return [*launch, *seen]
 
     @property
     def _run(self) -> WandbRun:
@@ -222,9 +214,8 @@ class _WandbQuestion:
                 )
                 self._missing.append(Missing("metrics", str(self._place), said))
         if self.run is not None and not self._alike:
-            self._alike = await self._listed(
-                self.run.group or self.run.displayName or self.run.name
-            )
+            name = self.run.group or self.run.displayName or self.run.name
+            self._alike = await self._listed(name)
 
     async def _by_id(self, name: str) -> WandbRun | None:
         answer = await self._session.ask(
@@ -234,12 +225,10 @@ class _WandbQuestion:
 
     async def _newest(self, name: str) -> WandbRun | None:
         self._alike = await self._listed(name)
-        begun = [
-            r
-            for r in self._alike
-            if r.created is not None and r.created <= self._request.scope.incident.end
-        ]
-        return await self._by_id(begun[0].name) if begun else None
+        for run in self._alike:
+            if run.created is not None and run.created <= self._request.scope.incident.end:
+                return await self._by_id(run.name)
+        return None
 
     async def _listed(self, name: str) -> list[WandbRun]:
         """Runs of this display name or group, the newest first."""
@@ -256,9 +245,8 @@ class _WandbQuestion:
 
     def _seen(self, answer: RunAnswer) -> RunData:
         if answer.project is None:
-            raise ConnectorError(
-                VENDOR, str(self._place), "no such project, or the key may not see it"
-            )
+            problem = "no such project, or the key may not see it"
+            raise ConnectorError(VENDOR, str(self._place), problem)
         return answer.project
 
     async def history(self) -> None:
@@ -276,62 +264,67 @@ class _WandbQuestion:
             self._missing.append(Missing("metrics", query, reason))
         else:
             self._tables["metrics"].append(table)
-            self._items.append(
-                Item(
-                    "metrics", query, self._span, self._link(self._run), rows=table.height, cut=cut
-                )
-            )
+            link = self._link(self._run)
+            item = Item("metrics", query, self._span, link, rows=table.height, cut=cut)
+            self._items.append(item)
         if rows:
-            name = f"wandb-{re.sub(r'[^A-Za-z0-9_-]', '_', self._run.name)[:64]}.history.jsonl"
-            lines = wandb_runs.history_lines(rows)
-            try:
-                await asyncio.to_thread((self._request.files / name).write_bytes, lines)
-            except OSError as error:
-                self._missing.append(
-                    Missing("traces", query, f"cannot be written ({error.strerror})")
-                )
-                return
-            self._items.append(
-                Item(
-                    "traces",
-                    query,
-                    link=self._link(self._run),
-                    file=name,
-                    rows=len(rows),
-                    bytes=len(lines),
-                    cut=cut,
-                )
-            )
+            await self._write_history(query, rows, cut)
+
+    async def _write_history(
+        self, query: str, rows: Sequence[Mapping[str, float]], cut: str | None
+    ) -> None:
+        """The history as a file, for the analyses that go by step and not by time."""
+        run_id = re.sub(r"[^A-Za-z0-9_-]", "_", self._run.name)[:64]
+        name = f"wandb-{run_id}.history.jsonl"
+        lines = wandb_runs.history_lines(rows)
+        try:
+            await asyncio.to_thread((self._request.files / name).write_bytes, lines)
+        except OSError as error:
+            reason = f"cannot be written ({error.strerror})"
+            self._missing.append(Missing("traces", query, reason))
+            return
+        item = Item(
+            "traces",
+            query,
+            link=self._link(self._run),
+            file=name,
+            rows=len(rows),
+            bytes=len(lines),
+            cut=cut,
+        )
+        self._items.append(item)
 
     async def _history_rows(self) -> tuple[list[dict[str, float]], str | None]:
-        keys, last = wandb_runs.history_keys(self._run)[:MOST_KEYS], wandb_runs.last_step(self._run)
+        keys = wandb_runs.history_keys(self._run)[:MOST_KEYS]
+        last = wandb_runs.last_step(self._run)
         if not keys or last < 0:
             return [], None
-        steps = wandb_runs.rows_by_step(
-            await self._sampled([{"keys": [STEP_KEY, TIME_KEY], "samples": MAP_SAMPLES}])
-        )
+        # wandb samples by step, the windows are times: a coarse sample tells which steps they are.
+        overview = await self._sampled([{"keys": [STEP_KEY, TIME_KEY], "samples": MAP_SAMPLES}])
+        steps = wandb_runs.rows_by_step(overview)
         first, end = self._steps(steps, last)
         ranges = min(MOST_RANGES, max(1, math.ceil((end - first) / SAMPLES)))
         length = math.ceil((end - first) / ranges)
-        specs = [
-            {
-                "keys": [STEP_KEY, TIME_KEY, key],
-                "minStep": first + n * length,
-                "maxStep": min(end, first + (n + 1) * length),
-                "samples": SAMPLES,
-            }
-            for key in keys
-            for n in range(ranges)
-        ]
+        starts = [first + number * length for number in range(ranges)]
+        specs: list[dict[str, Any]] = []
+        for key in keys:
+            for start in starts:
+                spec = {
+                    "keys": [STEP_KEY, TIME_KEY, key],
+                    "minStep": start,
+                    "maxStep": min(end, start + length),
+                    "samples": SAMPLES,
+                }
+                specs.append(spec)
         parts = await asyncio.gather(*(self._sampled(part) for part in _chunks(specs)))
         cut = f"wandb samples {SAMPLES:,} of every {length:,} steps" if length > SAMPLES else None
-        return wandb_runs.rows_by_step(row for part in parts for row in part), cut
+        return wandb_runs.rows_by_step(chain.from_iterable(parts)), cut
 
     def _steps(self, rows: Sequence[Mapping[str, float]], last: int) -> tuple[int, int]:
         """The steps [first, end) that cover the windows, from samples of when which step was."""
         begin, until = self._span.start.timestamp(), self._span.end.timestamp()
-        before = [int(r[STEP_KEY]) for r in rows if r.get(TIME_KEY, until) < begin]
-        after = [int(r[STEP_KEY]) for r in rows if r.get(TIME_KEY, begin) > until]
+        before = [int(row[STEP_KEY]) for row in rows if row.get(TIME_KEY, until) < begin]
+        after = [int(row[STEP_KEY]) for row in rows if row.get(TIME_KEY, begin) > until]
         first = min(max(before, default=0), last)
         return first, max(first, min(after, default=last)) + 1
 
@@ -339,9 +332,8 @@ class _WandbQuestion:
         texts = [json.dumps(spec) for spec in specs]
         variables = self._place.variables | {"name": self._run.name, "specs": texts}
         answer = await self._session.ask(HISTORY, variables, type=RowsAnswer)
-        return (
-            answer.project.run.sampledHistory if answer.project and answer.project.run else None
-        ) or []
+        run = answer.project.run if answer.project else None
+        return (run.sampledHistory if run else None) or []
 
     async def system(self, run: WandbRun) -> None:
         """GPU, CPU and memory of the hosts of one run."""
@@ -352,7 +344,8 @@ class _WandbQuestion:
         except FaultlineError as error:
             self._missing.append(Missing("metrics", query, str(error)))
             return
-        lines = (answer.project.run.events if answer.project and answer.project.run else None) or []
+        answered = answer.project.run if answer.project else None
+        lines = (answered.events if answered else None) or []
         rows = wandb_runs.event_rows(lines)
         table = wandb_runs.system_rows(rows, self._job, run.label, self._windows)
         if not table.height:
@@ -360,18 +353,13 @@ class _WandbQuestion:
             return
         self._tables["metrics"].append(table)
         cut = f"wandb samples {EVENTS:,} moments of the whole run" if len(lines) >= EVENTS else None
-        self._items.append(
-            Item("metrics", query, self._span, self._link(run), rows=table.height, cut=cut)
-        )
+        item = Item("metrics", query, self._span, self._link(run), rows=table.height, cut=cut)
+        self._items.append(item)
 
     async def changes(self) -> None:
         """What this run does otherwise than the last one before it that was not launched with
         it."""
-        earlier = [r for r in self._alike if r.ran_before(self._run)]
-        before = next(
-            (r for r in earlier if r.displayName == self._run.displayName),
-            next(iter(earlier), None),
-        )
+        before = self._run_before()
         if before is None:
             return
         query = f"configuration of {self._place}/{self._run.name} against {short(before.name, 60)}"
@@ -387,6 +375,14 @@ class _WandbQuestion:
         self._tables["changes"].append(table)
         self._items.append(Item("changes", query, link=self._link(self._run), rows=table.height))
 
+    def _run_before(self) -> WandbRun | None:
+        """The last one before it of the same name, else of the same group."""
+        earlier = [run for run in self._alike if run.ran_before(self._run)]
+        for run in earlier:
+            if run.displayName == self._run.displayName:
+                return run
+        return earlier[0] if earlier else None
+
     def collected(self) -> Collected:
         """Everything that came."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
@@ -396,31 +392,28 @@ class _WandbQuestion:
 
     def _state_items(self) -> Iterator[Item]:
         for run in self.seen:
-            details = {"state": run.state_at(self._span.end), "started": run.createdAt or "?"}
-            details |= {"last heartbeat": run.heartbeatAt or "?"} | (
-                {"commit": short(run.commit, 60)} if run.commit else {}
-            )
-            yield Item(
-                "monitors",
-                f"state of {self._place}/{run.name}",
-                link=self._link(run),
-                rows=1,
-                details=details,
-            )
+            details = {
+                "state": run.state_at(self._span.end),
+                "started": run.createdAt or "?",
+                "last heartbeat": run.heartbeatAt or "?",
+            }
+            if run.commit:
+                details["commit"] = short(run.commit, 60)
+            query = f"state of {self._place}/{run.name}"
+            yield Item("monitors", query, link=self._link(run), rows=1, details=details)
 
     def _link(self, run: WandbRun) -> str:
-        parts = "/".join(
-            quote(p, safe="") for p in (self._place.entity, self._place.project, "runs", run.name)
-        )
-        return f"{self._app_url}/{parts}"
+        parts = (self._place.entity, self._place.project, "runs", run.name)
+        path = "/".join(quote(part, safe="") for part in parts)
+        return f"{self._app_url}/{path}"
 
 
 def _run_names(request: Request) -> list[str]:
     """What the alert says of its run."""
     labels, training = request.alert.labels, request.scope.training
-    said = [labels.get(name, "").strip() for name in RUN_LABELS] + [
-        (training.run or "") if training else ""
-    ]
+    said = [labels.get(name, "").strip() for name in RUN_LABELS]
+    if training and training.run:
+        said.append(training.run)
     return [name for name in dict.fromkeys(said) if name and len(name) <= MOST_NAME]
 
 

@@ -23,6 +23,7 @@ from analysis.secrets.redaction import masked
 from analysis.traces.job_logs.metrics import KEYS
 from analysis.training.run_states import RUN_MONITOR
 from analysis.vocabulary import Window
+from connectors.evidence_rows import ChangeRow
 from connectors.vendor_text import short
 
 TIME_KEY, STEP_KEY = "_timestamp", "_step"
@@ -60,6 +61,8 @@ SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
     "proc.memory.rssMB": ("process_memory_mb", "MB"),
     "disk./.usagePercent": ("disk_used_percent", "percent"),
 }
+MOST_NAMED = 3
+"""Changed settings that a title names."""
 MOST_CHANGED, MOST_KEYS, MOST_DEPTH = 40, 5_000, 12
 MOST_VALUE, MOST_SEARCHED = 120, 4096
 INTERNAL = frozenset({"_wandb", "wandb_version"})
@@ -78,7 +81,7 @@ SILENT = timedelta(minutes=5)
 """A running run sends a heartbeat every half minute; after five minutes without, wandb calls it
 crashed."""
 ONE_LAUNCH = timedelta(minutes=5)
-"""Runs of a group that began within so much time of each other are one launch of the job (own)."""
+"""Runs of a group that began within that time of each other are one launch of the job."""
 
 
 class WandbRun(msgspec.Struct):
@@ -122,12 +125,9 @@ class WandbRun(msgspec.Struct):
     def ran_before(self, other: WandbRun) -> bool:
         """Whether it began before, and was not launched with it as one of its group."""
         a, b = self.created, other.created
-        return (
-            a is not None
-            and b is not None
-            and a < b
-            and not (self.group and self.launched_with(other))
-        )
+        if a is None or b is None or a >= b:
+            return False
+        return not (self.group and self.launched_with(other))
 
 
 def moment(text: str | None) -> datetime | None:
@@ -139,16 +139,21 @@ def moment(text: str | None) -> datetime | None:
         return None
     if not 2000 <= at.year < 2200:
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return at.astimezone(UTC)
 
 
 def history_keys(run: WandbRun) -> list[str]:
     """The keys that are brought, those that are known to mean something; the plainest name of each
     measure first."""
     keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
-    named = sorted(str(k) for k in keys) if isinstance(keys, dict) else []
-    known = [k for k in KEYS if k in named]
-    return known + [k for k in named if k not in known and LEARNING_RATE.search(k)]
+    if not isinstance(keys, dict):
+        return []
+    named = sorted(str(key) for key in keys)
+    known = [key for key in KEYS if key in named]
+    rates = [key for key in named if key not in known and LEARNING_RATE.search(key)]
+    return known + rates
 
 
 def last_step(run: WandbRun) -> int:
@@ -175,15 +180,23 @@ def rows_by_step(answers: Iterable[Any]) -> list[dict[str, float]]:
     rows: dict[int, dict[str, float]] = {}
     for answer in answers:
         for row in answer if isinstance(answer, list) else ():
-            values = (
-                {k: v for k, raw in row.items() if (v := number(raw)) is not None}
-                if isinstance(row, dict)
-                else {}
-            )
+            values = _numbers(row)
             step = values.get(STEP_KEY)
+            # A float holds whole numbers exactly below 2**53.
             if step is not None and 0 <= step < 2**53:
                 rows.setdefault(int(step), {}).update(values)
     return [rows[step] for step in sorted(rows)]
+
+
+def _numbers(row: Any) -> dict[str, float]:
+    if not isinstance(row, dict):
+        return {}
+    values = {}
+    for key, raw in row.items():
+        value = number(raw)
+        if value is not None:
+            values[key] = value
+    return values
 
 
 def event_rows(lines: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -210,30 +223,31 @@ def training_rows(
     rows: Iterable[Mapping[str, float]], job: str, windows: Sequence[Window]
 ) -> pl.DataFrame:
     """The metrics table of a history: the first key of each measure that a row has."""
-    found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
+    found: list[_MetricRow] = []
     for row in rows:
         at = _within(row.get(TIME_KEY), windows)
-        for signal, value, unit in _measures(row) if at is not None else ():
-            found.append((at or 0, job, signal, _finite(value), unit, None))
+        if at is None:
+            continue
+        for signal, value, unit in _measures(row):
+            found.append((at, job, signal, _finite(value), unit, None))
     return _table(found)
 
 
 def _measures(row: Mapping[str, float]) -> Iterator[tuple[str, float, str | None]]:
     seen: set[str] = set()
     for key, (measure, factor) in KEYS.items():
-        if key in row and measure not in seen:
-            seen.add(measure)
-            if measure == "step_ms":
-                yield STEP_TIME, row[key] * factor / 1000, "s"
-            elif measure in SIGNAL_OF:
-                yield (
-                    SIGNAL_OF[measure],
-                    row[key] * factor,
-                    "percent" if measure == "mfu_percent" else None,
-                )
-    rate = next((k for k in row if LEARNING_RATE.search(k)), None)
-    if rate is not None:
-        yield "learning_rate", row[rate], None
+        if key not in row or measure in seen:
+            continue
+        seen.add(measure)
+        if measure == "step_ms":
+            yield STEP_TIME, row[key] * factor / 1000, "s"
+        elif measure in SIGNAL_OF:
+            unit = "percent" if measure == "mfu_percent" else None
+            yield SIGNAL_OF[measure], row[key] * factor, unit
+    for key, value in row.items():
+        if LEARNING_RATE.search(key):
+            yield "learning_rate", value, None
+            break
 
 
 def system_rows(
@@ -241,29 +255,33 @@ def system_rows(
 ) -> pl.DataFrame:
     """The metrics table of system metrics; a GPU's rows are filed under `<job>/gpu<n>`, and say
     their host."""
-    found: list[tuple[int, str, str, float | None, str | None, str | None]] = []
+    found: list[_MetricRow] = []
     for row in rows:
         at = _within(number(row.get(TIME_KEY)), windows)
         if at is None:
             continue
         for key, raw in row.items():
             value = number(raw)
-            gpu = GPU.match(key) if value is not None else None
-            if gpu is not None and gpu[2] in GPU_SIGNALS:
-                signal, unit = GPU_SIGNALS[gpu[2]]
-                where = short(gpu[3] or host, 60)
-                labels = json.dumps({"gpu": gpu[1], "host": where}, sort_keys=True)
-                found.append((at, f"{job}/gpu{gpu[1]}", signal, _finite(value), unit, labels))
-            elif (
-                gpu is None
-                and value is not None
-                and (other := SYSTEM.match(key))
-                and other[1] in SYSTEM_SIGNALS
-            ):
-                signal, unit = SYSTEM_SIGNALS[other[1]]
-                labels = json.dumps({"host": short(other[2] or host, 60)})
-                found.append((at, job, signal, _finite(value), unit, labels))
+            measure = _system_measure(key, job, host) if value is not None else None
+            if measure is not None:
+                service, (signal, unit), labels = measure
+                found.append((at, service, signal, _finite(value), unit, labels))
     return _table(found)
+
+
+def _system_measure(key: str, job: str, host: str) -> tuple[str, tuple[str, str], str] | None:
+    """Whose a system metric is, its signal and unit, and labels; None for one that is not kept."""
+    gpu = GPU.match(key)
+    if gpu is not None:
+        if gpu[2] not in GPU_SIGNALS:
+            return None
+        where = short(gpu[3] or host, 60)
+        labels = json.dumps({"gpu": gpu[1], "host": where}, sort_keys=True)
+        return f"{job}/gpu{gpu[1]}", GPU_SIGNALS[gpu[2]], labels
+    other = SYSTEM.match(key)
+    if other is None or other[1] not in SYSTEM_SIGNALS:
+        return None
+    return job, SYSTEM_SIGNALS[other[1]], json.dumps({"host": short(other[2] or host, 60)})
 
 
 def _within(seconds: float | None, windows: Sequence[Window]) -> int | None:
@@ -278,13 +296,14 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _table(
-    rows: Sequence[tuple[int, str, str, float | None, str | None, str | None]],
-) -> pl.DataFrame:
+_MetricRow = tuple[int, str, str, float | None, str | None, str | None]
+
+
+def _table(rows: Sequence[_MetricRow]) -> pl.DataFrame:
+    if not rows:
+        return empty("metrics")
     raw = pl.DataFrame(rows, schema={**METRICS.columns, "time": pl.Int64()}, orient="row")
-    return (
-        raw.with_columns(pl.col("time").cast(METRICS.columns["time"])) if rows else empty("metrics")
-    )
+    return raw.with_columns(pl.col("time").cast(METRICS.columns["time"]))
 
 
 @dataclass(frozen=True)
@@ -299,17 +318,24 @@ class ChangedConfig:
         lines = []
         for key in list(self.values)[:MOST_CHANGED]:
             before, after = self.values[key]
-            lines += [f"-{key}: {before}"] if before is not None else []
-            lines += [f"+{key}: {after}"] if after is not None else []
+            if before is not None:
+                lines.append(f"-{key}: {before}")
+            if after is not None:
+                lines.append(f"+{key}: {after}")
         more = len(self.values) - MOST_CHANGED
-        return "\n".join([*lines, *([f" and {more} more keys"] if more > 0 else [])])
+        if more > 0:
+            lines.append(f" and {more} more keys")
+        return "\n".join(lines)
 
 
 def changed_config(before: WandbRun, after: WandbRun) -> ChangedConfig:
     """The configurations side by side, nested keys joined by dots, secrets hidden."""
     old, new = _flat(before.config), _flat(after.config)
-    keys = [k for k in sorted(old.keys() | new.keys()) if old.get(k) != new.get(k)]
-    return ChangedConfig({k: (_shown(k, old.get(k)), _shown(k, new.get(k))) for k in keys})
+    changed = {}
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            changed[key] = (_shown(key, old.get(key)), _shown(key, new.get(key)))
+    return ChangedConfig(changed)
 
 
 def _flat(config: str | None) -> dict[str, str]:
@@ -318,12 +344,15 @@ def _flat(config: str | None) -> dict[str, str]:
         found = json.loads(config or "{}")
     except (ValueError, RecursionError):
         return {}
+    if not isinstance(found, dict):
+        return {}
     out: dict[str, str] = {}
-    for key, own in found.items() if isinstance(found, dict) else ():
-        if key not in INTERNAL:
-            _flatten(
-                str(key), own["value"] if isinstance(own, dict) and "value" in own else own, out, 0
-            )
+    for key, own in found.items():
+        if key in INTERNAL:
+            continue
+        # wandb wraps each value beside its description: {"value": 3, "desc": null}.
+        value = own["value"] if isinstance(own, dict) and "value" in own else own
+        _flatten(str(key), value, out, 0)
     return out
 
 
@@ -338,13 +367,11 @@ def _flatten(key: str, value: Any, out: dict[str, str], depth: int) -> None:
 def _shown(key: str, value: str | None) -> str | None:
     if value is None:
         return None
-    bare = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
-    shown = value[:MOST_SEARCHED]
-    return (
-        HIDDEN
-        if bare or _SECRET_KEY.search(key) or masked(shown) != shown
-        else short(value, MOST_VALUE)
-    )
+    looks_like_a_key = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
+    if looks_like_a_key or _SECRET_KEY.search(key):
+        return HIDDEN
+    searched = value[:MOST_SEARCHED]
+    return HIDDEN if masked(searched) != searched else short(value, MOST_VALUE)
 
 
 def changes_table(before: WandbRun, after: WandbRun, job: str, link: str) -> pl.DataFrame:
@@ -355,15 +382,17 @@ def changes_table(before: WandbRun, after: WandbRun, job: str, link: str) -> pl.
         return empty("changes")
     rows, changed = [], changed_config(before, after)
     if changed.values:
-        named = ", ".join(list(changed.values)[:3]) + (", …" if len(changed.values) > 3 else "")
+        named = ", ".join(list(changed.values)[:MOST_NAMED])
+        if len(changed.values) > MOST_NAMED:
+            named += ", …"
         title = f"run {after.label} started with other settings than {before.label}: {named}"
-        rows.append(
-            (at, job, "config", f"wandb:{after.name}", title, None, link, None, changed.diff)
-        )
+        identity = f"wandb:{after.name}"
+        rows.append(ChangeRow(at, job, "config", identity, title, link=link, diff=changed.diff))
     if before.commit and after.commit and before.commit != after.commit:
         title = f"run {after.label} started from other code than {before.label}"
         diff = f"-commit: {short(before.commit, 60)}\n+commit: {short(after.commit, 60)}"
-        rows.append((at, job, "deploy", short(after.commit, 60), title, None, link, None, diff))
+        commit = short(after.commit, 60)
+        rows.append(ChangeRow(at, job, "deploy", commit, title, link=link, diff=diff))
     return pl.DataFrame(rows, schema=CHANGES.columns, orient="row") if rows else empty("changes")
 
 

@@ -227,7 +227,7 @@ async def other_requests(server: LocalServer) -> None:
         ("GET", credential.token_url),
     ):
         with pytest.raises(ConnectorError):
-            await tokens._refuse_all_but_buying(httpx.Request(method, url))
+            tokens._buying_only(httpx.Request(method, url))
     api = QueryApi(server.url, tokens, Limits(), "k")
     for method, url in (
         ("POST", f"{server.url}{QUERY_PATH}"),

@@ -40,7 +40,7 @@ from connectors.kubernetes.answers import KubernetesEvent
 from connectors.kubernetes.connector import LIMITS, KubernetesConnector
 from connectors.kubernetes.events import MOST_REPEATS, log_rows
 from connectors.kubernetes.inquiry import MOST_NODES, MOST_PODS
-from connectors.kubernetes.rollouts import config_maps_of, facts
+from connectors.kubernetes.pod_templates import config_maps_of, facts
 from connectors.kubernetes.session import MOST_PAGES
 from connectors.kubernetes.workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for

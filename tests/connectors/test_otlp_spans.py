@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from analysis.case.tables import conform
 from connectors.collection_builder import CollectionBuilder
+from connectors.evidence_rows import SpanTableRow
 from connectors.jaeger.spans import JaegerTrace, trace_rows
-from connectors.otlp_spans import Row, TracesData, hex_id, span_rows
+from connectors.otlp_spans import TracesData, hex_id, span_rows
 from connectors.service_names import ServiceNames
 
 TRACE, SPAN, PARENT = "5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174", "eee19b7ec3c1b173"
@@ -40,7 +41,9 @@ def resource(*spans: dict[str, Any], service: str = "cart") -> dict[str, Any]:
     return {"resource": {"attributes": named}, "scopeSpans": [{"spans": list(spans)}]}
 
 
-def rows(*spans: dict[str, Any], names: ServiceNames | None = None) -> tuple[list[Row], int]:
+def rows(
+    *spans: dict[str, Any], names: ServiceNames | None = None
+) -> tuple[list[SpanTableRow], int]:
     """Rows of these spans."""
     data = msgspec.convert({"resourceSpans": [resource(*spans)]}, TracesData)
     return span_rows(data, names or ServiceNames())

@@ -22,13 +22,9 @@ from analysis.vocabulary import Alert, JobIdentity
 from connectors.base import Collected, Request, collect_one
 from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
 from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.gpus import (
-    LEAST_POINTS,
-    MOST_GPUS,
-    STANDING_OUT,
-    about_gpus,
-    host_pattern,
-)
+from connectors.prometheus.gpu_matchers import host_pattern
+from connectors.prometheus.gpu_outliers import MOST_GPUS, STANDING_OUT
+from connectors.prometheus.gpus import LEAST_POINTS, about_gpus
 from tests.connectors.conftest import (
     ALERT_AT,
     ONSET,

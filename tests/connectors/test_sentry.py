@@ -21,7 +21,7 @@ from connectors.sentry import CONNECTOR
 from connectors.sentry import connector as sentry
 from connectors.sentry import issues as sentry_issues
 from connectors.sentry import releases as sentry_releases
-from connectors.sentry.answers import ListedEvent, SentryEvent, breadcrumbs_of, folded, frames_of
+from connectors.sentry.answers import ListedEvent, SentryApiEvent, breadcrumbs_of, folded, frames_of
 from connectors.sentry.connector import SentryConnector, page_address
 from connectors.sentry.issues import alike_sampled, issue_of
 from connectors.transport import retry_after
@@ -308,7 +308,7 @@ HOSTILE: tuple[list[Any], ...] = (
 
 @pytest.mark.parametrize("entries", HOSTILE)
 def test_hostile_entries_give_short_lines(entries: list[Any]) -> None:
-    event = SentryEvent(entries=entries)
+    event = SentryApiEvent(entries=entries)
     for text in (*frames_of(event), *breadcrumbs_of(event), folded("t\x1b[31m\n" * 500, event)):
         assert text.isprintable() or not text
         assert len(text) < 1_200

@@ -7,7 +7,7 @@ import pytest
 from analysis.vocabulary import Verdict
 from evaluation.figures import by_fault, by_system, calibration_error, figures, reliability
 from evaluation.grading import Grade
-from evaluation.labels import Label
+from evaluation.labels import CaseLabel
 
 
 def located(
@@ -21,7 +21,7 @@ def located(
         f"{system}-1",
         system,
         fault,
-        Label(subject="cart"),
+        CaseLabel(subject="cart"),
         rank,
         verdict=Verdict.CAUSE_FOUND,
         confidence=confidence,
@@ -37,7 +37,7 @@ def test_accuracy_at_k_and_its_mean() -> None:
 
 
 def test_an_investigation_without_an_answer_counts_as_a_miss() -> None:
-    broken = Grade("shop-2", "shop", label=Label(subject="cart"), problem="metrics.csv: broken")
+    broken = Grade("shop-2", "shop", label=CaseLabel(subject="cart"), problem="metrics.csv: broken")
     found = figures([located(1), broken])
     assert (found.n, found.ac1, found.failed) == (2, 0.5, 1)
 
@@ -46,7 +46,7 @@ def test_cases_without_a_subject_do_not_count_for_accuracy() -> None:
     quiet = Grade(
         "shop-3",
         "shop",
-        label=Label(verdict=Verdict.NO_ACTIVE_INCIDENT),
+        label=CaseLabel(verdict=Verdict.NO_ACTIVE_INCIDENT),
         verdict=Verdict.NO_ACTIVE_INCIDENT,
         confidence=0.75,
         right=True,
@@ -59,7 +59,7 @@ def test_cases_without_a_subject_do_not_count_for_accuracy() -> None:
 
 def test_changes_and_decoys_are_counted_where_a_culprit_is_known() -> None:
     def changed(rank: int | None, decoys: tuple[str, ...] = (), first: bool = False) -> Grade:
-        label = Label(subject="cart", change="c1")
+        label = CaseLabel(subject="cart", change="c1")
         return Grade("s-1", "s", label=label, change_rank=rank, decoys=decoys, decoy_first=first)
 
     found = figures(

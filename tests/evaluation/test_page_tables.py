@@ -9,7 +9,7 @@ import pytest
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Verdict
 from evaluation.grading import Grade
-from evaluation.labels import Label
+from evaluation.labels import CaseLabel
 from evaluation.page_tables import (
     ablation,
     carried_over,
@@ -29,7 +29,7 @@ RIGHT = Grade(
     "shop-1",
     "shop",
     "cpu",
-    Label(subject="cart", change="c1", decoys=("d1",)),
+    CaseLabel(subject="cart", change="c1", decoys=("d1",)),
     1,
     ("cart",),
     Verdict.CAUSE_FOUND,
@@ -104,5 +104,5 @@ def test_a_right_cause_under_a_wrong_verdict_is_a_failure_of_the_verdict() -> No
 
 
 def test_a_case_without_an_answer_is_a_failure() -> None:
-    broken = Grade("shop-3", "shop", label=Label(subject="cart"), problem="metrics.csv: broken")
+    broken = Grade("shop-3", "shop", label=CaseLabel(subject="cart"), problem="metrics.csv: broken")
     assert "**shop-3**: no answer, metrics.csv: broken" in failures([broken])

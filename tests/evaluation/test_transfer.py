@@ -7,7 +7,7 @@ import pytest
 from analysis.vocabulary import Verdict
 from evaluation.figures import calibration_error
 from evaluation.grading import Grade
-from evaluation.labels import Label
+from evaluation.labels import CaseLabel
 from evaluation.transfer import leave_one_out, refitted
 
 
@@ -16,7 +16,7 @@ def answers(system: str, confidence: float, right: int, wrong: int) -> list[Grad
         Grade(
             f"{system}-{n}",
             system,
-            label=Label(subject="cart"),
+            label=CaseLabel(subject="cart"),
             rank=1 if n < right else 2,
             verdict=Verdict.CAUSE_FOUND,
             confidence=confidence,

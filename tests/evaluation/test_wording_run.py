@@ -11,18 +11,18 @@ from analysis.errors import SettingsError
 from analysis.requests.topology import topology_of
 from analysis.vocabulary import Claim, Report, Verdict
 from bot.settings.model import ModelSettings
-from evaluation.labels import Label
+from evaluation.labels import CaseLabel
 from evaluation.wording_grades import points
 from evaluation.wording_run import run_wording
 from tests.bot.answer.writer.openai_server import fails, says, serving
 from tests.evaluation.test_running import labelled_case
 
 CALLS = topology_of([("web", "cart"), ("cart", "db"), ("web", "ads")])
-CULPRIT = Label(subject="cart", change="4f2a9c17d0")
+CULPRIT = CaseLabel(subject="cart", change="4f2a9c17d0")
 
 
 def graded(
-    headline: str, label: Label, *claims: str, verdict: Verdict = Verdict.CAUSE_FOUND
+    headline: str, label: CaseLabel, *claims: str, verdict: Verdict = Verdict.CAUSE_FOUND
 ) -> int | None:
     report = Report(
         headline=headline, claims=tuple(Claim(text=c, findings=("F1",)) for c in claims)
@@ -33,30 +33,30 @@ def graded(
 @pytest.mark.parametrize(
     ("headline", "label", "expected"),
     [
-        ("web is slow because of cart", Label(subject="cart"), 100),
+        ("web is slow because of cart", CaseLabel(subject="cart"), 100),
         ("web fails after deploy 4f2a9c1 of cart", CULPRIT, 100),
         ("web fails because of cart", CULPRIT, 65),
-        ("web fails because of db", Label(subject="cart"), 65),
+        ("web fails because of db", CaseLabel(subject="cart"), 65),
         ("web fails because of db", CULPRIT, 35),
-        ("ads is slow", Label(subject="cart"), 0),
-        ("web is slow", Label(subject="db"), 35),
-        ("mail is slow", Label(subject="cart"), 0),
-        ("carts are slow", Label(subject="cart", change="none"), 0),
-        ("anything", Label(), None),
+        ("ads is slow", CaseLabel(subject="cart"), 0),
+        ("web is slow", CaseLabel(subject="db"), 35),
+        ("mail is slow", CaseLabel(subject="cart"), 0),
+        ("carts are slow", CaseLabel(subject="cart", change="none"), 0),
+        ("anything", CaseLabel(), None),
     ],
 )
 def test_points_say_how_far_the_headline_leads(
-    headline: str, label: Label, expected: int | None
+    headline: str, label: CaseLabel, expected: int | None
 ) -> None:
     assert graded(headline, label) == expected
 
 
 def test_the_truth_in_a_sentence_is_the_right_area() -> None:
-    assert graded("mail is slow", Label(subject="cart"), "Less likely: cart is slow.") == 35
+    assert graded("mail is slow", CaseLabel(subject="cart"), "Less likely: cart is slow.") == 35
 
 
 def test_no_incident_is_an_answer() -> None:
-    quiet = Label(verdict=Verdict.NO_ACTIVE_INCIDENT)
+    quiet = CaseLabel(verdict=Verdict.NO_ACTIVE_INCIDENT)
     assert graded("No active incident was found", quiet, verdict=Verdict.NO_ACTIVE_INCIDENT) == 100
     assert graded("web is slow because of cart", quiet) == 0
 

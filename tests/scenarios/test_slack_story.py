@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from loopback.slack import SlackedMessage
-from loopback.slack_person import Person, actions_of
+from loopback.slack_person import SlackPerson, actions_of
 from loopback.slack_views import SlackView
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
@@ -49,7 +49,7 @@ def answered(story: Story, investigation: str) -> SlackedMessage:
     return message
 
 
-def modal(story: Story, person: Person, title: str) -> SlackView:
+def modal(story: Story, person: SlackPerson, title: str) -> SlackView:
     """The modal that the person has just opened."""
     views = story.slack.seen.views.values
     story.wait_for(
@@ -67,7 +67,7 @@ def said(shown: SlackedMessage | SlackView) -> str:
 
 @pytest.mark.timeout(900)
 def test_from_the_alert_to_a_label_a_mute_and_a_second_answer(story: Story) -> None:
-    ann = Person(story.slack, story.bot.url, "slack-secret")
+    ann = SlackPerson(story.slack, story.bot.url, "slack-secret")
     investigation = story.page_out("PSTORY").json()["investigation_id"]
     answer = answered(story, investigation)
     assert "Cause found" in answer.text

@@ -33,7 +33,7 @@ from bot.intake.service_names import catalogued, mentioned
 from bot.settings import Settings
 from connectors.aws.console import alarm_link
 from connectors.aws.metric_templates import resource_names, signal_of
-from connectors.aws.settings import ServiceAwsSettings
+from connectors.shared_settings import ServiceAwsSettings
 
 SOURCE = "cloudwatch"
 EVENT = "CloudWatch Alarm State Change"

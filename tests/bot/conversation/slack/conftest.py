@@ -29,7 +29,7 @@ from connectors.base import Check
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack, SlackedMessage
-from loopback.slack_person import Person
+from loopback.slack_person import SlackPerson
 from tests.bot.answer.targets.answers import (
     ALERT_AT,
     a_diagnosis,
@@ -56,11 +56,11 @@ class Room:
     cases: Path
     url: str
     face: SlackFace
-    people: dict[str, Person] = field(default_factory=dict)
+    people: dict[str, SlackPerson] = field(default_factory=dict)
 
-    def person(self, name: str = "ann") -> Person:
+    def person(self, name: str = "ann") -> SlackPerson:
         """Somebody."""
-        made = Person(self.slack, self.url, SECRET, id=f"U0{name.upper()}", name=name)
+        made = SlackPerson(self.slack, self.url, SECRET, id=f"U0{name.upper()}", name=name)
         return self.people.setdefault(name, made)
 
     def answered(

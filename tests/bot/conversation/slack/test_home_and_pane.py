@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bot.store.mutes import Mutes
-from loopback.slack_person import Person, actions_of
+from loopback.slack_person import SlackPerson, actions_of
 from tests.bot.conversation.slack.conftest import Room, eventually
 
 
-def shown(room: Room, person: Person) -> str:
+def shown(room: Room, person: SlackPerson) -> str:
     """What the person's tab says now."""
     home = room.slack.seen.homes.get(person.id)
     return json.dumps(home.view, ensure_ascii=False) if home else ""

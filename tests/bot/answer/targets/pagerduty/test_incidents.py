@@ -18,7 +18,7 @@ from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.view import answer_view
 from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
-from loopback.pagerduty import PagerDutyIncident
+from loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,
@@ -41,7 +41,7 @@ def replies(at: PagerDutyAt, store: Store, **pagerduty: Any) -> PagerDutyReplies
     )
 
 
-def opened(at: PagerDutyAt, incident: str, **more: Any) -> PagerDutyIncident:
+def opened(at: PagerDutyAt, incident: str, **more: Any) -> LoopbackIncident:
     return at.pagerduty.open_incident(incident, "checkout is slow", "checkout", **more)
 
 
