@@ -190,7 +190,7 @@ def _cause(
     if change is not None and blamed is not None:
         draft.summary = f"{draft.summary} {_closed(change.sentence)}"
         draft.step, draft.advice = CHANGE_STEP, ""
-        draft.kind = draft.kind if fault.holds_up else str(blamed.change_kind)
+        draft.kind = draft.kind if fault.delays_others else str(blamed.change_kind)
     cited = [lead, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
     cited += effects

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference, Severity
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis, Severity
 
 MAX_EVENTS = 3
 
@@ -35,9 +35,9 @@ class DoctorRule:
         events: Sequence[EventReference | None] = (),
         details: Mapping[str, Any] | None = None,
         fix: str | None = None,
-    ) -> Diagnosis:
+    ) -> JobDiagnosis:
         """A diagnosis of this rule."""
-        return Diagnosis(
+        return JobDiagnosis(
             rule=self.name,
             severity=severity,
             subject=subject,
