@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.case.folder import Case
-from analysis.changes.evidence import TroubledLine
+from analysis.changes.evidence import FailingLine
 from analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
 from analysis.kinds.finding_details import NoChangeDetails
 from analysis.requests.topology import Topology
@@ -124,8 +124,8 @@ _NO_KEYS = frozenset({"trace_id", "span_id", "request_id", "thread.name", "logge
 def line_reasons(
     case: Case,
     topology: Topology,
-    lines: Sequence[TroubledLine],
-    operations: Sequence[TroubledLine] = (),
+    lines: Sequence[FailingLine],
+    operations: Sequence[FailingLine] = (),
 ) -> list[Finding]:
     """External dependencies, names that do not resolve, failing nodes, expiries, quotas and bad
     data."""
@@ -146,18 +146,18 @@ def line_reasons(
     return [finding.model_copy(update={"evidence": evidence}) for finding in found]
 
 
-def _matching(lines: Iterable[TroubledLine], pattern: re.Pattern[str]) -> list[TroubledLine]:
+def _matching(lines: Iterable[FailingLine], pattern: re.Pattern[str]) -> list[FailingLine]:
     return [line for line in lines if pattern.search(line.whole)]
 
 
-def _by_service(lines: Iterable[TroubledLine]) -> dict[str, int]:
+def _by_service(lines: Iterable[FailingLine]) -> dict[str, int]:
     counts: dict[str, int] = defaultdict(int)
     for line in lines:
         counts[line.service] += line.n
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _held(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> list[str]:
+def _held(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
     """Services for most of whose failing lines these account."""
     held = []
     for service, count in _by_service(lines).items():
@@ -166,7 +166,7 @@ def _held(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> list[str]
     return held
 
 
-def _count(lines: Iterable[TroubledLine]) -> int:
+def _count(lines: Iterable[FailingLine]) -> int:
     """How often the lines came."""
     return sum(line.n for line in lines)
 
@@ -178,7 +178,7 @@ def _hosts_in(texts: Iterable[str]) -> set[str]:
     return hosts
 
 
-def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _unresolved(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     """Names that do not resolve, in several services or for several names: the resolver, and no one
     address."""
     found = _matching(lines, _NAMES)
@@ -193,7 +193,7 @@ def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Ite
     yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
 
 
-def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
+def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
     """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say
     more."""
     found = _matching(lines, _NODE)
@@ -227,11 +227,11 @@ _NODE_NAME = re.compile(
 )
 
 
-def _shares(line: TroubledLine, nodes: Sequence[str]) -> bool:
+def _shares(line: FailingLine, nodes: Sequence[str]) -> bool:
     return any(node in line.whole for node in nodes[:20])
 
 
-def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _expired(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     found = _matching(lines, _EXPIRED)
     services = _held(found, totals)
     if not services:
@@ -244,14 +244,14 @@ def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterat
 
 
 def _external(
-    lines: Sequence[TroubledLine],
+    lines: Sequence[FailingLine],
     totals: Mapping[str, int],
     known: set[str],
-    operations: Sequence[TroubledLine],
+    operations: Sequence[FailingLine],
 ) -> Iterator[Finding]:
     """Failing calls to one host that is none of the known services, or to a provider that the lines
     call one."""
-    by_host: dict[str, list[TroubledLine]] = defaultdict(list)
+    by_host: dict[str, list[FailingLine]] = defaultdict(list)
     for line in lines:
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
@@ -300,10 +300,10 @@ def _outside(host: str, known: set[str]) -> bool:
     return inside.isdisjoint(host.split("."))
 
 
-def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     """Input that cannot be read, and always the same record, file or source: others of its kind are
     read."""
-    by_service: dict[str, list[TroubledLine]] = defaultdict(list)
+    by_service: dict[str, list[FailingLine]] = defaultdict(list)
     for line in _matching(lines, _BAD_DATA):
         by_service[line.service].append(line)
     for service, found in sorted(by_service.items()):
@@ -325,7 +325,7 @@ def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Itera
 
 
 def _most_common(
-    lines: Sequence[TroubledLine], patterns: Sequence[re.Pattern[str]]
+    lines: Sequence[FailingLine], patterns: Sequence[re.Pattern[str]]
 ) -> tuple[str, str] | None:
     """The key and value that at least 80 % of the lines share."""
     counts: Counter[tuple[str, str]] = Counter()
@@ -353,7 +353,7 @@ def _finding(
     kind: str,
     reason: str,
     services: Sequence[str],
-    lines: Sequence[TroubledLine],
+    lines: Sequence[FailingLine],
     strength: float,
     said: str,
     numbers: Mapping[str, float],
