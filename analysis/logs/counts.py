@@ -174,7 +174,7 @@ def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
     """At most `MAX_LINES_PER_SERVICE` different lines per service: first as templates, then the
     rarest as one rest, errors last.
 
-    No count is lost: the rest holds the counts of the lines that are not told apart.
+    No count is lost: the rest holds the counts of the lines that are not distinguished.
     """
     services = max(1, counts["service"].n_unique())
     limit = max(20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // services))

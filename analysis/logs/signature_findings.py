@@ -57,7 +57,7 @@ CLEAR_WEIGHT = 0.85
 also in an alert."""
 ONCE = 0.8
 """Strength of such a failure where the baseline has none, however often it is logged: a GPU is lost
-once (own)."""
+once (our choice)."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 

@@ -11,15 +11,15 @@ RECOMPILE_LIMIT = 8
 """Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its
 recompile_limit)."""
 MANY_VERSIONS = 3
-"""Distinct versions of one frame in one trace (own): the first, and one with dynamic shapes, are
-what a healthy job compiles."""
+"""Distinct versions of one frame in one trace (our choice): the first, and one with dynamic shapes,
+are what a healthy job compiles."""
 MIN_COMPILING_STEPS = 3
-"""Steps with compilations (own): the first, and one with dynamic shapes, are what a healthy job
-needs."""
+"""Steps with compilations (our choice): the first, and one with dynamic shapes, are what a healthy
+job needs."""
 VOLTA = 7.0
 """Compute capability with tensor cores."""
 MATRIX_SHARE = 0.10
-"""Share of the kernel time in matrix products from which it matters (own)."""
+"""Share of the kernel time in matrix products from which it matters (our choice)."""
 
 RECOMPILES = DoctorRule(
     name="recompiles",

@@ -28,21 +28,21 @@ low."""
 MANY_GAPS = 3
 """Gaps of 1 ms (nsys-ai)."""
 MIN_KERNELS = 10
-"""Kernels per step (own): a trace with fewer was cut down to single events, and says nothing of
-idle time."""
+"""Kernels per step (our choice): a trace with fewer was cut down to single events, and says nothing
+of idle time."""
 EXPLAINED = 0.5
-"""What explains so much of the idle time is said instead of it (own)."""
+"""What explains this much of the idle time is said instead of it (our choice)."""
 MIN_LAUNCHES = 100
 """Small kernels per step (nsys-ai)."""
 MANY_OPERATORS = 1_000
 """Operators of a step from which dispatch can set the pace of a rank without an accelerator (own:
 healthy recorded jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
 MEAN_OPERATOR_NS = 30_000
-"""Time in operators for each of them, below which they are small on the mean too (own: 11 us in
-that job)."""
+"""Time in operators for each of them, below which they are small on the mean too (our choice: 11 us
+in that job)."""
 OPERATOR_SHARE = 0.25
-"""And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47
-%)."""
+"""And the operators' share of the step (our choice: healthy recorded jobs 4 to 13 %, the one above
+47 %)."""
 
 GPU_IDLE = DoctorRule(
     name="gpu_idle",

@@ -14,15 +14,15 @@ SYNC_SHARE = 0.15
 """Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms
 from 20 %)."""
 SYNC_IDLE = 0.05
-"""And the share in which the accelerator is idle because of it (own): a host that waits while work
-is queued costs nothing."""
+"""And the share in which the accelerator is idle because of it (our choice): a host that waits
+while work is queued costs nothing."""
 MANY_READS = 25
-"""Values read one by one in a step, of a rank whose accelerator was not recorded (own: healthy
-recorded jobs read up to 12)."""
+"""Values read one by one in a step, of a rank whose accelerator was not recorded (our choice:
+healthy recorded jobs read up to 12)."""
 COPY_NS = 50_000_000
 """Copies to the accelerator of 50 ms (nsys-ai), per step."""
 COPY_SHARE = 0.05
-"""Share of the step in pageable copies (own: below it, pinning memory cannot gain more)."""
+"""Share of the step in pageable copies (our choice: below it, pinning memory cannot gain more)."""
 HOST_SYNCS = DoctorRule(
     name="host_syncs",
     sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, "

@@ -15,8 +15,8 @@ WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
 """Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
 from 5 %)."""
 MIN_RANKS = 0.5
-"""Share of the ranks that wait for their loaders, from which it is the job's trouble and not one
-rank's (own)."""
+"""Share of the ranks that wait for their loaders, from which it is the job's problem and not one
+rank's (our choice)."""
 
 DATALOADER_STALL = DoctorRule(
     name="dataloader_stall",

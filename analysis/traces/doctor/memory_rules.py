@@ -9,17 +9,18 @@ from analysis.traces.doctor.rule import DoctorRule, percent, said_ranks, short, 
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident
-(own)."""
+(our choice)."""
 RESERVED_RATIO, RESERVED_SHARE = 2.0, 0.30
-"""Reserved over allocated, with so much of the device's memory reserved (TraceML)."""
+"""Reserved over allocated, with this much of the device's memory reserved (TraceML)."""
 CREEP_BYTES, CREEP_STEPS = 2**30, 50
 """Growth of 1 GiB over 50 steps (TraceML): 21 MB per step. A short trace shows less, so the slope
 is judged."""
 SLOPE_BYTES = 2**16
-"""Least growth per step that counts in a short trace (own: a list of scalars that keep their
+"""Least growth per step that counts in a short trace (our choice: a list of scalars that keep their
 graphs)."""
 RISING_SHARE = 0.8
-"""Share of the steps that must lie above the one before (own: healthy recorded jobs 0 to 20 %)."""
+"""Share of the steps that must lie above the one before (our choice: healthy recorded jobs 0 to 20
+%)."""
 MIN_STEPS = 5
 PRESSURE, HIGH_PRESSURE = 0.92, 0.97
 """Reserved share of the device's memory (TraceML; TensorBoard's plugin advises from 90 %)."""

@@ -32,7 +32,7 @@ MAX_NAMED = 3
 
 
 def doubts(said: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
-    """Information that may be a trouble."""
+    """Information that may be a problem."""
     return [d for d in said if d.severity == "info" and d.rule not in NO_DOUBT]
 
 

@@ -24,8 +24,8 @@ from analysis.traces.per_rank.step_times import DATA, IDLE
 from analysis.traces.readable import readable
 
 CRITICAL_SHARE = 0.30
-"""Share of wall time from which a straggler is critical (own: all recorded stragglers lie above,
-all healthy jobs below)."""
+"""Share of wall time from which a straggler is critical (our choice: all recorded stragglers lie
+above, all healthy jobs below)."""
 MAX_SLOW_STEPS = 3
 MAX_SLOW_DEVICES = 2
 """More of them share one sentence."""
@@ -34,7 +34,7 @@ EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
 rank that is itself delayed; and to be said at all. Both are assumptions."""
 UNSEEN_SHARE = 0.5
 """Share of the lost time in which the host ran nothing that was recorded, from which that is said
-(own)."""
+(our choice)."""
 _FRAMEWORK = re.compile(
     r"\w+:|cuda|hip|triton|Optimizer\.|Torch-Compiled|## |Distributed|FullySharded|FSDP"
 )

@@ -64,7 +64,7 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[JobDiag
 def _blamed(
     files: JobFiles, moment: DumpMoment, logs: JobLogs, unread: Sequence[UnreadDump]
 ) -> list[JobDiagnosis]:
-    """Which ranks died or hold up the others, by their dumps; else by stacks alone."""
+    """Which ranks died or delay the others, by their dumps; else by stacks alone."""
     stacks = read_stack_dumps(file.path for file in files.of("stack_dump"))
     lines = code_lines(stacks, logs)
     taken_ns = taken_at(file.path for file in files.of("capture_note"))

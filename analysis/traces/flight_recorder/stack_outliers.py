@@ -12,7 +12,7 @@ from analysis.traces.reading.stack_dumps import StackDump, StackThread
 MIN_RANKS = 3
 """With two ranks, one of which waits, a healthy job looks the same."""
 MAX_SHARE = 1 / 3
-"""Of the ranks may stand elsewhere (own)."""
+"""Of the ranks may stand elsewhere (our choice)."""
 
 
 def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> JobDiagnosis | None:

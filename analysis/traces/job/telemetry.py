@@ -21,8 +21,8 @@ def diagnoses_of_files(files: JobFiles, until_us: int | None = None) -> list[Job
     `until_us` is the moment up to which the files were collected (us since 1970), where that is
     known.
 
-    A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its
-    log.
+    A rank that ran out of memory is reported once: by its snapshot, which knows why, rather than by
+    its log.
     """
     told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}

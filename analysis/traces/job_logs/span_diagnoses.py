@@ -18,7 +18,8 @@ WARN, CRITICAL, CRITICAL_STEPS, LEAST_STEPS = 0.10, 0.20, 20, 3
 """Shares of the step, and steps (TraceML's straggler score and INPUT_BOUND; the least number of
 steps: own)."""
 PERSISTENT = 0.5
-"""Share of the steps in which a straggler must be late (own, as for the other stragglers)."""
+"""Share of the steps in which a straggler must be late (our choice, as for the other
+stragglers)."""
 STANDS_STILL_STEPS, STANDS_STILL_S = 10, 300.0
 """A job has stopped when nothing began or ended for this many usual steps, and for this long: logs
 that are copied to shared storage every few minutes look silent, too. The figures are
