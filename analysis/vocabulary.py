@@ -200,8 +200,8 @@ class Scope(Frozen):
 
     @property
     def logs_before(self) -> tuple[Window, ...]:
-        """The baseline of what is told in events: the same hours of earlier days are for metrics
-        alone."""
+        """The baseline of what is reported in events: the same hours of earlier days are for
+        metrics alone."""
         return self.baseline if self.baseline_logs is None else self.baseline_logs
 
     @property
@@ -234,7 +234,7 @@ class Evidence(Frozen):
 
 
 class Gap(Frozen):
-    """One item that could not be had, and why, in words for the report."""
+    """One item that could not be collected, and why, in words for the report."""
 
     id: str
     kind: EvidenceKind

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
 from trace_report.registry import ANALYSES, chosen

@@ -11,11 +11,11 @@ from typing import Any
 from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong
 from analysis.traces.doctor.rules import diagnose
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
 from trace_report.job_analyses import job_analyses
 from trace_report.rank_lines import RankLine, rank_line, window_parts_ms
@@ -38,7 +38,7 @@ class JobReport:
     compared: RankComparison | None
     """None without a trace."""
     lines: tuple[RankLine, ...]
-    diagnoses: tuple[Diagnosis, ...]
+    diagnoses: tuple[JobDiagnosis, ...]
     all_ranks: bool
     """Whether the analyses across ranks were asked for."""
     nothing_wrong: str
@@ -137,7 +137,7 @@ class JobReport:
 
 def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     """Diagnose the job and word what is shown of it."""
-    told = told_by_files(result.files)
+    told = diagnoses_of_files(result.files)
     job = job_of(result.summaries, told, len(result.unread))
     diagnoses = tuple(diagnose(job))
     lines = _lines(result, job.comparison)
@@ -172,7 +172,7 @@ def answer(report: JobReport) -> dict[str, Any]:
     }
 
 
-def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
+def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
     """A diagnosis as JSON; `evidence` holds what the sentence rests on."""
     evidence = {
         "ranks": list(diagnosis.ranks),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.wording.phrases import capitalised
 from trace_report.job_report import JobReport
 from trace_report.page_job import job_sections
@@ -66,7 +66,7 @@ def _verdict(report: JobReport) -> tuple[str, str]:
     )
 
 
-def _diagnosis_view(d: Diagnosis, windows: PerfettoWindows) -> DiagnosisView:
+def _diagnosis_view(d: JobDiagnosis, windows: PerfettoWindows) -> DiagnosisView:
     numbers = tuple(
         (visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items()
     )

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.wording.phrases import capitalised
 from trace_report.job_report import JobReport
 from trace_report.kernel_lines import kernel_lines, kernel_time, operator_lines
@@ -84,7 +84,7 @@ def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableTy
     return parts
 
 
-def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
+def _diagnosis(diagnosis: JobDiagnosis) -> RenderableType:
     severity = diagnosis.severity
     head = Text.assemble(
         (f"{severity:<9}", STYLES.get(severity, "bold")),

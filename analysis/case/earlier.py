@@ -73,7 +73,7 @@ class Recalled(Frozen):
 
 
 class Seen(Frozen):
-    """How often the same alert was answered in so many days before this time."""
+    """How often the same alert was answered in this many days before this time."""
 
     days: int = Field(ge=1, le=100_000)
     times: int = Field(ge=0, le=MOST)

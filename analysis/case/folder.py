@@ -94,11 +94,13 @@ class Case:
     def trace_files(self) -> tuple[Path, ...]:
         """Files under traces/, sorted by name."""
         folder = self.path / "traces"
-        return tuple(sorted(p for p in folder.rglob("*") if p.is_file())) if folder.is_dir() else ()
+        if not folder.is_dir():
+            return ()
+        return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
 
     def evidence_ids(self, kind: str) -> tuple[str, ...]:
         """Ids of the evidence items of that kind."""
-        return tuple(e.id for e in self.evidence if e.kind == kind)
+        return tuple(item.id for item in self.evidence if item.kind == kind)
 
 
 def read_case(path: Path) -> Case:
@@ -108,11 +110,8 @@ def read_case(path: Path) -> Case:
     if not (path / "alert.json").exists():
         raise EvidenceError(str(path), "is not a case folder: alert.json is missing")
     alert = _parse(Alert, path / "alert.json")
-    scope = (
-        _parse(Scope, path / "scope.json")
-        if (path / "scope.json").exists()
-        else assumed_scope(alert)
-    )
+    scope_file = path / "scope.json"
+    scope = _parse(Scope, scope_file) if scope_file.exists() else assumed_scope(alert)
     evidence, gaps = _read_evidence(path)
     return Case(path, alert, scope, evidence or _implied_evidence(path), gaps)
 
@@ -123,9 +122,8 @@ def assumed_scope(alert: Alert) -> Scope:
     start = alert.started_at
     try:
         incident = Window(start=start, end=start + DEFAULT_INCIDENT)
-        return Scope(
-            incident=incident, baseline=(Window(start=start - DEFAULT_BASELINE, end=start),)
-        )
+        before = Window(start=start - DEFAULT_BASELINE, end=start)
+        return Scope(incident=incident, baseline=(before,))
     except OverflowError as error:
         raise EvidenceError(
             "alert.json", f"started_at: {start.isoformat()} leaves no room for the windows"
@@ -184,26 +182,30 @@ def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
 
 def _implied_evidence(path: Path) -> tuple[Evidence, ...]:
     """One item per file that is there, for a case written by hand without evidence.json."""
-    found = []
+    found: list[Evidence] = []
+
+    def add(kind: str, file: str, size: int) -> None:
+        query = f"{file} of the case folder"
+        found.append(
+            Evidence(
+                id=f"E{len(found) + 1}",
+                kind=kind,
+                source="recorded",
+                query=query,
+                file=file,
+                bytes=size,
+            )
+        )
+
     for name in SCHEMAS:
         for suffix in (".parquet", ".csv", ".jsonl"):
             file = path / f"{name}{suffix}"
             if file.exists():
-                found.append((name, file.name, file.stat().st_size))
+                add(name, file.name, file.stat().st_size)
                 break
     if (path / "traces").is_dir():
-        found.append(("traces", "traces", 0))
-    return tuple(
-        Evidence(
-            id=f"E{n}",
-            kind=kind,
-            source="recorded",
-            query=f"{file} of the case folder",
-            file=file,
-            bytes=size,
-        )
-        for n, (kind, file, size) in enumerate(found, start=1)
-    )
+        add("traces", "traces", 0)
+    return tuple(found)
 
 
 def _parse(model: type[M], path: Path) -> M:
@@ -224,5 +226,5 @@ def _validate(model: type[M], data: Any, file: str, where: str | None = None) ->
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(p) for p in first["loc"]) or "content"
+        key = ".".join(str(part) for part in first["loc"]) or "content"
         raise EvidenceError(file, f"{key}: {first['msg']}", where) from error

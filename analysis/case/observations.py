@@ -1,4 +1,4 @@
-"""What was looked at for a case on request, observations.json: series, logs or spans that somebody
+"""What was checked for a case on request, observations.json: series, logs or spans that somebody
 asked for.
 
 An observation is computed by code, as a finding is, and may be cited. It never weighs in ranking,
@@ -24,9 +24,9 @@ class Observations(Frozen):
 
 def observed(observations: Observations) -> tuple[Finding, ...]:
     """Its findings, as they may stand beside the others: none has the strength to accuse."""
-    kept = [
-        f
-        for f in observations.findings[:MAX_OBSERVATIONS]
-        if f.kind == KIND and f.id.startswith("L")
-    ]
-    return tuple(f.model_copy(update={"strength": 0.0}) for f in kept)
+    kept = []
+    for finding in observations.findings[:MAX_OBSERVATIONS]:
+        # The file may have been written by hand: an id such as F1 would hide a finding.
+        if finding.kind == KIND and finding.id.startswith("L"):
+            kept.append(finding.model_copy(update={"strength": 0.0}))
+    return tuple(kept)

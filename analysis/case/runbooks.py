@@ -1,8 +1,8 @@
 """What runbooks gave to a case, runbooks.json: guidance of the operator beside the evidence, never
 evidence itself.
 
-It is written when the scope is fixed, so that the same case is told with the same guidance ever
-after. No analyzer reads it: what a runbook says can neither make a cause nor change a verdict or a
+It is written when the scope is fixed, so that the same case always gets the same guidance. No
+analyzer reads it: what a runbook says can neither make a cause nor change a verdict or a
 confidence.
 """
 
@@ -15,8 +15,8 @@ from analysis.vocabulary import Frozen, Link
 RUNBOOKS_FILE = "runbooks.json"
 
 
-class Expected(Frozen):
-    """A known benign reason for the alert. `when` tells its hours in words; empty where it holds at
+class ExpectedAlert(Frozen):
+    """A known benign reason for the alert. `when` gives its hours in words; empty where it holds at
     any time."""
 
     text: str
@@ -33,7 +33,7 @@ class AppliedRunbook(Frozen):
     why: str
     """What matched, in a few words; of an included one, by which it was included."""
     owner: str = ""
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedAlert, ...] = ()
     """Only those whose hours held when the alert began."""
     next_steps: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()

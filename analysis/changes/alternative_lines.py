@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.case.folder import Case
-from analysis.changes.evidence import TroubledLine
+from analysis.changes.evidence import FailingLine
 from analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
 from analysis.kinds.finding_details import NoChangeDetails
 from analysis.requests.topology import Topology
@@ -21,7 +21,7 @@ from analysis.wording.phrases import counted, plain
 ENOUGH_LINES = 3
 """Fewer lines of one kind are an accident."""
 MOST = 0.4
-"""What explains a service must be in this share of its troubled lines."""
+"""What explains a service must be in this share of its failing lines."""
 
 _NAMES = re.compile(
     r"no such host|name or service not known|temporary failure in name resolution|enotfound"
@@ -45,7 +45,7 @@ _NODE = re.compile(
     re.IGNORECASE,
 )
 _ZONE = re.compile(r"\b(availability zone|zone|region|data ?cent(er|re)|cloud)\b", re.IGNORECASE)
-"""What is told of a zone concerns all that are troubled."""
+"""A problem of a zone concerns every service that fails."""
 _EXPIRED = re.compile(
     r"certificate (has )?expired|x509:.{0,60}expired|cert(ificate)?.{0,40}(not after|expir(ed|y))"
     r"|certificate is not (yet )?valid|ssl.{0,40}expired|licen[cs]e (key )?(has )?expired",
@@ -124,10 +124,10 @@ _NO_KEYS = frozenset({"trace_id", "span_id", "request_id", "thread.name", "logge
 def line_reasons(
     case: Case,
     topology: Topology,
-    lines: Sequence[TroubledLine],
-    operations: Sequence[TroubledLine] = (),
+    lines: Sequence[FailingLine],
+    operations: Sequence[FailingLine] = (),
 ) -> list[Finding]:
-    """External dependencies, names that do not resolve, nodes in trouble, expiries, quotas and bad
+    """External dependencies, names that do not resolve, failing nodes, expiries, quotas and bad
     data."""
     if not lines:
         return []
@@ -139,61 +139,83 @@ def line_reasons(
         *_unresolved(lines, totals),
         *_of_nodes(lines),
         *_expired(lines, totals),
-        *_external(lines, totals, {s.lower() for s in known}, operations),
+        *_external(lines, totals, {service.lower() for service in known}, operations),
         *_bad_data(lines, totals),
     ]
     evidence = case.evidence_ids("logs")
-    return [f.model_copy(update={"evidence": evidence}) for f in found]
+    return [finding.model_copy(update={"evidence": evidence}) for finding in found]
 
 
-def _matching(lines: Iterable[TroubledLine], pattern: re.Pattern[str]) -> list[TroubledLine]:
+def _matching(lines: Iterable[FailingLine], pattern: re.Pattern[str]) -> list[FailingLine]:
     return [line for line in lines if pattern.search(line.whole)]
 
 
-def _by_service(lines: Iterable[TroubledLine]) -> dict[str, int]:
+def _by_service(lines: Iterable[FailingLine]) -> dict[str, int]:
     counts: dict[str, int] = defaultdict(int)
     for line in lines:
         counts[line.service] += line.n
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _held(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> list[str]:
-    """Services for most of whose troubled lines these account."""
-    return [s for s, n in _by_service(lines).items() if n >= ENOUGH_LINES and n >= MOST * totals[s]]
+def _held(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
+    """Services for most of whose failing lines these account."""
+    held = []
+    for service, count in _by_service(lines).items():
+        if count >= ENOUGH_LINES and count >= MOST * totals[service]:
+            held.append(service)
+    return held
 
 
-def _unresolved(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _count(lines: Iterable[FailingLine]) -> int:
+    """How often the lines came."""
+    return sum(line.n for line in lines)
+
+
+def _hosts_in(texts: Iterable[str]) -> set[str]:
+    hosts: set[str] = set()
+    for text in texts:
+        hosts |= _hosts(text)
+    return hosts
+
+
+def _unresolved(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     """Names that do not resolve, in several services or for several names: the resolver, and no one
     address."""
     found = _matching(lines, _NAMES)
     services = _held(found, totals)
-    hosts = {h for line in found for h in _hosts(line.text)}
-    if not services:
+    hosts = _hosts_in(line.text for line in found)
+    # One name in one service is that name's problem, and not the resolver's.
+    if not services or (len(services) < 2 and len(hosts) < 2):
         return
-    if len(services) >= 2 or len(hosts) >= 2:
-        n = sum(line.n for line in found)
-        strength = 0.95 if len(services) >= 2 else 0.7
-        said = f"{counted(n, 'line')} of {_some(services)} say that names do not resolve"
-        yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
+    n = _count(found)
+    strength = 0.95 if len(services) >= 2 else 0.7
+    said = f"{counted(n, 'line')} of {_some(services)} say that names do not resolve"
+    yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
 
 
-def _of_nodes(lines: Sequence[TroubledLine]) -> Iterator[Finding]:
+def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
     """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say
     more."""
     found = _matching(lines, _NODE)
     if not found:
         return
-    named = sorted({h for line in found for h in _NODE_NAME.findall(line.whole)})
-    n = sum(line.n for line in found)
-    kinds = len({m.group(0).lower() for line in found if (m := _NODE.search(line.whole))})
+    nodes, kinds = set[str](), set[str]()
+    for line in found:
+        nodes.update(_NODE_NAME.findall(line.whole))
+        event = _NODE.search(line.whole)
+        if event is not None:
+            kinds.add(event.group(0).lower())
+    named = sorted(nodes)
+    n = _count(found)
     said = (
         f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
     )
+    touched = {line.service for line in found}
     wide = bool(_matching(found, _ZONE))
-    touched = {line.service for line in found} | {
-        line.service for line in lines if wide or _shares(line, named)
-    }
-    strength = min(0.95, 0.5 + 0.15 * kinds)
+    for line in lines:
+        if wide or _shares(line, named):
+            touched.add(line.service)
+    strength = min(0.95, 0.5 + 0.15 * len(kinds))
     yield _finding(
         INFRASTRUCTURE.name, "node", sorted(touched), found, strength, said, {"lines": n}, named
     )
@@ -205,31 +227,31 @@ _NODE_NAME = re.compile(
 )
 
 
-def _shares(line: TroubledLine, nodes: Sequence[str]) -> bool:
+def _shares(line: FailingLine, nodes: Sequence[str]) -> bool:
     return any(node in line.whole for node in nodes[:20])
 
 
-def _expired(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _expired(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     found = _matching(lines, _EXPIRED)
     services = _held(found, totals)
-    if services:
-        n = sum(line.n for line in found)
-        said = (
-            f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has "
-            "expired"
-        )
-        yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, said, {"lines": n})
+    if not services:
+        return
+    n = _count(found)
+    said = (
+        f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has expired"
+    )
+    yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, said, {"lines": n})
 
 
 def _external(
-    lines: Sequence[TroubledLine],
+    lines: Sequence[FailingLine],
     totals: Mapping[str, int],
     known: set[str],
-    operations: Sequence[TroubledLine],
+    operations: Sequence[FailingLine],
 ) -> Iterator[Finding]:
     """Failing calls to one host that is none of the known services, or to a provider that the lines
     call one."""
-    by_host: dict[str, list[TroubledLine]] = defaultdict(list)
+    by_host: dict[str, list[FailingLine]] = defaultdict(list)
     for line in lines:
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
@@ -238,22 +260,21 @@ def _external(
                 by_host[host].append(line)
         for name in _api_names(line.text, known):
             by_host[name].append(line)
-    failing = {h for line in operations for h in _hosts(line.whole)}
+    failing = _hosts_in(line.whole for line in operations)
     for host, found in sorted(by_host.items()):
         services = _held(found, totals)
         if not services:
             continue
-        n = sum(line.n for line in found)
-        quota = len(_matching(found, _QUOTA)) >= MOST * len(found)
-        what = "are refused for their number by" if quota else "get no good answer from"
-        strength = (0.6 if quota else 0.75) + (
-            0.15 if len(services) >= 2 or host in failing else 0.0
-        )
+        n = _count(found)
+        reason, what, strength = "provider", "get no good answer from", 0.75
+        if len(_matching(found, _QUOTA)) >= MOST * len(found):
+            reason, what, strength = "quota", "are refused for their number by", 0.6
+        if len(services) >= 2 or host in failing:
+            strength += 0.15
         said = (
             f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of "
             "the known services"
         )
-        reason = "quota" if quota else "provider"
         yield _finding(
             EXTERNAL_DEPENDENCY.name, reason, services, found, strength, said, {"lines": n}
         )
@@ -269,90 +290,87 @@ def _api_names(text: str, known: set[str]) -> Iterator[str]:
 
 
 def _hosts(text: str) -> frozenset[str]:
-    return frozenset(h for h in _HOST.findall(text) if h.split(".", 1)[0] not in _PACKAGES)
+    found = _HOST.findall(text)
+    return frozenset(host for host in found if host.split(".", 1)[0] not in _PACKAGES)
 
 
 def _outside(host: str, known: set[str]) -> bool:
     """Whether no part of the host's name is a known service's or says that it is inside."""
-    return not set(host.split(".")) & (known | {"svc", "internal", "local"})
+    inside = known | {"svc", "internal", "local"}
+    return inside.isdisjoint(host.split("."))
 
 
-def _bad_data(lines: Sequence[TroubledLine], totals: Mapping[str, int]) -> Iterator[Finding]:
+def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     """Input that cannot be read, and always the same record, file or source: others of its kind are
     read."""
-    by_service: dict[str, list[TroubledLine]] = defaultdict(list)
+    by_service: dict[str, list[FailingLine]] = defaultdict(list)
     for line in _matching(lines, _BAD_DATA):
         by_service[line.service].append(line)
     for service, found in sorted(by_service.items()):
-        n = sum(line.n for line in found)
+        n = _count(found)
         if n < ENOUGH_LINES or n < MOST * totals[service]:
             continue
-        record, source = _most_common(found, (_KEYED, _SPOKEN_KEY)), _most_common(found, (_SOURCE,))
-        told = record or source
-        if told is None:
+        reason, strength, shared = "record", 0.9, _most_common(found, (_KEYED, _SPOKEN_KEY))
+        if shared is None:
+            reason, strength, shared = "source", 0.7, _most_common(found, (_SOURCE,))
+        if shared is None:
             continue
+        key, value = shared
         said = (
-            f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(told[0], 30)} "
-            f"{plain(told[1], 60)}"
+            f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(key, 30)} "
+            f"{plain(value, 60)}"
         )
-        yield _finding(
-            DATA_PROBLEM.name,
-            "record" if record else "source",
-            [service],
-            found,
-            0.9 if record else 0.7,
-            said,
-            {"lines": n},
-        )
+        numbers = {"lines": n}
+        yield _finding(DATA_PROBLEM.name, reason, [service], found, strength, said, numbers)
 
 
 def _most_common(
-    lines: Sequence[TroubledLine], patterns: Sequence[re.Pattern[str]]
+    lines: Sequence[FailingLine], patterns: Sequence[re.Pattern[str]]
 ) -> tuple[str, str] | None:
     """The key and value that at least 80 % of the lines share."""
     counts: Counter[tuple[str, str]] = Counter()
-    total = sum(line.n for line in lines)
     for line in lines:
-        pairs = {
-            (k.lower(), v)
-            for p in patterns
-            for k, v in p.findall(line.whole)
-            if k.lower() not in _NO_KEYS
-        }
-        for pair in sorted(pairs):
-            counts[pair] += line.n
-    best = min(counts.items(), key=lambda item: (-item[1], item[0]), default=None)
-    return best[0] if best is not None and best[1] >= 0.8 * total else None
+        pairs: set[tuple[str, str]] = set()
+        for pattern in patterns:
+            pairs.update((key.lower(), value) for key, value in pattern.findall(line.whole))
+        for pair in pairs:
+            if pair[0] not in _NO_KEYS:
+                counts[pair] += line.n
+    if not counts:
+        return None
+    best, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    return best if times >= 0.8 * _count(lines) else None
 
 
 def _some(names: Sequence[str], otherwise: str = "services") -> str:
-    shown = [plain(n, 60) for n in names[:3]]
-    if not shown:
+    if not names:
         return otherwise
-    return ", ".join(shown) + (" and others" if len(names) > len(shown) else "")
+    shown = ", ".join(plain(name, 60) for name in names[:3])
+    return f"{shown} and others" if len(names) > 3 else shown
 
 
 def _finding(
     kind: str,
     reason: str,
     services: Sequence[str],
-    lines: Sequence[TroubledLine],
+    lines: Sequence[FailingLine],
     strength: float,
     said: str,
     numbers: Mapping[str, float],
     nodes: Sequence[str] = (),
 ) -> Finding:
     example = plain(lines[0].text, 120)
-    quoted = {
-        f"quoted_{i}": float(x) for i, x in enumerate(_NUMBER.findall(f"{said} {example}"), start=1)
-    }
+    # Every number in a sentence must be known, those in the quoted line too.
+    quoted = {}
+    for i, digits in enumerate(_NUMBER.findall(f"{said} {example}"), start=1):
+        quoted[f"quoted_{i}"] = float(digits)
     return Finding(
         id="",
         kind=kind,
         subject=services[0],
         signal="logs",
         onset=min(line.first for line in lines),
-        effect=float(sum(line.n for line in lines)),
+        effect=float(_count(lines)),
         effect_unit="lines",
         strength=round(strength, 4),
         sentence=f'{said}: "{example}".',

@@ -1,4 +1,4 @@
-"""What fails without any change of ours: a provider is down, data is bad, a node is in trouble,
+"""What fails without any change of ours: a provider is down, data is bad, a node fails,
 demand surged.
 
 `no_change_reasons` gives each as a finding with its evidence. Such a finding speaks against a
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from analysis.case.folder import Case
 from analysis.changes.alternative_lines import line_reasons
 from analysis.changes.alternative_metrics import metric_reasons
-from analysis.changes.evidence import TroubledLine, failing_operations, troubled_lines
+from analysis.changes.evidence import FailingLine, failing_lines, failing_operations
 from analysis.kinds.finding_details import NoChangeDetails
 from analysis.requests.topology import Topology, read_topology
 from analysis.suspects.explanations import Suspect
@@ -23,17 +23,17 @@ from analysis.vocabulary import Finding
 def no_change_reasons(
     case: Case,
     topology: Topology | None = None,
-    lines: Sequence[TroubledLine] | None = None,
+    lines: Sequence[FailingLine] | None = None,
     shifts: Sequence[Finding] | None = None,
 ) -> list[Finding]:
     """Findings `external_dependency`, `data_problem`, `infrastructure` and `demand`, the strongest
     first.
 
-    What is at hand is not worked out again: the graph, the troubled lines, the series that left
+    What is at hand is not worked out again: the graph, the failing lines, the series that left
     their baseline.
     """
     graph = read_topology(case) if topology is None else topology
-    told = troubled_lines(case) if lines is None else lines
+    told = failing_lines(case) if lines is None else lines
     found = [
         *line_reasons(case, graph, told, failing_operations(case)),
         *metric_reasons(case, graph, shifts),

@@ -34,7 +34,7 @@ FAILED_STATUS = r"(?i)error|fail|^5\d\d$|cancel|deadline"
 
 
 @dataclass(frozen=True)
-class TroubledLine:
+class FailingLine:
     """A distinct line of a service, or a failing operation: how often and since when the incident
     has it."""
 
@@ -50,7 +50,7 @@ class TroubledLine:
         return f"{self.text} {self.attributes}"
 
 
-def troubled_lines(case: Case) -> list[TroubledLine]:
+def failing_lines(case: Case) -> list[FailingLine]:
     """Distinct warnings and errors, the most frequent first. Levels decide where they are given,
     else words."""
     if not case.logs.height:
@@ -71,7 +71,7 @@ def troubled_lines(case: Case) -> list[TroubledLine]:
     return _distinct(rows, windows, "time")
 
 
-def failing_operations(case: Case) -> list[TroubledLine]:
+def failing_operations(case: Case) -> list[FailingLine]:
     """Operations whose spans fail, as lines, the most frequent first."""
     if not case.spans.height:
         return []
@@ -93,7 +93,7 @@ def _windowed(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
     return marked.filter(pl.col("now") | pl.col("before"))
 
 
-def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[TroubledLine]:
+def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLine]:
     """By service, text and attributes; lines whose shape (digits and hashes aside) the baseline has
     are left out."""
     share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
@@ -119,6 +119,6 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[TroubledL
         .head(MAX_DISTINCT)
     )
     return [
-        TroubledLine(*row)
+        FailingLine(*row)
         for row in found.select("service", "text", "attributes", "n", "first").iter_rows()
     ]

@@ -20,7 +20,7 @@ from analysis.changes.values import ValueChange, value_changes
 
 SURE, ALSO = 0.55, 0.3
 """How far a mechanism whose own effect is seen, or only one that many others have, speaks for a
-change (own)."""
+change (our choice)."""
 SMALL_CHANGE = 1.5
 """A number that moves by less than this factor is a small step: half of the weight."""
 _MESSAGE = re.compile(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from analysis.case.folder import Case
 from analysis.changes.alternatives import no_change_reasons, reason_for
-from analysis.changes.evidence import TroubledLine, failing_operations, troubled_lines
+from analysis.changes.evidence import FailingLine, failing_lines, failing_operations
 from analysis.changes.onsets import climb_of
 from analysis.changes.reading import Reading, read_change
 from analysis.changes.shipping import Shipped, shipped_changes, taken_back
@@ -66,7 +66,7 @@ def nearby_changes(
     """
     if not case.changes.height:
         return []
-    lines = troubled_lines(case)
+    lines = failing_lines(case)
     shifts = [f for s in suspects for f in s.findings]
     known = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
     lines += failing_operations(case)
@@ -126,7 +126,7 @@ class _View:
         case: Case,
         suspects: Sequence[Suspect],
         topology: Topology,
-        lines: Sequence[TroubledLine],
+        lines: Sequence[FailingLine],
     ) -> _View:
         symptoms = symptoms_of(case, suspects, topology, lines)
         return cls(suspects, symptoms, onset_of(case, suspects, symptoms.told_effects))

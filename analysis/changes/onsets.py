@@ -33,7 +33,7 @@ seen."""
 MIN_POINTS = 12
 MIN_CLIMB_POINTS = 5
 MAX_POINTS = 400
-"""A longer series is thinned to so many points."""
+"""A longer series is thinned to this many points."""
 MAX_SERIES = 40
 GROWTH = 0.3
 """A climb of less than 30 % of the level is the day's own."""

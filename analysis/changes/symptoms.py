@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from analysis.case.folder import Case
-from analysis.changes.evidence import MAX_TEXT, TroubledLine
+from analysis.changes.evidence import MAX_TEXT, FailingLine
 from analysis.changes.text import ChangeText, service_words, words_of
 from analysis.kinds.finding_details import LineDetails, LogLineDetails, TraceDetails
 from analysis.requests.topology import Topology
@@ -71,7 +71,7 @@ EFFECTS: Mapping[str, re.Pattern[str]] = {
         r"|undefined symbol|duplicate registration|unsupported class|\babi\b",
     }.items()
 }
-"""What an engineer would call the trouble, by words of signals and lines."""
+"""What an engineer would call the symptom, by words of signals and lines."""
 
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:[._/:-][\w$]+)*")
 _QUOTED = re.compile(r"[\"'`]([A-Za-z_][\w.:/-]{1,60})[\"'`]")
@@ -166,9 +166,9 @@ class Symptoms:
 
 
 def symptoms_of(
-    case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[TroubledLine]
+    case: Case, suspects: Sequence[Suspect], topology: Topology, lines: Sequence[FailingLine]
 ) -> Symptoms:
-    """What the case says of the first suspects' trouble."""
+    """What the case says of the first suspects' symptoms."""
     first = suspects[:SUSPECTS_CONSIDERED]
     alert = case.alert
     subjects = {s.subject for s in first} | ({alert.service} if alert.service else set())
@@ -188,7 +188,7 @@ def symptoms_of(
     return Symptoms(_texts(texts), named, _texts(told))
 
 
-def _said_by(subjects: Collection[str], lines: Sequence[TroubledLine]) -> list[str]:
+def _said_by(subjects: Collection[str], lines: Sequence[FailingLine]) -> list[str]:
     """The subjects' lines with their attributes, each shape (digits aside) once."""
     shapes: dict[tuple[str, str], str] = {}
     for line in lines:

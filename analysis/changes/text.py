@@ -60,7 +60,7 @@ RAREST = 1.5
 sure."""
 _ANY_SERVICE = frozenset({"service", "svc", "server", "api", "app"})
 LONG_NAME = 5
-"""From so many letters on the beginning of a word is enough to name a service: `checkout` in
+"""From this many letters on the beginning of a word is enough to name a service: `checkout` in
 `checkouts`."""
 MOVED_ONLY = 0.8
 """A change that keeps this share of the words it removes, and every literal, moves code and does

@@ -1,4 +1,4 @@
-"""What one rule saw on one device, before devices with the same trouble are told together."""
+"""What one rule saw on one device, before devices with the same fault share one finding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Sign:
     `numbers`.
 
     Devices of one host, or of the whole job, whose signs have the same `kind` and `reason` become
-    one finding, told by the strongest of them.
+    one finding, worded by the strongest of them.
     """
 
     kind: str

@@ -17,9 +17,9 @@ from analysis.wording.phrases import number, rounded
 MISSING, IDLE_ALONE, SPINNING = "gpu_missing", "gpu_idle_alone", "gpu_spinning"
 GONE_S = 180.0
 GONE_SAMPLES = 4
-"""A GPU is gone when so long and so many samples are missing at the end that other GPUs have;
-Prometheus itself shows the last sample for up to 5 minutes where no staleness marker ended the
-series (storage: look-back delta)."""
+"""A GPU is gone when this much time and this many samples are missing at the end that other GPUs
+have; Prometheus itself shows the last sample for up to 5 minutes where no staleness marker ended
+the series (storage: look-back delta)."""
 LEAST_SAMPLES = 5
 IDLE, WAITING = 5.0, 95.0
 """Percent of utilisation. A NCCL kernel that waits for another rank occupies its GPU: utilisation

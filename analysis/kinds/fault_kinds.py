@@ -60,7 +60,7 @@ class FaultKind:
     """Whether the subject has it by itself, and its callers feel it. Otherwise it is a symptom."""
     travels: Literal["slow", "fails"] | None = None
     """How it travels from a callee to its callers, which then show the same or worse."""
-    holds_up: bool = False
+    delays_others: bool = False
     """Whether all other ranks wait for the subject, so that their faults are its effect."""
     hangs: bool = False
     """Whether no rank of the job gets on."""

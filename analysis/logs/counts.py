@@ -48,7 +48,7 @@ _KEY = ("service", "masked", "code", "reason", "error_class", "place")
 
 
 @dataclass(frozen=True)
-class LogLines:
+class CountedLogLines:
     """The distinct masked lines of a case, and how long its windows are."""
 
     lines: pl.DataFrame
@@ -61,14 +61,15 @@ class LogLines:
     """Lines that are only counted with the rest of their service."""
 
 
-def counted_lines(case: Case) -> LogLines:
+def counted_lines(case: Case) -> CountedLogLines:
     """The case's log lines, each masked line once; no rows without logs."""
     windows = log_windows(case)
-    seconds = (sum(w.seconds for w in windows.baseline), windows.search.seconds)
+    baseline_s = sum(window.seconds for window in windows.baseline)
     lines = distinct_lines(case.logs, windows)
     rest = pl.col("masked") == OTHER
     cut = int(lines.filter(rest).select(pl.col("n", "n_before").sum()).sum_horizontal().sum())
-    return LogLines(lines, seconds, case.evidence_ids("logs"), cut)
+    seconds = (baseline_s, windows.search.seconds)
+    return CountedLogLines(lines, seconds, case.evidence_ids("logs"), cut)
 
 
 def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
@@ -111,10 +112,9 @@ def baseline_pieces(windows: Windows) -> list[Window]:
         fit = max(1, round(window.seconds / length))
         step = (window.end - window.start) / fit
         first = max(0, fit - MAX_PIECES)
-        pieces += [
-            Window(start=window.start + i * step, end=window.start + (i + 1) * step)
-            for i in range(first, fit)
-        ]
+        for i in range(first, fit):
+            start = window.start + i * step
+            pieces.append(Window(start=start, end=window.start + (i + 1) * step))
     return pieces[-MAX_PIECES:]
 
 
@@ -128,36 +128,27 @@ def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.Dat
     before = pl.col("before") & ~pl.col("now")
     in_part = [before & (pl.col("time") >= w.start) & (pl.col("time") < w.end) for w in parts]
     events = log_events(rows)
-    counts = (
-        events.with_columns(
-            pl.col("text").str.extract(_CODE, 1).alias("code"),
-            pl.col("attributes").str.extract(_REASON, 1).alias("reason"),
-            pl.col("attributes").str.extract(_HOST, 1).alias("host"),
-        )
-        .group_by(_KEY, maintain_order=True)
-        .agg(
-            pl.col("now").sum().alias("n"),
-            before.sum().alias("n_before"),
-            pl.col("time").filter("now").min().alias("first"),
-            pl.coalesce(pl.col("text").filter("now").first(), pl.col("text").first()).alias(
-                "example"
-            ),
-            pl.col("frame").drop_nulls().last().alias("frame"),
-            pl.col("level_says").max().alias("level_says"),
-            pl.col("host")
-            .filter("now")
-            .drop_nulls()
-            .unique()
-            .sort()
-            .head(MAX_HOSTS)
-            .alias("hosts"),
-            *(part.sum().alias(f"{PIECE}{i}") for i, part in enumerate(in_part)),
-        )
+    text, attributes = pl.col("text"), pl.col("attributes")
+    events = events.with_columns(
+        text.str.extract(_CODE, 1).alias("code"),
+        attributes.str.extract(_REASON, 1).alias("reason"),
+        attributes.str.extract(_HOST, 1).alias("host"),
     )
-    told = (
-        described(counts.rename({"example": "text"})).rename({"text": "example"}).drop("level_says")
+    # An example from the incident is worth more than one from before.
+    example = pl.coalesce(text.filter("now").first(), text.first())
+    hosts = pl.col("host").filter("now").drop_nulls().unique().sort().head(MAX_HOSTS)
+    counts = events.group_by(_KEY, maintain_order=True).agg(
+        pl.col("now").sum().alias("n"),
+        before.sum().alias("n_before"),
+        pl.col("time").filter("now").min().alias("first"),
+        example.alias("example"),
+        pl.col("frame").drop_nulls().last().alias("frame"),
+        pl.col("level_says").max().alias("level_says"),
+        hosts.alias("hosts"),
+        *(part.sum().alias(f"{PIECE}{i}") for i, part in enumerate(in_part)),
     )
-    return _merged(told)
+    with_errors = described(counts.rename({"example": "text"})).rename({"text": "example"})
+    return _merged(with_errors.drop("level_says"))
 
 
 def _merged(counts: pl.DataFrame) -> pl.DataFrame:
@@ -180,30 +171,23 @@ def _merged(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
-    """At most so many different lines per service: first as templates, then the rarest as one rest,
-    errors last.
+    """At most `MAX_LINES_PER_SERVICE` different lines per service: first as templates, then the
+    rarest as one rest, errors last.
 
-    No count is lost: the rest holds the counts of the lines that are not told apart.
+    No count is lost: the rest holds the counts of the lines that are not distinguished.
     """
-    limit = max(
-        20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // max(1, counts["service"].n_unique()))
-    )
+    services = max(1, counts["service"].n_unique())
+    limit = max(20, min(MAX_LINES_PER_SERVICE, MAX_DISTINCT // services))
     if counts.height <= limit:
         return counts
     many = pl.len().over("service") > limit
     if counts.select(many.any()).item():
-        counts = _merged(
-            pl.concat(
-                [
-                    counts.filter(~many),
-                    *map(_as_templates, counts.filter(many).partition_by("service")),
-                ]
-            )
-        )
+        templates = [counts.filter(~many)]
+        templates += map(_as_templates, counts.filter(many).partition_by("service"))
+        counts = _merged(pl.concat(templates))
     often = (pl.col("n") + pl.col("n_before")) + pl.col("is_error") * pl.len()
-    over = counts.select(
-        ((often.rank("ordinal", descending=True).over("service") > limit) & many).alias("over")
-    )["over"]
+    place = often.rank("ordinal", descending=True).over("service")
+    over = counts.select(((place > limit) & many).alias("over"))["over"]
     if not over.any():
         return counts
     over = over | (counts["masked"] == OTHER)

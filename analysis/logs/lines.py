@@ -18,7 +18,7 @@ from analysis.logs.masks import masked
 from analysis.logs.stack_frames import STACK_LIMIT, FoldedStack, fold_stack
 
 TEXT_LIMIT = 400
-"""A template is told apart by its beginning; the rest of a long line is payload."""
+"""A template is distinguished by its beginning; the rest of a long line is payload."""
 MAX_STACKS = 1000
 """Different stack traces that are read; the others keep their first line only."""
 ERROR_LEVELS = (

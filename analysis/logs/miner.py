@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from analysis.logs.masks import VALUE
 
 VARIANTS = 5
-"""So many different words in one place of otherwise equal lines are values. States and methods of a
-request are fewer, users and hosts are more (the labels of loghub, Zhu et al. 2023, keep apart what
-has up to four)."""
+"""This many different words in one place of otherwise equal lines are values. States and methods of
+a request are fewer, users and hosts are more (the labels of loghub, Zhu et al. 2023, keep apart
+what has up to four)."""
 CONSTANT = 0.5
 """Share of the words that must agree around such a place."""
 MAX_WORDS = 24

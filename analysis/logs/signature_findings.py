@@ -34,7 +34,7 @@ from analysis.logs.templates import (
     MAX_HOSTS,
     NEW,
     VANISHED,
-    LogLines,
+    CountedLogLines,
     StandsOut,
     counted_lines,
     log_findings,
@@ -57,7 +57,7 @@ CLEAR_WEIGHT = 0.85
 also in an alert."""
 ONCE = 0.8
 """Strength of such a failure where the baseline has none, however often it is logged: a GPU is lost
-once (own)."""
+once (our choice)."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
@@ -108,7 +108,7 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
     return [rows[key] for key in sorted(rows)]
 
 
-def _finding(row: dict[str, Any], found: LogLines) -> Finding | None:
+def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
     out = stands_out(row, found.seconds)
     if out is None or out.kind == VANISHED:
         return None

@@ -16,7 +16,7 @@ from analysis.logs.counts import (
     MAX_HOSTS,
     PIECE,
     UNKNOWN_SERVICE,
-    LogLines,
+    CountedLogLines,
     counted_lines,
     distinct_lines,
 )
@@ -31,7 +31,7 @@ __all__ = [
     "SURGE",
     "UNKNOWN_SERVICE",
     "VANISHED",
-    "LogLines",
+    "CountedLogLines",
     "StandsOut",
     "TemplateMiner",
     "counted_lines",
@@ -41,31 +41,37 @@ __all__ = [
     "template_counts",
 ]
 MAX_CODES = 8
-"""Status and exit codes that one template is told apart by; of a template with more they are values
-like others."""
+"""Status and exit codes that split one template; in a template with more they are values like
+others."""
 MAX_NAMES = 500
 """Services whose names are looked for in lines."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
-def log_findings(case: Case, found: LogLines | None = None) -> list[Finding]:
+def log_findings(case: Case, found: CountedLogLines | None = None) -> list[Finding]:
     """Findings about templates that are new, surged or vanished; empty without logs in the incident
     window."""
     found = found or counted_lines(case)
-    names = sorted(
-        {*case.logs["service"].drop_nulls(), *case.topology["caller"], *case.topology["callee"]}
-        - {None}
-    )
+    names = {*case.logs["service"].unique(), *case.topology["caller"], *case.topology["callee"]}
+    names.discard(None)
     templates = surprises(template_counts(found.lines), found.seconds, service_names(names))
-    return [f for row in templates.iter_rows(named=True) if (f := _finding(row, found)) is not None]
+    findings = []
+    for row in templates.iter_rows(named=True):
+        out = stands_out(row, found.seconds)
+        if out is not None:
+            findings.append(_say(out, row, found))
+    return findings
 
 
 def service_names(names: Iterable[str]) -> re.Pattern[str] | None:
     """What finds a service's name as a whole word, the longest first; None without names."""
-    known = sorted({n for n in names if len(n) > 2}, key=lambda n: (-len(n), n))[:MAX_NAMES]
-    return (
-        re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, known))})(?![\w-])") if known else None
-    )
+    # Names of one or two letters are words of other lines.
+    known = sorted(name for name in set(names) if len(name) > 2)
+    known.sort(key=len, reverse=True)
+    if not known:
+        return None
+    alternatives = "|".join(map(re.escape, known[:MAX_NAMES]))
+    return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])")
 
 
 def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
@@ -76,19 +82,18 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
     """
     kept = lines.filter(pl.col("masked") != OTHER)
     miners: dict[str, TemplateMiner] = defaultdict(TemplateMiner)
-    groups = [
-        (miners[service], miners[service].add(line))
-        for service, line in kept.select("service", "masked").iter_rows()
-    ]
+    groups = []
+    for service, line in kept.select("service", "masked").iter_rows():
+        groups.append((miners[service], miners[service].add(line)))
     for miner in miners.values():
         miner.merge()
     texts = pl.Series("text", [miner.text(group) for miner, group in groups], dtype=pl.String)
-    told = kept.with_columns(texts).filter(texts != OTHER)
+    lines_of = kept.with_columns(texts).filter(texts != OTHER)
     codes = pl.col("code").n_unique().over("service", "text")
-    told = told.with_columns(pl.when(codes <= MAX_CODES).then(pl.col("code")).alias("code"))
+    lines_of = lines_of.with_columns(pl.when(codes <= MAX_CODES).then(pl.col("code")).alias("code"))
     pieces = [c for c in lines.columns if c.startswith(PIECE)]
     key = ("service", "text", "code", "place", "error_class")
-    merged = told.group_by(key, maintain_order=True).agg(
+    merged = lines_of.group_by(key, maintain_order=True).agg(
         pl.col("n", "n_before", *pieces).sum(),
         pl.col("first").min(),
         pl.col("example", "frame").sort_by("n", descending=True, maintain_order=True).first(),
@@ -99,29 +104,13 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
     return merged.with_columns(listed.alias("pieces")).drop(pieces).sort(key)
 
 
-def _finding(row: dict[str, object], found: LogLines) -> Finding | None:
-    out = stands_out(row, found.seconds)
-    return _say(out, row, found) if out else None
-
-
-def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
-    service, n, text = str(row["service"]), _int(row["n"]), plain(str(row["text"]), 120)
-    word = "error line" if row["is_error"] else "line"
-    numbers: dict[str, float] = {"lines": n}
-    if out.kind == NEW:
-        said = f"{counted(n, f'new {word}')} in {plain(service)}"
-    elif out.kind == SURGE:
-        said = f"{counted(n, word)} in {plain(service)}"
-        if out.size is not None:
-            numbers["ratio"] = rounded(out.size, 3)
-            said += f", {number(out.size, 3)} times the baseline's rate"
-    else:
-        numbers["expected"] = rounded(out.size or 0.0, 2)
-        said = (
-            f"{counted(n, word)} in {plain(service)} where the baseline predicts "
-            f"{number(out.size or 0.0, 2)}"
-        )
-    quoted = f'"{text}"' + (f" at {plain(str(row['frame']), 120)}" if row["frame"] else "")
+def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Finding:
+    service, n = str(row["service"]), _int(row["n"])
+    said, numbers = _counts_said(out, service, n, is_error=bool(row["is_error"]))
+    quoted = f'"{plain(str(row["text"]), 120)}"'
+    if row["frame"]:
+        quoted += f" at {plain(str(row['frame']), 120)}"
+    # Every number in a sentence must be known, those in the quotation too.
     for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
         numbers[f"quoted_{i}"] = float(digits)
     first = row["first"]
@@ -140,6 +129,25 @@ def _say(out: StandsOut, row: dict[str, object], found: LogLines) -> Finding:
         series={"table": "logs", "service": service},
         details=_details(row, found.cut),
     )
+
+
+def _counts_said(
+    out: StandsOut, service: str, n: int, *, is_error: bool
+) -> tuple[str, dict[str, float]]:
+    """How many lines there are, beside how many were to be expected."""
+    word = "error line" if is_error else "line"
+    numbers: dict[str, float] = {"lines": n}
+    if out.kind == NEW:
+        return f"{counted(n, f'new {word}')} in {plain(service)}", numbers
+    said = f"{counted(n, word)} in {plain(service)}"
+    if out.kind == SURGE:
+        if out.size is not None:
+            numbers["ratio"] = rounded(out.size, 3)
+            said += f", {number(out.size, 3)} times the baseline's rate"
+        return said, numbers
+    expected = out.size or 0.0
+    numbers["expected"] = rounded(expected, 2)
+    return f"{said} where the baseline predicts {number(expected, 2)}", numbers
 
 
 def _details(row: dict[str, object], cut: int) -> LogLineDetails:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 LOWEST, HIGHEST = 0.05, 0.95
 """No answer is certain, and none that is given is impossible."""
 GAP_IN_METRICS = 0.5
-"""Never more than this when the metrics, which would confirm or refute, could not be had."""
+"""Never more than this when the metrics, which would confirm or refute, could not be collected."""
 SYMPTOMS_ONLY, SYMPTOMS_GONE = 0.6, 0.35
 """Nor than this when only the alerting service's own symptoms were seen, still there or gone: the
-cause may be out of sight (own)."""
+cause may be out of sight (our choice)."""
 
 
 @dataclass(frozen=True)

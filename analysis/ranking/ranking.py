@@ -28,7 +28,7 @@ MAX_CAUSES = 10
 MAX_SUPPORT = 8
 MAX_AGAINST = 3
 CLOSE = 0.8
-"""The second suspect's fault speaks against the first from this share of its score on."""
+"""From this share of the first suspect's score on, the second's fault is evidence against it."""
 MAX_EFFECTS = 3
 """Findings of other services that this cause explains, cited beside its own."""
 CHANGE_WEIGHT = 0.3
@@ -50,7 +50,9 @@ def rank_causes(
     alerting: str | None = None,
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids."""
-    changes = {s.subject: _change_for(s, i, findings, topology) for i, s in enumerate(suspects)}
+    changes = {}
+    for order, suspect in enumerate(suspects):
+        changes[suspect.subject] = _change_for(suspect, order, findings, topology)
     scored = _scored(suspects, changes)
     if not scored:
         return []
@@ -60,8 +62,6 @@ def rank_causes(
         metrics_missing=any(gap.kind == "metrics" for gap in gaps),
     )
     sure = confidences(scores, first)
-    reasons = [finding for finding in findings if finding.kind in _NO_CHANGE]
-    reasons.sort(key=lambda reason: (-reason.strength, reason.id))
     others = [suspect for _, suspect in scored]
     causes: list[Cause] = []
     for rank, suspect in enumerate(others[:MAX_CAUSES], start=1):
@@ -69,12 +69,28 @@ def rank_causes(
         against = _against(suspect, others)
         reason = None
         if change is None:
-            against += [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
-            if rank == 1 and not suspect.is_rank:
-                reason = reason_for(reasons, [suspect], topology)
+            against += _ruled_out(suspect, findings)
+            if rank == 1:
+                reason = _reason_without_change(suspect, findings, topology)
         effects = _effects(suspect, suspects)
         causes.append(_cause(rank, suspect, change, reason, sure[rank - 1], against, effects))
     return causes
+
+
+def _ruled_out(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
+    """The changes of the suspect that are not to blame."""
+    return [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
+
+
+def _reason_without_change(
+    suspect: Suspect, findings: Sequence[Finding], topology: Topology
+) -> Finding | None:
+    """What fails without any change; of a rank, nothing outside of its job."""
+    if suspect.is_rank:
+        return None
+    reasons = [finding for finding in findings if finding.kind in _NO_CHANGE]
+    reasons.sort(key=lambda reason: (-reason.strength, reason.id))
+    return reason_for(reasons, [suspect], topology)
 
 
 def _scored(
@@ -97,7 +113,8 @@ def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
 
 
 def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
-    """What speaks against it: another's fault that explains it, began before it, or comes close."""
+    """The evidence against it: another's fault that explains it, began before it, or comes
+    close."""
     found = []
     for other in others:
         if other is suspect or not other.findings or other.explained_by == suspect.subject:
@@ -135,9 +152,8 @@ def _change_for(
 
 
 def _raised(suspect: Suspect, change: Finding | None) -> float:
-    return suspect.score + (1 - suspect.score) * CHANGE_WEIGHT * (
-        change.strength if change else 0.0
-    )
+    strength = change.strength if change else 0.0
+    return suspect.score + (1 - suspect.score) * CHANGE_WEIGHT * strength
 
 
 def standing(
@@ -179,7 +195,8 @@ def _cause(
     fault = fault_kind(suspect.main_fault)
     lead = _leading(suspect, fault)
     if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
-        reason = None  # The cause says already what it runs out of.
+        # The cause says already what it runs out of.
+        reason = None
     draft = _drafted(rank, suspect, fault, lead)
     if reason is not None:
         draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
@@ -190,7 +207,7 @@ def _cause(
     if change is not None and blamed is not None:
         draft.summary = f"{draft.summary} {_closed(change.sentence)}"
         draft.step, draft.advice = CHANGE_STEP, ""
-        draft.kind = draft.kind if fault.holds_up else str(blamed.change_kind)
+        draft.kind = draft.kind if fault.delays_others else str(blamed.change_kind)
     cited = [lead, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
     cited += effects

@@ -30,7 +30,7 @@ from analysis.requests.topology import read_topology
 from analysis.vocabulary import Cause, Finding, Verdict
 
 WEAK = 0.25
-"""Below this score the first suspect cannot be told apart from noise."""
+"""Below this score the first suspect cannot be distinguished from noise."""
 QUIET = 0.75
 """Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it
 otherwise."""

@@ -33,7 +33,7 @@ _PLACE = (
 )
 """The statement that logged: "o.c.OrderController#42" (Logback and Log4j2 %logger#%line) or
 "http/server.go:118" (zap, klog, Python's %(filename)s:%(lineno)d). Lines that name their statement
-are told apart by it, others by template."""
+are distinguished by it, others by template."""
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "visit": pl.UInt32,
     "time": pl.Datetime("ns", "UTC"),

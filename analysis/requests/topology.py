@@ -42,12 +42,12 @@ class Topology:
         return self._callers.get(service, ())
 
     def downstream(self, service: str, within: int | None = None) -> dict[str, int]:
-        """All services it reaches by calls, `within` so many if given, with the number of hops
+        """All services it reaches by calls, `within` this many if given, with the number of hops
         (itself at 0)."""
         return self._reached(service, within, down=True)
 
     def upstream(self, service: str, within: int | None = None) -> dict[str, int]:
-        """All services that reach it by calls, `within` so many if given, with the number of hops
+        """All services that reach it by calls, `within` this many if given, with the number of hops
         (itself at 0)."""
         return self._reached(service, within, down=False)
 

@@ -1,9 +1,9 @@
 """What each service's findings say about it: its own fault, or a symptom that a callee explains.
 
-Own trouble (resources, lost time on the calls into it, its own time, a straggling rank) speaks for
-a service by itself. A symptom (latency, errors, availability, broken request paths) travels from
-callee to caller, so it speaks for a service only as far as no service it calls explains it. The
-weights were set on recorded fault cases.
+Its own faults (resources, lost time on the calls into it, its own time, a straggling rank) speak
+for a service by themselves. A symptom (latency, errors, availability, broken request paths) travels
+from callee to caller, so it speaks for a service only as far as no service it calls explains it.
+The weights were set on recorded fault cases.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from analysis.suspects.victims import (
 from analysis.vocabulary import Alert, Finding
 
 CLEAR_STRAGGLER = 0.25
-"""A rank that holds up the others, when at least this clear, is the root: their waits, and the
-job's slow steps, are its effect."""
+"""A rank that delays the others, when at least this clear, is the root: their waits, and the job's
+slow steps, are its effect."""
 ELSEWHERE = 0.6
 """A service that the alerting service does not reach by calls."""
 IDLE = 0.5
@@ -48,8 +48,8 @@ LATER = 0.85
 much."""
 
 MAX_SUSPECTS = 300
-"""Each is held against all that it calls. An incident in more services than this is told by its
-loudest."""
+"""Each is compared with all that it calls. Of an incident in more services than this, only the
+loudest are weighed."""
 
 
 @dataclass
@@ -68,11 +68,13 @@ class Suspect:
 
     @property
     def is_root(self) -> bool:
-        """Whether it comes first whatever the others score: it clearly holds up all other ranks."""
+        """Whether it comes first whatever the others score: it clearly delays all other ranks."""
         if not self.is_rank:
             return False
-        holding = [score for name, score in self.raw_scores.items() if fault_kind(name).holds_up]
-        return max(holding, default=0.0) >= CLEAR_STRAGGLER
+        delaying = [
+            score for name, score in self.raw_scores.items() if fault_kind(name).delays_others
+        ]
+        return max(delaying, default=0.0) >= CLEAR_STRAGGLER
 
     @property
     def is_rank(self) -> bool:
@@ -90,34 +92,46 @@ def weigh_suspects(
 ) -> list[Suspect]:
     """All services with a bad finding, the likeliest culprit first. Deterministic: ties by name."""
     known = known or Measured()
-    wanted = classify(alert.signal) if alert.signal else None
-    largest = _largest_moves(findings)
     doors = front_doors(topology)
     names = doors | rank_names(findings)
-    topology = (
-        topology_of((doors.get(a, a), doors.get(b, b)) for a, b in topology.edges)
-        if doors
-        else topology
-    )
-    loud = _loudest(_by_subject(findings, names), {alert.service, doors.get(alert.service or "")})
-    suspects = {s: _suspect(s, own, wanted, largest) for s, own in loud.items()}
+    if doors:
+        edges = [(doors.get(a, a), doors.get(b, b)) for a, b in topology.edges]
+        topology = topology_of(edges)
+    always = {alert.service, doors.get(alert.service or "")}
+    loud = _loudest(_by_subject(findings, names), always)
+    suspects = _suspects(loud, findings, alert)
     own = {subject: _own_score(suspect) for subject, suspect in suspects.items()}
-    services = topology.services
-    reach = (
-        topology.downstream(alert.service) if alert.service in services and alert.service else {}
-    )
     discount_not_propagated(suspects, topology, known, alert)
     discount_symptoms(suspects, own, topology, known)
     for suspect in suspects.values():
         discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.scores.values())
-        if reach and suspect.subject not in reach and suspect.subject in services:
-            suspect.score *= ELSEWHERE
-        if services and suspect.subject not in services:
-            suspect.score *= IDLE
+        suspect.score *= _place_factor(suspect.subject, topology, alert)
         suspect.onset = onset_of(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
     return sorted(suspects.values(), key=lambda s: (not s.is_root, -round(s.score, 6), s.subject))
+
+
+def _suspects(
+    by_subject: Mapping[str, list[Finding]], findings: Iterable[Finding], alert: Alert
+) -> dict[str, Suspect]:
+    wanted = classify(alert.signal) if alert.signal else None
+    largest = _largest_moves(findings)
+    suspects = {}
+    for subject, own in by_subject.items():
+        suspects[subject] = _suspect(subject, own, wanted, largest)
+    return suspects
+
+
+def _place_factor(subject: str, topology: Topology, alert: Alert) -> float:
+    """What a service keeps by where it is in the graph of calls, as far as that is known."""
+    if not topology.services:
+        return 1.0
+    if subject not in topology.services:
+        return IDLE
+    if not alert.service or alert.service not in topology.services:
+        return 1.0
+    return 1.0 if subject in topology.downstream(alert.service) else ELSEWHERE
 
 
 def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[str, list[Finding]]:
@@ -125,7 +139,7 @@ def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[s
     for finding in findings:
         if finding.subject != UNKNOWN_SERVICE and fault_of(finding) is not None:
             out[names.get(finding.subject, finding.subject)].append(finding)
-    return {s: out[s] for s in sorted(out)}
+    return dict(sorted(out.items()))
 
 
 def _loudest(
@@ -134,9 +148,13 @@ def _loudest(
     """The subjects with the strongest findings, and those that are `always` weighed."""
     if len(by_subject) <= MAX_SUSPECTS:
         return by_subject
-    ordered = sorted(by_subject, key=lambda s: (-_joined(f.strength for f in by_subject[s]), s))
-    kept = {*ordered[:MAX_SUSPECTS], *(s for s in by_subject if s in always)}
-    return {s: own for s, own in by_subject.items() if s in kept}
+    loudness = {}
+    for subject, findings in by_subject.items():
+        loudness[subject] = _joined(finding.strength for finding in findings)
+    ordered = sorted(by_subject, key=lambda subject: (-loudness[subject], subject))
+    kept = set(ordered[:MAX_SUSPECTS])
+    kept.update(subject for subject in by_subject if subject in always)
+    return {subject: own for subject, own in by_subject.items() if subject in kept}
 
 
 def rank_names(findings: Iterable[Finding]) -> dict[str, str]:
@@ -160,10 +178,12 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
         if not is_training(finding):
             continue
         details = JobDetails.of(finding)
-        jobs = (alert.service, alert.job, details.job if details else None)
-        edges |= {(job, finding.subject) for job in jobs if job and job != finding.subject}
-        if fault_kind(finding.kind).holds_up and finding.subject.startswith("rank "):
-            edges |= {(rank, finding.subject) for rank in names.values() if rank != finding.subject}
+        callers = [alert.service, alert.job, details.job if details else None]
+        if fault_kind(finding.kind).delays_others and finding.subject.startswith("rank "):
+            callers += names.values()
+        for caller in callers:
+            if caller and caller != finding.subject:
+                edges.add((caller, finding.subject))
     return topology_of(sorted(edges)) if edges != set(topology.edges) else topology
 
 
@@ -189,10 +209,8 @@ def _move(finding: Finding) -> float:
 def _suspect(
     subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]
 ) -> Suspect:
-    suspect = Suspect(
-        subject,
-        findings=sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence)),
-    )
+    ordered = sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence))
+    suspect = Suspect(subject, findings=ordered)
     grouped: dict[str, list[float]] = defaultdict(list)
     for finding in suspect.findings:
         fault = fault_of(finding)
@@ -212,7 +230,8 @@ def _suspect(
 
 def _own_score(suspect: Suspect) -> float:
     """What speaks for the faults that it has by itself."""
-    return _joined(v for name, v in suspect.scores.items() if fault_kind(name).own)
+    own = [score for name, score in suspect.scores.items() if fault_kind(name).own]
+    return _joined(own)
 
 
 def _relevance(finding: Finding, fault: FaultKind, wanted: SignalClass | None) -> float:
@@ -239,6 +258,7 @@ def _prefer_the_earliest(suspects: Sequence[Suspect]) -> None:
 def _joined(parts: Iterable[float]) -> float:
     """Noisy-or: 1 - product of (1 - p)."""
     left = 1.0
-    for p in parts:
-        left *= 1.0 - min(max(p, 0.0), 0.999)
+    for part in parts:
+        # Nothing is certain: a part of 1 would make all others count for nothing.
+        left *= 1.0 - min(max(part, 0.0), 0.999)
     return 1.0 - left

@@ -1,4 +1,4 @@
-"""Training runs that ended, or fell silent, in the time that is looked at."""
+"""Training runs that ended, or fell silent, during the incident or its baseline."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ ENDED = {
 """States that say something went wrong, in words (wandb's:
 docs.wandb.ai/models/runs/run-states)."""
 STRENGTH = {"crashed": 0.7, "failed": 0.7, "silent": 0.6, "killed": 0.4}
-"""A killed run was mostly stopped by a person (own)."""
+"""A killed run was mostly stopped by a person, so it weighs less. The figures are assumptions."""
 KIND = RUN_ENDED.name
+MAX_RUNS = 20
 GRACE = timedelta(minutes=10)
 """A service calls a run crashed some minutes after its last heartbeat, and the alert may come
 before it."""
@@ -35,18 +36,24 @@ def run_states(case: Case) -> list[Finding]:
     incident."""
     if not case.monitors.height:
         return []
-    rows = case.monitors.filter(
-        pl.col("monitor").str.starts_with(RUN_MONITOR) & pl.col("state").is_in(list(ENDED))
-    ).sort("since", "monitor")
+    is_run = pl.col("monitor").str.starts_with(RUN_MONITOR)
+    has_ended = pl.col("state").is_in(list(ENDED))
+    rows = case.monitors.filter(is_run, has_ended).sort("since", "monitor")
+    found = []
+    for row in rows.iter_rows(named=True):
+        if _is_in_case(case, row["since"]):
+            found.append(_finding(case, row["monitor"], row["service"], row["state"], row["since"]))
+    return found[:MAX_RUNS]
+
+
+def _is_in_case(case: Case, since: datetime) -> bool:
     incident = case.scope.incident
-    first = min((w.start for w in case.scope.baseline), default=None)
-    found = [
-        _finding(case, row["monitor"], row["service"], row["state"], row["since"])
-        for row in rows.iter_rows(named=True)
-        if (first <= row["since"] if first else incident.start - row["since"] <= GRACE)
-        and row["since"] - incident.end <= GRACE
-    ]
-    return found[:20]
+    if since - incident.end > GRACE:
+        return False
+    begins = [window.start for window in case.scope.baseline]
+    if begins:
+        return since >= min(begins)
+    return incident.start - since <= GRACE
 
 
 ANALYZER = Analyzer(run_states, kinds=(RUN_ENDED,))
@@ -54,9 +61,13 @@ ANALYZER = Analyzer(run_states, kinds=(RUN_ENDED,))
 
 def _finding(case: Case, monitor: str, service: str | None, state: str, since: datetime) -> Finding:
     name = plain(monitor.removeprefix(RUN_MONITOR), 60)
-    early = (case.scope.incident.end - since).total_seconds()
-    numbers = {"minutes": round(early / 60)} if early >= 60 else {}
-    ago = f", {numbers['minutes']} min before the evidence was collected" if numbers else ""
+    seconds = (case.scope.incident.end - since).total_seconds()
+    numbers: dict[str, float] = {}
+    sentence = f"The run {name} {ENDED[state]}"
+    if seconds >= 60:
+        minutes = round(seconds / 60)
+        numbers["minutes"] = float(minutes)
+        sentence += f", {minutes} min before the evidence was collected"
     return Finding(
         id="",
         kind=KIND,
@@ -64,8 +75,8 @@ def _finding(case: Case, monitor: str, service: str | None, state: str, since: d
         signal="run state",
         onset=since,
         strength=STRENGTH[state],
-        sentence=f"The run {name} {ENDED[state]}{ago}.",
-        numbers={k: float(v) for k, v in numbers.items()},
+        sentence=sentence + ".",
+        numbers=numbers,
         evidence=case.evidence_ids("monitors"),
         details=RunStateDetails(
             state=state,

@@ -10,7 +10,7 @@ INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     r"\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]+"
 )
-"""Control, direction, filling and tag characters: nothing of them is seen, and all of them hide
+"""Control, direction, filling and tag characters: none of them is visible, and each can hide
 something."""
 
 
@@ -26,11 +26,10 @@ def number(value: float, digits: int = DIGITS) -> str:
     """The rounded value without an exponent where a person would not write one."""
     shown = rounded(value, digits)
     if not 1e-9 <= abs(shown) < 1e15:
-        return (
-            f"{shown:.{digits}g}"
-            if shown and abs(shown) < 1e308
-            else repr(shown).removesuffix(".0")
-        )
+        # Rounding a value near the largest float would print infinity.
+        if shown and abs(shown) < 1e308:
+            return f"{shown:.{digits}g}"
+        return repr(shown).removesuffix(".0")
     if shown == int(shown):
         return str(int(shown))
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(shown))))
@@ -41,14 +40,18 @@ def plain(text: str, limit: int = 80) -> str:
     """Foreign text on one line: control and direction characters gone, cut to `limit`
     characters."""
     line = " ".join(INVISIBLE.sub(" ", text).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    if len(line) <= limit:
+        return line
+    return line[: limit - 1].rstrip() + "…"
 
 
 def capitalised(text: str) -> str:
     """A sentence's first word with a capital letter; a name from code, `torch._dynamo.reset`, stays
     as it is."""
-    first = text.split(maxsplit=1)[:1]
-    return text[:1].upper() + text[1:] if first and first[0].rstrip(",:;.'").isalpha() else text
+    words = text.split(maxsplit=1)
+    if not words or not words[0].rstrip(",:;.'").isalpha():
+        return text
+    return text[:1].upper() + text[1:]
 
 
 def counted(n: int, noun: str) -> str:

@@ -22,7 +22,7 @@ from analysis.case.folder import read_case
 from analysis.diagnosis import diagnose
 from analysis.logs.miner import group_lines
 from analysis.traces.flight_recorder.reading import read_dumps
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.job.telemetry import diagnoses_of_files
 from analysis.traces.memory_snapshot.reading import read_snapshot
 from analysis.traces.nsight.export import read_export
 from analysis.traces.reading.job_files import sort_job_files
@@ -93,7 +93,7 @@ def targets() -> list[Target]:
         ("Nsight export", 0.4, _exports, read_export),
         ("TraceML telemetry", 0.4, _telemetry, read_telemetry),
         ("wandb run", 0.6, _runs, lambda path: list(history_rows(path))),
-        ("job folder", 0.4, _job, lambda path: told_by_files(sort_job_files([path]))),
+        ("job folder", 0.4, _job, lambda path: diagnoses_of_files(sort_job_files([path]))),
         ("archive", 1.0, _archives, _unpack),
         (
             "settings",

@@ -2,7 +2,7 @@
 
 For each collective the time from the second-last to the last arrival is charged to the last rank.
 Not charged is time in which that rank itself waited: for another group's collective, or for a send
-or receive (the cause lies further up). Nor is time that the others did not feel because they
+or receive (the cause lies further up). Nor is time that the others did not lose because they
 computed: of the ranks that waited the median one counts. Charged as well are transfers that the
 rank computes beside while the others have nothing left to do: had it come in time they would be
 hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
@@ -41,25 +41,25 @@ BLAME_SHARE = 0.20
 """Share of wall time charged to one rank from which it may be a straggler (TraceML's critical
 straggler score)."""
 STEP_SHARE = 0.20
-"""Share of one step's time from which the step counts as held up by the rank (same source)."""
+"""Share of one step's time from which the step counts as delayed by the rank (same source)."""
 PERSISTENCE = 0.50
-"""It is a straggler and no outlier when it holds up more than this share of the steps:
+"""It is a straggler and no outlier when it delays more than this share of the steps:
 stragglers were seen at 5-8 of 8 steps, healthy jobs and single pauses at 0-4 of 8, on 34
 labelled recordings."""
 MIN_STEPS = 3
-"""Fewer steps tell no persistence."""
-FELT_FROM = BLAME_SHARE / 4
-"""Of smaller blame it is not asked whether others felt it."""
+"""Fewer steps show no persistence."""
+EFFECT_FROM = BLAME_SHARE / 4
+"""Of smaller blame it is not computed what it cost the others."""
 MIN_TOGETHER = 5
 """In a group of fewer ranks two late ones are as many as the others, and nobody is late."""
 MAX_VICTIMS = 32
-"""Of the ranks that waited so many are looked at, evenly chosen."""
+"""Of the ranks that waited this many are checked, evenly chosen."""
 MAX_EVIDENCE = 3
 
 
 @dataclass(frozen=True)
 class LateArrival:
-    """A collective that a rank entered last, and that others felt."""
+    """A collective that a rank entered last, and for which others waited."""
 
     rank: int
     file: str
@@ -120,25 +120,23 @@ class Blame:
 
     @property
     def stragglers(self) -> tuple[RankBlame, ...]:
-        """Ranks that hold up the job persistently, worst first."""
+        """Ranks that delay the job persistently, worst first."""
         return self._persistent(self.ranks)
 
     @property
     def together(self) -> tuple[RankBlame, ...]:
-        """Several ranks, fewer than half, that are late in the same steps: each alone would not be
-        felt."""
+        """Several ranks, fewer than half, that are late in the same steps: alone, none of
+        them would make the others wait."""
         found = self._persistent(self.beyond_median)
         return found if 1 < len(found) < len(self.ranks) / 2 else ()
 
     def _persistent(self, charged: Sequence[RankBlame]) -> tuple[RankBlame, ...]:
         if self.step_count < MIN_STEPS:
             return ()
-        held = [
-            b
-            for b in charged
-            if b.share >= BLAME_SHARE and b.steps_blamed > PERSISTENCE * self.step_count
-        ]
-        return tuple(sorted(held, key=lambda b: -b.share))
+        least_steps = PERSISTENCE * self.step_count
+        found = [b for b in charged if b.share >= BLAME_SHARE and b.steps_blamed > least_steps]
+        found.sort(key=lambda blamed: -blamed.share)
+        return tuple(found)
 
 
 def blame(
@@ -147,45 +145,38 @@ def blame(
     """Charge every matched collective's last arrival; `matched` in the first rank's time, `offset`
     of each rank's."""
     numbers = set(common)
-    steps = tuple(
-        _shifted(s.own_steps.only(numbers), o) for s, o in zip(ranks, offset.tolist(), strict=True)
-    )
+    own_steps, hidden = [], []
+    for summary, ahead in zip(ranks, offset.tolist(), strict=True):
+        own_steps.append(_shifted(summary.own_steps.only(numbers), ahead))
+        hidden.append((summary.hidden.start - ahead, summary.hidden.end - ahead))
+    steps = tuple(own_steps)
     wall = _wall(steps, matched)
-    hidden = [
-        (s.hidden.start - o, s.hidden.end - o) for s, o in zip(ranks, offset.tolist(), strict=True)
-    ]
-
     whole = max(wall[1] - wall[0], 1)
 
     def late_of(place: int, own: Sequence[_Charge]) -> list[tuple[MatchedGroup, Spans]]:
-        return (
-            _late(
-                own, hidden[place], _held_up(ranks[place], place, int(offset[place]), own, matched)
-            )
-            if own
-            else []
-        )
+        if not own:
+            return []
+        delayed = _delayed_by_others(ranks[place], place, int(offset[place]), own, matched)
+        return _late(own, hidden[place], delayed)
 
-    def charged(place: int, own: Sequence[_Charge], felt_from: float) -> RankBlame:
+    def charged(place: int, own: Sequence[_Charge], effect_from: float) -> RankBlame:
         parts = late_of(place, own)
         late = union_of(*(spans for _, spans in parts))
-        if own and length(late) >= felt_from * whole:
-            late = _felt(parts, place, _most(own), hidden)
+        if own and length(late) >= effect_from * whole:
+            late = _effect_on_others(parts, place, _most(own), hidden)
         return _rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own)
 
     charges = _charges(matched)
-    found = [charged(place, charges.get(place, ()), FELT_FROM) for place in range(len(ranks))]
+    found = [charged(place, charges.get(place, ()), EFFECT_FROM) for place in range(len(ranks))]
     alone = Blame(tuple(found), steps, wall[1] - wall[0])
     if alone.stragglers or len(ranks) < MIN_TOGETHER:
         return alone
-    several = [
-        (place, own)
-        for place, own in _beyond_median(matched).items()
-        if length(union_of(*((c.starts, c.ends) for c in own))) >= BLAME_SHARE * whole
-    ]
-    return replace(
-        alone, beyond_median=tuple(charged(place, own, BLAME_SHARE) for place, own in several)
-    )
+    several = []
+    for place, own in _beyond_median(matched).items():
+        late = union_of(*((charge.starts, charge.ends) for charge in own))
+        if length(late) >= BLAME_SHARE * whole:
+            several.append(charged(place, own, BLAME_SHARE))
+    return replace(alone, beyond_median=tuple(several))
 
 
 def waits_of(
@@ -263,7 +254,7 @@ def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
     return found
 
 
-def _held_up(
+def _delayed_by_others(
     summary: RankSummary, place: int, offset: int, charges: Sequence[_Charge], matched: Matched
 ) -> Spans:
     """When the rank was itself kept: by sends and receives, and by groups that it is not late
@@ -301,23 +292,23 @@ def _late(
     return found
 
 
-def _felt(
+def _effect_on_others(
     late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]
 ) -> Spans:
     """What the median of the others of the group waited for the rank, in any group, and did not
     compute beside.
 
-    One delay is felt at different times in different groups (tensor parallel ranks at once, their
-    data parallel peers at the next gradients): no rank feels it twice.
+    One delay costs different groups time at different moments (tensor parallel ranks at once, their
+    data parallel peers at the next gradients): no rank waits for it twice.
     """
     others = most.block.places[most.block.places != place]
     chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
-    felt = []
+    waited = []
     for other in chosen.tolist():
         shared = union_of(*(spans for block, spans in late if other in block.places))
-        felt.append(difference(shared, hidden[other]))
-    felt.sort(key=length)
-    return felt[len(felt) // 2]
+        waited.append(difference(shared, hidden[other]))
+    waited.sort(key=length)
+    return waited[len(waited) // 2]
 
 
 def _rank_blame(

@@ -18,11 +18,11 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.events import Int64
 
 CLOCK_TOLERANCE_NS = 1_000_000
-"""A rank may seem to leave a collective so long before the last one enters (own: gloo's threads are
-late to say)."""
+"""A rank may seem to leave a collective so long before the last one enters (our choice: gloo's
+threads are late to say)."""
 MAX_IMPOSSIBLE = 0.2
 """Share of collectives left before all entered from which clocks or matching are not trusted
-(own)."""
+(our choice)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from analysis.wording.phrases import counted
 
 PRESENT = 0.5
 """With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is
-blamed (own)."""
+blamed (our choice)."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class RankComparison:
 
     @property
     def stragglers(self) -> tuple[RankBlame, ...]:
-        """Ranks that hold up the job persistently, worst first; none where ranks cannot be
+        """Ranks that delay the job persistently, worst first; none where ranks cannot be
         compared."""
         return self.blame.stragglers if self.comparable else ()
 
     @cached_property
     def slow_steps(self) -> tuple[SlowStep, ...]:
-        """Outlier steps that one rank held up, worst first; none where ranks cannot be compared."""
+        """Outlier steps that one rank delayed, worst first; none where ranks cannot be compared."""
         return slow_steps(self.blame, self.job.ranks) if self.comparable else ()
 
     @cached_property

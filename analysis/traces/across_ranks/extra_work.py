@@ -9,8 +9,8 @@ from statistics import median
 from analysis.traces.across_ranks.step_breakdown import OWN_PARTS, RankSteps
 
 NAMED_SHARE = 0.3
-"""An operation is named when it explains at least so much of the extra time (own: below, it would
-mislead)."""
+"""An operation is named when it explains at least this much of the extra time (our choice: below,
+it would mislead)."""
 IDLE_FLOOR_MS = 0.05
 """Below this a ratio to the others' time says nothing and is left out."""
 

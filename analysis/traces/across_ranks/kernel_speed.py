@@ -21,14 +21,15 @@ SLOWER = 1.1
 """Median duration over the median of the other ranks from which a kernel is slower
 (training-telemetry rule 25)."""
 MIN_COUNT = 5
-"""A rank's kernel is compared when it ran at least so often (own: medians of fewer are noise)."""
+"""A rank's kernel is compared when it ran at least so often (our choice: medians of fewer are
+noise)."""
 MIN_KERNELS = 5
-"""Fewer kernels in common say nothing of a device (own)."""
+"""Fewer kernels in common say nothing of a device (our choice)."""
 MOST = 0.5
-"""Share of the compared kernels' time in slower ones from which the device is slow (own, as for
-stragglers)."""
+"""Share of the compared kernels' time in slower ones from which the device is slow (our choice, as
+for stragglers)."""
 MANY_RANKS = 16
-"""From so many ranks on the median of all stands for that of the others."""
+"""From this many ranks on the median of all stands for that of the others."""
 MAX_NAMED = 5
 MAX_ROWS = 1_000
 _Tables = tuple[list[str], NDArray[np.float64], NDArray[np.float64]]

@@ -15,8 +15,8 @@ from analysis.traces.per_rank.collective_calls import CollectiveCalls
 
 AFTER_BACKWARD = 0.9
 """Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched
-after the backward pass from which nothing overlaps (own: DDP launches each bucket inside it; only a
-last loss or norm comes after)."""
+after the backward pass from which nothing overlaps (our choice: DDP launches each bucket inside it;
+only a last loss or norm comes after)."""
 
 _FORWARD, _BACKWARD = tuple(PHASES).index("forward pass"), tuple(PHASES).index("backward pass")
 

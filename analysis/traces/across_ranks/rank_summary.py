@@ -50,7 +50,7 @@ Vendor = Literal["cuda", "hip", "xpu", "mtia", "cpu"]
 
 MAX_HIDDEN = 2048
 """Intervals of hidden communication kept; the smallest gaps are closed until there are no more
-(own: 20 KB as JSON)."""
+(our choice: 20 KB as JSON)."""
 EPOCH_NS = 10**18
 """Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the
 trace's."""

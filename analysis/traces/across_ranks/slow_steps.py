@@ -1,4 +1,4 @@
-"""Single steps that took far longer than the others: held up by one rank, or slow on all of
+"""Single steps that took far longer than the others: delayed by one rank, or slow on all of
 them."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.rank_summary import RankSummary
 
 SLOW_STEP_RATIO = 1.5
-"""A step of so many medians is an outlier (nsys-ai's iteration spike)."""
+"""A step of this many medians is an outlier (nsys-ai's iteration spike)."""
 SLOW_STEP_BLAME = 0.5
 """Of an outlier step, at least so much is charged to the rank that is named for it."""
 SLOW_STEP_EXTRA = 5.0
-"""And at least so many median steps were lost (own: scheduler jitter of an oversubscribed healthy
-machine reached 3, a recorded checkpoint pause 54)."""
+"""And at least this many median steps were lost (our choice: scheduler jitter of an oversubscribed
+healthy machine reached 3, a recorded checkpoint pause 54)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OutlierStep:
 
 
 def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ...]:
-    """Outlier steps that one rank held up, worst first.
+    """Outlier steps that one rank delayed, worst first.
 
     A pause of one rank in step k shows on the other ranks in the step in which they wait for it, so
     steps are compared on the rank that is named.

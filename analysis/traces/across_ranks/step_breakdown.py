@@ -1,4 +1,5 @@
-"""Where each rank's steps went, with communication told apart into waiting for others and transfer.
+"""Where each rank's steps went, with communication split into waiting for others and
+transfer.
 
 A transfer beside which another rank of the group still computes is waiting, too: it is hidden where
 the group's work is not done, and over before the group could go on.
@@ -33,7 +34,7 @@ PARTS = (*PHASES, WAIT, TRANSFER, step_times.COPIES, IDLE, OTHER)
 OWN_PARTS = tuple(p for p in PARTS if p not in (WAIT, TRANSFER))
 """Parts that lie at the rank itself."""
 MAX_MEMBERS = 32
-"""Of a group's ranks so many are asked whether they compute beside a transfer."""
+"""Of a group's ranks this many are asked whether they compute beside a transfer."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,8 +61,8 @@ class CollectiveTable:
 
     rows: tuple[CollectiveRow, ...]
     by: str
-    """How the two were told apart: "arrival", "shortest duration", or "duration" (one rank: not at
-    all)."""
+    """How the two were distinguished: "arrival", "shortest duration", or "duration" (one rank: not
+    at all)."""
     cut: int = 0
     """Rows left out."""
 

@@ -24,7 +24,7 @@ from analysis.traces.native.device_work import (
 )
 
 DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
-"""A dense table of correlations may have so many entries per row (4 bytes each); a wider range is
+"""A dense table of correlations may have this many entries per row (4 bytes each); a wider range is
 matched by sort."""
 
 FEW = 6
@@ -264,7 +264,7 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[DeviceStr
     """Which stream each row ran on: index into the streams, which are in order of device and
     number.
 
-    A stream is told apart by its device, too: one process with two GPUs has a stream 7 on both.
+    A stream is distinguished by its device, too: one process with two GPUs has a stream 7 on both.
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), ()

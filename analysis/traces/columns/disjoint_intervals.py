@@ -70,7 +70,7 @@ def until(spans: Spans, moments: Int64) -> Int64:
 
 
 def coarsened(spans: Spans, most: int) -> tuple[Spans, int]:
-    """At most so many intervals, the smallest gaps closed; and how many ns were added by that."""
+    """At most this many intervals, the smallest gaps closed; and how many ns were added by that."""
     count = len(spans[0])
     if count <= most:
         return spans, 0

@@ -70,7 +70,7 @@ class StepColumns:
         return np.where(inside, place, -1).astype(np.int64)
 
     def first(self, count: int) -> StepColumns:
-        """At most so many steps from the start."""
+        """At most this many steps from the start."""
         return StepColumns(self.number[:count], self.start[:count], self.end[:count], self.inferred)
 
     def only(self, numbers: set[int]) -> StepColumns:

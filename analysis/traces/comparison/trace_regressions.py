@@ -23,16 +23,16 @@ FAIL_OVER_PERCENT = 5.0
 """Default limit; TraceML's `compare` takes 3 % for a change of step time and 8 % for a large
 one."""
 NOISE_FACTORS = (235.8, 19.2, 9.22, 6.62, 5.51, 4.90, 4.53, 4.28, 4.09, 3.96)
-"""A difference of medians counts from so many of its standard errors, by degrees of freedom from 1:
-Student's t at the probability of 3 sigmas to one side (99.87 %)."""
+"""A difference of medians counts from this many of its standard errors, by degrees of freedom from
+1: Student's t at the probability of 3 sigmas to one side (99.87 %)."""
 NOISE_SIGMAS = 3.2
 """The same from 11 degrees of freedom on, a little on the safe side."""
 SIGMA_PER_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 """Of a normal distribution: sigma from the median absolute deviation; the median's standard error
 is sigma/sqrt(n) times the second (Kenney and Keeping, Mathematics of Statistics)."""
 LEAST_RUNS = 5
-"""Runs on both sides together from which the noise between them is told; the factor of fewer would
-hide any growth."""
+"""Runs on both sides together from which the noise between them is estimated; the factor of fewer
+would hide any growth."""
 LEAST_STEP_SHARE = 0.01
 """A kernel, an operator or a kind of work fails a run only where it grew by at least this share of
 a step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
 
@@ -40,12 +40,12 @@ CAPTURE_LIMITED = DoctorRule(
 )
 
 
-def capture_rules(job: TrainingJob) -> list[Diagnosis]:
+def capture_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """What is wrong with the recording itself."""
     return [*_unusable(job), *_overhead(job), *_limited(job)]
 
 
-def _unusable(job: TrainingJob) -> list[Diagnosis]:
+def _unusable(job: TrainingJob) -> list[JobDiagnosis]:
     empty = [s.rank for s in job.ranks if s.event_count == 0]
     cut = [
         s.rank
@@ -67,7 +67,7 @@ def _unusable(job: TrainingJob) -> list[Diagnosis]:
     return [CAPTURE_UNUSABLE.found("warning", "capture", statement, numbers)]
 
 
-def _overhead(job: TrainingJob) -> list[Diagnosis]:
+def _overhead(job: TrainingJob) -> list[JobDiagnosis]:
     heavy = [s for s in job.ranks if s.facts.overhead.share >= OVERHEAD_SHARE]
     if not heavy:
         return []
@@ -89,7 +89,7 @@ def _overhead(job: TrainingJob) -> list[Diagnosis]:
     return [PROFILER_OVERHEAD.found("warning", subject, statement, numbers, events=own.longest)]
 
 
-def _limited(job: TrainingJob) -> list[Diagnosis]:
+def _limited(job: TrainingJob) -> list[JobDiagnosis]:
     if not job.ranks:
         return []
     numbers: dict[str, float] = {}

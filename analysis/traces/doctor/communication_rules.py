@@ -12,7 +12,7 @@ from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_ov
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import TRANSFER
 from analysis.traces.across_ranks.wait_transfer import exposures
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
 
@@ -56,14 +56,14 @@ FSDP_EXPOSED = DoctorRule(
 )
 
 
-def communication_rules(job: TrainingJob) -> list[Diagnosis]:
+def communication_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """At most one: gradients reduced too late, else exposed sharding, else exposed transfer."""
     if not job.has_steps:
         return []
     return _after_backward(job) or _fsdp(job) or _little_hidden(job) or _transfer(job)
 
 
-def _after_backward(job: TrainingJob) -> list[Diagnosis]:
+def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
     late = [o for o in map(_overlap, job.ranks) if o is not None]
     if not late or len(late) < job.count or _only_waiting(job):
         return []
@@ -111,7 +111,7 @@ def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
     return found if late else None
 
 
-def _little_hidden(job: TrainingJob) -> list[Diagnosis]:
+def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
     """Accelerators whose communication is hardly hidden; judged only where waiting can be told
     apart."""
     ranks = [s for s in job.ranks if _hides_little(s)]
@@ -142,7 +142,7 @@ def _transfer_share(job: TrainingJob) -> float:
     return median(s.share(TRANSFER) for s in job.steps_of_ranks) if job.steps_of_ranks else 0.0
 
 
-def _transfer(job: TrainingJob) -> list[Diagnosis]:
+def _transfer(job: TrainingJob) -> list[JobDiagnosis]:
     if (
         job.compared is None
         or not all(s.has_accelerator for s in job.ranks)
@@ -164,7 +164,7 @@ def _transfer(job: TrainingJob) -> list[Diagnosis]:
     return [COMMUNICATION.found("warning", "all ranks", statement, numbers)]
 
 
-def _fsdp(job: TrainingJob) -> list[Diagnosis]:
+def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
     if (
         job.compared is None
         or not all(s.has_accelerator for s in job.ranks)

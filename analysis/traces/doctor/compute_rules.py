@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, JobRule, ms, percent, said_ranks, subject_of
 
@@ -47,7 +47,7 @@ TENSOR_CORES_UNUSED = DoctorRule(
 )
 
 
-def _recompiles(job: TrainingJob) -> list[Diagnosis]:
+def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if compiles_again(s)]
     if not ranks:
         return []
@@ -124,7 +124,7 @@ def compiles_again(summary: RankSummary) -> bool:
     return often or _versions(summary) >= MANY_VERSIONS or _limit_reached(summary)
 
 
-def _tensor_cores(job: TrainingJob) -> list[Diagnosis]:
+def _tensor_cores(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if _unused(s)]
     if not ranks:
         return []

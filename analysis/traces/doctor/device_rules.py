@@ -7,7 +7,7 @@ from statistics import fmean
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.compute_rules import compiles_again
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import (
@@ -28,21 +28,21 @@ low."""
 MANY_GAPS = 3
 """Gaps of 1 ms (nsys-ai)."""
 MIN_KERNELS = 10
-"""Kernels per step (own): a trace with fewer was cut down to single events, and says nothing of
-idle time."""
+"""Kernels per step (our choice): a trace with fewer was cut down to single events, and says nothing
+of idle time."""
 EXPLAINED = 0.5
-"""What explains so much of the idle time is said instead of it (own)."""
+"""What explains this much of the idle time is said instead of it (our choice)."""
 MIN_LAUNCHES = 100
 """Small kernels per step (nsys-ai)."""
 MANY_OPERATORS = 1_000
 """Operators of a step from which dispatch can set the pace of a rank without an accelerator (own:
 healthy recorded jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
 MEAN_OPERATOR_NS = 30_000
-"""Time in operators for each of them, below which they are small on the mean too (own: 11 us in
-that job)."""
+"""Time in operators for each of them, below which they are small on the mean too (our choice: 11 us
+in that job)."""
 OPERATOR_SHARE = 0.25
-"""And the operators' share of the step (own: healthy recorded jobs 4 to 13 %, the one above 47
-%)."""
+"""And the operators' share of the step (our choice: healthy recorded jobs 4 to 13 %, the one above
+47 %)."""
 
 GPU_IDLE = DoctorRule(
     name="gpu_idle",
@@ -82,7 +82,7 @@ LAUNCH_QUEUE_FULL = DoctorRule(
 )
 
 
-def device_rules(job: TrainingJob) -> list[Diagnosis]:
+def device_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """Findings over all ranks, those with a cause before idle time that has none."""
     return [
         *over_ranks(job, _tiny, _tiny_kernels),
@@ -104,7 +104,7 @@ def _tiny(summary: RankSummary) -> bool:
     return many and small and busy >= OPERATOR_SHARE * facts.window_ns
 
 
-def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.tiny.kernels.count or s.facts.tiny.operators.count)
     named = [summary.rank for summary in ranks]
     who, numbers = said_ranks(named, job.count)
@@ -180,7 +180,7 @@ def _is_explained(summary: RankSummary) -> bool:
     return explained > 0 and busy + explained >= LOW_USE * facts.window_ns
 
 
-def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     use = max((s.facts.device for s in ranks), key=lambda device: device.longest_gap_ns)
     gaps = sum(s.facts.device.long_gaps for s in ranks)
     named = [summary.rank for summary in ranks]
@@ -209,7 +209,7 @@ def _has_full_queue(summary: RankSummary) -> bool:
     return summary.facts.device.full_queue_ns > 0
 
 
-def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     device = max((s.facts.device for s in ranks), key=lambda device: device.full_queue_ns)
     named = [summary.rank for summary in ranks]
     who, numbers = said_ranks(named, job.count)

@@ -24,7 +24,7 @@ class EventReference:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class JobDiagnosis:
     """One thing that is wrong with a job, or with what is known of it."""
 
     rule: str

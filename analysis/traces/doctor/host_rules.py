@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
 
@@ -14,15 +14,15 @@ SYNC_SHARE = 0.15
 """Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms
 from 20 %)."""
 SYNC_IDLE = 0.05
-"""And the share in which the accelerator is idle because of it (own): a host that waits while work
-is queued costs nothing."""
+"""And the share in which the accelerator is idle because of it (our choice): a host that waits
+while work is queued costs nothing."""
 MANY_READS = 25
-"""Values read one by one in a step, of a rank whose accelerator was not recorded (own: healthy
-recorded jobs read up to 12)."""
+"""Values read one by one in a step, of a rank whose accelerator was not recorded (our choice:
+healthy recorded jobs read up to 12)."""
 COPY_NS = 50_000_000
 """Copies to the accelerator of 50 ms (nsys-ai), per step."""
 COPY_SHARE = 0.05
-"""Share of the step in pageable copies (own: below it, pinning memory cannot gain more)."""
+"""Share of the step in pageable copies (our choice: below it, pinning memory cannot gain more)."""
 HOST_SYNCS = DoctorRule(
     name="host_syncs",
     sees="the host waiting for the accelerator in every step (`aten::item`, `aten::nonzero`, "
@@ -55,7 +55,7 @@ LONG_COPIES = DoctorRule(
 )
 
 
-def host_rules(job: TrainingJob) -> list[Diagnosis]:
+def host_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """Waits and copies, over all ranks."""
     return [
         *over_ranks(job, waits_cost, _host_syncs),
@@ -67,8 +67,8 @@ def host_rules(job: TrainingJob) -> list[Diagnosis]:
 def over_ranks(
     job: TrainingJob,
     applies: Callable[[RankSummary], bool],
-    said: Callable[[TrainingJob, Sequence[RankSummary]], Diagnosis],
-) -> list[Diagnosis]:
+    said: Callable[[TrainingJob, Sequence[RankSummary]], JobDiagnosis],
+) -> list[JobDiagnosis]:
     """One diagnosis of all ranks that a rule applies to; none where it applies to none."""
     affected = [s for s in job.ranks if applies(s)]
     return [said(job, affected)] if affected else []
@@ -87,7 +87,7 @@ def waits_cost(summary: RankSummary) -> bool:
     return syncs.count >= facts.step_count and syncs.share >= SYNC_SHARE and idle >= SYNC_IDLE
 
 
-def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: (s.facts.syncs.share, s.facts.syncs.reads))
     syncs = worst.facts.syncs
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
@@ -132,7 +132,7 @@ def _pageable(summary: RankSummary) -> bool:
     return summary.facts.copies.pageable_to_device.ns >= COPY_SHARE * summary.facts.window_ns
 
 
-def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
@@ -163,7 +163,7 @@ def _copies_long(summary: RankSummary) -> bool:
     )
 
 
-def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> Diagnosis:
+def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.to_device.ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from statistics import fmean, median
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from analysis.traces.doctor.rule import DoctorRule, ms, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
@@ -15,8 +15,8 @@ WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
 """Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
 from 5 %)."""
 MIN_RANKS = 0.5
-"""Share of the ranks that wait for their loaders, from which it is the job's trouble and not one
-rank's (own)."""
+"""Share of the ranks that wait for their loaders, from which it is the job's problem and not one
+rank's (our choice)."""
 
 DATALOADER_STALL = DoctorRule(
     name="dataloader_stall",
@@ -38,7 +38,7 @@ IN_PROCESS_FIX = (
 )
 
 
-def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[Diagnosis]:
+def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDiagnosis]:
     """Ranks that wait for input; those in `silenced` have been named for it."""
     stalled = [s for s in job.ranks if _stalled(s) and s.rank not in silenced]
     if not stalled or len(stalled) < MIN_RANKS * job.count:

@@ -10,7 +10,7 @@ from statistics import fmean
 from analysis.traces.across_ranks.comparison import RankComparison, compare
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import RankSteps
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class TrainingJob:
     it told."""
 
     summaries: tuple[RankSummary, ...]
-    told: tuple[Diagnosis, ...] = ()
+    told: tuple[JobDiagnosis, ...] = ()
     """Diagnoses from flight recorder dumps, stack dumps, metrics and logs (`hang_diagnoses`)."""
     unread: int = 0
     """Trace files that could not be read."""
@@ -87,7 +87,7 @@ def mean_step_ns(ranks: Sequence[RankSummary]) -> float:
 
 
 def job_of(
-    summaries: Sequence[RankSummary], told: Sequence[Diagnosis] = (), unread: int = 0
+    summaries: Sequence[RankSummary], told: Sequence[JobDiagnosis] = (), unread: int = 0
 ) -> TrainingJob:
     """A job of these summaries."""
     return TrainingJob(tuple(summaries), tuple(told), unread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, JobRule, percent, said_ranks, short, subject_of
 
@@ -60,7 +60,7 @@ MEMORY_PRESSURE = DoctorRule(
 )
 
 
-def _driver_calls(job: TrainingJob) -> list[Diagnosis]:
+def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if _calls_often(s)]
     if not ranks:
         return []
@@ -89,7 +89,7 @@ def _calls_often(summary: RankSummary) -> bool:
     return steady >= 2 and own.driver_steps >= max(2.0, DRIVER_STEPS * steady)
 
 
-def _growth(job: TrainingJob) -> list[Diagnosis]:
+def _growth(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if _grows(s)]
     if not ranks:
         return []
@@ -133,7 +133,7 @@ def _grows(summary: RankSummary) -> bool:
     return growth.slope_bytes >= SLOPE_BYTES and growth.rising >= RISING_SHARE * (growth.steps - 1)
 
 
-def _pressure(job: TrainingJob) -> list[Diagnosis]:
+def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if _used(s) >= PRESSURE]
     if not ranks:
         return []
@@ -163,7 +163,7 @@ def _used(summary: RankSummary) -> float:
     return own.peak_reserved / own.device_memory if own.device_memory else 0.0
 
 
-def _fragmentation(job: TrainingJob) -> list[Diagnosis]:
+def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
     ranks = [s for s in job.ranks if _fragmented(s)]
     if not ranks:
         return []

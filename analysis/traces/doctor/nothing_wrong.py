@@ -9,7 +9,7 @@ from statistics import median
 from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
 from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
 from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import ms, percent, plural
 from analysis.traces.readable import readable
@@ -31,17 +31,17 @@ on."""
 MAX_NAMED = 3
 
 
-def doubts(said: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Information that may be a trouble."""
+def doubts(said: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
+    """Information that may be a problem."""
     return [d for d in said if d.severity == "info" and d.rule not in NO_DOUBT]
 
 
-def nothing_wrong(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> str:
+def nothing_wrong(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> str:
     """One sentence for a job of which `said` accuses nobody, with its numbers."""
     return health(job, said)[0]
 
 
-def health(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> tuple[str, dict[str, float]]:
+def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, dict[str, float]]:
     """The sentence, and every number in it. With doubts it does not say that nothing is wrong."""
     unsure = doubts(said)
     numbers: dict[str, float] = {}
@@ -69,7 +69,7 @@ def health(job: TrainingJob, said: Sequence[Diagnosis] = ()) -> tuple[str, dict[
     return told + _blame(job, numbers) + _busy(job, numbers), numbers
 
 
-def _subjects(unsure: Sequence[Diagnosis]) -> str:
+def _subjects(unsure: Sequence[JobDiagnosis]) -> str:
     names = list(dict.fromkeys(readable(d.subject) for d in unsure))
     return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
 

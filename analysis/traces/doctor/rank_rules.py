@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.blame import RankBlame
+from analysis.traces.across_ranks.blame import LateArrival, RankBlame
 from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.kernel_speed import RankSpeed
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.slow_steps import SlowStep
 from analysis.traces.columns.steps import PHASES
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, said_ranks, short, subject_of
 from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
@@ -24,17 +24,17 @@ from analysis.traces.per_rank.step_times import DATA, IDLE
 from analysis.traces.readable import readable
 
 CRITICAL_SHARE = 0.30
-"""Share of wall time from which a straggler is critical (own: all recorded stragglers lie above,
-all healthy jobs below)."""
+"""Share of wall time from which a straggler is critical (our choice: all recorded stragglers lie
+above, all healthy jobs below)."""
 MAX_SLOW_STEPS = 3
 MAX_SLOW_DEVICES = 2
-"""More of them are told in one sentence."""
+"""More of them share one sentence."""
 EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
 """Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a
-rank that is itself held up; and to be said at all (own)."""
+rank that is itself delayed; and to be said at all. Both are assumptions."""
 UNSEEN_SHARE = 0.5
 """Share of the lost time in which the host ran nothing that was recorded, from which that is said
-(own)."""
+(our choice)."""
 _FRAMEWORK = re.compile(
     r"\w+:|cuda|hip|triton|Optimizer\.|Torch-Compiled|## |Distributed|FullySharded|FSDP"
 )
@@ -104,25 +104,25 @@ UNSEEN_FIX = (
 )
 
 
-def stragglers(job: TrainingJob) -> list[Diagnosis]:
-    """Ranks that hold up the job persistently, the worst first."""
+def stragglers(job: TrainingJob) -> list[JobDiagnosis]:
+    """Ranks that delay the job persistently, the worst first."""
     compared = job.compared
     if compared is None:
         return []
-    alone = [_straggler(job, compared, [charged]) for charged in _not_held_up(compared)]
-    return alone or (
-        [_straggler(job, compared, compared.blame.together)] if compared.blame.together else []
-    )
+    alone = [_straggler(job, compared, [charged]) for charged in _not_delayed(compared)]
+    if alone or not compared.blame.together:
+        return alone
+    return [_straggler(job, compared, compared.blame.together)]
 
 
-def _not_held_up(compared: RankComparison) -> list[RankBlame]:
+def _not_delayed(compared: RankComparison) -> list[RankBlame]:
     """The stragglers whose own work explains why they are late, where any does.
 
     With tensor or pipeline parallelism a late rank makes its row late for all other groups that the
     row is in.
     """
     late = list(compared.stragglers)
-    explained = [b for b in late if _explained(compared, b)]
+    explained = [charged for charged in late if _explained(compared, charged)]
     return explained or late
 
 
@@ -132,19 +132,21 @@ def _explained(compared: RankComparison, charged: RankBlame) -> bool:
     return part is not None and part.extra_ms >= EXPLAINED_SHARE * wait_ms
 
 
-def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
+def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]:
     """Ranks with a slow device that are no stragglers; many of them at once."""
-    slow = job.comparison.slow_devices if job.comparison else ()
-    slow = tuple(s for s in slow if s.rank not in named and s.slowest)
-    each = [[s] for s in slow] if len(slow) <= MAX_SLOW_DEVICES else [list(slow)]
-    return [_slow_kernels(job, speeds) for speeds in each]
+    if job.comparison is None:
+        return []
+    slow = [one for one in job.comparison.slow_devices if one.rank not in named and one.slowest]
+    if len(slow) > MAX_SLOW_DEVICES:
+        return [_slow_kernels(job, slow)]
+    return [_slow_kernels(job, [speed]) for speed in slow]
 
 
-def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> Diagnosis:
+def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis:
     """The slowest first; its numbers stand for all."""
     speed = speeds[0]
     worst = speed.slowest[0]
-    ranks = sorted(s.rank for s in speeds)
+    ranks = sorted(each.rank for each in speeds)
     who, numbers = said_ranks(ranks, job.count)
     numbers |= {
         "rank": float(speed.rank),
@@ -160,20 +162,18 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> Diagnosis:
         f"{numbers['own_us']:g} us instead of {numbers['others_us']:g} us for "
         f"`{readable(worst.name)}`"
     )
-    details = {"ratios": {str(s.rank): round(s.ratio, 3) for s in speeds[:64]}}
+    details = {"ratios": {str(each.rank): round(each.ratio, 3) for each in speeds[:64]}}
     return SLOW_KERNELS.found(
         "warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details
     )
 
 
-def single_slow_steps(job: TrainingJob) -> list[Diagnosis]:
-    """Outlier steps that one rank held up, the worst first."""
+def single_slow_steps(job: TrainingJob) -> list[JobDiagnosis]:
+    """Outlier steps that one rank delayed, the worst first."""
     compared = job.compared
-    return (
-        [_slow_step(job, compared, slow) for slow in compared.slow_steps[:MAX_SLOW_STEPS]]
-        if compared
-        else []
-    )
+    if not compared:
+        return []
+    return [_slow_step(job, compared, slow) for slow in compared.slow_steps[:MAX_SLOW_STEPS]]
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,11 @@ class _Why:
     operation: str | None
 
 
-def _straggler(job: TrainingJob, compared: RankComparison, late: Sequence[RankBlame]) -> Diagnosis:
+def _straggler(
+    job: TrainingJob, compared: RankComparison, late: Sequence[RankBlame]
+) -> JobDiagnosis:
     """One rank, or several that are late together: then the worst one's numbers."""
-    charged, ranks = late[0], sorted(b.rank for b in late)
+    charged, ranks = late[0], sorted(each.rank for each in late)
     (summary,) = job.where([charged.rank])
     who, named = said_ranks(ranks, job.count)
     holds, them = ("holds", "it") if len(ranks) == 1 else ("together hold", "them")
@@ -205,7 +207,9 @@ def _straggler(job: TrainingJob, compared: RankComparison, late: Sequence[RankBl
         f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for {them}"
     )
     why = _why(compared, charged.rank, wait)
-    text = why.text if len(ranks) == 1 else why.text.replace("; its", f"; rank {charged.rank}'s", 1)
+    text = why.text
+    if len(ranks) > 1:
+        text = text.replace("; its", f"; rank {charged.rank}'s", 1)
     own, others = _parts(compared, charged.rank)
     return STRAGGLER.found(
         "critical" if charged.share >= CRITICAL_SHARE else "warning",
@@ -235,27 +239,39 @@ def _straggler(job: TrainingJob, compared: RankComparison, late: Sequence[RankBl
 def _fix(why: _Why) -> str:
     """Where the job's own name for what takes the time is known, that first."""
     fix = STRAGGLER_FIXES[why.cause]
-    own = why.cause == "computation" and why.operation and not _FRAMEWORK.match(why.operation)
-    return f"See what `{why.operation}` does on that rank. {fix}" if own else fix
+    if why.cause != "computation" or not why.operation or _FRAMEWORK.match(why.operation):
+        return fix
+    return f"See what `{why.operation}` does on that rank. {fix}"
 
 
 def _events(charged: RankBlame, summary: RankSummary, why: _Why) -> list[EventReference]:
-    late = [
-        EventReference(
-            e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step
-        )
-        for e in charged.clearest
-    ]
-    return [*summary.facts.data.longest[:1], *late] if why.cause == "input" else late
+    late = [_reference(arrival) for arrival in charged.clearest]
+    if why.cause == "input":
+        return [*summary.facts.data.longest[:1], *late]
+    return late
+
+
+def _reference(arrival: LateArrival) -> EventReference:
+    return EventReference(
+        rank=arrival.rank,
+        file=arrival.file,
+        event=arrival.event,
+        name=arrival.operation,
+        start_ns=arrival.start_ns,
+        duration_ns=arrival.end_ns - arrival.start_ns,
+        step=arrival.step,
+    )
 
 
 def _parts(compared: RankComparison, rank: int) -> tuple[dict[str, float], dict[str, float]]:
     """Milliseconds per step of each phase, of the rank and the median of the others."""
-    steps = {s.rank: s for s in compared.steps}
-    others = [s for r, s in steps.items() if r != rank]
-    return {p: steps[rank].ms(p) for p in PHASES}, {
-        p: median(o.ms(p) for o in others) for p in PHASES
-    }
+    steps = {own.rank: own for own in compared.steps}
+    mine = steps.pop(rank)
+    of_rank, of_others = {}, {}
+    for phase in PHASES:
+        of_rank[phase] = mine.ms(phase)
+        of_others[phase] = median(other.ms(phase) for other in steps.values())
+    return of_rank, of_others
 
 
 def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
@@ -287,15 +303,14 @@ def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
 
 
 def _extra_operation(compared: RankComparison, rank: int, explained_ms: float) -> ExtraWork | None:
-    """As the comparison tells it, but waits of the host for its accelerator explain nothing."""
+    """As the comparison gives it, but waits of the host for its accelerator explain nothing."""
     common = set(compared.job.steps)
-    by_rank = {
-        s.rank: {name: ns for name, ns in s.operations.per_step(common).items() if not _waits(name)}
-        for s in compared.job.ranks
-    }
-    return extra_operation(
-        by_rank[rank], [own for r, own in by_rank.items() if r != rank], explained_ms
-    )
+    by_rank: dict[int, dict[str, float]] = {}
+    for summary in compared.job.ranks:
+        per_step = summary.operations.per_step(common)
+        by_rank[summary.rank] = {name: ns for name, ns in per_step.items() if not _waits(name)}
+    own = by_rank.pop(rank)
+    return extra_operation(own, list(by_rank.values()), explained_ms)
 
 
 def _waits(name: str) -> bool:
@@ -325,7 +340,7 @@ def _said(part: ExtraWork | None, operation: ExtraWork | None) -> tuple[str, dic
     return text, numbers
 
 
-def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Diagnosis:
+def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> JobDiagnosis:
     (summary,) = job.where([slow.rank])
     numbers = {
         "rank": float(slow.rank),
@@ -349,7 +364,14 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Di
     elif slow.idle_ns >= UNSEEN_SHARE * slow.blame_ns:
         numbers["unseen_ms"] = short(slow.idle_ns / 1e6)
         statement += f"; for {numbers['unseen_ms']:g} ms of it nothing was recorded on that rank"
-    operation = pause.event.name if pause else readable(named.name) if named else None
+    operation: str | None = None
+    fix: str | None = UNSEEN_FIX
+    events = _late_in(compared, slow)
+    if pause is not None:
+        operation, fix, events = pause.event.name, PAUSE_FIXES[pause.kind], [pause.event]
+    elif named is not None:
+        # The operation itself is the answer; the rule's own fix says to look at it.
+        operation, fix = readable(named.name), None
     details: dict[str, Any] = {
         "rank": slow.rank,
         "host": summary.host,
@@ -366,30 +388,24 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Di
         numbers,
         ranks=[slow.rank],
         steps=[slow.step],
-        events=[pause.event] if pause else _late_in(compared, slow),
+        events=events,
         details=details,
-        fix=PAUSE_FIXES[pause.kind] if pause else None if named else UNSEEN_FIX,
+        fix=fix,
     )
 
 
 def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
     """The longest named pause of the step, if it explains a good part of what was lost."""
-    return next(
-        (
-            p
-            for p in summary.facts.pauses
-            if p.event.step == step and p.event.duration_ns >= 0.3 * lost_ns
-        ),
-        None,
-    )
+    for pause in summary.facts.pauses:
+        if pause.event.step == step and pause.event.duration_ns >= 0.3 * lost_ns:
+            return pause
+    return None
 
 
 def _late_in(compared: RankComparison, slow: SlowStep) -> list[EventReference]:
-    charged = next((b for b in compared.blame.ranks if b.rank == slow.rank), None)
-    return [
-        EventReference(
-            e.rank, e.file, e.event, e.operation, e.start_ns, e.end_ns - e.start_ns, e.step
-        )
-        for e in (charged.clearest if charged else ())
-        if e.step in (slow.step, slow.step + 1)
-    ]
+    """The late arrivals of the step, and of the next one, which may have been waited for in it."""
+    for charged in compared.blame.ranks:
+        if charged.rank == slow.rank:
+            steps = (slow.step, slow.step + 1)
+            return [_reference(one) for one in charged.clearest if one.step in steps]
+    return []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.kinds.fault_kinds import FaultKind
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, EventReference, Severity
 
 if TYPE_CHECKING:
     from analysis.traces.doctor.job import TrainingJob
@@ -39,9 +39,9 @@ class DoctorRule:
         events: Sequence[EventReference | None] = (),
         details: Mapping[str, Any] | None = None,
         fix: str | None = None,
-    ) -> Diagnosis:
+    ) -> JobDiagnosis:
         """A diagnosis of this rule."""
-        return Diagnosis(
+        return JobDiagnosis(
             rule=self.name,
             severity=severity,
             subject=subject,
@@ -61,7 +61,7 @@ class JobRule:
     """A rule that looks at a job's ranks by itself, whatever other rules say of them."""
 
     rule: DoctorRule
-    find: Callable[[TrainingJob], list[Diagnosis]]
+    find: Callable[[TrainingJob], list[JobDiagnosis]]
     """What it accuses; nothing where all is well."""
     fault: FaultKind | None = None
     """What it accuses a rank or the job of, by the rule's name. None where the rule only informs,

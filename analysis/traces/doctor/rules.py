@@ -29,7 +29,7 @@ from analysis.traces.doctor.device_rules import (
     TINY_KERNELS,
     device_rules,
 )
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
 from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from analysis.traces.doctor.job import TrainingJob
@@ -89,7 +89,7 @@ RULES: tuple[DoctorRule, ...] = (
 between the capture's and the outlier's."""
 
 
-def diagnose(job: TrainingJob) -> list[Diagnosis]:
+def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
     """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises
     for a trace.
 
@@ -110,8 +110,8 @@ def diagnose(job: TrainingJob) -> list[Diagnosis]:
 
 
 def _split(
-    diagnoses: Sequence[Diagnosis], severity: Severity
-) -> tuple[list[Diagnosis], list[Diagnosis]]:
+    diagnoses: Sequence[JobDiagnosis], severity: Severity
+) -> tuple[list[JobDiagnosis], list[JobDiagnosis]]:
     """Those of other severities, and those of this one."""
     others = []
     same = []
@@ -123,11 +123,11 @@ def _split(
     return others, same
 
 
-def _from_traces(job: TrainingJob) -> list[Diagnosis]:
+def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
     held_up = stragglers(job)
     culprits = {rank for diagnosis in held_up for rank in diagnosis.ranks}
-    slow: list[Diagnosis] = []
-    shared: list[Diagnosis] = []
+    slow: list[JobDiagnosis] = []
+    shared: list[JobDiagnosis] = []
     if not held_up:
         slow = single_slow_steps(job)
         shared = _shared(job, slow)
@@ -143,7 +143,7 @@ def _from_traces(job: TrainingJob) -> list[Diagnosis]:
     return found
 
 
-def _shared(job: TrainingJob, slow: Sequence[Diagnosis]) -> list[Diagnosis]:
+def _shared(job: TrainingJob, slow: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """What all ranks share, outside of the steps that a slow rank explains."""
     explained: set[int] = set()
     for diagnosis in slow:
@@ -156,7 +156,7 @@ def _shared(job: TrainingJob, slow: Sequence[Diagnosis]) -> list[Diagnosis]:
     return shared + all_idle(job, explained)
 
 
-def _on_device(job: TrainingJob, explained: Sequence[Diagnosis]) -> list[Diagnosis]:
+def _on_device(job: TrainingJob, explained: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """Ranks that wait for another, or all for what they share, are idle for its sake."""
     found = device_rules(job)
     if explained:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from analysis.traces.across_ranks.idle_together import IdleTogether
 from analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA, OutlierStep
-from analysis.traces.doctor.diagnosis import Diagnosis, EventReference
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
 from analysis.traces.doctor.rule import DoctorRule, short
@@ -37,7 +37,7 @@ SLOW_STEP_EVERYWHERE = DoctorRule(
 )
 
 
-def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
+def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]:
     """Steps that were slow on most ranks; `named` steps have been explained."""
     if job.comparison is None:
         return []
@@ -52,7 +52,7 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]
     return found[:MAX_SAID]
 
 
-def _slow_step(job: TrainingJob, outlier: OutlierStep) -> Diagnosis:
+def _slow_step(job: TrainingJob, outlier: OutlierStep) -> JobDiagnosis:
     numbers = {
         "step": float(outlier.step),
         "step_ms": short(outlier.median_ns / 1e6),
@@ -87,7 +87,7 @@ def _slow_step(job: TrainingJob, outlier: OutlierStep) -> Diagnosis:
     )
 
 
-def all_idle(job: TrainingJob, named: Collection[int]) -> list[Diagnosis]:
+def all_idle(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]:
     """Long times in which every rank was idle, outside of steps that have been explained."""
     if job.comparison is None or job.count < 2 or not job.comparison.clocks.agree:
         return []

@@ -1,8 +1,8 @@
 """Circles of waiting: two ranks that wait for each other in two groups, because one left a
 collective out.
 
-Which of them did is told from their own habits: where a rank has always enqueued a collective of
-one group between two of another, and this time has not, it is the one.
+Their own habits show which of them did: where a rank has always enqueued a collective
+of one group between two of another, and this time has not, it is the one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from analysis.traces.flight_recorder.job_state import JobState
 from analysis.traces.flight_recorder.wait_for import WaitedOperation
 
 MIN_ROUNDS = 3
-"""Rounds that make a habit (own)."""
+"""Rounds that make a habit (our choice)."""
 HABIT_SHARE = 0.9
-"""Of the earlier rounds that held the collective (own)."""
+"""Of the earlier rounds that held the collective (our choice)."""
 MAX_ROUNDS = 50
 MAX_ASKED = 50
 """Operations of a circle for which habits are looked at."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import RankCodeLines
 from analysis.traces.flight_recorder.collective import UnreadDump
 from analysis.traces.flight_recorder.hang import HangAnalysis
@@ -131,7 +131,7 @@ def dead_diagnosis(
     unread: Sequence[UnreadDump],
     lines: RankCodeLines,
     severity: Severity,
-) -> Diagnosis | None:
+) -> JobDiagnosis | None:
     """Ranks that died; else ranks without a dump that others wait for."""
     if not dead and analysis.kind != "absent":
         return None
@@ -149,7 +149,7 @@ def dead_diagnosis(
         numbers["line"] = float(here.frame.line)
         statement += f"; its last line of code is {here.text}"
     whose = "that rank" if len(ranks) == 1 else "the first of them"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="dead_rank",
         severity="critical" if dead else severity,
         subject=subject_of(ranks),

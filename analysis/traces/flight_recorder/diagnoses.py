@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import code_lines
 from analysis.traces.flight_recorder.collective import Dump, UnreadDump
 from analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
@@ -34,7 +34,7 @@ DATA = "dataloader_stall"
 """Told once: by spans of all ranks rather than by one rank's metrics."""
 
 
-def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnosis]:
+def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[JobDiagnosis]:
     """What flight recorder dumps, stack dumps, metrics and logs say is wrong; the most certain
     cause first.
 
@@ -63,8 +63,8 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[Diagnos
 
 def _blamed(
     files: JobFiles, moment: DumpMoment, logs: JobLogs, unread: Sequence[UnreadDump]
-) -> list[Diagnosis]:
-    """Which ranks died or hold up the others, by their dumps; else by stacks alone."""
+) -> list[JobDiagnosis]:
+    """Which ranks died or delay the others, by their dumps; else by stacks alone."""
     stacks = read_stack_dumps(file.path for file in files.of("stack_dump"))
     lines = code_lines(stacks, logs)
     taken_ns = taken_at(file.path for file in files.of("capture_note"))
@@ -87,7 +87,7 @@ def _timed_out(logs: JobLogs) -> bool:
     return any(logs.failed(name) for name in TIMEOUTS)
 
 
-def _measured(files: JobFiles, spans: Sequence[Diagnosis]) -> list[Diagnosis]:
+def _measured(files: JobFiles, spans: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """What the metrics say, without what the spans have said already."""
     metrics = read_metrics(files.of("metrics", "log", "structured_log", "wandb_run"))
     found = metrics_diagnoses(metrics)
@@ -97,7 +97,7 @@ def _measured(files: JobFiles, spans: Sequence[Diagnosis]) -> list[Diagnosis]:
     return found
 
 
-def _in_order(dead: Diagnosis | None, hang: Diagnosis | None) -> list[Diagnosis]:
+def _in_order(dead: JobDiagnosis | None, hang: JobDiagnosis | None) -> list[JobDiagnosis]:
     """Who is known to be dead, then who makes the job hang; a rank that is only silent says little
     beside a culprit."""
     if dead is None:
@@ -119,7 +119,7 @@ def _other_ranks(files: JobFiles) -> frozenset[int]:
     return frozenset(f.rank for f in kinds if f.rank is not None)
 
 
-def _with_age(hang: Diagnosis, stood: PendingAge) -> Diagnosis:
+def _with_age(hang: JobDiagnosis, stood: PendingAge) -> JobDiagnosis:
     numbers = Numbers(hang.numbers)
     said = f"{hang.statement}; this has stood for {numbers.say('stood_s', round(stood.seconds))} s"
     return replace(
@@ -147,7 +147,7 @@ def _severity(moment: DumpMoment, logs: JobLogs, age: PendingAge | None) -> Seve
 
 def _incomplete(
     state: JobState, unread: Sequence[UnreadDump], dumps: Sequence[Dump]
-) -> Diagnosis | None:
+) -> JobDiagnosis | None:
     """Dumps that are missing or could not be read; None where nobody left one."""
     missing = sorted(state.without_dump) if dumps else []
     cut = [dump for dump in dumps if dump.cut_off]
@@ -164,7 +164,7 @@ def _incomplete(
     rows = []
     for dump in unread[:MAX_UNREAD]:
         rows.append({"file": readable(dump.file, 200), "problem": readable(dump.problem, 200)})
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_incomplete",
         severity="info",
         subject=subject_of(missing) if missing else "flight recorder",

@@ -9,7 +9,8 @@ from itertools import pairwise
 from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 
 MIN_ROUNDS = 3
-"""Times an operation must have been followed by others before its successor is a habit (own)."""
+"""Times an operation must have been followed by others before its successor is a habit (our
+choice)."""
 MAX_BEFORE = 5_000
 """Earlier operations looked at."""
 MAX_WINDOW = 200

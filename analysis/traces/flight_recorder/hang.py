@@ -22,7 +22,7 @@ from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_ope
 
 MAX_STUCK_SHARE = 0.5
 """Of a group: where more ranks than this have not ended what others have, no single device is at
-fault (own)."""
+fault (our choice)."""
 
 MAX_COMPARED = 500
 """Collectives whose ranks are compared, the oldest first."""
@@ -107,7 +107,7 @@ def hang_analysis(state: JobState) -> HangAnalysis:
     """What the dumps say; empty where no operation is pending and no group disagrees."""
     operations = waited_operations(state)
     waited, waiting = _edges(operations)
-    # Whoever is waited for and waits itself is held up by somebody further on: no culprit.
+    # Whoever is waited for and waits itself is delayed by somebody further on: no culprit.
     roots = sorted(waited.keys() - waiting)
     # The state makes this set anew each time it is asked for it.
     without_dump = state.without_dump

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.flight_recorder.circles import Circle
 from analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
 from analysis.traces.flight_recorder.collective import Collective
@@ -30,7 +30,7 @@ MAX_ROWS = 20
 
 def hang_diagnosis(
     state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
-) -> Diagnosis | None:
+) -> JobDiagnosis | None:
     """The diagnosis of the first kind that has candidates; None where nothing hangs or only a dump
     is missing."""
     if analysis.kind == "outside":
@@ -46,7 +46,7 @@ def hang_diagnosis(
 
 def _outside(
     state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
-) -> Diagnosis:
+) -> JobDiagnosis:
     found = analysis.outside
     first = found[0]
     ranks = tuple(awaited.rank for awaited in found)
@@ -71,7 +71,7 @@ def _outside(
     for awaited in found[:MAX_ROWS]:
         called = lines.last_collective(state, awaited.rank)
         culprits.append(_culprit_row(awaited, lines.now(awaited.rank), called))
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_missing_rank",
         severity=severity,
         subject=subject_of(ranks),
@@ -130,7 +130,7 @@ def _culprit_row(
 
 def _mismatch(
     found: Sequence[Mismatch], culprits: tuple[int, ...], lines: RankCodeLines, severity: Severity
-) -> Diagnosis:
+) -> JobDiagnosis:
     first = next((mismatch for mismatch in found if mismatch.odd), found[0])
     numbers = Numbers()
     here: CodeLine | None = None
@@ -147,7 +147,7 @@ def _mismatch(
     if here is not None:
         fix += f" Start at {here.place}."
     decided_by = "the group's earlier collectives" if first.by_history else "the majority"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_mismatch",
         severity=severity,
         subject=subject_of(culprits),
@@ -238,7 +238,7 @@ def _odd_row(rank: int, entry: Collective) -> dict[str, Any]:
     }
 
 
-def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity) -> Diagnosis:
+def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity) -> JobDiagnosis:
     first = found[0]
     ranks = tuple(stuck.rank for stuck in found)
     one = len(ranks) == 1
@@ -259,7 +259,7 @@ def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity)
         row = {"rank": stuck.rank, "pending": stuck.pending}
         rows.append(row | operation_row(stuck.operation))
     here = lines.now(first.rank)
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_device_stuck",
         severity=severity,
         subject=subject_of(ranks),
@@ -273,7 +273,7 @@ def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity)
     )
 
 
-def _circle(circle: Circle, lines: RankCodeLines, severity: Severity) -> Diagnosis:
+def _circle(circle: Circle, lines: RankCodeLines, severity: Severity) -> JobDiagnosis:
     rows = []
     for rank, operation in zip(circle.ranks, circle.operations, strict=True):
         rows.append({"rank": rank} | operation_row(operation))
@@ -283,7 +283,7 @@ def _circle(circle: Circle, lines: RankCodeLines, severity: Severity) -> Diagnos
     numbers = Numbers()
     who = numbers.ranks(circle.ranks)
     first = numbers.operation(circle.operations[0].entry)
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_deadlock",
         severity=severity,
         subject=subject_of(circle.ranks),
@@ -302,7 +302,7 @@ def _skipped(
     rows: Sequence[dict[str, Any]],
     lines: RankCodeLines,
     severity: Severity,
-) -> Diagnosis:
+) -> JobDiagnosis:
     numbers = Numbers()
     who = numbers.ranks([rank])
     operation = numbers.operation(left_out)
@@ -314,7 +314,7 @@ def _skipped(
     if here is not None:
         numbers["line"] = float(here.frame.line)
         statement += f"; it stands in {here.text}"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_missing_rank",
         severity=severity,
         subject=subject_of((rank,)),
@@ -327,11 +327,11 @@ def _skipped(
     )
 
 
-def _joined(analysis: HangAnalysis, severity: Severity) -> Diagnosis:
+def _joined(analysis: HangAnalysis, severity: Severity) -> JobDiagnosis:
     numbers = Numbers()
     oldest = analysis.joined[0]
     members = len(oldest.waiting) + len(oldest.joined)
-    return Diagnosis(
+    return JobDiagnosis(
         rule="flight_recorder_all_joined",
         severity="warning" if severity == "critical" else "info",
         subject=group_label(oldest.group),

@@ -32,7 +32,7 @@ EQUAL_SIZES = frozenset({
 """Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need
 not."""
 MIN_SEEN = 3
-"""Times that make what a side does known (own)."""
+"""Times that make what a side does known (our choice)."""
 MAX_ASKED = 8
 """Ranks of a side whose habits are looked at."""
 MAX_HISTORY = 50

@@ -3,7 +3,7 @@
 Periodic dumps show a running job; dumps from after a timeout show collectives as ended that never
 did (gloo retires them, pg_status moves on). Told apart by what the dumps hold, not by the names of
 folders: the right moment is the first set in which something hangs that no later set has got past.
-Where every set was got past, the job was held up and went on: the last set with a culprit tells by
+Where every set was got past, the job was delayed and went on: the last set with a culprit tells by
 whom.
 """
 
@@ -21,7 +21,7 @@ from analysis.traces.flight_recorder.job_state import JobState, job_state
 
 MAX_SETS = 50
 MIN_SHARE = 0.5
-"""Of the ranks of the fullest set: smaller sets are leftovers (own)."""
+"""Of the ranks of the fullest set: smaller sets are leftovers (our choice)."""
 
 _DIGITS = re.compile(r"\d+")
 DumpSet = Mapping[int, Dump]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.flight_recorder.code_lines import CodeLine
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
 from analysis.traces.reading.stack_dumps import StackDump, StackThread
@@ -12,10 +12,10 @@ from analysis.traces.reading.stack_dumps import StackDump, StackThread
 MIN_RANKS = 3
 """With two ranks, one of which waits, a healthy job looks the same."""
 MAX_SHARE = 1 / 3
-"""Of the ranks may stand elsewhere (own)."""
+"""Of the ranks may stand elsewhere (our choice)."""
 
 
-def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> Diagnosis | None:
+def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> JobDiagnosis | None:
     """The ranks outside of collectives, where nearly all others are in one; None where stacks show
     no such thing."""
     mains = _main_threads(stacks)
@@ -33,7 +33,7 @@ def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> Diagno
     in_collective = len(mains) - len(ranks)
     statement = _statement(numbers, ranks, first, in_collective)
     where = first.place if first else "that place"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="stack_outlier",
         severity=severity,
         subject=subject_of(ranks),

@@ -1,7 +1,7 @@
 """How long a job has stood still when it was asked, against its own rhythm.
 
 A flight recorder read from a running job shows collectives under way even when all is well. Where
-the moment of asking is known, their age tells: work that is held up is old beside the longest pause
+the moment of asking is known, their age tells: work that is delayed is old beside the longest pause
 the job has had between collectives.
 """
 
@@ -15,13 +15,13 @@ from analysis.traces.flight_recorder.collective import Collective, Dump
 
 MIN_STANDING_S = 10.0
 """Younger is never a hang: steps of seconds, garbage collection and checkpoints of shards are usual
-(own)."""
+(our choice)."""
 MIN_PAUSES = 3.0
 """Times the longest pause between two collectives of the same group that the recorder still holds
-(own)."""
+(our choice)."""
 UNKNOWN_STANDING_S = 60.0
 """Where the recorder holds too few collectives to know the job's rhythm: compiling and loading take
-long (own)."""
+long (our choice)."""
 MIN_KNOWN = 4
 """Collectives of the group before the pending one, from which its rhythm is known."""
 

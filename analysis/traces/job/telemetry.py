@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.flight_recorder.wording import Numbers
 from analysis.traces.memory_snapshot.diagnoses import snapshot_diagnoses
@@ -14,15 +14,15 @@ MAX_LISTED = 50
 OUT_OF_MEMORY = "out_of_memory"
 
 
-def told_by_files(files: JobFiles, until_us: int | None = None) -> list[Diagnosis]:
+def diagnoses_of_files(files: JobFiles, until_us: int | None = None) -> list[JobDiagnosis]:
     """What all files beside profiler traces say: dumps, stacks, logs and metrics first, then
     telemetry.
 
     `until_us` is the moment up to which the files were collected (us since 1970), where that is
     known.
 
-    A rank that ran out of memory is told once: by its snapshot, which knows why, rather than by its
-    log.
+    A rank that ran out of memory is reported once: by its snapshot, which knows why, rather than by
+    its log.
     """
     told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
@@ -34,7 +34,7 @@ def told_by_files(files: JobFiles, until_us: int | None = None) -> list[Diagnosi
     return [*rest, *measured]
 
 
-def telemetry_diagnoses(files: JobFiles) -> list[Diagnosis]:
+def telemetry_diagnoses(files: JobFiles) -> list[JobDiagnosis]:
     """What memory snapshots and TraceML's files say is wrong.
 
     Never raises for what a file holds: files that cannot be read are named in a diagnosis of their
@@ -45,14 +45,14 @@ def telemetry_diagnoses(files: JobFiles) -> list[Diagnosis]:
     return [*memory, *measured, *_unread([*left, *unread])]
 
 
-def _unread(unread: list[tuple[str, str]]) -> list[Diagnosis]:
+def _unread(unread: list[tuple[str, str]]) -> list[JobDiagnosis]:
     if not unread:
         return []
     numbers = Numbers()
     name, problem = unread[0]
     more = f" and {numbers.say('more_unread', len(unread) - 1)} more" if len(unread) > 1 else ""
     return [
-        Diagnosis(
+        JobDiagnosis(
             rule="telemetry_unread",
             severity="info",
             subject=readable(name),

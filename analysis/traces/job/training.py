@@ -10,7 +10,7 @@ taken instead; the findings are the same.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -27,16 +27,17 @@ from analysis.kinds.finding_kinds import (
     details_model,
     rule_kind,
 )
+from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.steps import PHASES
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, health
 from analysis.traces.doctor.rules import JOB_RULES, diagnose
 from analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.job.telemetry import diagnoses_of_files
 from analysis.traces.job.trace_records import TraceRecords
 from analysis.traces.readable import readable
-from analysis.traces.reading.job_files import JobFile, sort_job_files, traces_of
+from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, traces_of
 from analysis.vocabulary import Finding, JobIdentity
 from analysis.wording.phrases import counted
 
@@ -77,13 +78,14 @@ def training_findings(case: Case) -> list[Finding]:
     traces."""
     records = TraceRecords(case.path)
     try:
-        return _told(case, records)
+        return _findings_of_files(case, records)
     except FaultlineError:
         raise
     except Exception:
         if not records.used or records.left_out:
             raise
-    return _told(case, None)  # a record may be anybody's: its trace decides
+    # A record may come from anybody: where one breaks the analysis, its trace is read instead.
+    return _findings_of_files(case, None)
 
 
 ANALYZER = Analyzer(
@@ -98,31 +100,45 @@ ANALYZER = Analyzer(
 )
 
 
-def _told(case: Case, records: TraceRecords | None) -> list[Finding]:
-    paths = sorted((*case.trace_files, *(records.left_out if records else ())))
+def _findings_of_files(case: Case, records: TraceRecords | None) -> list[Finding]:
+    paths = [*case.trace_files]
+    if records is not None:
+        paths += records.left_out
     if not paths:
         return []
-    files = sort_job_files(paths, records.known if records else None)
+    files = sort_job_files(sorted(paths), records.known if records else None)
     traces = traces_of(files)
     summaries, problems = put_together((file, _read(file, records)) for file in traces)
-    exports = {f.path.with_suffix("") for f in files.of("nsight_sqlite")}
-    reports = [f for f in files.of("nsight_report") if f.path.with_suffix("") not in exports]
-    read = {f.path for f in traces}
-    unknown = [f for f in files.of("other", "empty") if f.path not in read]
-    problems += [(f.path.name, _not_read(f)) for f in (*unknown, *reports)]
-    told = told_by_files(files, round(case.scope.incident.end.timestamp() * 1e6))
-    job = job_of(summaries, told, len(problems))
-    found = _findings(case, job) + _unreadable(problems, told)
-    found = [_with_host(f, case.scope.training) for f in found]
+    problems += _never_read(files, traces)
+    from_files = diagnoses_of_files(files, round(case.scope.incident.end.timestamp() * 1e6))
+    job = job_of(summaries, from_files, len(problems))
+    found = _findings(case, job) + _unreadable(problems, from_files)
     evidence = case.evidence_ids("traces")
-    return [
-        f.model_copy(update={"id": f"T{n}", "evidence": evidence})
-        for n, f in enumerate(found, start=1)
-    ]
+    numbered = []
+    for n, finding in enumerate(found, start=1):
+        with_host = _with_host(finding, case.scope.training)
+        numbered.append(with_host.model_copy(update={"id": f"T{n}", "evidence": evidence}))
+    return numbered
 
 
 def _read(file: JobFile, records: TraceRecords | None) -> RankReading:
-    return (records.reading(file.path) if records else None) or read_ranks(file)
+    known = records.reading(file.path) if records else None
+    return known or read_ranks(file)
+
+
+def _never_read(files: JobFiles, traces: Sequence[JobFile]) -> list[tuple[str, str]]:
+    """(file, why) of what no reader understands."""
+    read = {file.path for file in traces}
+    # A report that was exported is read as its export.
+    exported = {file.path.with_suffix("") for file in files.of("nsight_sqlite")}
+    problems = []
+    for file in files.of("other", "empty"):
+        if file.path not in read:
+            problems.append((file.path.name, _not_read(file)))
+    for file in files.of("nsight_report"):
+        if file.path.with_suffix("") not in exported:
+            problems.append((file.path.name, _not_read(file)))
+    return problems
 
 
 def _not_read(file: JobFile) -> str:
@@ -137,36 +153,37 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     """What accuses; else that nothing stands out, or why nothing can be said."""
     name = case.scope.job or case.alert.job or case.alert.service or "training job"
     said = diagnose(job)
-    notes = _notes(name, job) | {
-        "also": [d.statement for d in said if d.severity == "info"][:MAX_DIAGNOSES]
-    }
-    accusing = [d for d in said if d.severity != "info" and d.rule not in CAPTURE][:MAX_DIAGNOSES]
+    notes = _notes(name, job)
+    notes["also"] = [one.statement for one in said if one.severity == "info"][:MAX_DIAGNOSES]
+    serious = [one for one in said if one.severity != "info"]
+    accusing = [one for one in serious if one.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
-        return [_finding(name, d, notes) for d in accusing]
-    unfit = next((d for d in said if d.rule in CAPTURE and d.severity != "info"), None)
-    if unfit is not None:
-        notes |= {"fix": unfit.fix}
-        return [
-            _plain(TRACES_INCONCLUSIVE.name, name, 0.0, unfit.statement, dict(unfit.numbers), notes)
-        ]
+        return [_finding(name, one, notes) for one in accusing]
+    if serious:
+        unfit = serious[0]
+        return [_inconclusive(name, unfit.statement, unfit.numbers, notes | {"fix": unfit.fix})]
     if not job.ranks:
         return []
     assert job.comparison is not None
-    if job.comparison.why_not is None:
-        sentence, numbers = health(job, said)
-        unsure = doubts(said)
-        kind, strength = (
-            (TRACES_INCONCLUSIVE.name, 0.0) if unsure else (TRAINING_HEALTHY.name, HEALTHY_STRENGTH)
-        )
-        if unsure:
-            sentence, numbers = _to_look_at(unsure)
-        return [_plain(kind, name, strength, sentence, numbers, notes)]
-    why = job.comparison.why_not
-    return [_plain(TRACES_INCONCLUSIVE.name, name, 0.0, why.sentence, why.numbers, notes)]
+    why_not = job.comparison.why_not
+    if why_not is not None:
+        return [_inconclusive(name, why_not.sentence, why_not.numbers, notes)]
+    unsure = doubts(said)
+    if unsure:
+        sentence, numbers = _to_look_at(unsure)
+        return [_inconclusive(name, sentence, numbers, notes)]
+    sentence, numbers = health(job, said)
+    return [_plain(TRAINING_HEALTHY.name, name, HEALTHY_STRENGTH, sentence, numbers, notes)]
 
 
-def _to_look_at(unsure: Sequence[Diagnosis]) -> tuple[str, dict[str, float]]:
-    """What may be a trouble: the first of it, and how much more there is."""
+def _inconclusive(
+    name: str, sentence: str, numbers: Mapping[str, float], notes: dict[str, Any]
+) -> Finding:
+    return _plain(TRACES_INCONCLUSIVE.name, name, 0.0, sentence, dict(numbers), notes)
+
+
+def _to_look_at(unsure: Sequence[JobDiagnosis]) -> tuple[str, dict[str, float]]:
+    """What may be wrong: the first of it, and how much more there is."""
     more = len(unsure) - 1
     first = f"not certain: {unsure[0].statement}"
     if not more:
@@ -175,18 +192,15 @@ def _to_look_at(unsure: Sequence[Diagnosis]) -> tuple[str, dict[str, float]]:
     return said, dict(unsure[0].numbers) | {"more_to_look_at": float(more)}
 
 
-def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
-    share = next(
-        (diagnosis.details[k] for k in ("blame_share", "data_share") if k in diagnosis.details),
-        None,
-    )
-    measured = dict(notes) | dict(diagnosis.details)
+def _finding(name: str, diagnosis: JobDiagnosis, notes: dict[str, Any]) -> Finding:
+    share = diagnosis.details.get("blame_share", diagnosis.details.get("data_share"))
+    measured = notes | dict(diagnosis.details)
     accused: dict[str, Any] = {
         "severity": diagnosis.severity,
         "culprits": list(diagnosis.ranks[:MAX_RANK_ROWS]),
         "fix": diagnosis.fix,
         "source": diagnosis.source,
-        "events": [asdict(e) for e in diagnosis.events],
+        "events": [asdict(event) for event in diagnosis.events],
     }
     effect, unit = _effect(diagnosis, share)
     return Finding(
@@ -206,8 +220,8 @@ def _finding(name: str, diagnosis: Diagnosis, notes: dict[str, Any]) -> Finding:
 
 
 def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
-    """Where the one rank it speaks of runs, if the job's settings tell: that machine is what an
-    engineer looks for."""
+    """The finding with the host of its one rank, if the job's settings name it: an engineer looks
+    for that machine."""
     details = TraceDetails.of(finding)
     if job is None or details is None or len(details.culprits) != 1:
         return finding
@@ -220,7 +234,7 @@ def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
     return finding.model_copy(update={"sentence": said, "details": with_host})
 
 
-def _onset(diagnosis: Diagnosis) -> datetime | None:
+def _onset(diagnosis: JobDiagnosis) -> datetime | None:
     """When it began, where the job's files say so."""
     try:
         return datetime.fromisoformat(str(diagnosis.details.get("at", "")))
@@ -228,21 +242,21 @@ def _onset(diagnosis: Diagnosis) -> datetime | None:
         return None
 
 
-def _effect(diagnosis: Diagnosis, share: float | None) -> tuple[float | None, str | None]:
+def _effect(diagnosis: JobDiagnosis, share: float | None) -> tuple[float | None, str | None]:
     if share is not None:
         return round(share, 4), "share of step time"
     took, usual = diagnosis.numbers.get("step_ms"), diagnosis.numbers.get("median_step_ms")
-    return (
-        (round(took / usual, 2), "x")
-        if diagnosis.rule == "slow_step" and took and usual
-        else (None, None)
-    )
+    if diagnosis.rule == "slow_step" and took and usual:
+        return round(took / usual, 2), "x"
+    return None, None
 
 
-def _strength(diagnosis: Diagnosis, share: float | None) -> float:
+def _strength(diagnosis: JobDiagnosis, share: float | None) -> float:
     if diagnosis.rule == "slow_step":
         return min(1.0, 0.3 + 0.4 * float(diagnosis.details.get("lost_share", 0.0)))
-    return min(1.0, 0.5 + share / 2) if share is not None else STRENGTH[diagnosis.severity]
+    if share is not None:
+        return min(1.0, 0.5 + share / 2)
+    return STRENGTH[diagnosis.severity]
 
 
 def _plain(
@@ -265,7 +279,7 @@ def _plain(
 
 
 def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
-    """What every finding's details carry: the job, how ranks were told, what was lost in
+    """What every finding's details carry: the job, how ranks were recognised, what was lost in
     reading."""
     compared = job.comparison
     if compared is None:
@@ -273,9 +287,9 @@ def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
     ranks = compared.job.ranks
     facts: dict[str, Any] = {
         "job": name,
-        "ranks": [s.rank for s in ranks],
-        "rank_source": sorted({s.rank_source for s in ranks}),
-        "dropped": {s.file: s.dropped for s in ranks if any(s.dropped.values())},
+        "ranks": [summary.rank for summary in ranks],
+        "rank_source": sorted({summary.rank_source for summary in ranks}),
+        "dropped": _dropped(ranks),
         "per_rank": _rank_rows(job),
     }
     if compared.job.missing_count:
@@ -283,66 +297,77 @@ def _notes(name: str, job: TrainingJob) -> dict[str, Any]:
     if compared.job.left_out:
         facts["older_traces_left_out"] = len(compared.job.left_out)
     if compared.clocks.offset.any():
-        facts["clock_offset_ms"] = {
-            str(s.rank): o / 1e6
-            for s, o in zip(ranks, compared.clocks.offset.tolist(), strict=True)
-        }
+        offsets = {}
+        for summary, offset_ns in zip(ranks, compared.clocks.offset.tolist(), strict=True):
+            offsets[str(summary.rank)] = offset_ns / 1e6
+        facts["clock_offset_ms"] = offsets
     if compared.matched.unmatched:
         facts["collectives_unmatched"] = compared.matched.unmatched
     return facts
 
 
+def _dropped(ranks: Iterable[RankSummary]) -> dict[str, Mapping[str, int]]:
+    """By file, what its reader had to leave out."""
+    dropped: dict[str, Mapping[str, int]] = {}
+    for summary in ranks:
+        if any(summary.dropped.values()):
+            dropped[summary.file] = summary.dropped
+    return dropped
+
+
 def _rank_rows(job: TrainingJob) -> list[dict[str, Any]]:
     """The table of ranks: milliseconds per step."""
     assert job.comparison is not None
-    blame = {r.rank: r.share for r in job.comparison.blame.ranks}
+    blame = {blamed.rank: blamed.share for blamed in job.comparison.blame.ranks}
     rows: list[dict[str, Any]] = []
     for own in job.comparison.steps[:MAX_RANK_ROWS]:
-        phases = {f"{phase} ms": round(own.ms(phase), 2) for phase in PHASES}
         share = blame.get(own.rank)
-        rows.append(
-            {
-                "rank": own.rank,
-                "step ms": round(own.step_ms, 1),
-                "waits ms": round(own.ms("communication wait"), 1),
-                "blame share": round(share, 3) if share is not None else None,
-            }
-            | phases
-        )
+        row: dict[str, Any] = {
+            "rank": own.rank,
+            "step ms": round(own.step_ms, 1),
+            "waits ms": round(own.ms("communication wait"), 1),
+            "blame share": round(share, 3) if share is not None else None,
+        }
+        for phase in PHASES:
+            row[f"{phase} ms"] = round(own.ms(phase), 2)
+        rows.append(row)
     return rows
 
 
-def _unreadable(problems: Sequence[tuple[str, str]], told: Sequence[Diagnosis]) -> list[Finding]:
+def _unreadable(
+    problems: Sequence[tuple[str, str]], diagnoses: Sequence[JobDiagnosis]
+) -> list[Finding]:
     """One finding per kind of problem, naming the first files; then what dumps could not be
     read."""
     by_problem: dict[str, list[str]] = defaultdict(list)
     for file, problem in problems:
         by_problem[problem].append(file)
-    found = []
-    for problem, files in by_problem.items():
-        named = ", ".join(readable(f) for f in files[:MAX_NAMED_FILES])
-        more = len(files) - MAX_NAMED_FILES
-        found.append(
-            _plain(
-                TRACE_UNREADABLE.name,
-                readable(files[0]),
-                0.0,
-                f"{named}{f' and {more} more' if more > 0 else ''}: {problem}",
-                {"more_files": float(more)} if more > 0 else {},
-                {"files": files, "problem": problem},
-            )
-        )
-    for diagnosis in told:
+    found = [_unreadable_files(problem, files) for problem, files in by_problem.items()]
+    for diagnosis in diagnoses:
         if diagnosis.rule in INCOMPLETE:
-            details = {"problem": diagnosis.statement} | dict(diagnosis.details)
-            found.append(
-                _plain(
-                    TRACE_UNREADABLE.name,
-                    diagnosis.subject,
-                    0.0,
-                    diagnosis.statement,
-                    dict(diagnosis.numbers),
-                    details,
-                )
-            )
+            found.append(_unreadable_dumps(diagnosis))
     return found
+
+
+def _unreadable_files(problem: str, files: list[str]) -> Finding:
+    named = ", ".join(readable(file) for file in files[:MAX_NAMED_FILES])
+    more = len(files) - MAX_NAMED_FILES
+    numbers = {}
+    if more > 0:
+        named += f" and {more} more"
+        numbers["more_files"] = float(more)
+    details = {"files": files, "problem": problem}
+    sentence = f"{named}: {problem}"
+    return _plain(TRACE_UNREADABLE.name, readable(files[0]), 0.0, sentence, numbers, details)
+
+
+def _unreadable_dumps(diagnosis: JobDiagnosis) -> Finding:
+    details = {"problem": diagnosis.statement} | dict(diagnosis.details)
+    return _plain(
+        TRACE_UNREADABLE.name,
+        diagnosis.subject,
+        0.0,
+        diagnosis.statement,
+        dict(diagnosis.numbers),
+        details,
+    )

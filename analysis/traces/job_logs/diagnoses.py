@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_logs.metrics import RankMetrics
 from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
-from analysis.traces.job_logs.signatures import XID, XIDS, match
+from analysis.traces.job_logs.signatures import XID, XIDS, Signature, match
 from analysis.traces.job_logs.training_health import (
     INPUT_SHARE,
     LossSpike,
@@ -33,7 +34,7 @@ FAILURES = {
     "ib_error": ("ib_error", "ib_link_down"),
     "disk_full": ("disk_full", "inodes_exhausted", "disk_quota"),
 }
-"""Rule -> the signatures that it tells, the first that is there."""
+"""Rule -> the signatures that it reports, the first that is there."""
 GPU_MEMORY = ("cuda_out_of_memory",)
 HOST_MEMORY = (
     "host_out_of_memory",
@@ -42,15 +43,15 @@ HOST_MEMORY = (
     "cannot_allocate",
 )
 ACTION_WEIGHT = 0.5
-"""Of an Xid for which NVIDIA asks for something at once; one below is a warning."""
+"""Weight of an Xid for which NVIDIA asks for something at once; one below is a warning."""
 CLEAR_WEIGHT = 0.7
-"""Another signature of a GPU, a host or the scheduler that speaks this clearly is told as
-`known_failure` (own)."""
+"""Another signature of a GPU, a host or the scheduler with at least this weight is reported as
+`known_failure` (an assumption)."""
 CRITICAL_MEMORY = 97.0
 """Percent of the device's memory, reserved (TraceML)."""
 
 
-def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
+def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[JobDiagnosis]:
     """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where
     the job logs them."""
     found = [
@@ -60,91 +61,88 @@ def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[Diagnosis]:
         _input(ranks),
         _full(ranks),
     ]
-    return [d for d in found if d is not None]
+    return [diagnosis for diagnosis in found if diagnosis is not None]
 
 
-def _nan(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+def _nan(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
     bad = first_not_a_number(ranks)
     if bad is None:
         return None
     numbers = Numbers()
     what = "loss" if bad.measure == "loss" else "gradient norm"
-    value = "NaN" if bad.value != bad.value else "infinite"
+    value = "NaN" if math.isnan(bad.value) else "infinite"
     who = f" of {numbers.ranks(bad.ranks)}" if bad.ranks else ""
-    statement = f"the {what}{who} is {value} from step {numbers.say('step', bad.step)} on"
-    if not bad.lasting:
-        statement = f"the {what}{who} is {value} at step {numbers.say('step', bad.step)}"
+    step = numbers.say("step", bad.step)
+    when = f"from step {step} on" if bad.lasting else f"at step {step}"
+    statement = f"the {what}{who} is {value} {when}"
     if bad.ranks and bad.later:
         later = len(bad.later)
-        statement += (
-            f", before {numbers.count('later', later, 'other rank')} "
-            f"{'follows' if later == 1 else 'follow'}"
-        )
-    if bad.ranks:
-        one = len(bad.ranks) == 1
-        fix = (
-            f"Look at the input of {'that rank' if one else 'those ranks'} at that step; the "
-            f"others only took over "
-        )
-        fix += (
-            "its gradients. Skip or clip such batches."
-            if one
-            else "their gradients. Skip or clip such batches."
-        )
-    else:
-        fix = (
-            "Check the learning rate, loss scaling and the batch at that step; "
-            "torch.autograd.set_detect_anomaly."
-        )
-    return Diagnosis(
+        verb = "follows" if later == 1 else "follow"
+        statement += f", before {numbers.count('later', later, 'other rank')} {verb}"
+    noticed = {
+        "measure": bad.measure,
+        "last_good": bad.last_good,
+        "later_ranks": bounded(bad.later),
+    }
+    return JobDiagnosis(
         rule="nan_loss",
         severity="critical" if bad.lasting else "warning",
         subject=subject_of(bad.ranks),
         statement=statement,
-        fix=fix,
+        fix=_nan_fix(bad.ranks),
         source="first rank and step with a value that is no number in the job's metrics",
         numbers=numbers,
         ranks=bad.ranks,
         steps=(bad.step,),
-        details={
-            "measure": bad.measure,
-            "last_good": bad.last_good,
-            "later_ranks": bounded(bad.later),
-        }
-        | _moment(ranks, bad.step),
+        details=noticed | _moment(ranks, bad.step),
+    )
+
+
+def _nan_fix(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return (
+            "Check the learning rate, loss scaling and the batch at that step; "
+            "torch.autograd.set_detect_anomaly."
+        )
+    # All-reduced gradients spread one rank's NaN to all others.
+    those, its = ("that rank", "its") if len(ranks) == 1 else ("those ranks", "their")
+    return (
+        f"Look at the input of {those} at that step; the others only took over {its} gradients. "
+        "Skip or clip such batches."
     )
 
 
 def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
     """When a step was, and how long after the one before it; nothing where the job wrote no
     times."""
-    found = [(own.times[step], own) for own in ranks if step in own.times]
-    if not found:
+    timed = [own for own in ranks if step in own.times]
+    if not timed:
         return {}
-    at, own = min(found, key=lambda pair: pair[0])
-    before = max((t for s, t in own.times.items() if s < step and t <= at), default=at)
+    first = min(timed, key=lambda own: own.times[step])
+    at = first.times[step]
+    earlier = [time for other, time in first.times.items() if other < step and time <= at]
+    before = max(earlier, default=at)
     return {
         "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         "at_within_s": round(at - before, 3),
     }
 
 
-def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> Diagnosis | None:
+def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> JobDiagnosis | None:
     if not spikes:
         return None
-    first = min(spikes, key=lambda s: s.step)
+    first = min(spikes, key=lambda spike: spike.step)
     numbers = Numbers()
-    lasting = not first.recovered
+    value, step = numbers.say("loss", round(first.value, 4)), numbers.say("step", first.step)
+    times = numbers.say("times", round(first.value / first.before, 1))
+    end = "and comes back" if first.recovered else "and does not come back"
     statement = (
-        f"the loss jumps to {numbers.say('loss', round(first.value, 4))} at step "
-        f"{numbers.say('step', first.step)}, "
-        f"{numbers.say('times', round(first.value / first.before, 1))} times that of the steps "
-        f"before"
-        f"{', and does not come back' if lasting else ', and comes back'}"
+        f"the loss jumps to {value} at step {step}, {times} times that of the steps before, {end}"
     )
-    return Diagnosis(
+    shown_by = bounded(spike.rank for spike in spikes if spike.rank is not None)
+    return JobDiagnosis(
         rule="loss_spike",
-        severity="warning" if lasting else "info",
+        severity="info" if first.recovered else "warning",
         subject=subject_of(()),
         statement=statement,
         fix="Compare the batch and the gradient norm at that step; restart from the checkpoint "
@@ -152,18 +150,17 @@ def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> Diagnos
         source="twice the median of 20 steps and 10 robust deviations (own)",
         numbers=numbers,
         steps=(first.step,),
-        details={"ranks_that_show_it": bounded(s.rank for s in spikes if s.rank is not None)}
-        | _moment(ranks, first.step),
+        details={"ranks_that_show_it": shown_by} | _moment(ranks, first.step),
     )
 
 
-def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+def _slowdown(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
     found = slowdown(ranks)
     if found is None:
         return None
     numbers = Numbers()
     lost = numbers.say("lost_percent", round(100 * found.lost, 1))
-    return Diagnosis(
+    return JobDiagnosis(
         rule="throughput_drop",
         severity="warning",
         subject=subject_of(()),
@@ -183,13 +180,13 @@ def _slowdown(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
     )
 
 
-def _input(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+def _input(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
     found = input_bound(ranks)
     if found is None:
         return None
     share, steps = found
     numbers = Numbers()
-    return Diagnosis(
+    return JobDiagnosis(
         rule="dataloader_stall",
         severity="warning",
         subject=subject_of(()),
@@ -206,23 +203,21 @@ def _input(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
     )
 
 
-def _full(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
+def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
     found = full_memory(ranks)
     if not found:
         return None
     worst, numbers = found[0], Numbers()
-    known = [f.rank for f in found if f.rank is not None]
+    known = [memory.rank for memory in found if memory.rank is not None]
     who = f"{numbers.ranks(known)}: " if known else ""
     percent = numbers.say("percent", round(worst.percent, 1))
     statement = f"{who}up to {percent} % of the device's memory is reserved"
     if worst.retries:
-        statement += (
-            f", and the allocator had to free it "
-            f"{numbers.count('retries', worst.retries, 'time')} to go on"
-        )
+        times = numbers.count("retries", worst.retries, "time")
+        statement += f", and the allocator had to free it {times} to go on"
     if worst.ooms:
         statement += f"; {numbers.count('ooms', worst.ooms, 'allocation')} failed"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="memory_pressure",
         severity="critical" if worst.ooms or worst.percent >= CRITICAL_MEMORY else "warning",
         subject=subject_of(known),
@@ -234,7 +229,7 @@ def _full(ranks: Sequence[RankMetrics]) -> Diagnosis | None:
     )
 
 
-def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
+def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[JobDiagnosis]:
     """Memory that ran out, hardware errors, exceptions that are nobody else's fault.
 
     `world` are the job's ranks as far as they are known.
@@ -246,82 +241,86 @@ def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[Diagnosis]:
     ]
     found += [_failure(logs, rule, names) for rule, names in FAILURES.items()]
     found += [_failure(logs, "known_failure", _clear(logs)), _exceptions(logs, world)]
-    return [d for d in found if d is not None]
+    return [diagnosis for diagnosis in found if diagnosis is not None]
 
 
 def _clear(logs: JobLogs) -> tuple[str, ...]:
-    """Signatures that no other rule tells, the clearest first."""
-    told = {
-        "xid",
-        *GPU_MEMORY,
-        *HOST_MEMORY,
-        *(name for names in FAILURES.values() for name in names),
-    }
-    shown = {
-        f.signature.name: f.signature for log in logs.ranks.values() for f in log.failures.values()
-    }
-    clear = [
-        s
-        for s in shown.values()
-        if s.name not in told
-        and not s.symptom
-        and s.weight >= CLEAR_WEIGHT
-        and (s.accuses in ("gpu", "host") or s.kind == "scheduling")
-    ]
-    return tuple(s.name for s in sorted(clear, key=lambda s: (-s.weight, s.name)))
+    """Signatures that no other rule reports, the clearest first."""
+    of_rules = {"xid", *GPU_MEMORY, *HOST_MEMORY}
+    for names in FAILURES.values():
+        of_rules.update(names)
+    shown: dict[str, Signature] = {}
+    for log in logs.ranks.values():
+        for failure in log.failures.values():
+            shown[failure.signature.name] = failure.signature
+    clear = [one for name, one in shown.items() if name not in of_rules and _is_clear(one)]
+    clear.sort(key=lambda signature: (-signature.weight, signature.name))
+    return tuple(signature.name for signature in clear)
 
 
-def _memory(logs: JobLogs, names: Sequence[str], where: str) -> Diagnosis | None:
-    failed = next(filter(None, map(logs.failed, names)), [])
+def _is_clear(signature: Signature) -> bool:
+    if signature.symptom or signature.weight < CLEAR_WEIGHT:
+        return False
+    return signature.accuses in ("gpu", "host") or signature.kind == "scheduling"
+
+
+def _first_failed(logs: JobLogs, names: Sequence[str]) -> list[tuple[int | None, LoggedFailure]]:
+    """Where the first of these signatures that is there was logged."""
+    for name in names:
+        failed = logs.failed(name)
+        if failed:
+            return failed
+    return []
+
+
+def _memory(logs: JobLogs, names: Sequence[str], where: str) -> JobDiagnosis | None:
+    failed = _first_failed(logs, names)
     if not failed:
         return None
-    ranks = tuple(r for r, _ in failed if r is not None)
-    first, numbers = failed[0], Numbers()
-    raised = _raised(logs, first[0], memory=True)
+    ranks = tuple(rank for rank, _ in failed if rank is not None)
+    (first_rank, first), numbers = failed[0], Numbers()
+    raised = _raised(logs, first_rank, memory=True)
     who = f"{numbers.ranks(ranks)} ran" if ranks else "a process ran"
     statement = f"{who} out of memory on {where}"
     if raised is not None and raised.frame is not None:
         numbers["line"] = float(raised.frame.line)
         statement += f" in {_place(raised)}"
-    return Diagnosis(
+    return JobDiagnosis(
         rule="out_of_memory",
         severity="critical",
         subject=subject_of(ranks) if ranks else where,
         statement=statement,
-        fix=first[1].signature.action,
-        source=first[1].signature.source,
+        fix=first.signature.action,
+        source=first.signature.source,
         numbers=numbers,
         ranks=ranks,
         details={
             "memory": where,
-            "line": readable(first[1].line, MAX_EXCERPT),
-            "count": first[1].count,
+            "line": readable(first.line, MAX_EXCERPT),
+            "count": first.count,
         },
     )
 
 
-def _xid(logs: JobLogs) -> Diagnosis | None:
+def _xid(logs: JobLogs) -> JobDiagnosis | None:
     """The driver's errors that speak of hardware, the clearest first."""
-    rows = [
-        row
-        for rank, log in logs.ranks.items()
-        for f in log.failures.values()
-        if (row := _xid_row(rank, f))
-    ]
+    rows = []
+    for rank, log in logs.ranks.items():
+        for failure in log.failures.values():
+            row = _xid_row(rank, failure)
+            if row is not None:
+                rows.append(row)
     if not rows:
         return None
-    rows.sort(
-        key=lambda row: (-row["weight"], -1 if row["rank"] is None else row["rank"], row["xid"])
-    )
+    rows.sort(key=_by_weight)
     first, numbers = rows[0], Numbers()
-    ranks = tuple(sorted({r["rank"] for r in rows if r["rank"] is not None}))
-    return Diagnosis(
+    ranks = tuple(sorted({row["rank"] for row in rows if row["rank"] is not None}))
+    return JobDiagnosis(
         rule="hardware_error",
         severity="critical" if first["weight"] >= ACTION_WEIGHT else "warning",
         subject=subject_of(ranks) if ranks else f"GPU {first['device']}",
         statement=f"the NVIDIA driver reports Xid {numbers.say('xid', first['xid'])} on "
-        f"{first['device']}: "
-        f"{first['meaning']}",
+        f"{first['device']}: {first['meaning']}",
         fix=f"{first['action'][0].upper()}{first['action'][1:]}.",
         source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
         numbers=numbers,
@@ -330,10 +329,17 @@ def _xid(logs: JobLogs) -> Diagnosis | None:
     )
 
 
+def _by_weight(row: dict[str, Any]) -> tuple[float, int, int]:
+    rank = -1 if row["rank"] is None else row["rank"]
+    return -row["weight"], rank, row["xid"]
+
+
 def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
     number = XID.search(failure.line) if failure.signature.name == "xid" else None
-    known = XIDS.get(int(number[2])) if number else None
-    if number is None or (known is not None and not known.is_hardware):
+    if number is None:
+        return None
+    known = XIDS.get(int(number[2]))
+    if known is not None and not known.is_hardware:
         return None
     row = {
         "rank": rank,
@@ -350,13 +356,14 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
     return row | {"meaning": known.meaning, "action": known.action, "weight": known.weight}
 
 
-def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> Diagnosis | None:
-    failed = next(filter(None, map(logs.failed, names)), [])
+def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> JobDiagnosis | None:
+    failed = _first_failed(logs, names)
     if not failed:
         return None
-    ranks, first, numbers = tuple(r for r, _ in failed if r is not None), failed[0][1], Numbers()
+    ranks = tuple(rank for rank, _ in failed if rank is not None)
+    first, numbers = failed[0][1], Numbers()
     who = f"{numbers.ranks(ranks)}: " if ranks else ""
-    return Diagnosis(
+    return JobDiagnosis(
         rule=rule,
         severity="critical",
         subject=subject_of(ranks) if ranks else "the job",
@@ -373,27 +380,29 @@ def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> Diagnosis | None
     )
 
 
-def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
+def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
     """Exceptions that follow from no other rank's failure; what all ranks raise alike blames
     none."""
-    own = {rank: e for rank in logs.ranks if (e := _raised(logs, rank)) is not None}
+    own = _own_exceptions(logs)
     if not own:
         return None
-    ranks = tuple(sorted(r for r in own if r is not None))
+    ranks = tuple(sorted(rank for rank in own if rank is not None))
     first = own[ranks[0]] if ranks else own[None]
     blamed = ranks if set(ranks) < set(world) else ()
     numbers = Numbers()
-    who = numbers.ranks(blamed) if blamed else ("all ranks" if ranks else "a process")
-    verb = "raises" if len(blamed) == 1 or who == "a process" else "raise"
+    if blamed:
+        who, verb = numbers.ranks(blamed), "raises" if len(blamed) == 1 else "raise"
+    else:
+        who, verb = ("all ranks", "raise") if ranks else ("a process", "raises")
     statement = f"{who} {verb} {readable(first.type.rpartition('.')[2], 60)}"
     if first.frame is not None:
         numbers["line"] = float(first.frame.line)
         statement += f" in {_place(first)}"
-    rows = [
-        {"rank": r, "exception": readable(own[r].type), "message": readable(own[r].message, 160)}
-        for r in own
-    ]
-    return Diagnosis(
+    rows = []
+    for rank, raised in own.items():
+        message = readable(raised.message, 160)
+        rows.append({"rank": rank, "exception": readable(raised.type), "message": message})
+    return JobDiagnosis(
         rule="exception",
         severity="critical",
         subject=subject_of(blamed) if ranks else "the job",
@@ -407,24 +416,35 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> Diagnosis | None:
     )
 
 
+def _own_exceptions(logs: JobLogs) -> dict[int | None, LoggedException]:
+    """By rank, the first exception that follows from nobody else's."""
+    own = {}
+    for rank in logs.ranks:
+        raised = _raised(logs, rank)
+        if raised is not None:
+            own[rank] = raised
+    return own
+
+
 def is_symptom(raised: LoggedException) -> bool:
     """Whether an exception follows from another rank's failure, or is a launcher's or a
     person's."""
+    if raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS or "DistBackendError" in raised.type:
+        return True
     known = match(f"{raised.type}: {raised.message}")
-    quiet = raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS
-    return (
-        quiet or "DistBackendError" in raised.type or (known is not None and known.kind in SYMPTOMS)
-    )
+    return known is not None and known.kind in SYMPTOMS
 
 
 def _raised(logs: JobLogs, rank: int | None, memory: bool = False) -> LoggedException | None:
     """The first exception of a rank that is no symptom; of memory, or of anything else."""
     log = logs.ranks.get(rank)
-    for raised in log.exceptions if log else ():
+    if log is None:
+        return None
+    for raised in log.exceptions:
         known = match(f"{raised.type}: {raised.message}")
-        if is_symptom(raised) or (known is not None and known.kind == "memory") != memory:
-            continue
-        return raised
+        is_memory = known is not None and known.kind == "memory"
+        if is_memory == memory and not is_symptom(raised):
+            return raised
     return None
 
 
@@ -432,6 +452,5 @@ def _place(raised: LoggedException) -> str:
     frame = raised.frame
     if frame is None:
         return "an unknown place"
-    return (
-        f"{readable(frame.function, 60)} ({readable(PurePath(frame.file).name, 60)}:{frame.line})"
-    )
+    file = readable(PurePath(frame.file).name, 60)
+    return f"{readable(frame.function, 60)} ({file}:{frame.line})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.rule import percent, short
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_logs.structured_log import STEP, OpenSpan, RankSpans, usual_step_ms
@@ -18,16 +18,18 @@ WARN, CRITICAL, CRITICAL_STEPS, LEAST_STEPS = 0.10, 0.20, 20, 3
 """Shares of the step, and steps (TraceML's straggler score and INPUT_BOUND; the least number of
 steps: own)."""
 PERSISTENT = 0.5
-"""Share of the steps in which a straggler must be late (own, as for the other stragglers)."""
+"""Share of the steps in which a straggler must be late (our choice, as for the other
+stragglers)."""
 STANDS_STILL_STEPS, STANDS_STILL_S = 10, 300.0
-"""A job has stopped when nothing began or ended for so many usual steps, and for so long (own: logs
-that are copied to shared storage every few minutes look silent, too)."""
+"""A job has stopped when nothing began or ended for this many usual steps, and for this long: logs
+that are copied to shared storage every few minutes look silent, too. The figures are
+assumptions."""
 SOURCE = "TorchTitan's structured log; "
 
 
 def span_diagnoses(
     ranks: Sequence[RankSpans], *, stopped: bool, named: bool, until_us: int | None
-) -> list[Diagnosis]:
+) -> list[JobDiagnosis]:
     """Who stands still, then who waits for input.
 
     `stopped`: other files say that the job hangs. `named`: they say who is to blame, which spans
@@ -38,15 +40,15 @@ def span_diagnoses(
     quiet = (until_us - last) / 1e6 if until_us is not None else 0.0
     still = quiet >= max(STANDS_STILL_S, STANDS_STILL_STEPS * usual_step_ms(ranks) / 1e3)
     severity: Severity = "critical" if (stopped or still) and not named else "info"
-    told = _standing(ranks, severity, quiet if still else None)
+    standing = _standing(ranks, severity, quiet if still else None)
     late = _late_input(ranks)
-    found = [told, _straggler(late) if late else _input_bound(ranks)]
-    return [d for d in found if d is not None]
+    waiting = _straggler(late) if late else _input_bound(ranks)
+    return [diagnosis for diagnosis in (standing, waiting) if diagnosis is not None]
 
 
 def _standing(
     ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | None
-) -> Diagnosis | None:
+) -> JobDiagnosis | None:
     """The ranks that stand elsewhere than most; where all stand in one place, that place."""
     if len(ranks) < 2 or not any(own.open for own in ranks):
         return None
@@ -58,19 +60,19 @@ def _standing(
         return None
     ranks_behind, numbers = tuple(own.rank for own in behind), Numbers()
     span = behind[0].place
-    who, others = numbers.ranks(ranks_behind), [own for own in ranks if _place(own) == usual]
+    others = [own for own in ranks if _place(own) == usual]
+    who = numbers.ranks(ranks_behind)
     rest = numbers.count("waiting", len(others), "other rank")
     here, there = _where(span, numbers, ""), _where(others[0].place, numbers, "their_")
     if severity == "critical":
-        statement = f"{who} {'stands' if len(behind) == 1 else 'stand'} {here}, while {rest} "
-        statement += (
-            f"{'waits' if len(others) == 1 else 'wait'} {there}{_for_how_long(numbers, quiet_s)}"
-        )
+        stands = "stands" if len(behind) == 1 else "stand"
+        waits = "waits" if len(others) == 1 else "wait"
+        statement = f"{who} {stands} {here}, while {rest} {waits} {there}"
+        statement += _for_how_long(numbers, quiet_s)
     else:
-        statement = (
-            f"when the logs end {who} {'is' if len(behind) == 1 else 'are'} {here}, {rest} {there}"
-        )
-    return Diagnosis(
+        verb = "is" if len(behind) == 1 else "are"
+        statement = f"when the logs end {who} {verb} {here}, {rest} {there}"
+    return JobDiagnosis(
         rule="stuck_rank",
         severity=severity,
         subject=subject_of(ranks_behind),
@@ -86,9 +88,9 @@ def _standing(
     )
 
 
-def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> Diagnosis:
+def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> JobDiagnosis:
     numbers, span = Numbers(), standing[0].place
-    return Diagnosis(
+    return JobDiagnosis(
         rule="all_ranks_stuck",
         severity="critical",
         subject=subject_of(()),
@@ -126,30 +128,24 @@ def _where(span: OpenSpan, numbers: Numbers, prefix: str) -> str:
 
 
 def _for_how_long(numbers: Numbers, quiet_s: float | None) -> str:
-    return (
-        f"; nothing has moved for {numbers.say('quiet_s', round(quiet_s))} s"
-        if quiet_s is not None
-        else ""
-    )
+    if quiet_s is None:
+        return ""
+    return f"; nothing has moved for {numbers.say('quiet_s', round(quiet_s))} s"
 
 
 def _details(standing: Sequence[RankSpans]) -> dict[str, object]:
-    places = {
-        str(own.rank): {
-            "in": [readable(o.name, 60) for o in own.open[:8]],
-            "since": _time(own.place.start_us),
-        }
-        for own in standing[:64]
-    }
+    places = {}
+    for own in standing[:64]:
+        spans = [readable(span.name, 60) for span in own.open[:8]]
+        places[str(own.rank)] = {"in": spans, "since": _time(own.place.start_us)}
     return {"stands_in": places}
 
 
 def _time(us: int) -> str:
-    return (
-        datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
-        if us < 4e15
-        else "?"
-    )
+    # A hostile log may give a year that datetime does not know.
+    if us >= 4e15:
+        return "?"
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
@@ -179,19 +175,19 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     late = []
     for own in ranks:
         over = [own.data_ms.get(step, 0.0) - usual[step] for step in steps]
-        if median(over) >= WARN * length and sum(
-            o >= WARN * length for o in over
-        ) >= PERSISTENT * len(steps):
+        late_steps = [ms for ms in over if ms >= WARN * length]
+        if median(over) >= WARN * length and len(late_steps) >= PERSISTENT * len(steps):
             late.append((median(over), own))
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
     worst = max(late, key=lambda pair: (pair[0], -pair[1].rank))[1]
-    own_ms, other_ms = median(worst.data_ms.get(s, 0.0) for s in steps), median(usual.values())
+    own_ms = median(worst.data_ms.get(step, 0.0) for step in steps)
+    other_ms = median(usual.values())
     if len(ranks) == 2:
+        # The median of two ranks lies between them: the other one is as far on its other side.
         other_ms = 2 * other_ms - own_ms
-    return _LateInput(
-        tuple(sorted(own.rank for _, own in late)), own_ms, max(other_ms, 0.0), length, len(steps)
-    )
+    late_ranks = tuple(sorted(own.rank for _, own in late))
+    return _LateInput(late_ranks, own_ms, max(other_ms, 0.0), length, len(steps))
 
 
 def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
@@ -202,19 +198,19 @@ def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
     return sorted(common)[1:]
 
 
-def _straggler(late: _LateInput) -> Diagnosis:
+def _straggler(late: _LateInput) -> JobDiagnosis:
     numbers = Numbers()
     critical = late.share >= CRITICAL and late.steps >= CRITICAL_STEPS
-    many = len(late.ranks) > 1
+    who, verb = numbers.ranks(late.ranks), "wait" if len(late.ranks) > 1 else "waits"
+    own_ms = numbers.say("own_ms", short(late.own_ms))
+    step_ms = numbers.say("step_ms", short(late.step_ms))
+    other_ms = numbers.say("other_ms", short(late.other_ms))
+    steps = numbers.say("steps", late.steps)
     statement = (
-        f"{numbers.ranks(late.ranks)} {'wait' if many else 'waits'} "
-        f"{numbers.say('own_ms', short(late.own_ms))} ms "
-        f"of a step of {numbers.say('step_ms', short(late.step_ms))} ms for the next batch, the "
-        f"others "
-        f"{numbers.say('other_ms', short(late.other_ms))} ms, in "
-        f"{numbers.say('steps', late.steps)} steps"
+        f"{who} {verb} {own_ms} ms of a step of {step_ms} ms for the next batch, the others "
+        f"{other_ms} ms, in {steps} steps"
     )
-    return Diagnosis(
+    return JobDiagnosis(
         rule="straggler",
         severity="critical" if critical else "warning",
         subject=subject_of(late.ranks),
@@ -234,21 +230,20 @@ def _straggler(late: _LateInput) -> Diagnosis:
     )
 
 
-def _input_bound(ranks: Sequence[RankSpans]) -> Diagnosis | None:
+def _input_bound(ranks: Sequence[RankSpans]) -> JobDiagnosis | None:
     steps = _common_steps(ranks)
     if len(steps) < LEAST_STEPS:
         return None
-    shares = [
-        own.data_ms.get(s, 0.0) / own.step_ms[s]
-        for own in ranks
-        for s in steps
-        if own.step_ms[s] > 0
-    ]
+    shares = []
+    for own in ranks:
+        for step in steps:
+            if own.step_ms[step] > 0:
+                shares.append(own.data_ms.get(step, 0.0) / own.step_ms[step])
     share = median(shares) if shares else 0.0
     if share < WARN:
         return None
     numbers = Numbers()
-    return Diagnosis(
+    return JobDiagnosis(
         rule="dataloader_stall",
         severity="warning",
         subject=subject_of(()),

@@ -13,10 +13,10 @@ import numpy as np
 from analysis.traces.job_logs.metrics import Measure, RankMetrics
 
 SPIKE_RATIO = 2.0
-"""Times the median of the steps before (own: TorchTitan's and OLMo's reports call a doubling a
-spike)."""
+"""Times the median of the steps before (our choice: TorchTitan's and OLMo's reports call a doubling
+a spike)."""
 SPIKE_DEVIATIONS = 10.0
-"""Robust standard deviations of the steps before (own)."""
+"""Robust standard deviations of the steps before (our choice)."""
 SPIKE_WINDOW = 20
 MIN_HISTORY = 10
 SLOWDOWN = 0.20
@@ -24,10 +24,10 @@ SLOWDOWN = 0.20
 runs)."""
 SLOWDOWN_DEVIATIONS = 3.0
 MIN_SIDE = 20
-"""Steps on each side of a change of speed (own)."""
+"""Steps on each side of a change of speed (our choice)."""
 INPUT_SHARE, MIN_SHARES = 0.10, 3
 """Share of the time in the data loader that warns (TraceML's INPUT_BOUND), and logged steps it
-needs (own)."""
+needs (our choice)."""
 PRESSURE = 0.92
 """Reserved share of the device's memory (TraceML)."""
 PASSING_NORMS = 3
@@ -43,8 +43,8 @@ class NotANumber:
     step: int
     value: float
     ranks: tuple[int, ...]
-    """Ranks that have it at that step while others do not; empty where all have it, or none is told
-    apart."""
+    """Ranks that have it at that step while others do not; empty where all have it, or the
+    log names no rank."""
     later: tuple[int, ...]
     """Ranks that have it only at later steps."""
     lasting: bool
@@ -106,7 +106,7 @@ def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber 
     first = {rank for rank, steps in bad.items() if steps[0] == step}
     later = bad.keys() - first
     known = {own.rank for own in ranks if step in own.values.get(measure, {})}
-    # Where every rank has it at once, or the log names no rank, none can be told apart.
+    # Where every rank has it at once, or the log names no rank, none can be distinguished.
     told_apart = first < known and None not in first
     leader = next(own for own in ranks if own.rank in first)
     last_good = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.memory_rules import (
     CREEP_BYTES,
     CREEP_STEPS,
@@ -28,7 +29,7 @@ from analysis.traces.readable import readable
 from analysis.traces.reading.job_files import JobFile
 
 MAX_SNAPSHOTS = 64
-"""The latest of each rank, of so many ranks."""
+"""The latest of each rank, of at most this many ranks."""
 MAX_TOTAL_BYTES = 256 << 20
 """Reading takes about a second for 5 MB."""
 MAX_HOLDERS = 10
@@ -47,9 +48,12 @@ FIXES = {
     "smaller batch.",
 }
 Found = tuple[int | None, JudgedSnapshot]
+FailedSnapshot = tuple[int | None, JudgedSnapshot, AllocationFailure]
 
 
-def snapshot_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
+def snapshot_diagnoses(
+    files: Iterable[JobFile],
+) -> tuple[list[JobDiagnosis], list[tuple[str, str]]]:
     """What the latest snapshot of each rank says, and (file, problem) of those that cannot be read
     or were left out.
 
@@ -72,8 +76,10 @@ def snapshot_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[
 
 def rank_of(path: Path, named: int | None) -> int | None:
     """The rank in a snapshot's name: TorchTitan's 000003_step_40.pickle too."""
+    if named is not None:
+        return named
     found = _TORCHTITAN.match(path.stem)
-    return int(found[1]) if found and named is None else named
+    return int(found[1]) if found else None
 
 
 def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
@@ -89,30 +95,28 @@ def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
     return [*sorted(by_rank.items()), *unnamed]
 
 
-def _failures(judged: Sequence[Found]) -> list[Diagnosis]:
+def _failures(judged: Sequence[Found]) -> list[JobDiagnosis]:
     """One diagnosis for each cause and line, of all ranks that share them."""
-    groups: dict[tuple[str, str], list[tuple[int | None, JudgedSnapshot, AllocationFailure]]] = {}
+    groups: dict[tuple[str, str], list[FailedSnapshot]] = defaultdict(list)
     for rank, own in judged:
         if own.failure is not None:
-            groups.setdefault((own.failure.cause, own.failure.site), []).append(
-                (rank, own, own.failure)
-            )
+            groups[own.failure.cause, own.failure.site].append((rank, own, own.failure))
     return [_failure(group) for group in groups.values()]
 
 
-def _failure(group: Sequence[tuple[int | None, JudgedSnapshot, AllocationFailure]]) -> Diagnosis:
+def _failure(group: Sequence[FailedSnapshot]) -> JobDiagnosis:
     _, own, failed = group[0]
-    ranks = tuple(r for r, _, _ in group if r is not None)
+    ranks = tuple(rank for rank, _, _ in group if rank is not None)
     numbers = Numbers()
     who = numbers.ranks(ranks) if ranks else "a process"
     where = f" in {_place(failed.site, numbers, 'line')}" if failed.site else ""
+    requested = _size(failed.requested, numbers, "requested")
+    free = _size(failed.device_free, numbers, "device_free")
     statement = (
-        f"{who} ran out of memory on the GPU{where}: "
-        f"{_size(failed.requested, numbers, 'requested')} were asked for, "
-        f"{_size(failed.device_free, numbers, 'device_free')} were free on the device; "
-        f"{_why(own, failed, numbers)}"
+        f"{who} ran out of memory on the GPU{where}: {requested} were asked for, {free} were free "
+        f"on the device; {_why(own, failed, numbers)}"
     )
-    return Diagnosis(
+    return JobDiagnosis(
         rule="out_of_memory",
         severity="critical",
         subject=subject_of(ranks) if ranks else "the GPU",
@@ -146,53 +150,47 @@ def _why(own: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> st
         return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
     if failed.cause == "growth" and own.growth is not None:
         grew = _size(own.growth.slope, numbers, "per_step")
-        held = (
-            f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
-            if own.growth.site
-            else ""
-        )
-        return f"what is held grew by {grew} per step{held}"
+        said = f"what is held grew by {grew} per step"
+        if own.growth.site:
+            said += f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
+        return said
     held = f"{_size(failed.allocated, numbers, 'allocated')} were held"
     top = failed.holders[0] if failed.holders else None
-    most = (
-        f", most by {_place(top.site, numbers, 'holding_line')} "
-        f"({_size(top.held, numbers, 'most')})"
-        if top and top.site
-        else ""
-    )
-    return (
-        f"one allocation that is itself large; {held}{most}"
-        if failed.cause.startswith("one")
-        else f"{held}{most}"
-    )
+    if top is not None and top.site:
+        place = _place(top.site, numbers, "holding_line")
+        held += f", most by {place} ({_size(top.held, numbers, 'most')})"
+    if failed.cause.startswith("one"):
+        return f"one allocation that is itself large; {held}"
+    return held
 
 
-def _growths(judged: Sequence[Found]) -> list[Diagnosis]:
+def _growths(judged: Sequence[Found]) -> list[JobDiagnosis]:
     """One diagnosis for each line that keeps memory."""
-    groups: dict[str, list[tuple[int | None, Growth]]] = {}
+    groups: dict[str, list[tuple[int | None, Growth]]] = defaultdict(list)
     for rank, own in judged:
-        if own.growth is not None and not (own.failure and own.failure.cause == "growth"):
-            groups.setdefault(own.growth.site, []).append((rank, own.growth))
+        # A failure by growth has said it already.
+        has_failed_by_it = own.failure is not None and own.failure.cause == "growth"
+        if own.growth is not None and not has_failed_by_it:
+            groups[own.growth.site].append((rank, own.growth))
     return [_growth(group, len(judged)) for group in groups.values()]
 
 
-def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> Diagnosis:
-    ranks = tuple(r for r, _ in group if r is not None)
-    _, growth = max(group, key=lambda g: g[1].slope)
+def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagnosis:
+    ranks = tuple(rank for rank, _ in group if rank is not None)
+    _, growth = max(group, key=lambda one: one[1].slope)
     numbers = Numbers()
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
     kept = ""
     if growth.site:
-        kept = (
-            f"; {_size(growth.site_held, numbers, 'kept')} of it stay from "
-            f"{_place(growth.site, numbers, 'line')}"
-        )
+        stays = _size(growth.site_held, numbers, "kept")
+        kept = f"; {stays} of it stay from {_place(growth.site, numbers, 'line')}"
+    per_step = _size(growth.slope, numbers, "per_step")
+    rising = numbers.say("rising", growth.rising)
+    changes = numbers.say("changes", growth.steps - 1)
     return MEMORY_GROWTH.found(
         "critical" if growth.slope >= CREEP_BYTES / CREEP_STEPS else "warning",
         subject_of(ranks) if ranks else "the GPU",
-        f"the GPU's memory{who} grows by {_size(growth.slope, numbers, 'per_step')} per step, "
-        f"rising in "
-        f"{numbers.say('rising', growth.rising)} of {numbers.say('changes', growth.steps - 1)} "
+        f"the GPU's memory{who} grows by {per_step} per step, rising in {rising} of {changes} "
         f"steps{kept}",
         numbers,
         ranks=ranks if len(group) < count else (),
@@ -200,50 +198,54 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> Diagnosis
     )
 
 
-def _idle(judged: Sequence[Found]) -> list[Diagnosis]:
-    found = [(r, j) for r, j in judged if j.idle_reserved and j.failure is None]
+def _idle(judged: Sequence[Found]) -> list[JobDiagnosis]:
+    """Memory that the allocator reserved and never used."""
+    found = [(rank, own) for rank, own in judged if own.idle_reserved and own.failure is None]
     if not found:
         return []
-    ranks = tuple(r for r, _ in found if r is not None)
-    worst = max((j for _, j in found), key=lambda j: j.idle_reserved)
+    ranks = tuple(rank for rank, _ in found if rank is not None)
+    worst = max((own for _, own in found), key=lambda own: own.idle_reserved)
     numbers = Numbers()
-    return [
-        FRAGMENTATION.found(
-            "warning",
-            subject_of(ranks) if ranks else "the GPU",
-            f"{numbers.ranks(ranks) if ranks else 'a process'}: of "
-            f"{_size(worst.snapshot.reserved, numbers, 'reserved')} that the allocator reserved, "
-            f"{_size(worst.idle_reserved, numbers, 'idle')} were in use at no moment of the "
-            f"history",
-            numbers,
-            details={"split_free_bytes": worst.split_free, "source": "memory snapshot"},
-        )
-    ]
+    who = numbers.ranks(ranks) if ranks else "a process"
+    reserved = _size(worst.snapshot.reserved, numbers, "reserved")
+    idle = _size(worst.idle_reserved, numbers, "idle")
+    diagnosis = FRAGMENTATION.found(
+        "warning",
+        subject_of(ranks) if ranks else "the GPU",
+        f"{who}: of {reserved} that the allocator reserved, {idle} were in use at no moment of "
+        "the history",
+        numbers,
+        details={"split_free_bytes": worst.split_free, "source": "memory snapshot"},
+    )
+    return [diagnosis]
 
 
-def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
+def _most_held(own: JudgedSnapshot) -> int:
+    """Bytes that were held at the peak; without a history, when the snapshot was taken."""
+    return own.peak.allocated if own.peak else own.snapshot.held("allocated")
+
+
+def _peaks(judged: Sequence[Found]) -> list[JobDiagnosis]:
     """What was held at most, of the rank that held most, as information."""
     if not judged:
         return []
-    rank, own = max(
-        judged, key=lambda f: f[1].peak.allocated if f[1].peak else f[1].snapshot.held("allocated")
-    )
+    rank, own = max(judged, key=lambda found: _most_held(found[1]))
     numbers = Numbers()
     who = numbers.ranks([rank]) if rank is not None else "a process"
     peak = own.peak
-    held = peak.allocated if peak else own.snapshot.held("allocated")
-    holders = (
-        peak.holders if peak else tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
-    )
-    when = "at its peak" if peak else "when the snapshot was taken (no history was recorded)"
-    top = next((h for h in holders if h.site), None)
-    by = (
-        f", {_size(top.held, numbers, 'most')} of it from {_place(top.site, numbers, 'line')}"
-        if top is not None
-        else ""
-    )
+    held = _most_held(own)
+    if peak is not None:
+        holders, when = peak.holders, "at its peak"
+    else:
+        holders = tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
+        when = "when the snapshot was taken (no history was recorded)"
+    located = [holder for holder in holders if holder.site]
+    by = ""
+    if located:
+        most = _size(located[0].held, numbers, "most")
+        by = f", {most} of it from {_place(located[0].site, numbers, 'line')}"
     return [
-        Diagnosis(
+        JobDiagnosis(
             rule="memory_held",
             severity="info",
             subject=subject_of([rank]) if rank is not None else "the GPU",
@@ -267,10 +269,11 @@ def _peaks(judged: Sequence[Found]) -> list[Diagnosis]:
 
 
 def _rows(holders: Sequence[LineHolder]) -> list[dict[str, Any]]:
-    return [
-        {"line": h.site or "not recorded", "bytes": h.held, "blocks": h.blocks}
-        for h in holders[:MAX_HOLDERS]
-    ]
+    rows = []
+    for holder in holders[:MAX_HOLDERS]:
+        line = holder.site or "not recorded"
+        rows.append({"line": line, "bytes": holder.held, "blocks": holder.blocks})
+    return rows
 
 
 def _place(site: str, numbers: Numbers, name: str) -> str:

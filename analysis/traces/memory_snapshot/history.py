@@ -26,10 +26,10 @@ from analysis.traces.memory_snapshot.reading import (
 
 Ints = NDArray[np.int64]
 STEP_GAP = 3
-"""Allocations outside of the optimizer that end its work of one step (own)."""
+"""Allocations outside of the optimizer that end its work of one step (our choice)."""
 VALLEY = 0.20
 """Share of the peak by which the held memory must fall for a cycle, where no optimizer is recorded
-(own)."""
+(our choice)."""
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Sna
 
 LARGE_SHARE = 0.25
 """Share of what the process had or could get, from which one allocation is itself the cause
-(own)."""
+(our choice)."""
 UNUSABLE_SHARE = 0.10
-"""Share of the reserved memory that must lie free in pieces to call it fragmented (own)."""
+"""Share of the reserved memory that must lie free in pieces to call it fragmented (our choice)."""
 IDLE_RATIO, IDLE_BYTES = 2.0, 2**30
 """Reserved over the most that was ever active (TraceML's ratio of reserved to allocated), and by
-how much (own)."""
+how much (our choice)."""
 MIN_VALLEYS = 8
-"""Cycles that must be seen where no optimizer marks the steps (own)."""
+"""Cycles that must be seen where no optimizer marks the steps (our choice)."""
 SETTLING = 2
 """First steps that are left out: the optimizer makes its state in them."""
 

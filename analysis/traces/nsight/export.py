@@ -27,7 +27,7 @@ from analysis.traces.reading.hostile_sqlite import Database
 from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_PROCESSES = 256
-"""Most processes of one export that become traces (own: one node has 16 GPUs)."""
+"""Most processes of one export that become traces (our choice: one node has 16 GPUs)."""
 
 
 def read_export(path: Path) -> list[TraceColumns]:

@@ -17,7 +17,7 @@ from analysis.traces.per_rank.collective_names import is_collective_on_host
 DATA = "data loading"
 FORWARD, BACKWARD = "forward pass", "backward pass"
 BACKWARD_GAP_NS = 1_000_000
-"""Nodes of one backward pass follow one another within so much (own)."""
+"""Nodes of one backward pass follow one another within this much time (our choice)."""
 COMPUTING = ("backward pass", "optimizer", "forward pass")
 _OPERATOR = re.compile(
     r"^(?!c10d|_c10d|autograd|torch::autograd|FSDP|nccl|gloo|profiler|record_)\w+::"

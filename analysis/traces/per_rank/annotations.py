@@ -70,7 +70,7 @@ def annotation_breakdown(
 ) -> tuple[AnnotationTime, ...]:
     """Annotations by name, the longest in all first; () where the trace has none on that side.
 
-    With `top` only so many names are kept, and those that a pattern of `keep` finds; the rest is
+    With `top` only this many names are kept, and those that a pattern of `keep` finds; the rest is
     one last `OTHERS`.
     """
     rows = np.flatnonzero(trace.in_category(*CATEGORY[side]))

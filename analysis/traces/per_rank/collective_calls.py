@@ -34,9 +34,10 @@ from analysis.traces.per_rank.collective_names import (
 )
 
 MAX_COLLECTIVES = 4096
-"""Most collectives kept of one rank (own: about 150 KB as JSON); whole steps from the start."""
+"""Most collectives kept of one rank (our choice: about 150 KB as JSON); whole steps from the
+start."""
 MAX_GROUPS = 256
-"""Process groups told apart; a rank of a large job is in tens."""
+"""Process groups distinguished; a rank of a large job is in tens."""
 MAX_LISTED = 1024
 """A process group of more ranks is known by its name and size alone."""
 MAX_NAME = 64

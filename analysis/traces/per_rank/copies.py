@@ -1,5 +1,5 @@
-"""Copies between host and accelerator, told apart by direction and by whether the host's memory is
-pinned.
+"""Copies between host and accelerator, distinguished by direction and by whether the host's memory
+is pinned.
 
 The profiler names them "Memcpy HtoD (Pageable -> Device)"; ROCm's "CopyHostToDevice" does not tell
 the memory's kind. A pageable copy is staged through a pinned buffer while the host waits, also when

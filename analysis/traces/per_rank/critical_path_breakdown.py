@@ -33,7 +33,7 @@ BOUNDS = (
     "waiting",
 )
 """What holds the time back; "" for dependencies that take no time. Waiting: a call that blocks for
-unknown work, or work on the device that is held up by work launched before the window."""
+unknown work, or work on the device that is delayed by work launched before the window."""
 BETWEEN = "(between operators)"
 """Name of the main thread's time outside its operators: Python, mostly."""
 MAX_ROWS = 1_000

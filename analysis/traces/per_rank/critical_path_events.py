@@ -87,7 +87,7 @@ def annotation_window(
     trace: TraceColumns, text: str, first: int = 0, last: int | None = None
 ) -> PathWindow | None:
     """From the start of the first to the end of the last of the host events whose name contains the
-    text, numbered from 0 by start. None where there are not so many."""
+    text, numbered from 0 by start. None where there are not this many."""
     rows = trace.rows_named(lambda name: text in name)
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
     chosen = rows[first : (first if last is None else last) + 1]

@@ -21,9 +21,9 @@ LONG_NS = 1_000_000
 MAX_INTERVALS = 256
 """Intervals kept: the longest."""
 MAX_NAMED = 32
-"""Of these the longest whose host activity is told."""
+"""Of these the longest whose host activity is reported."""
 NAMED_SHARE = 0.5
-"""The host's activity is the innermost event that fills so much of the interval (own)."""
+"""The host's activity is the innermost event that fills this much of the interval (our choice)."""
 MAX_NAME = 200
 
 

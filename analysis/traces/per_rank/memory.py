@@ -124,8 +124,8 @@ def never_freed(trace: TraceColumns, timeline: MemoryTimeline) -> list[OperatorH
 
 
 def thinned(timeline: MemoryTimeline, points: int = MAX_POINTS) -> Int64:
-    """Places of at most so many points that keep the line's look: the highest of each equal part of
-    the time."""
+    """Places of at most this many points that keep the line's look: the highest of each equal part
+    of the time."""
     if len(timeline.ts) <= points:
         return np.arange(len(timeline.ts), dtype=np.int64)
     begin, end = int(timeline.ts[0]), int(timeline.ts[-1])

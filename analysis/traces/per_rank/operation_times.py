@@ -16,7 +16,7 @@ from analysis.traces.readable import told_apart
 
 MAX_NAMES = 96
 MAX_NUMBERS = 16_384
-"""Names times steps (own: about 100 KB as JSON)."""
+"""Names times steps (our choice: about 100 KB as JSON)."""
 
 
 MAX_NAME = 200
@@ -45,7 +45,7 @@ class OperationTimes:
 def operation_times(
     trace: TraceColumns, steps: StepColumns, kind: Int32, on_device: StepColumns | None = None
 ) -> OperationTimes:
-    """Self times on threads and streams; steps, phases and collectives are told elsewhere.
+    """Self times on threads and streams; steps, phases and collectives are reported elsewhere.
 
     `kind` of every row is as `kinds` gives it; `on_device` are the steps as the accelerator worked
     them off, to which its kernels belong. O(events log events).

@@ -43,7 +43,7 @@ class CompiledFrame:
     versions: int
     """Distinct ones."""
     highest: int
-    """The highest N: so many compilations were discarded before."""
+    """The highest N: this many compilations were discarded before."""
     first_seen: tuple[int, ...]
     """Step in which each version first ran (-1 outside steps), by N; at most 16."""
 

@@ -4,7 +4,7 @@ On a rank with an accelerator the parts are what its streams did, in this order:
 phase whose call launched the kernel), communication that no computation hides, copies that neither
 hides, and idle time, of which that during data loading on the host is data loading. On a rank
 without one they are what the host did: communication that no operator ran beside, then the phases.
-Across ranks communication is told apart into waiting and transfer
+Across ranks communication is split into waiting and transfer
 (analysis/traces/across_ranks/step_breakdown.py).
 """
 
@@ -40,7 +40,7 @@ PARTS = (*PHASES, COMMUNICATION, COPIES, IDLE, OTHER)
 """Parts of a step, in the order of a stacked chart. `other` is computation, or the host's time,
 outside every phase."""
 MAX_STEPS = 512
-"""Most steps kept of one rank (own: a profile has tens)."""
+"""Most steps kept of one rank (our choice: a profile has tens)."""
 
 
 @dataclass(frozen=True, eq=False)

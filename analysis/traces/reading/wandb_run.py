@@ -48,8 +48,9 @@ def is_wandb_run(head: bytes) -> bool:
 def one_run(files: Iterable[JobFile]) -> list[JobFile]:
     """The files without those of other runs of wandb's.
 
-    A run does not say its rank. Several runs, told apart by neither rank nor name, would overwrite
-    each other's steps, so the largest stands for all; resumed parts of one run belong together.
+    A run does not say its rank. Several runs, distinguished by neither rank nor name, would
+    overwrite each other's steps, so the largest stands for all; resumed parts of one run belong
+    together.
     """
     kept = list(files)
     unknown = [f for f in kept if f.kind == "wandb_run" and f.rank is None]

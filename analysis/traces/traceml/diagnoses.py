@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import Diagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.rule import percent, short
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
 from analysis.traces.readable import readable
@@ -57,11 +57,11 @@ VERDICTS = {
 """TraceML's verdicts that stand in where its measurements are not at hand -> our rule."""
 
 
-def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[tuple[str, str]]]:
+def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[JobDiagnosis], list[tuple[str, str]]]:
     """What the files' sessions say, and (file, problem) of those that cannot be read. Never raises
     for a file."""
     sessions, unread = _sessions(list(files)[: 3 * MAX_SESSIONS])
-    found: list[Diagnosis] = []
+    found: list[JobDiagnosis] = []
     for session in sessions[:MAX_SESSIONS]:
         found += [
             d
@@ -71,7 +71,7 @@ def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[Diagnosis], list[t
     return found, unread
 
 
-def session_diagnoses(session: TraceMLSession) -> list[Diagnosis]:
+def session_diagnoses(session: TraceMLSession) -> list[JobDiagnosis]:
     """What one session says."""
     late = straggler(session)
     found = [_straggler(session, late)] if late is not None else []
@@ -126,7 +126,7 @@ def _severity(share: float, steps: int) -> Severity:
     return "critical" if share >= CRITICAL and steps >= CRITICAL_STEPS else "warning"
 
 
-def _straggler(session: TraceMLSession, late: Straggler) -> Diagnosis:
+def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
     numbers = Numbers()
     statement = (
         f"{numbers.ranks([late.rank])} holds up the others by "
@@ -144,7 +144,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> Diagnosis:
     else:
         statement += "; which part of its step is late was not measured"
     severity: Severity = "warning" if late.sharded else _severity(late.score, session.steps)
-    return Diagnosis(
+    return JobDiagnosis(
         rule="straggler",
         severity=severity,
         subject=subject_of([late.rank]),
@@ -161,7 +161,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> Diagnosis:
     )
 
 
-def _shares(session: TraceMLSession, late: Straggler | None) -> list[Diagnosis]:
+def _shares(session: TraceMLSession, late: Straggler | None) -> list[JobDiagnosis]:
     found = shares(session)
     told = []
     if found.get("input", 0.0) >= WARN and not (late and late.cause == "input"):
@@ -206,10 +206,10 @@ def _share(
     what: str,
     fix: str,
     details: dict[str, float | str],
-) -> Diagnosis:
+) -> JobDiagnosis:
     numbers = Numbers()
     severity = "warning" if rule == "time_outside_phases" else _severity(share, session.steps)
-    return Diagnosis(
+    return JobDiagnosis(
         rule=rule,
         severity=severity,
         subject="all ranks",
@@ -223,13 +223,13 @@ def _share(
     )
 
 
-def _pressure(memory: Sequence[RankMemory]) -> list[Diagnosis]:
+def _pressure(memory: Sequence[RankMemory]) -> list[JobDiagnosis]:
     full = sorted((m for m in memory if pressure(m) >= PRESSURE), key=lambda m: -pressure(m))
     if not full:
         return []
     numbers, ranks = Numbers(), sorted(m.rank for m in full)
     return [
-        Diagnosis(
+        JobDiagnosis(
             rule="memory_pressure",
             severity="critical" if pressure(full[0]) >= HIGH_PRESSURE else "warning",
             subject=subject_of(ranks),
@@ -245,13 +245,13 @@ def _pressure(memory: Sequence[RankMemory]) -> list[Diagnosis]:
     ]
 
 
-def _creep(memory: Sequence[RankMemory]) -> list[Diagnosis]:
+def _creep(memory: Sequence[RankMemory]) -> list[JobDiagnosis]:
     grown = sorted((m for m in memory if creep(m)), key=lambda m: -creep(m))
     if not grown:
         return []
     numbers, ranks = Numbers(), sorted(m.rank for m in grown)
     return [
-        Diagnosis(
+        JobDiagnosis(
             rule="memory_growth",
             severity="warning",
             subject=subject_of(ranks),
@@ -269,7 +269,7 @@ def _creep(memory: Sequence[RankMemory]) -> list[Diagnosis]:
     ]
 
 
-def _taken_over(verdict: TraceMLVerdict) -> list[Diagnosis]:
+def _taken_over(verdict: TraceMLVerdict) -> list[JobDiagnosis]:
     """TraceML's verdict as ours, where there is nothing to judge it by."""
     rule = VERDICTS.get(verdict.kind)
     if rule is None or verdict.severity not in ("warn", "crit"):
@@ -277,7 +277,7 @@ def _taken_over(verdict: TraceMLVerdict) -> list[Diagnosis]:
     numbers = Numbers()
     who = numbers.ranks(verdict.ranks) if verdict.ranks else "the job"
     return [
-        Diagnosis(
+        JobDiagnosis(
             rule=rule,
             severity="critical" if verdict.severity == "crit" else "warning",
             subject=subject_of(verdict.ranks),
@@ -292,8 +292,8 @@ def _taken_over(verdict: TraceMLVerdict) -> list[Diagnosis]:
     ]
 
 
-def _verdict(verdict: TraceMLVerdict) -> Diagnosis:
-    return Diagnosis(
+def _verdict(verdict: TraceMLVerdict) -> JobDiagnosis:
+    return JobDiagnosis(
         rule="traceml_verdict",
         severity="info",
         subject=subject_of(verdict.ranks),

@@ -21,8 +21,8 @@ WARN_STEPS, CRITICAL_STEPS = 2, 20
 COVERAGE = 0.80
 """Share of the wait that a part must explain to be called the cause (TraceML)."""
 PERSISTENT = 0.5
-"""Share of the steps in which the rank must be late (own: recorded stragglers nearly all, single
-pauses 3 of 8)."""
+"""Share of the steps in which the rank must be late (our choice: recorded stragglers nearly all,
+single pauses 3 of 8)."""
 PRESSURE, HIGH_PRESSURE = 0.92, 0.97
 """Reserved share of the device's memory (TraceML)."""
 CREEP_BYTES, CREEP_STEPS = 2**30, 50

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks, Expected
+from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks, ExpectedAlert
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import AddedQuery, Alert, Link, LogWords, Scope
 from bot.investigation.runbooks.library import RunbookLibrary
@@ -100,9 +100,9 @@ def _applied(one: Applying, alert: Alert, hosts: Collection[str]) -> AppliedRunb
     )
 
 
-def _expected(expected: ExpectedWhen) -> Expected:
+def _expected(expected: ExpectedWhen) -> ExpectedAlert:
     when = in_words(expected.between) if expected.between else ""
-    return Expected(text=masked(expected.because), when=when)
+    return ExpectedAlert(text=masked(expected.because), when=when)
 
 
 def may_link(url: str, hosts: Collection[str]) -> bool:

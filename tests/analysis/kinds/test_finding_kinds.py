@@ -157,7 +157,7 @@ def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
         assert step.endswith(".")
         assert "{" not in step
     assert fault.as_cause.name in CAUSE_KINDS
-    if fault.holds_up or fault.hangs:
+    if fault.delays_others or fault.hangs:
         assert fault.training
 
 

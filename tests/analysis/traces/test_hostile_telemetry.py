@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import EvidenceError
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.job.telemetry import diagnoses_of_files
 from analysis.traces.job_logs.metrics import read_metrics
 from analysis.traces.job_logs.rank_logs import read_rank_logs
 from analysis.traces.per_rank.execution_trace import correlate, read_execution_trace
@@ -64,7 +64,7 @@ def test_lines_of_metrics_that_are_none_cost_only_themselves(tmp_path: Path) -> 
     }
     assert {1: 2.0, 4: 3.0, 8: 4.0}.items() <= read[1].items()
     assert set(read[1]) <= {1, 3, 4, 5, 7, 8}
-    told_by_files(files)
+    diagnoses_of_files(files)
 
 
 def test_a_log_of_control_characters_and_markup_accuses_in_plain_words(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_log_of_control_characters_and_markup_accuses_in_plain_words(tmp_path:
         b"step 1 done\n" * 90 + b"\x00\x1b[2J\n\r\r\r\n" + raised.encode()
     )
     (tmp_path / "log_rank1.txt").write_text("step 1 done\nfinished\n")
-    (found,) = (d for d in told_by_files(sort_job_files([tmp_path])) if d.rule == "exception")
+    (found,) = (d for d in diagnoses_of_files(sort_job_files([tmp_path])) if d.rule == "exception")
     assert found.ranks == (2,)
     assert not any(
         mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e")
@@ -191,7 +191,7 @@ def test_names_and_values_of_a_run_of_wandb_stay_inert(tmp_path: Path) -> None:
         for step in range(40)
     ]
     (tmp_path / f"run-{'`x`'}.wandb").write_bytes(wandb_file(rows))
-    (found,) = told_by_files(sort_job_files([tmp_path]))
+    (found,) = diagnoses_of_files(sort_job_files([tmp_path]))
     assert found.rule == "nan_loss"
     assert not any(
         mark in found.statement + found.subject for mark in ("<!channel>", "\x1b", "\u202e")

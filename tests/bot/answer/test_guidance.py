@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.case.folder import json_bytes, read_case, write_json
-from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbook, AppliedRunbooks, Expected
+from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbook, AppliedRunbooks, ExpectedAlert
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Claim, Link, Report
 from bot.answer.guidance import MOST_LINES, guidance_of, said_by, with_guidance
@@ -118,7 +118,7 @@ def test_text_of_a_runbook_notifies_nobody_links_nowhere_and_holds_no_secret() -
                 why="services *",
                 owner=hostile,
                 next_steps=(hostile,) * 50,
-                expected=(Expected(text=hostile),),
+                expected=(ExpectedAlert(text=hostile),),
                 links=(Link(title=hostile, url="https://grafana.example.com/"),) * 50,
             ),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import nothing_wrong
 from analysis.traces.doctor.rules import diagnose
@@ -46,7 +46,7 @@ def job_from(paths: Iterable[Path]) -> TrainingJob:
     )
 
 
-def accusations(diagnoses: Iterable[Diagnosis]) -> list[str]:
+def accusations(diagnoses: Iterable[JobDiagnosis]) -> list[str]:
     return [d.rule for d in diagnoses if d.severity != "info"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import job_of
 from analysis.traces.doctor.nothing_wrong import NO_DOUBT, doubts, health, nothing_wrong
 from analysis.traces.doctor.rules import diagnose
@@ -17,7 +17,7 @@ from tests.analysis.traces.flight_recorder.written_dumps import world, write_jso
 from tests.analysis.traces.written_traces import case_of, job
 from tests.trace_report.command import trace, write_job
 
-HANG = Diagnosis(
+HANG = JobDiagnosis(
     "flight_recorder_missing_rank", "info", "rank 2 <!channel>", "rank 2 has not joined", "", ""
 )
 
@@ -48,13 +48,13 @@ def test_what_speaks_of_the_recording_or_of_better_ways_is_no_doubt(
     rule: str, tmp_path: Path
 ) -> None:
     base = job_from(tmp_path, job())
-    told = Diagnosis(rule, "info", "capture", "something", "", "")
+    told = JobDiagnosis(rule, "info", "capture", "something", "", "")
     assert doubts(diagnose(job_of(base.summaries, [told]))) == []
     assert nothing_wrong(base, [told]).startswith("nothing wrong: ")
 
 
 def test_many_doubts_are_counted_and_the_first_named() -> None:
-    several = [Diagnosis("stack_outlier", "info", f"rank {n}", "", "", "") for n in range(5)]
+    several = [JobDiagnosis("stack_outlier", "info", f"rank {n}", "", "", "") for n in range(5)]
     assert nothing_wrong(job_of([]), several) == (
         "nothing certain, but 5 things to look at (rank 0, rank 1, rank 2, ...)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import nothing_wrong
 from analysis.traces.doctor.rules import diagnose
@@ -174,7 +174,7 @@ def test_traces_that_are_cut_off_before_they_hold_steps_cannot_be_relied_on(tmp_
 
 
 def test_what_other_files_tell_comes_first(tmp_path: Path) -> None:
-    hang = Diagnosis(
+    hang = JobDiagnosis(
         "flight_recorder_missing_rank",
         "critical",
         "rank 3",
@@ -183,7 +183,7 @@ def test_what_other_files_tell_comes_first(tmp_path: Path) -> None:
         "",
         ranks=(3,),
     )
-    drop = Diagnosis("throughput_drop", "warning", "the job", "slower", "", "")
+    drop = JobDiagnosis("throughput_drop", "warning", "the job", "slower", "", "")
     base = job_from(tmp_path, job(late_us=LATE))
     found = diagnose(job_of(base.summaries, [drop, hang]))
     assert [d.rule for d in found] == [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.rules import diagnose
 from tests.analysis.traces.doctor.simulated_jobs import GB, Recording, SimulatedJob, simulate
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
@@ -24,7 +24,9 @@ def small(shape: str, **values: Any) -> SimulatedJob:
     return SimulatedJob(**(chosen | values))
 
 
-def seen(job: SimulatedJob, folder: Path) -> tuple[list[Diagnosis], list[Diagnosis], Recording]:
+def seen(
+    job: SimulatedJob, folder: Path
+) -> tuple[list[JobDiagnosis], list[JobDiagnosis], Recording]:
     """What accuses, what informs, and the truth."""
     recording = simulate(job)
     found = diagnose(recording.job(folder))

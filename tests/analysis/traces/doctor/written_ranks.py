@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.traces.across_ranks.rank_summary import summarise
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.reading.kineto import read_trace
@@ -83,7 +83,7 @@ def informed(job: TrainingJob) -> list[str]:
     return [d.rule for d in diagnose(job) if d.severity == "info"]
 
 
-def the(rule: str, job: TrainingJob) -> Diagnosis:
+def the(rule: str, job: TrainingJob) -> JobDiagnosis:
     """The one diagnosis of a rule."""
     (found,) = [d for d in diagnose(job) if d.rule == rule]
     return found

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.flight_recorder.written_dumps import world, write_json, write_pickles
 
 
-def _said(folder: Path) -> list[Diagnosis]:
+def _said(folder: Path) -> list[JobDiagnosis]:
     return hang_diagnoses(sort_job_files([folder]))
 
 
-def _blamed(found: list[Diagnosis]) -> list[tuple[str, tuple[int, ...]]]:
+def _blamed(found: list[JobDiagnosis]) -> list[tuple[str, tuple[int, ...]]]:
     return [(d.rule, d.ranks) for d in found if d.severity != "info"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
 from analysis.traces.job_logs.metrics import RankMetrics, read_metrics
 from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
@@ -153,7 +153,7 @@ def _logs(folder: Path, text: str) -> JobLogs:
     return read_rank_logs(sort_job_files([folder]).of("log"))
 
 
-def _by_rule(logs: JobLogs) -> dict[str, Diagnosis]:
+def _by_rule(logs: JobLogs) -> dict[str, JobDiagnosis]:
     return {d.rule: d for d in log_diagnoses(logs, range(8))}
 
 

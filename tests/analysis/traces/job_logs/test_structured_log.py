@@ -11,8 +11,8 @@ import pytest
 
 from analysis.case.folder import read_case
 from analysis.diagnosis import diagnose
-from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.doctor.diagnosis import JobDiagnosis
+from analysis.traces.job.telemetry import diagnoses_of_files
 from analysis.traces.job_logs.metrics import read_metrics
 from analysis.traces.job_logs.structured_log import RankSpans, read_structured_logs
 from analysis.traces.reading.file_kinds import kind_of, rank_in_name
@@ -27,8 +27,8 @@ def spans(folder: Path) -> list[RankSpans]:
     return read_structured_logs(sort_job_files([folder]).of("structured_log", "log"))
 
 
-def told(folder: Path, until_us: int | None = LATER) -> list[Diagnosis]:
-    found = told_by_files(sort_job_files([folder]), until_us)
+def told(folder: Path, until_us: int | None = LATER) -> list[JobDiagnosis]:
+    found = diagnoses_of_files(sort_job_files([folder]), until_us)
     assert all(quoted_numbers_are_given(d.statement, dict(d.numbers)) for d in found)
     return found
 

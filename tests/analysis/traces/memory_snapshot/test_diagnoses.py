@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import Diagnosis
-from analysis.traces.job.telemetry import told_by_files
+from analysis.traces.doctor.diagnosis import JobDiagnosis
+from analysis.traces.job.telemetry import diagnoses_of_files
 from analysis.traces.memory_snapshot.judgement import judge
 from analysis.traces.memory_snapshot.reading import read_snapshot
 from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.memory_snapshot.allocator import GB, MB, Allocator, stack, train
 
 
-def told(folder: Path) -> list[Diagnosis]:
-    return told_by_files(sort_job_files([folder]))
+def told(folder: Path) -> list[JobDiagnosis]:
+    return diagnoses_of_files(sort_job_files([folder]))
 
 
 def accused(folder: Path) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def test_one_long_forward_pass_is_no_growth(tmp_path: Path) -> None:
     assert accused(tmp_path) == []
 
 
-def out_of_memory(allocator: Allocator, path: Path, free: list[int] | None = None) -> Diagnosis:
+def out_of_memory(allocator: Allocator, path: Path, free: list[int] | None = None) -> JobDiagnosis:
     allocator.write(path, free=free)
     (found,) = (d for d in told(path.parent) if d.severity != "info")
     assert (found.rule, found.severity) == ("out_of_memory", "critical")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import Diagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.job.telemetry import telemetry_diagnoses
 from analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.traceml.databases import usual, write_telemetry
 
 
-def told(folder: Path) -> list[Diagnosis]:
+def told(folder: Path) -> list[JobDiagnosis]:
     return telemetry_diagnoses(sort_job_files([folder]))
 
 
