@@ -25,10 +25,10 @@ from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.answer.targets.slack.message import SlackMessage, final_message
 from bot.answer.targets.slack.pictures import to_html, view_to_html
 from bot.answer.view import answer_view
-from bot.conversation.slack.evidence_modal import Answered, evidence_modal
+from bot.conversation.slack.evidence_modal import EvidenceShown, evidence_modal
 from bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
 from bot.conversation.slack.home_view import Home, home_view
-from bot.store.labels import Label
+from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
 from connectors.base import Check
@@ -156,7 +156,7 @@ def a_home(replayed: Replayed) -> Home:
         earlier(230, "disk of db-2 above 90 %", verdict="no_active_incident", confidence=0.64),
         earlier(410, "search 5xx above 1 %", verdict="insufficient_evidence", confidence=0.31),
     ]
-    said = Label(NAME, True, "", "ann (U0ANN)", AT)
+    said = AnswerLabel(NAME, True, "", "ann (U0ANN)", AT)
     mute = Mute(
         "f" * 16,
         "disk of db-2 above 90 %",
@@ -184,7 +184,7 @@ def main() -> None:
     chart = decisive_chart(case, diagnosis)
     status = AnswerStatus(note="send")
     judged = AnswerStatus(
-        label=Label(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update"
+        label=AnswerLabel(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update"
     )
     images = {CHART: chart} if chart else {}
     photograph(
@@ -193,7 +193,9 @@ def main() -> None:
     dark = to_html(answer(replayed, investigation, judged, CHART), images, dark=True)
     photograph(dark, "slack-answer-dark.png", 720)
     page = f"{HOST}/investigations/{NAME}"
-    evidence = evidence_modal(investigation, Answered(diagnosis, case.evidence, case.gaps), page)
+    evidence = evidence_modal(
+        investigation, EvidenceShown(diagnosis, case.evidence, case.gaps), page
+    )
     photograph(view_to_html(evidence), "slack-evidence.png", 640, 2000)
     wrong = wrong_modal(FormFor(NAME), investigation, suspects_of(diagnosis))
     photograph(view_to_html(wrong), "slack-wrong.png", 640, 720)

@@ -20,6 +20,7 @@ from analysis.errors import ConnectorError
 from bot.answer.outcome import ReplyTarget
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.step_watch import first_message_posted
+from bot.runtime.threads import in_store
 from bot.store.announcing import Announcing, Due
 from bot.store.store import Store, StoredInvestigation
 
@@ -76,7 +77,7 @@ class Announce(BackgroundLoop):
     async def _begin(self, most: int) -> None:
         busy_channels = set(self._posting.values())
         # In a thread, so that posts on their way go on while the database is slow.
-        for due in await asyncio.to_thread(self._announcing.due, most, busy_channels):
+        for due in await in_store(self._announcing.due, most, busy_channels):
             posting = asyncio.create_task(self._announce(due))
             self._posting[posting] = due.channel
 
@@ -89,9 +90,7 @@ class Announce(BackgroundLoop):
 
     async def _announce(self, due: Due) -> None:
         try:
-            if await asyncio.to_thread(
-                self._announcing.claim, due.investigation_id, datetime.now(UTC)
-            ):
+            if await in_store(self._announcing.claim, due.investigation_id, datetime.now(UTC)):
                 await self._announce_everywhere(due.investigation_id)
         except (SQLAlchemyError, OSError) as error:
             log.warning(
@@ -103,7 +102,7 @@ class Announce(BackgroundLoop):
             await asyncio.sleep(self._retry_after_s)
 
     async def _announce_everywhere(self, investigation_id: str) -> None:
-        investigation = await asyncio.to_thread(self._store.get, investigation_id)
+        investigation = await in_store(self._store.get, investigation_id)
         if investigation is None:
             return
         for target in self._targets:
@@ -118,7 +117,7 @@ class Announce(BackgroundLoop):
         except ConnectorError as error:
             said = (investigation.id, f"announce {target.name}", str(error))
             key = f"announce {target.name}: at once"
-            await asyncio.to_thread(self._store.add_progress, *said, key=key)
+            await in_store(self._store.add_progress, *said, key=key)
 
 
 async def _wait_for(tasks: Iterable[asyncio.Task[None]], at_most_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Answers about how far it reaches, what was looked at, and what is missing."""
+"""Answers about the impact, what was checked, and what is missing."""
 
 from __future__ import annotations
 
@@ -21,30 +21,28 @@ def impact(answered: AnsweredCase) -> AnswerText:
     told = answered.diagnosis.impact
     lines = [answered.said(told.sentence, told.findings[:3])]
     if told.services:
-        shown = ", ".join(one_line(s, 60) for s in told.services[:MOST])
+        shown = ", ".join(one_line(service, 60) for service in told.services[:MOST])
         left = len(told.services) - MOST
-        lines.append(
-            answered.said(f"{shown}{f' and {left} more' if left > 0 else ''}", bold="Services")
-        )
+        if left > 0:
+            shown += f" and {left} more"
+        lines.append(answered.said(shown, bold="Services"))
     if told.since is not None:
         lines.append(answered.said(at(told.since), bold="Since"))
-    numbers = {k: v for k, v in told.numbers.items() if k in _SAID}
-    lines += [answered.said(number(v), bold=_SAID[k]) for k, v in sorted(numbers.items())]
+    for name, value in sorted(told.numbers.items()):
+        if name in _SAID:
+            lines.append(answered.said(number(value), bold=_SAID[name]))
     return AnswerText(lead="Affected, as far as it was measured:", lines=tuple(lines[:MOST]))
 
 
 def missing(answered: AnsweredCase) -> AnswerText:
-    """What could not be had, and what would be needed."""
-    lines = [answered.said(m) for m in answered.diagnosis.missing]
-    lines += [
-        answered.said(g.reason, bold=one_line(f"{g.source} {g.kind}", 60))
-        for g in answered.case.gaps
-    ]
-    cut = [e for e in answered.case.evidence if e.cut]
-    lines += [
-        answered.said(f"not all of it: {e.cut}", bold=one_line(f"{e.source} {e.kind}", 60))
-        for e in cut
-    ]
+    """What could not be collected, and what would be needed."""
+    lines = [answered.said(text) for text in answered.diagnosis.missing]
+    for gap in answered.case.gaps:
+        lines.append(answered.said(gap.reason, bold=one_line(f"{gap.source} {gap.kind}", 60)))
+    for item in answered.case.evidence:
+        if item.cut:
+            of = one_line(f"{item.source} {item.kind}", 60)
+            lines.append(answered.said(f"not all of it: {item.cut}", bold=of))
     if not lines:
         return AnswerText(
             lead="Nothing that was asked for is missing.", lines=checked(answered).lines[:4]
@@ -58,20 +56,15 @@ def checked(answered: AnsweredCase) -> AnswerText:
     rows: Counter[tuple[str, str]] = Counter()
     for item in answered.case.evidence:
         rows[(item.source, item.kind)] += item.rows or 0
-    lines = [
-        answered.said(
-            f"{counted(n, 'row')}" if n else "collected", bold=one_line(f"{source} {kind}", 60)
-        )
-        for (source, kind), n in rows.most_common(MOST)
-    ]
+    lines = []
+    for (source, kind), count in rows.most_common(MOST):
+        collected = counted(count, "row") if count else "collected"
+        lines.append(answered.said(collected, bold=one_line(f"{source} {kind}", 60)))
     window = answered.case.scope.incident
     fine = fine_services(answered)
     if fine:
-        lines.append(
-            answered.said(
-                f"{', '.join(plain(s, 60) for s in fine[:MOST])}", bold="Looked at and found fine"
-            )
-        )
+        shown = ", ".join(plain(service, 60) for service in fine[:MOST])
+        lines.append(answered.said(shown, bold="Looked at and found fine"))
     findings = counted(len(answered.findings), "finding")
     lead = f"{at(window.start)} to {window.end:%H:%M:%S}, {findings}:"
     return AnswerText(lead=lead, lines=tuple(lines))
@@ -82,11 +75,10 @@ def fine_services(answered: AnsweredCase) -> list[str]:
     table = answered.case.metrics
     if not table.height:
         return []
-    seen = (
-        table.filter(pl.col("value").is_finite())["service"].drop_nulls().unique().sort().to_list()
-    )
-    troubled = {f.subject for f in answered.findings.values() if f.kind != RULED_OUT}
-    return [s for s in seen if s not in troubled]
+    measured = table.filter(pl.col("value").is_finite())
+    services = measured["service"].drop_nulls().unique().sort()
+    with_findings = {f.subject for f in answered.findings.values() if f.kind != RULED_OUT}
+    return [service for service in services.to_list() if service not in with_findings]
 
 
 _SAID = {

@@ -1,5 +1,5 @@
-"""Answers about one subject: "is it the database?", "what about payments?" - what speaks for it and
-what against it."""
+"""Answers about one subject ("is it the database?", "what about payments?"): the evidence for and
+against it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bot.intake.questions.words import words
 
 MOST = 5
 SIGNALS = 6
+MOST_CALLS = 2000
 
 
 def about(answered: AnsweredCase, subject: Subject) -> AnswerText:
@@ -42,53 +43,48 @@ def concerns(finding: Finding, subject: Subject) -> bool:
         return False
     if finding.signal and classify(finding.signal) in CLASSES.get(subject.thing, frozenset()):
         return True
-    said = set(
-        words(
-            f"{finding.subject} {finding.signal or ''} {finding.kind.replace('_', ' ')} "
-            f"{finding.sentence}"
-        )
-    )
-    pieces = {
-        piece
-        for word in said
-        for piece in word.replace("_", "-").replace(".", "-").replace("/", "-").split("-")
-    }
-    return bool((said | pieces) & thing_words(subject.thing))
+    kind = finding.kind.replace("_", " ")
+    said = set(words(f"{finding.subject} {finding.signal or ''} {kind} {finding.sentence}"))
+    for word in tuple(said):
+        said.update(_pieces(word.replace(".", "-")))
+    return bool(said & thing_words(subject.thing))
+
+
+def _pieces(name: str) -> list[str]:
+    """`orders-db/pool_size` is orders, db, pool and size."""
+    return name.replace("_", "-").replace("/", "-").split("-")
 
 
 def knows(answered: AnsweredCase, subject: Subject) -> bool:
     """Whether the case holds anything at all about it."""
-    return bool(
-        _series(answered, subject) or any(concerns(f, subject) for f in answered.findings.values())
-    )
+    if _series(answered, subject):
+        return True
+    return any(concerns(finding, subject) for finding in answered.findings.values())
 
 
 def _suspected(
     answered: AnsweredCase, name: str, cause: Cause, about_it: Sequence[Finding]
 ) -> AnswerText:
-    others = [f for f in answered.some(cause.findings) if f in about_it] or answered.some(
-        cause.findings
-    )
+    evidence = answered.some(cause.findings)
+    evidence = [f for f in evidence if f in about_it] or evidence
+    # The summary of a cause repeats the sentences of its strongest findings.
+    unsaid = [f for f in evidence if f.sentence.rstrip(".") not in cause.summary]
     counter = [f for f in answered.some(cause.contradicting) if f.kind != RULED_OUT]
     lines = [answered.said(cause.summary, cause.findings[:2])]
-    lines += [
-        answered.line(f, "For") for f in others if f.sentence.rstrip(".") not in cause.summary
-    ][: MOST - 1]
+    lines += [answered.line(f, "For") for f in unsaid[: MOST - 1]]
     lines += [answered.line(f, "Against") for f in counter[:2]]
-    if cause.rank == 1:
-        doubtful = answered.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
-        lead = (
-            f"{name}: it is my first suspect, not established"
-            if doubtful
-            else f"Yes, {name} is what I blame"
-        )
-    else:
-        first = answered.causes[0]
-        lead = (
-            f"Perhaps: {name} is suspect {cause.rank}, after {plain(first.subject, 60)} "
-            f"({percent(first.confidence)})"
-        )
+    lead = _suspicion(answered, name, cause)
     return AnswerText(lead=f"{lead} ({percent(cause.confidence)}).", lines=tuple(lines))
+
+
+def _suspicion(answered: AnsweredCase, name: str, cause: Cause) -> str:
+    if cause.rank > 1:
+        first = answered.causes[0]
+        leader = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
+        return f"Perhaps: {name} is suspect {cause.rank}, after {leader}"
+    if answered.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
+        return f"{name}: it is my first suspect, not established"
+    return f"Yes, {name} is what I blame"
 
 
 def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> AnswerText:
@@ -96,13 +92,10 @@ def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> An
     lines = [answered.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
     if first is None:
         lead = f"{name} shows something, but no cause is established."
-    else:
-        lead = (
-            f"Probably not by itself: {name} shows something, and I blame "
-            f"{plain(first.subject, 60)}"
-        )
-        lead += f" ({percent(first.confidence)})."
-        lines.append(answered.said(first.summary, first.findings[:2], "Against"))
+        return AnswerText(lead=lead, lines=tuple(lines))
+    blamed = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
+    lead = f"Probably not by itself: {name} shows something, and I blame {blamed}."
+    lines.append(answered.said(first.summary, first.findings[:2], "Against"))
     return AnswerText(lead=lead, lines=tuple(lines))
 
 
@@ -148,39 +141,36 @@ def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
         return any(_same(service, n) or signal == n for n in subject.names)
     if subject.thing is None:
         return False
-    pieces = {
-        p
-        for w in words(f"{service} {signal}")
-        for p in w.replace("_", "-").replace("/", "-").split("-")
-    }
-    return classify(signal) in CLASSES.get(subject.thing, frozenset()) or bool(
-        pieces & thing_words(subject.thing)
-    )
+    if classify(signal) in CLASSES.get(subject.thing, frozenset()):
+        return True
+    wanted = thing_words(subject.thing)
+    return any(wanted.intersection(_pieces(word)) for word in words(f"{service} {signal}"))
 
 
 def _calls(answered: AnsweredCase) -> list[tuple[str, str]]:
-    rows = (
-        answered.case.topology.select("caller", "callee")
-        .unique()
-        .sort("caller", "callee")
-        .iter_rows()
-    )
-    return [(str(a), str(b)) for a, b in rows][:2000]
+    calls = answered.case.topology.select("caller", "callee").unique().sort("caller", "callee")
+    return [(str(caller), str(callee)) for caller, callee in calls.head(MOST_CALLS).iter_rows()]
 
 
 def _is_cause(cause: Cause, subject: Subject, answered: AnsweredCase) -> bool:
     """By its subject, the change it blames, or, of a kind of thing, by its findings."""
     if subject.names:
-        return any(
-            _same(cause.subject, n) or cause.change == n or cause.signal == n for n in subject.names
-        )
+        return any(_is_named(cause, name) for name in subject.names)
     if subject.thing == "deploy":
         return cause.change is not None and cause.kind in ("deploy", "merge", "scale")
     if subject.thing is None:
         return False
-    own = [f for f in answered.some(cause.findings[:3]) if _same(f.subject, cause.subject)]
-    by_name = set(cause.subject.casefold().replace("_", "-").replace("/", "-").split("-"))
-    return bool(by_name & thing_words(subject.thing)) or any(concerns(f, subject) for f in own[:1])
+    if not thing_words(subject.thing).isdisjoint(_pieces(cause.subject.casefold())):
+        return True
+    # Of the findings about the cause's own subject, the first is the one that it rests on most.
+    for finding in answered.some(cause.findings[:3]):
+        if _same(finding.subject, cause.subject):
+            return concerns(finding, subject)
+    return False
+
+
+def _is_named(cause: Cause, name: str) -> bool:
+    return _same(cause.subject, name) or name in (cause.change, cause.signal)
 
 
 def _same(one: str, name: str) -> bool:

@@ -3,8 +3,9 @@ happen before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -42,51 +43,60 @@ def since(answered: AnsweredCase) -> AnswerText:
     if abs(before) < timedelta(seconds=1):
         lead = f"Since {at(onset)}, when the alert fired."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
-    told = [
-        f
-        for f in answered.some(cited)
-        if f.onset is not None and f.onset >= onset and f.kind != NEAR
-    ]
-    lines = tuple(answered.line(f, clock(f.onset)) for f in sorted(told, key=_onset)[:4] if f.onset)
+    told = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
+    told.sort(key=_onset)
+    lines = tuple(answered.line(f, clock(f.onset)) for f in told[:4])
     return AnswerText(lead=lead, lines=lines, more=_uncertainty(told))
+
+
+def _began_with(finding: Finding, onset: datetime) -> bool:
+    return finding.onset is not None and finding.onset >= onset
 
 
 def still(answered: AnsweredCase) -> AnswerText:
     """Whether it is over, as far as the case goes, and how old that is."""
-    end = answered.case.scope.incident.end
-    age = max(answered.now - end, timedelta(0))
-    back = [f for f in answered.findings.values() if f.kind == CAME_BACK]
-    out = [f for f in answered.some(answered.diagnosis.impact.findings) if not f.details.recovered]
-    if answered.diagnosis.verdict is Verdict.RECOVERED or back:
-        lead, lines = f"It had recovered by {clock(end)} UTC.", [answered.line(f) for f in back[:3]]
-    elif answered.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        lead, lines = f"Nothing was wrong in what I saw until {clock(end)} UTC.", []
-    elif out:
-        lead = f"It was still going on at {clock(end)} UTC, where my data ends."
-        lines = [answered.line(f, "Still out") for f in out[:3]]
-    else:
-        lead, lines = (
-            f"I cannot say: no symptom was measured until {clock(end)} UTC, where my data ends.",
-            [],
-        )
+    lead, lines = _state_at_the_end(answered)
     resolved = answered.investigation.resolved_at
     if resolved is not None:
         lines.append(answered.said(f"The alert itself was resolved at {at(resolved)}"))
-    more = (
-        [f"That was {span_of(age)} ago. To look at now, ask: what about the last 30 minutes?"]
-        if age > FRESH
-        else []
-    )
-    return AnswerText(lead=lead, lines=tuple(lines), more=tuple(more))
+    age = max(answered.now - answered.case.scope.incident.end, timedelta(0))
+    more: tuple[str, ...] = ()
+    if age > FRESH:
+        ago = f"That was {span_of(age)} ago."
+        more = (f"{ago} To look at now, ask: what about the last 30 minutes?",)
+    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+
+
+def _state_at_the_end(answered: AnsweredCase) -> tuple[str, list[AnswerLine]]:
+    """Whether it was over when the data ends, and the findings that show it."""
+    end = clock(answered.case.scope.incident.end)
+    verdict = answered.diagnosis.verdict
+    back = _of_kind(answered, CAME_BACK)
+    if verdict is Verdict.RECOVERED or back:
+        return f"It had recovered by {end} UTC.", [answered.line(f) for f in back[:3]]
+    if verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return f"Nothing was wrong in what I saw until {end} UTC.", []
+    symptoms = answered.some(answered.diagnosis.impact.findings)
+    out = [f for f in symptoms if not f.details.recovered]
+    if out:
+        lead = f"It was still going on at {end} UTC, where my data ends."
+        return lead, [answered.line(f, "Still out") for f in out[:3]]
+    return f"I cannot say: no symptom was measured until {end} UTC, where my data ends.", []
+
+
+def _of_kind(answered: AnsweredCase, *kinds: str) -> list[Finding]:
+    return [f for f in answered.findings.values() if f.kind in kinds]
 
 
 def changes(answered: AnsweredCase) -> AnswerText:
     """The changes before the onset: the one to blame, those that are near, and those ruled out."""
     first = answered.first
-    near = [f for f in answered.findings.values() if f.kind == NEAR]
-    blamed = [f for f in near if first and first.change and change_named(f) == first.change]
+    near = _of_kind(answered, NEAR)
+    blamed = []
+    if first is not None and first.change:
+        blamed = [f for f in near if change_named(f) == first.change]
     others = [f for f in near if f not in blamed]
-    ruled_out = [f for f in answered.findings.values() if f.kind == RULED_OUT]
+    ruled_out = _of_kind(answered, RULED_OUT)
     lines = [answered.line(f, "To blame") for f in blamed]
     lines += [answered.line(f, "Near") for f in others]
     lines += [answered.line(f, "Ruled out") for f in ruled_out]
@@ -102,32 +112,34 @@ def timeline(answered: AnsweredCase) -> AnswerText:
     """What began when, the alert among it."""
     first, alert = answered.first, answered.case.alert
     cited = [*(first.findings if first else ()), *answered.diagnosis.impact.findings]
-    rows = [(f.onset, answered.line(f, clock(f.onset))) for f in answered.some(cited) if f.onset]
-    rows.append(
-        (
-            alert.started_at,
-            answered.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at)),
-        )
-    )
-    back = [
-        (f.onset, answered.line(f, clock(f.onset)))
-        for f in answered.findings.values()
-        if f.kind == CAME_BACK and f.onset
+    fired = answered.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at))
+    rows = [
+        *_timed_lines(answered, answered.some(cited)),
+        (alert.started_at, fired),
+        *_timed_lines(answered, _of_kind(answered, CAME_BACK)),
     ]
-    ordered = [line for _, line in sorted([*rows, *back], key=lambda row: row[0])]
-    return AnswerText(lead="In the order of their onsets (UTC):", lines=tuple(ordered[:12]))
+    rows.sort(key=lambda row: row[0])
+    lines = tuple(line for _, line in rows[:12])
+    return AnswerText(lead="In the order of their onsets (UTC):", lines=lines)
+
+
+def _timed_lines(
+    answered: AnsweredCase, findings: Iterable[Finding]
+) -> Iterator[tuple[datetime, AnswerLine]]:
+    for finding in findings:
+        if finding.onset:
+            yield finding.onset, answered.line(finding, clock(finding.onset))
 
 
 def before(answered: AnsweredCase) -> AnswerText:
-    """What memory knows: how often, and whether an earlier cause shows again."""
-    told = [f for f in answered.findings.values() if f.kind in (EARLIER, RECORD)]
+    """What memory knows: how often, and whether it is the same cause as before."""
+    told = _of_kind(answered, EARLIER, RECORD)
     if told:
         return AnswerText(
             lead="What I remember; it is no evidence:",
             lines=tuple(answered.line(f) for f in told[:5]),
         )
-    asked = answered.case.earlier.asked_at is not None
-    if not asked:
+    if answered.case.earlier.asked_at is None:
         return AnswerText(lead="I did not look into earlier investigations for this one.")
     return AnswerText(
         lead="Not that I know: I remember no earlier investigation of this alert or its services."
@@ -145,53 +157,50 @@ def _other_changes(answered: AnsweredCase, told: set[str]) -> Iterator[AnswerLin
     if not table.height:
         return
     onset = answered.diagnosis.impact.since or answered.case.alert.started_at
-    near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end).sort(
-        "time", descending=True
-    )
-    for row in near.head(4 * MOST).iter_rows(named=True):
+    near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end)
+    latest = near.sort("time", descending=True).head(4 * MOST)
+    for row in latest.iter_rows(named=True):
         if str(row["id"]) not in told:
-            by = f" by {plain(str(row['author']), 40)}" if row.get("author") else ""
-            what = (
-                f"{plain(str(row['kind']), 20)} {plain(str(row['id']), 40)} of "
-                f"{plain(str(row['service']), 60)}"
-            )
-            title = f": {plain(str(row['title']), 80)}" if row.get("title") else ""
-            yield AnswerLine(text=f"{what}{by}{title}", bold=clock(row["time"]))
+            yield AnswerLine(text=_change_text(row), bold=clock(row["time"]))
+
+
+def _change_text(row: Mapping[str, Any]) -> str:
+    kind, name = plain(str(row["kind"]), 20), plain(str(row["id"]), 40)
+    text = f"{kind} {name} of {plain(str(row['service']), 60)}"
+    if row.get("author"):
+        text += f" by {plain(str(row['author']), 40)}"
+    if row.get("title"):
+        text += f": {plain(str(row['title']), 80)}"
+    return text
 
 
 def _changes_lead(answered: AnsweredCase, blamed: bool, known: int) -> str:
+    if blamed and known > 1:
+        return f"One of the {known} changes that I know of is to blame:"
     if blamed:
-        return (
-            f"One of the {known} changes that I know of is to blame:"
-            if known > 1
-            else "One change, and it is to blame:"
-        )
+        return "One change, and it is to blame:"
     if known:
-        none = (
-            "none that the first cause rests on"
-            if answered.first
-            else "none that is to blame for anything"
-        )
-        return f"{counted(known, 'change')} around it, and {none}:"
-    asked = any(e.kind == "changes" for e in answered.case.evidence)
-    gaps = [g for g in answered.case.gaps if g.kind == "changes"]
-    if gaps:
-        return (
-            f"I do not know: changes from {plain(gaps[0].source, 40)} could not be had "
-            f"({plain(gaps[0].reason, 160)})."
-        )
-    return (
-        "None that I know of before the onset."
-        if asked
-        else "I do not know: no source of changes was asked."
-    )
+        changes = counted(known, "change")
+        if answered.first:
+            return f"{changes} around it, and none that the first cause rests on:"
+        return f"{changes} around it, and none that is to blame for anything:"
+    # A source that failed leaves a gap even when another one was collected.
+    for gap in answered.case.gaps:
+        if gap.kind == "changes":
+            return (
+                f"I do not know: changes from {plain(gap.source, 40)} could not be had "
+                f"({plain(gap.reason, 160)})."
+            )
+    if any(e.kind == "changes" for e in answered.case.evidence):
+        return "None that I know of before the onset."
+    return "I do not know: no source of changes was asked."
 
 
 def _uncertainty(told: list[Finding]) -> tuple[str, ...]:
     known = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
-    return (
-        (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",) if known else ()
-    )
+    if not known:
+        return ()
+    return (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",)
 
 
 def _onset(finding: Finding) -> float:

@@ -21,18 +21,23 @@ def allowed_place(asked: str, locations: Sequence[str]) -> str | None:
     asked = asked.strip().rstrip("/")
     if not asked or len(asked) > MAX_LOCATION:
         return None
-    if asked.startswith("s3://"):
-        return asked if _within_s3(asked, locations) else None
-    return _local(asked, locations) if asked.startswith("/") else None
+    if asked.startswith("/"):
+        return _local(asked, locations)
+    if asked.startswith("s3://") and _within_s3(asked, locations):
+        return asked
+    return None
 
 
 def _within_s3(asked: str, locations: Sequence[str]) -> bool:
     segments = asked.removeprefix("s3://").split("/")
-    if not all(_SEGMENT.fullmatch(s) and s not in (".", "..") for s in segments):
+    if not all(_is_plain(segment) for segment in segments):
         return False
-    return any(
-        _below(segments, one.removeprefix("s3://")) for one in locations if one.startswith("s3://")
-    )
+    buckets = [one.removeprefix("s3://") for one in locations if one.startswith("s3://")]
+    return any(_below(segments, bucket) for bucket in buckets)
+
+
+def _is_plain(segment: str) -> bool:
+    return _SEGMENT.fullmatch(segment) is not None and segment not in (".", "..")
 
 
 def _local(asked: str, locations: Sequence[str]) -> str | None:
@@ -44,21 +49,26 @@ def _local(asked: str, locations: Sequence[str]) -> str | None:
     for one in locations:
         if one.startswith("s3://"):
             continue
-        fixed = Path(one.partition("{job}")[0] or ".")
-        base = (
-            fixed if one.partition("{job}")[0].endswith("/") or "{job}" not in one else fixed.parent
-        )
         try:
-            pattern = (
-                str(base.resolve()) + one[len(str(base)) :]
-                if "{job}" in one
-                else str(base.resolve())
-            )
+            pattern = _resolved(one)
         except (OSError, ValueError, RuntimeError):
             continue
         if _below(str(real).strip("/").split("/"), pattern.strip("/")):
             return str(real)
     return None
+
+
+def _resolved(location: str) -> str:
+    """The location with the links in front of `{job}` followed: what comes behind it is not known
+    yet. Raises OSError, ValueError or RuntimeError."""
+    if "{job}" not in location:
+        return str(Path(location or ".").resolve())
+    head = location.partition("{job}")[0]
+    base = Path(head or ".")
+    # In `/data/run-{job}` the name `run-` is a part of the segment that varies.
+    if not head.endswith("/"):
+        base = base.parent
+    return str(base.resolve()) + location[len(str(base)) :]
 
 
 def _below(segments: Sequence[str], location: str) -> bool:

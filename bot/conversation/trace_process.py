@@ -1,4 +1,4 @@
-"""The trace doctor in a process of its own: `python -m bot.conversation.trace_process PLACE
+"""The trace doctor in a separate process: `python -m bot.conversation.trace_process PLACE
 FOLDER`.
 
 Writes `report.html` and `answer.json` (verdict, statement, diagnoses, what was left out) into the
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from analysis.errors import FaultlineError
-from trace_report.analysis_run import Wanted, run_job
-from trace_report.job_report import answer, report_of
+from trace_report.analysis_run import JobResult, Wanted, run_job
+from trace_report.job_report import JobReport, answer, report_of
 from trace_report.page import render
 from trace_report.page_view import page_of
 from trace_report.perfetto import windows_of
@@ -21,6 +22,8 @@ from trace_report.registry import chosen
 from trace_report.sources import opened
 
 MOST = 20
+SHOWN = ("rule", "severity", "statement", "fix", "subject")
+"""Fields of a diagnosis that a message shows."""
 JOBS = 2
 """Ranks read at once: others work on this machine too."""
 
@@ -28,38 +31,45 @@ JOBS = 2
 def main(place: str, folder: Path) -> int:
     """0, or 1 with one line on standard error."""
     try:
+        # The page reads windows of the traces, so that it is made while they are open.
         with opened([place]) as sources:
-            result = run_job(
-                sources, Wanted(chosen(None), charts=True), jobs=JOBS, say=lambda *_: None
-            )
+            wanted = Wanted(chosen(None), charts=True)
+            result = run_job(sources, wanted, jobs=JOBS, say=lambda *_: None)
             report = report_of(result)
             if not (report.lines or report.diagnoses or result.timelines):
-                why = next(
-                    (f"{file}: {reason}" for file, reason in result.unread),
-                    "no trace, and no log that tells",
-                )
-                sys.stderr.write(f"{why}\n")
+                sys.stderr.write(f"{_why_nothing(result)}\n")
                 return 1
-            told = answer(report)
-            (folder / "report.html").write_bytes(
-                render(page_of(report, windows_of(report, JOBS))).encode("utf-8", "replace")
-            )
+            page = render(page_of(report, windows_of(report, JOBS)))
+            kept = _kept(report)
+            (folder / "report.html").write_bytes(page.encode("utf-8", "replace"))
     except FaultlineError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    kept = {
-        "summary": told["summary"],
-        "facts": report.facts,
-        "diagnoses": [
-            {name: d.get(name) for name in ("rule", "severity", "statement", "fix", "subject")}
-            for d in told["diagnoses"][:MOST]
-        ],
-        "diagnoses_in_all": len(told["diagnoses"]),
-        "unread": told["dropped"]["files"][:MOST],
-        "unread_in_all": len(told["dropped"]["files"]),
-    }
     (folder / "answer.json").write_text(json.dumps(kept, default=str))
     return 0
+
+
+def _why_nothing(result: JobResult) -> str:
+    for file, reason in result.unread:
+        return f"{file}: {reason}"
+    return "no trace, and no log that tells"
+
+
+def _kept(report: JobReport) -> dict[str, Any]:
+    """The part of the answer that a message in Slack has room for."""
+    told = answer(report)
+    diagnoses = []
+    for diagnosis in told["diagnoses"][:MOST]:
+        diagnoses.append({name: diagnosis.get(name) for name in SHOWN})
+    unread = told["dropped"]["files"]
+    return {
+        "summary": told["summary"],
+        "facts": report.facts,
+        "diagnoses": diagnoses,
+        "diagnoses_in_all": len(told["diagnoses"]),
+        "unread": unread[:MOST],
+        "unread_in_all": len(unread),
+    }
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.runtime.arrivals import alert_taken
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.replays import first_time
 from bot.store.store import Accepted, Arrival, Delivery, Store
@@ -95,9 +96,7 @@ def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
     async def remember(delivery: Delivery) -> bool:
         try:
             async with asyncio.timeout(within_s):
-                return await asyncio.to_thread(
-                    first_time, store.engine, delivery, datetime.now(UTC)
-                )
+                return await in_store(first_time, store.engine, delivery, datetime.now(UTC))
         except TimeoutError:
             raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
         except SQLAlchemyError as error:
@@ -118,7 +117,7 @@ def store_accept(store: Store) -> Accept:
 
     async def store_together(batch: Batch) -> None:
         try:
-            accepted = await asyncio.to_thread(store.accept_all, [arrival for arrival, _ in batch])
+            accepted = await in_store(store.accept_all, [arrival for arrival, _ in batch])
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender must be told
             # With a database that works, one alert of them cannot be stored: the others can.
             if len(batch) > 1 and not isinstance(error, OperationalError):

@@ -1,5 +1,4 @@
-"""Messages in watched channels: which of them are alerts of other bots, and what becomes of
-them."""
+"""Messages in watched channels: which of them are alerts of other bots, and what each one does."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
 from bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
 from bot.intake.slack_mentions import delivery_id
-from bot.intake.slack_payload import Envelope, Ourselves
+from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
 
@@ -29,12 +28,9 @@ def watched(
         return Ignored("not a message in a watched channel")
     edited = event.subtype == "message_changed"
     message = event.message if edited else event
-    if ourselves.wrote(message):
-        return Ignored("our own message")
-    if not message.bot_id and message.subtype != "bot_message":
-        return Ignored("written by a person")
-    if any(f"<@{user}>" in message.text for user in ourselves.user_ids):
-        return Ignored("it mentions us: another event brings that")
+    why_not = _why_not_read(message, ourselves)
+    if why_not is not None:
+        return Ignored(why_not)
     alert = alert_in(message, settings, now=now)
     if alert is None:
         return Ignored("not an alert")
@@ -48,6 +44,18 @@ def watched(
         delivery=Delivery(SOURCE, delivery_id(envelope), _ordered_by(alert)),
         reply_to=ReplyTo(event.channel, message.thread or None, incident),
     )
+
+
+def _why_not_read(message: Message, ourselves: Ourselves) -> str | None:
+    """Why the message is none of another bot; None where it is one and may be an alert."""
+    if ourselves.wrote(message):
+        return "our own message"
+    # Either mark alone makes it a bot's message.
+    if not message.bot_id and message.subtype != "bot_message":
+        return "written by a person"
+    if any(f"<@{user}>" in message.text for user in ourselves.user_ids):
+        return "it mentions us: another event brings that"
+    return None
 
 
 def _ordered_by(alert: Alert) -> datetime:

@@ -11,6 +11,7 @@ from bot.investigation.runbooks.applying import NOTHING_MORE, ScopeHints
 from bot.policy.job_identity import identify_job
 from bot.policy.service_catalogue import catalogue_calls, catalogue_name
 from bot.settings import Settings
+from connectors.shared_settings import ServiceSettings
 
 MAX_SERVICES = 40
 """Services of an investigation that alerts joined: each is one more to ask every source for."""
@@ -27,28 +28,20 @@ def scope_for(
     """The scope of one alert with what runbooks add; a recorded case brings its own windows."""
     name = catalogue_name(alert.service, settings)
     entry = settings.services.get(name) if name else None
-    more = (catalogue_name(service, settings) for service in hints.services)
-    services = tuple(
-        dict.fromkeys(filter(None, (name, *(entry.depends_on if entry else ()), *more)))
-    )
-    added = {"queries": hints.queries, "log_words": hints.log_words}
+    services = _services(name, entry, hints, settings)
     training = identify_job(alert, settings, entry.training_job if entry else None)
     job = training.name if training else None
     if recorded is not None:
-        known = {
+        update: dict[str, object] = {
             "services": recorded.services or services,
             "job": recorded.job or job,
             "connectors": (),
+            "queries": hints.queries,
+            "log_words": hints.log_words,
+            "training": recorded.training or training,
         }
-        return recorded.model_copy(
-            update={**known, **added, "training": recorded.training or training}
-        )
-    own = settings.investigation
-    start = alert.started_at - timedelta(minutes=max(own.incident_minutes, hints.before_alert or 0))
-    length = timedelta(minutes=max(own.baseline_minutes, hints.baseline or 0))
-    baseline = Window(start=start - length, end=start)
-    latest = alert.started_at + timedelta(hours=settings.investigation.incident_hours)
-    incident = Window(start=start, end=max(min(now, latest), alert.started_at))
+        return recorded.model_copy(update=update)
+    baseline, incident = _windows(alert, settings, hints, now)
     earlier = same_hours_before(baseline.start, incident.end, settings.investigation.history_days)
     return Scope(
         incident=incident,
@@ -64,20 +57,45 @@ def scope_for(
     )
 
 
+def _services(
+    name: str | None, entry: ServiceSettings | None, hints: ScopeHints, settings: Settings
+) -> tuple[str, ...]:
+    """The alert's service, what it calls, and what runbooks add; each once, in that order."""
+    named: list[str | None] = [name]
+    if entry is not None:
+        named += entry.depends_on
+    named += [catalogue_name(service, settings) for service in hints.services]
+    return tuple(dict.fromkeys(service for service in named if service))
+
+
+def _windows(
+    alert: Alert, settings: Settings, hints: ScopeHints, now: datetime
+) -> tuple[Window, Window]:
+    """The baseline, and the incident right after it."""
+    own = settings.investigation
+    # Runbooks can make a window longer, never shorter.
+    before_alert = max(own.incident_minutes, hints.before_alert or 0)
+    length = max(own.baseline_minutes, hints.baseline or 0)
+    start = alert.started_at - timedelta(minutes=before_alert)
+    baseline = Window(start=start - timedelta(minutes=length), end=start)
+    latest = alert.started_at + timedelta(hours=own.incident_hours)
+    # The vendor's clock may be ahead of ours, so that the alert lies in our future.
+    end = max(min(now, latest), alert.started_at)
+    return baseline, Window(start=start, end=end)
+
+
 def with_related(scope: Scope, related: Iterable[Alert], settings: Settings) -> Scope:
     """The scope with the services of alerts that joined, and with what those call."""
     named = (catalogue_name(alert.service, settings) for alert in related)
     joined = dict.fromkeys(name for name in named if name)
-    called = (
-        callee
-        for name in joined
-        if name in settings.services
-        for callee in settings.services[name].depends_on
-    )
-    services = dict.fromkeys((*scope.services, *joined, *called))
-    return scope.model_copy(
-        update={"services": tuple(services)[: max(MAX_SERVICES, len(scope.services))]}
-    )
+    called: list[str] = []
+    for name in joined:
+        if name in settings.services:
+            called += settings.services[name].depends_on
+    services = tuple(dict.fromkeys((*scope.services, *joined, *called)))
+    # What the alert's own scope names is never cut.
+    most = max(MAX_SERVICES, len(scope.services))
+    return scope.model_copy(update={"services": services[:most]})
 
 
 def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window, ...]:
@@ -91,12 +109,9 @@ def same_hours_before(start: datetime, end: datetime, days: int) -> tuple[Window
 def with_objective(alert: Alert, settings: Settings) -> Alert:
     """The alert with its service's objective as a label, unless it brings its own."""
     entry = settings.services.get(catalogue_name(alert.service, settings) or "")
-    if (
-        entry is None
-        or entry.slo_objective is None
-        or any(label in alert.labels for label in OBJECTIVE_LABELS)
-    ):
+    if entry is None or entry.slo_objective is None:
         return alert
-    return alert.model_copy(
-        update={"labels": {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}}
-    )
+    if any(label in alert.labels for label in OBJECTIVE_LABELS):
+        return alert
+    labels = {**alert.labels, OBJECTIVE_LABELS[0]: f"{entry.slo_objective:g}"}
+    return alert.model_copy(update={"labels": labels})

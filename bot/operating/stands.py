@@ -1,4 +1,4 @@
-"""Where a running investigation stands: the step that it is in, for how long, and whom it waits
+"""The current step of a running investigation: how long it has been in it, and whom it waits
 for."""
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ class Stands:
 
 def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands:
     """Of an investigation that runs, by its workflows that have not ended."""
-    own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
     if look.rows is None:
         return Stands(f"the engine's tables cannot be read: {look.no_rows}")
+    own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
     if not own:
         return Stands("the engine has no work for it", f"`faultline requeue {name}` starts it anew")
     workflow = own[-1]
-    if (
-        workflow.status == "PENDING"
-        and workflow.executor
-        and not look.executors().lives(workflow.executor)
-    ):
-        todo = "start a worker: it takes over within seconds, and goes on where this was"
-        return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
+    # PENDING is DBOS's word for a workflow that an executor has taken.
     if workflow.status != "PENDING":
         return Stands(
             f"it waits in the queue since {when(workflow.updated_at)}",
             "workers are busy, or none is alive",
         )
-    steps = look.rows.steps(workflow.id)
+    if workflow.executor and not look.executors().lives(workflow.executor):
+        todo = "start a worker: it takes over within seconds, and goes on where this was"
+        return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
+    return _running(look, name, workflow, look.rows.steps(workflow.id))
+
+
+def _running(look: Look, name: str, workflow: Workflow, steps: Sequence[Step]) -> Stands:
     with look.read() as session:
         progress = _progress(session, name)
     step, missing = step_now(steps, progress)
@@ -97,9 +97,11 @@ def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[st
         return ("collect", silent) if silent else ("assemble", [])
     if "preview" in words and "model" not in words and "finish" not in words:
         return "model", []
-    place = ORDER.index(later[-1]) + 1
-    following = [w for w in ORDER[place:] if w not in ("capture", "model")]
-    return (following[0] if following else "finish"), []
+    for word in ORDER[ORDER.index(later[-1]) + 1 :]:
+        # Not every investigation has these two; without a sign of them they were left out.
+        if word not in ("capture", "model"):
+            return word, []
+    return "finish", []
 
 
 def next_try(steps: Sequence[Step]) -> tuple[int, datetime | None]:
@@ -136,5 +138,7 @@ def _asked(progress: Sequence[ProgressRow]) -> list[str]:
     for row in progress:
         if row.stage == "scope":
             _, mark, names = row.text.rpartition("asking ")
-            return [n.strip() for n in names.split(",") if n.strip()] if mark else []
+            if not mark:
+                return []
+            return [name.strip() for name in names.split(",") if name.strip()]
     return []

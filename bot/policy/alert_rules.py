@@ -19,32 +19,45 @@ def held_back_by(
     """The rule that says not to investigate this alert, in the operator's words; None when it is
     investigated."""
     for number, rule in enumerate(rules, start=1):
-        if matches(rule, alert, channel, topology):
-            return (
-                None
-                if rule.investigate
-                else f"rule {number}" + (f" ({rule.name})" if rule.name else "")
-            )
+        if not matches(rule, alert, channel, topology):
+            continue
+        if rule.investigate:
+            return None
+        return f"rule {number} ({rule.name})" if rule.name else f"rule {number}"
     return None
 
 
 def matches(rule: AlertRule, alert: Alert, channel: str, topology: ServiceTopology) -> bool:
     """Whether the alert meets every condition of the rule."""
-    service = topology.name(alert.service) or ""
-    return (
-        (not rule.source or alert.source in rule.source)
-        and (not rule.service or fits(service, (topology.name(s) or s for s in rule.service)))
-        and (
-            not rule.severity
-            or plain_severity(alert.severity) in {plain_severity(s) for s in rule.severity}
-        )
-        and (not rule.channel or channel in rule.channel)
-        and (not rule.title or fits(alert.title, rule.title))
-        and all(
-            label in alert.labels and fits(alert.labels[label], (want,))
-            for label, want in rule.labels.items()
-        )
-    )
+    # A condition that the rule does not set holds for every alert.
+    if rule.source and alert.source not in rule.source:
+        return False
+    if rule.service and not _is_service(alert, rule, topology):
+        return False
+    if rule.severity and not _is_severity(alert, rule):
+        return False
+    if rule.channel and channel not in rule.channel:
+        return False
+    if rule.title and not fits(alert.title, rule.title):
+        return False
+    return _has_labels(alert, rule)
+
+
+def _is_service(alert: Alert, rule: AlertRule, topology: ServiceTopology) -> bool:
+    # Both sides may use one of the other names that the catalogue gives a service.
+    wanted = [topology.name(service) or service for service in rule.service]
+    return fits(topology.name(alert.service) or "", wanted)
+
+
+def _is_severity(alert: Alert, rule: AlertRule) -> bool:
+    return plain_severity(alert.severity) in {plain_severity(one) for one in rule.severity}
+
+
+def _has_labels(alert: Alert, rule: AlertRule) -> bool:
+    for label, wanted in rule.labels.items():
+        if label not in alert.labels or not fits(alert.labels[label], (wanted,)):
+            return False
+    return True
 
 
 def plain_severity(severity: str | None) -> str:
@@ -54,7 +67,11 @@ def plain_severity(severity: str | None) -> str:
 
 def fits(text: str, patterns: Iterable[str]) -> bool:
     """Whether a pattern matches the whole text; `*` and `?` are special, case is not."""
-    plain = " ".join(text[:MAX_TEXT].split()).casefold()
-    return any(
-        fnmatchcase(plain, " ".join(p.split()).casefold().replace("[", "[[]")) for p in patterns
-    )
+    plain = _plain(text[:MAX_TEXT])
+    # Square brackets would begin a set of characters; titles hold them as they are.
+    globs = [_plain(pattern).replace("[", "[[]") for pattern in patterns]
+    return any(fnmatchcase(plain, glob) for glob in globs)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

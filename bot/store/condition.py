@@ -1,5 +1,5 @@
-"""The bot's own condition, as its store shows it: what waits, what runs, how long answers take,
-what connectors said.
+"""The bot's health, as its store shows it: what waits, what runs, how long answers take, what
+connectors reported.
 
 Synchronous; callers on an event loop use `in_store`.
 """
@@ -28,7 +28,7 @@ MAX_NAMES = 100
 
 @dataclass(frozen=True)
 class LatestProgress:
-    """The newest line that a connector, or a place of replies, caused; `ok` where nothing was
+    """The newest line about a connector, or about a reply target; `ok` where nothing was
     missing."""
 
     name: str
@@ -61,7 +61,7 @@ def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
     row = InvestigationRow
     with Session(engine.execution_options(reads_only=True)) as session:
         by_status = select(row.status, func.count()).where(*visibility.where()).group_by(row.status)
-        counts = {s: n for s, n in session.execute(by_status).all()}  # noqa: C416
+        counts = {status: count for status, count in session.execute(by_status).all()}  # noqa: C416
         waiting = session.scalar(
             select(func.min(row.accepted_at)).where(row.status == "accepted", *visibility.where())
         )
@@ -71,30 +71,23 @@ def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
             .order_by(row.accepted_at.desc())
             .limit(RECENT)
         ).all()
-        lines = session.execute(
-            select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
-            .where(
-                *(
-                    [ProgressRow.investigation_id.in_(visibility.ids())]
-                    if visibility.teams is not None
-                    else []
-                )
-            )
-            .order_by(ProgressRow.id.desc())
-            .limit(READ_LINES)
-        ).all()
-    said = [(at, stage, text) for at, stage, text in lines]
+        progress = select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
+        # The subquery costs time that nobody needs where everything can be seen.
+        if visibility.teams is not None:
+            progress = progress.where(ProgressRow.investigation_id.in_(visibility.ids()))
+        newest = progress.order_by(ProgressRow.id.desc()).limit(READ_LINES)
+        said = [(at, stage, text) for at, stage, text in session.execute(newest).all()]
     return Condition(
         counts=counts,
         waiting_since=waiting,
         last_sign=said[0][0] if said else None,
         answer_s=tuple(sorted((end - begin) / timedelta(seconds=1) for begin, end in times if end)),
-        connectors=_said(said, COLLECTED, lambda text: " missing: " not in text),
-        places=_said(said, REPLIED, lambda text: text.startswith("answered in ")),
+        connectors=_latest(said, COLLECTED, lambda text: " missing: " not in text),
+        places=_latest(said, REPLIED, lambda text: text.startswith("answered in ")),
     )
 
 
-def _said(
+def _latest(
     lines: Sequence[tuple[datetime, str, str]], prefix: str, well: Callable[[str], bool]
 ) -> tuple[LatestProgress, ...]:
     """By name, of lines that come newest first."""
@@ -102,15 +95,19 @@ def _said(
     for at, stage, text in lines:
         if stage.startswith(prefix) and (stage in of or len(of) < MAX_NAMES):
             of[stage].append((at, text, well(text)))
-    return tuple(
-        LatestProgress(
-            name=stage.removeprefix(prefix),
-            at=found[0][0],
-            text=found[0][1].removeprefix(f"{stage.removeprefix(prefix)}: "),
-            ok=found[0][2],
-            asked=len(found),
-            failed=sum(not ok for _, _, ok in found),
-            last_ok=next((at for at, _, ok in found if ok), None),
-        )
-        for stage, found in sorted(of.items())
+    return tuple(_summed_up(stage.removeprefix(prefix), of[stage]) for stage in sorted(of))
+
+
+def _summed_up(name: str, lines: Sequence[tuple[datetime, str, bool]]) -> LatestProgress:
+    """Of all lines of one name, the newest first."""
+    at, text, ok = lines[0]
+    when_ok = [at for at, _, ok in lines if ok]
+    return LatestProgress(
+        name=name,
+        at=at,
+        text=text.removeprefix(f"{name}: "),
+        ok=ok,
+        asked=len(lines),
+        failed=len(lines) - len(when_ok),
+        last_ok=when_ok[0] if when_ok else None,
     )

@@ -42,8 +42,8 @@ ONLY_LOCAL = (
 )
 NO_STORE = "The store does not answer, so nobody can be let in.\n"
 QUIET_S = 60.0
-"""The same look by the same visitor within so long is one line of the audit: pages load again while
-they run."""
+"""The same request of the same visitor within this time is one line of the audit: pages load again
+while an investigation runs."""
 MAX_RECENT = 4096
 
 Problem = Callable[[Request, int, str, str], Response]
@@ -119,16 +119,15 @@ class AccessControl:
 
     async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
-        if once and self._was_recent(
-            (
-                entry.who,
-                entry.action,
-                entry.investigation_id,
-                entry.address,
-                entry.status,
-                entry.note,
-            )
-        ):
+        what = (
+            entry.who,
+            entry.action,
+            entry.investigation_id,
+            entry.address,
+            entry.status,
+            entry.note,
+        )
+        if once and self._was_recent(what):
             return
         await in_store(self.audit_log.write, entry)
 
@@ -155,7 +154,9 @@ class AccessControl:
             return PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})
         if request.method not in READS:
             return RedirectResponse("/login", 303)
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        target = request.url.path
+        if request.url.query:
+            target += f"?{request.url.query}"
         return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
 
     def _was_recent(self, what: tuple[object, ...]) -> bool:
@@ -245,8 +246,8 @@ class RequireRole:
 
 
 class AnonymousRoutes:
-    """Lets everybody through to the login, whose forms are bound to a cookie of their own until
-    there is a session."""
+    """Lets everybody through to the login, whose forms are bound to a separate cookie until there
+    is a session."""
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self.app = app
@@ -259,15 +260,17 @@ class AnonymousRoutes:
             await PlainTextResponse(FOREIGN + "\n", 403)(scope, receive, send)
             return
         secret = request.cookies.get(self.access.sessions.cookies.form, "")
-        let_in(request, None, csrf_value(secret) if secret else "")
+        csrf = csrf_value(secret) if secret else ""
+        let_in(request, None, csrf)
         if request.method in READS:
             await self.app(scope, receive, send)
             return
         form = FormReader(scope, receive)
-        if (problem := await form.problem(csrf_value(secret) if secret else "")) is not None:
-            await self.access.problem(request, problem[0], "Not done", problem[1])(
-                scope, receive, send
-            )
+        problem = await form.problem(csrf)
+        if problem is not None:
+            status, line = problem
+            page = self.access.problem(request, status, "Not done", line)
+            await page(scope, receive, send)
             return
         await self.app(scope, form.receive, send)
 
@@ -280,10 +283,15 @@ def too_many_attempts(wait_s: int) -> Response:
 
 def access_token(server: ServerSettings) -> str | None:
     """The token that opens the pages, if one is set."""
-    return server.access_token.get_secret_value() or None if server.access_token else None
+    if server.access_token is None:
+        return None
+    # An empty variable of the environment is no token.
+    return server.access_token.get_secret_value() or None
 
 
 def local_target(target: str) -> str:
     """Where a login leads: a path of this site, whatever was asked for."""
-    plain = target.startswith("/") and not target.startswith(("//", "/\\")) and "\\" not in target
-    return target if plain and target.isprintable() else "/"
+    # Browsers read `//host` as another site, and take a backslash for a slash.
+    if not target.startswith("/") or target.startswith("//") or "\\" in target:
+        return "/"
+    return target if target.isprintable() else "/"

@@ -8,7 +8,7 @@ one table and one scale.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One row; `subject` marks the one the finding speaks of."""
+    """One row; `subject` marks the one the finding is about."""
 
     cells: tuple[Cell, ...]
     subject: bool
@@ -64,16 +64,18 @@ def cell_text(value: object) -> str:
 def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
     groups: dict[frozenset[str], dict[str, Mapping[str, object]]] = {}
     for name, value in details.items():
-        if isinstance(value, Mapping) and value and all(_is_scalar(v) for v in value.values()):
-            groups.setdefault(frozenset(value), {})[name] = value
-        elif (
-            isinstance(value, Mapping)
-            and value
-            and all(isinstance(v, Mapping) for v in value.values())
-        ):
-            yield from _of_rows(name, [{name: k, **v} for k, v in value.items()], subject)
-        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+        if not value:
+            continue
+        if isinstance(value, list) and _all_mappings(value):
             yield from _of_rows(name, value, subject)
+        if not isinstance(value, Mapping):
+            continue
+        if all(_is_scalar(one) for one in value.values()):
+            groups.setdefault(frozenset(value), {})[name] = value
+        elif _all_mappings(value.values()):
+            # The keys name the rows, as ranks do, so that they become the first column.
+            rows = [{name: key, **one} for key, one in value.items()]
+            yield from _of_rows(name, rows, subject)
     for group in groups.values():
         yield _of_group(group)
 
@@ -81,35 +83,52 @@ def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
 def _of_rows(
     name: str, rows: Sequence[Mapping[str, object]], subject: str
 ) -> Iterator[DetailTable]:
-    keys = dict.fromkeys(k for row in rows for k, v in row.items() if _is_scalar(v))
-    rank = {column: place for place, column in enumerate(IDENTITIES)}
-    columns = sorted(keys, key=lambda k: rank.get(k, len(rank)))[:MAX_COLUMNS]
-    scales = {c: _scale([row.get(c) for row in rows]) for c in columns if c not in rank}
-    shown = tuple(
-        Row(
-            tuple(_cell(row.get(c), scales.get(c, 0)) for c in columns),
-            any(f"{c} {row[c]}" == subject for c in IDENTITIES if c in row),
-        )
-        for row in rows[:MAX_ROWS]
-    )
-    if columns:
-        yield DetailTable(name, tuple(columns), shown, len(rows) - len(shown))
+    columns = _columns(rows)
+    if not columns:
+        return
+    scales = {c: _scale([row.get(c) for row in rows]) for c in columns if c not in IDENTITIES}
+    shown = []
+    for row in rows[:MAX_ROWS]:
+        cells = tuple(_cell(row.get(column), scales.get(column, 0)) for column in columns)
+        shown.append(Row(cells, _is_about(row, subject)))
+    yield DetailTable(name, columns, tuple(shown), len(rows) - len(shown))
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Those that name a row first, the others in the order in which they come up."""
+    names: dict[str, None] = {}
+    for row in rows:
+        for name, value in row.items():
+            if _is_scalar(value):
+                names[name] = None
+    identities = [name for name in IDENTITIES if name in names]
+    others = [name for name in names if name not in IDENTITIES]
+    return tuple([*identities, *others][:MAX_COLUMNS])
+
+
+def _is_about(row: Mapping[str, object], subject: str) -> bool:
+    return any(f"{name} {row[name]}" == subject for name in IDENTITIES if name in row)
 
 
 def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     """Objects of plain values side by side, largest first."""
-    group = dict(sorted(group.items(), key=lambda item: item[0].startswith("others")))
-    first = next(iter(group.values()))
-    scale = _scale([v for values in group.values() for v in values.values()])
-    keys = sorted(first, key=lambda k: -max(_size(values[k]) for values in group.values()))
-    rows = tuple(
-        Row(
-            (Cell(key, None), *(_cell(values[key], scale) for values in group.values())),
-            subject=False,
-        )
-        for key in keys[:MAX_ROWS]
-    )
-    return DetailTable("", ("", *group), rows, len(keys) - len(rows))
+    # What the others did is compared with what comes before it: the last column.
+    names = sorted(group, key=lambda name: name.startswith("others"))
+    columns = [group[name] for name in names]
+    every_value: list[object] = []
+    for column in columns:
+        every_value += column.values()
+    scale = _scale(every_value)
+
+    def largest(key: str) -> float:
+        return max(_size(column[key]) for column in columns)
+
+    keys = sorted(columns[0], key=largest, reverse=True)
+    rows = []
+    for key in keys[:MAX_ROWS]:
+        cells = [_cell(column[key], scale) for column in columns]
+        rows.append(Row((Cell(key, None), *cells), subject=False))
+    return DetailTable("", ("", *names), tuple(rows), len(keys) - len(rows))
 
 
 def _scale(values: Sequence[object]) -> float:
@@ -119,7 +138,8 @@ def _scale(values: Sequence[object]) -> float:
 
 
 def _cell(value: object, scale: float) -> Cell:
-    return Cell(cell_text(value), _size(value) / scale if scale and _is_number(value) else None)
+    share = _size(value) / scale if scale and _is_number(value) else None
+    return Cell(cell_text(value), share)
 
 
 def _size(value: object) -> float:
@@ -127,11 +147,14 @@ def _size(value: object) -> float:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and abs(value) < float("inf")
-    )
+    # True and False are ints.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) < float("inf")
+
+
+def _all_mappings(values: Iterable[object]) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
 
 
 def _is_scalar(value: object) -> bool:

@@ -52,17 +52,17 @@ def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
     found: list[str] = []
     for key in RECORDED:
         value = details.get(key)
-        found += [
-            v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v
-        ]
+        texts = value if isinstance(value, list) else [value]
+        found += [text for text in texts if isinstance(text, str) and text]
     return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     """The numbers and the plain details, as name and value."""
-    plain = {
-        k: v for k, v in finding.details.written().items() if isinstance(v, (str, int, float, bool))
-    }
-    examples = {k for k, v in plain.items() if k in RECORDED and isinstance(v, str)}
-    both = {**finding.numbers, **{k: v for k, v in plain.items() if k not in examples}}
-    return tuple((words(name), cell_text(value)) for name, value in both.items() if value != "")
+    facts: dict[str, object] = dict(finding.numbers)
+    for name, value in finding.details.written().items():
+        # Recorded text is shown in full among the examples.
+        is_example = name in RECORDED and isinstance(value, str)
+        if isinstance(value, (str, int, float, bool)) and not is_example:
+            facts[name] = value
+    return tuple((words(name), cell_text(value)) for name, value in facts.items() if value != "")

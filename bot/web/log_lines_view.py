@@ -3,8 +3,11 @@ were written."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 
@@ -45,28 +48,37 @@ class LogLinesView:
 
 
 def log_lines(case: Case, finding: Finding) -> LogLinesView | None:
-    """The lines that the finding speaks of; None when it speaks of none."""
-    series = finding.series
-    if series.get("table") != "logs":
+    """The lines that the finding is about; None when it is about none."""
+    if finding.series.get("table") != "logs":
         return None
-    rows = case.logs.drop_nulls("message")
+    details = LineDetails.of(finding)
+    template = details.template if details else ""
+    rows = _of_template(_of_series(case.logs, finding.series), template).sort("time")
+    if not rows.height:
+        return None
+    lines = [_line(row) for row in _some(rows).iter_rows(named=True)]
+    return LogLinesView(template, tuple(lines), rows.height, rows["time"][0], rows["time"][-1])
+
+
+def _of_series(logs: pl.DataFrame, series: Mapping[str, str]) -> pl.DataFrame:
+    rows = logs.drop_nulls("message")
     for column in ("service", "level"):
         if series.get(column):
             rows = rows.filter(pl.col(column) == series[column])
-    details = LineDetails.of(finding)
-    template = details.template if details else ""
-    rows = _of_template(rows, template).sort("time")
-    if not rows.height:
-        return None
-    step = max(1, -(-rows.height // (SHOWN - 1)))
-    shown = pl.concat([rows.gather_every(step).head(SHOWN - 1), rows.tail(1)]).unique(
-        maintain_order=True
-    )
-    lines = tuple(
-        LogLine(row["time"], row["service"] or "", row["level"] or "", row["message"][:MAX_LINE])
-        for row in shown.iter_rows(named=True)
-    )
-    return LogLinesView(template, lines, rows.height, rows["time"][0], rows["time"][-1])
+    return rows
+
+
+def _some(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first line, the last one, and some evenly between."""
+    step = max(1, math.ceil(rows.height / (SHOWN - 1)))
+    spread = rows.gather_every(step).head(SHOWN - 1)
+    # The last line may be among them already.
+    return pl.concat([spread, rows.tail(1)]).unique(maintain_order=True)
+
+
+def _line(row: Mapping[str, Any]) -> LogLine:
+    text = row["message"][:MAX_LINE]
+    return LogLine(row["time"], row["service"] or "", row["level"] or "", text)
 
 
 def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:
@@ -79,6 +91,7 @@ def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:
         found = rows.filter(pl.col("message").str.contains(pattern))
         if not found.height:
             found = log_texts(rows.head(UNWRAPPED)).filter(pl.col("text").str.contains(pattern))
-    except pl.exceptions.PolarsError:  # a template longer than the regex engine takes
+    # The regex engine refuses a pattern that compiles to more than its limit.
+    except pl.exceptions.PolarsError:
         return rows.clear()
     return found

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from bot.runtime.threads import in_store
 from bot.store.store import PostClaim
 
 REQUEST_TIMEOUT_S = 8
@@ -72,7 +73,7 @@ async def post_once(
 
     while True:
         claimed_from = datetime.now(UTC)
-        granted = await asyncio.to_thread(claim)
+        granted = await in_store(claim)
         if granted.ref is not None:
             return granted.ref
         if not granted.mine:
@@ -99,7 +100,7 @@ async def _find_or_send(
         ref = await find()
     if ref is None:
         ref = await send()
-    await asyncio.to_thread(store.record_post, key, ref)
+    await in_store(store.record_post, key, ref)
     return ref
 
 
@@ -129,7 +130,7 @@ async def _renew_until_lost(
         await asyncio.sleep(lease.total_seconds() * RENEW_SHARE)
         began = datetime.now(UTC)
         try:
-            renewed = await asyncio.to_thread(claim)
+            renewed = await in_store(claim)
         except SQLAlchemyError:
             continue
         if not renewed.mine or datetime.now(UTC) - held_from > lease:

@@ -57,31 +57,36 @@ def wrong_way(rest: str, support: Support) -> str | None:
 
 
 def _about(clause: str, support: Support) -> Sequence[Finding]:
-    """The cited findings that a clause speaks of: by subject and by the family of its signal, where
+    """The cited findings that a clause is about: by subject and by the family of its signal, where
     it names any."""
     found: Sequence[Finding] = support.findings
-    named = [f for f in found if position_of(folded(f.subject), clause) >= 0]
-    found = named or found
-    families = [words for words in _ALIKE if any(w in clause for w in words)]
+    found = [f for f in found if position_of(folded(f.subject), clause) >= 0] or found
+    families = [words for words in _ALIKE if any(word in clause for word in words)]
     if len(families) == 1:
-        alike = [
-            f
-            for f in found
-            if any(w in folded(f"{f.signal or ''} {f.sentence}") for w in families[0])
-        ]
-        found = alike or found
+        found = [f for f in found if _is_of_family(f, families[0])] or found
     return found
 
 
+def _is_of_family(finding: Finding, words: Sequence[str]) -> bool:
+    text = folded(f"{finding.signal or ''} {finding.sentence}")
+    return any(word in text for word in words)
+
+
 def _reversed(own: str, about: Sequence[Finding]) -> str | None:
-    rises, falls = bool(_RISE.search(own)), bool(_FALL.search(own))
-    said = " ".join(folded(f.sentence) for f in about)
-    known_rise, known_fall = bool(_RISE.search(said)), bool(_FALL.search(said))
-    if (rises and not falls and known_fall and not known_rise) or (
-        falls and not rises and known_rise and not known_fall
-    ):
-        return f"says it {'rose' if rises else 'fell'}; the cited findings say the opposite"
+    known = " ".join(folded(f.sentence) for f in about)
+    if _only_rises(own) and _only_falls(known):
+        return "says it rose; the cited findings say the opposite"
+    if _only_falls(own) and _only_rises(known):
+        return "says it fell; the cited findings say the opposite"
     return None
+
+
+def _only_rises(text: str) -> bool:
+    return _RISE.search(text) is not None and _FALL.search(text) is None
+
+
+def _only_falls(text: str) -> bool:
+    return _FALL.search(text) is not None and _RISE.search(text) is None
 
 
 def _swapped(own: str, about: Sequence[Finding]) -> str | None:
@@ -109,46 +114,47 @@ def _is(quoted: Quantity, finding: Finding, name: str) -> bool:
 
 def _denied(own: str, about: Sequence[Finding]) -> str | None:
     found = guarded("denied").search(own)
-    if not found or not any(
-        _RISE.search(s) or _FALL.search(s) or "fail" in s
-        for s in (folded(f.sentence) for f in about)
-    ):
+    if not found:
         return None
-    if any(found.group() in folded(f.sentence) for f in about):
+    sentences = [folded(f.sentence) for f in about]
+    if any(found.group() in sentence for sentence in sentences):
+        return None
+    if not any(_says_it_changed(sentence) for sentence in sentences):
         return None
     return f'says "{found.group()}"; the cited findings say that it did'
 
 
+def _says_it_changed(sentence: str) -> bool:
+    moved = _RISE.search(sentence) or _FALL.search(sentence)
+    return moved is not None or "fail" in sentence
+
+
 def _wrong_part(own: str, support: Support) -> str | None:
-    """One's own value told as the others', or the incident's as the baseline's."""
+    """One's own value given as the others', or the incident's as the baseline's."""
     for pattern, theirs in ((_OTHERS, "others_"), (_BASELINE, "baseline")):
         for found in pattern.finditer(own):
-            said = quantities(without_names(found.group(1)))[:1]
-            if not said:
-                continue
-            for f in support.findings:
-                values = {
-                    k: v
-                    for k, v in f.numbers.items()
-                    if said[0].raw and abs(said[0].raw - abs(v)) <= 0.005 * v
-                }
-                if (
-                    values
-                    and not any(k.startswith(theirs) for k in values)
-                    and any(k.startswith(theirs) for k in f.numbers)
-                ):
-                    return "tells one value as the other"
+            said = quantities(without_names(found.group(1)))
+            if said and any(_is_another_part(said[0], f, theirs) for f in support.findings):
+                return "tells one value as the other"
     return None
 
 
+def _is_another_part(said: Quantity, finding: Finding, theirs: str) -> bool:
+    """Whether the value is one of the finding's, but none of those that begin with `theirs`."""
+    if not said.raw:
+        return False
+    names = [k for k, v in finding.numbers.items() if abs(said.raw - abs(v)) <= 0.005 * v]
+    if not names or any(name.startswith(theirs) for name in names):
+        return False
+    return any(name.startswith(theirs) for name in finding.numbers)
+
+
 def _good_for_bad(own: str, support: Support) -> str | None:
-    """A share of failures told as a share of successes, or the reverse."""
+    """A share of failures given as a share of successes, or the reverse."""
     found = _GOOD.search(own)
-    return (
-        f'says "{found.group()}", which no cited finding says'
-        if found and found.group() not in support.own
-        else None
-    )
+    if found is None or found.group() in support.own:
+        return None
+    return f'says "{found.group()}", which no cited finding says'
 
 
 def _wrong_order(own: str, support: Support) -> str | None:
@@ -157,22 +163,33 @@ def _wrong_order(own: str, support: Support) -> str | None:
     if _AFTER_ONSET.search(own) and "before the onset" in support.own and "before" not in own:
         return "says after the onset what came before it"
     onsets = _onsets(support)
-    places = sorted((p, s) for s in onsets if (p := position_of(s, own)) >= 0)
-    if len(places) != 2:
+    named = []
+    for subject in onsets:
+        position = position_of(subject, own)
+        if position >= 0:
+            named.append((position, subject))
+    # The order of three subjects cannot be read from one word between two of them.
+    if len(named) != 2:
         return None
-    (start, one), (end, other) = places
-    between = own[start:end]
+    (start, one), (end, other) = sorted(named)
+    one_is_later = _is_told_later(own[start:end])
+    if one_is_later is None:
+        return None
+    earlier, later = (other, one) if one_is_later else (one, other)
+    if onsets[earlier] > onsets[later]:
+        return f"puts {one} and {other} in the wrong order"
+    return None
+
+
+def _is_told_later(between: str) -> bool | None:
+    """Whether the words between two subjects put the first named later; None where they tell no
+    order."""
+    if re.search(r"\bfirst\b", between) is not None:
+        return False
     found = _SEQUENCE.search(between)
-    first_in_time = re.search(r"\bfirst\b", between) is not None
-    if not found and not first_in_time:
+    if found is None:
         return None
-    later = (
-        found is not None
-        and found.group() in ("after", "followed", "later than")
-        and not first_in_time
-    )
-    wrong = onsets[one] < onsets[other] if later else onsets[one] > onsets[other]
-    return f"puts {one} and {other} in the wrong order" if wrong else None
+    return found.group() in ("after", "followed", "later than")
 
 
 def _onsets(support: Support) -> dict[str, datetime]:

@@ -5,19 +5,31 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 from analysis.analyzers import fault_of, finding_kind
 from analysis.secrets.redaction import masked
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact
 from analysis.wording.phrases import plain
 from bot.answer.writer.names import identifiers, without_names
 from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.quantities import Quantity, canonical, in_unit, moments, quantities, unit_of
+from bot.answer.writer.quantities import (
+    Dimension,
+    Quantity,
+    canonical,
+    in_unit,
+    moments,
+    quantities,
+    unit_of,
+)
+
+Unit = tuple[Dimension, float]
+"""A dimension and the factor of the unit in it, as `unit_of` gives them."""
 
 QUOTED_IN_DATA = "quoted"
 """Numbers so named stand in a log line that somebody else wrote: they may be quoted with it, never
@@ -28,12 +40,13 @@ _FOREIGN = re.compile(r'"[^\n]*"|“[^\n]*”')
 _INVISIBLE = re.compile(
     r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\U000e0000-\U000e0fff]"
 )
+_IN_THE_SIGNALS_UNIT = ("baseline", "incident", "threshold", "proposed")
+"""Numbers of a finding that are values of its signal."""
 _RATE = re.compile(r"(?:_|\b)per(?!cent)_?\w+$|/\w+$")
 
 
-@lru_cache(
-    maxsize=2048
-)  # a report asks for the same sentences again and again, each time against every secret
+# A report asks for the same sentences again and again, each time against every secret.
+@lru_cache(maxsize=2048)
 def quotable(text: str) -> str:
     """A sentence of the diagnosis as a report may show it: no secret, nothing that renders."""
     return neutral(masked(text))
@@ -77,11 +90,12 @@ class Support:
         about = _narrowed(self.findings, {f.subject for f in self.findings}, clause)
         signals = {f.signal for f in about if f.signal and identifiers(f.signal)}
         about = _narrowed(about, signals, clause)
-        return (
-            self.values
-            if len(about) == len(self.findings)
-            else tuple(v for f in about for v in values_of(f))
-        )
+        if len(about) == len(self.findings):
+            return self.values
+        values: list[Quantity] = []
+        for finding in about:
+            values += values_of(finding)
+        return tuple(values)
 
 
 def _narrowed(findings: Sequence[Finding], names: Iterable[str], clause: str) -> Sequence[Finding]:
@@ -90,68 +104,138 @@ def _narrowed(findings: Sequence[Finding], names: Iterable[str], clause: str) ->
     named = [folded(n) for n in names if named_in(folded(n), clause)]
     if len(named) != 1:
         return findings
-    return [
-        f
-        for f in findings
-        if named_in(named[0], folded(f"{f.subject} {f.signal or ''} {f.sentence}"))
-    ] or findings
+    narrowed = []
+    for finding in findings:
+        text = folded(f"{finding.subject} {finding.signal or ''} {finding.sentence}")
+        if named_in(named[0], text):
+            narrowed.append(finding)
+    return narrowed or findings
+
+
+@dataclass(frozen=True)
+class _Cited:
+    """What a set of citations reaches in the diagnosis."""
+
+    findings: tuple[Finding, ...]
+    causes: list[Cause]
+    """The causes for or against which a cited finding speaks."""
+    told: list[Cause]
+    """Those of them whose summary is covered by the citations."""
+    impact: Impact | None
+    fixes: list[str]
 
 
 def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Support:
     """The support that the findings with these ids give; ids that do not exist give none."""
-    ids = set(cited)
+    reached = _reached(diagnosis, set(cited))
+    sentences = _sentences(reached, diagnosis)
+    names = _names(reached, alert)
+    said = [quotable(sentence) for sentence in sentences if sentence]
+    # Secrets are hidden in what a report shows. A claim is compared with both forms.
+    data = _quoted_data(reached.findings)
+    shown_data = [quotable(text) for text in data]
+    words = folded(" ".join([*names, *sentences, *said, *shown_data, *data, alert.title]))
+    own_sentences = [_FOREIGN.sub(" ", sentence) for sentence in sentences]
+    next_steps = [cause.next_step or "" for cause in reached.causes]
+    subjects = _subjects(diagnosis)
+    instants = _instants(reached, alert)
+    return Support(
+        findings=reached.findings,
+        sentences=tuple(sorted(said, key=len, reverse=True)),
+        values=_values(reached),
+        instants=instants,
+        counts=_counts(reached),
+        own=folded(" ".join([*names, *own_sentences])),
+        words=words,
+        advice=folded(" | ".join([*next_steps, *reached.fixes])),
+        strangers=tuple(subject for subject in subjects if not named_in(subject, words)),
+        subjects=subjects,
+        spans=_spans(instants),
+    )
+
+
+def _reached(diagnosis: Diagnosis, ids: set[str]) -> _Cited:
     findings = tuple(f for f in diagnosis.findings if f.id in ids)
     causes = [c for c in diagnosis.causes if ids & {*c.findings, *c.contradicting}]
-    impact = diagnosis.impact if ids & set(diagnosis.impact.findings[:1]) else None
-    values = [v for f in findings for v in values_of(f)]
-    counts = {len(findings), len({f.subject for f in findings})}
     told = [c for c in causes if ids.issuperset(quoted_by(c, diagnosis))]
-    sentences = (
-        [f.sentence for f in findings]
-        + [c.summary for c in told]
-        + [c.next_step or "" for c in causes]
-    )
-    fixes = [
-        f.details.fix for f in findings if finding_kind(f.kind).explains_alert and f.details.fix
-    ]
-    sentences += fixes
-    sentences += [_without_figures(c, findings) for c in told if c is leading_cause(diagnosis)]
-    instants = [f.onset for f in findings] + [c.onset for c in causes] + [alert.started_at]
-    names = [f"{f.subject} {f.signal or ''}" for f in findings] + [
-        f"{c.subject} {c.signal or ''}" for c in causes
-    ]
-    names += [c.change or "" for c in causes] + [
-        f"{alert.service or ''} {alert.system or ''} {alert.job or ''}"
-    ]
-    if impact:
-        sentences.append(impact.sentence)
-        instants.append(impact.since)
-        values += [in_unit(v, unit_of(k)) for k, v in impact.numbers.items()]
+    # The sentence of the impact quotes the figures of its first finding.
+    impact_is_cited = bool(ids & set(diagnosis.impact.findings[:1]))
+    fixes = []
+    for finding in findings:
+        if finding_kind(finding.kind).explains_alert and finding.details.fix:
+            fixes.append(finding.details.fix)
+    return _Cited(findings, causes, told, diagnosis.impact if impact_is_cited else None, fixes)
+
+
+def _sentences(reached: _Cited, diagnosis: Diagnosis) -> list[str]:
+    sentences = [f.sentence for f in reached.findings]
+    sentences += [c.summary for c in reached.told]
+    sentences += [c.next_step or "" for c in reached.causes]
+    sentences += reached.fixes
+    leading = leading_cause(diagnosis)
+    if leading is not None and leading in reached.told:
+        sentences.append(_without_figures(leading, reached.findings))
+    if reached.impact is not None:
+        sentences.append(reached.impact.sentence)
+    return sentences
+
+
+def _names(reached: _Cited, alert: Alert) -> list[str]:
+    names = [f"{f.subject} {f.signal or ''}" for f in reached.findings]
+    names += [f"{c.subject} {c.signal or ''}" for c in reached.causes]
+    names += [c.change or "" for c in reached.causes]
+    names.append(f"{alert.service or ''} {alert.system or ''} {alert.job or ''}")
+    if reached.impact is not None:
+        names += reached.impact.services
+    return names
+
+
+def _values(reached: _Cited) -> tuple[Quantity, ...]:
+    values: list[Quantity] = []
+    for finding in reached.findings:
+        values += values_of(finding)
+    if reached.impact is not None:
+        for name, number in reached.impact.numbers.items():
+            values.append(in_unit(number, unit_of(name)))
+    return tuple(values)
+
+
+def _counts(reached: _Cited) -> frozenset[int]:
+    counts = {len(reached.findings), len({f.subject for f in reached.findings})}
+    impact = reached.impact
+    if impact is not None:
         counts |= {len(impact.services), int(impact.numbers.get("other_services", 0))}
-        names += list(impact.services)
-    quoted = [text for f in findings for text in (*_texts(f.details.written()), *f.series.values())]
-    said = [quotable(s) for s in sentences if s]
-    words = folded(
-        " ".join([*names, *sentences, *said, *(quotable(t) for t in quoted), *quoted, alert.title])
-    )
-    subjects = {
-        folded(s)
-        for s in [f.subject for f in diagnosis.findings] + [c.subject for c in diagnosis.causes]
-    }
-    known = sorted({i for i in instants if i is not None})[:MAX_INSTANTS]
-    return Support(
-        findings,
-        tuple(sorted(said, key=len, reverse=True)),
-        tuple(values),
-        tuple(i for i in instants if i is not None),
-        frozenset(n for n in counts if n),
-        folded(" ".join([*names, *(_FOREIGN.sub(" ", s) for s in sentences)])),
-        words,
-        folded(" | ".join([*(c.next_step or "" for c in causes), *fixes])),
-        tuple(sorted(s for s in subjects if not named_in(s, words))),
-        tuple(sorted(subjects)),
-        tuple((b - a).total_seconds() for n, a in enumerate(known) for b in known[n + 1 :]),
-    )
+    return frozenset(count for count in counts if count)
+
+
+def _instants(reached: _Cited, alert: Alert) -> tuple[datetime, ...]:
+    instants = [f.onset for f in reached.findings]
+    instants += [c.onset for c in reached.causes]
+    instants.append(alert.started_at)
+    if reached.impact is not None:
+        instants.append(reached.impact.since)
+    return tuple(instant for instant in instants if instant is not None)
+
+
+def _spans(instants: Iterable[datetime]) -> tuple[float, ...]:
+    """Seconds between any two of the first MAX_INSTANTS."""
+    known = sorted(set(instants))[:MAX_INSTANTS]
+    return tuple((later - earlier).total_seconds() for earlier, later in combinations(known, 2))
+
+
+def _quoted_data(findings: Iterable[Finding]) -> list[str]:
+    """Text of others that the findings carry: log lines, labels and the like."""
+    texts: list[str] = []
+    for finding in findings:
+        texts += _texts(finding.details.written())
+        texts += finding.series.values()
+    return texts
+
+
+def _subjects(diagnosis: Diagnosis) -> tuple[str, ...]:
+    subjects = {folded(finding.subject) for finding in diagnosis.findings}
+    subjects |= {folded(cause.subject) for cause in diagnosis.causes}
+    return tuple(sorted(subjects))
 
 
 def _without_figures(cause: Cause, cited: Iterable[Finding]) -> str:
@@ -167,26 +251,46 @@ def _without_figures(cause: Cause, cited: Iterable[Finding]) -> str:
 def values_of(finding: Finding) -> tuple[Quantity, ...]:
     """The finding's numbers with the units that their names, its sentence or its signal give
     them."""
-    named = {k: v for k, v in finding.numbers.items() if not k.startswith(QUOTED_IN_DATA)}
-    _, rest = moments(without_names(_FOREIGN.sub(" ", finding.sentence)))
-    said = [q for q in quantities(rest) if not q.spelled]
-    signal = finding.signal or ""
-    signal_unit = None if _RATE.search(signal) else unit_of(signal)
     found: list[Quantity] = []
-    for name, value in named.items():
-        units = {unit_of(name)} | {
-            (q.dimension, q.value / q.raw)
-            for q in said
-            if q.raw and abs(q.raw - abs(value)) <= q.raw_tolerance
-        }
-        if name in ("baseline", "incident", "threshold", "proposed"):
-            is_share = signal_unit == ("ratio", 0.01) and abs(value) <= 1
-            units.add(("ratio", 1.0) if is_share else signal_unit)
-        known = [u for u in units if u is not None and u[0] != "plain"]
-        found += [in_unit(value, unit) for unit in known] or [in_unit(value, None)]
+    said = _spoken_quantities(finding.sentence)
+    for name, value in finding.numbers.items():
+        if name.startswith(QUOTED_IN_DATA):
+            continue
+        units = {unit_of(name), *_units_beside(value, said)}
+        if name in _IN_THE_SIGNALS_UNIT:
+            units.add(_unit_from_signal(finding.signal or "", value))
+        known = [unit for unit in units if unit is not None and unit[0] != "plain"]
+        if known:
+            found += [in_unit(value, unit) for unit in known]
+        else:
+            found.append(in_unit(value, None))
     if finding.effect is not None and finding.effect_unit:
         found.append(in_unit(finding.effect, unit_of(finding.effect_unit.split()[0])))
     return tuple(found)
+
+
+def _spoken_quantities(sentence: str) -> list[Quantity]:
+    """What the sentence states in digits; quoted text, names and times do not count."""
+    own = _FOREIGN.sub(" ", sentence)
+    _, rest = moments(without_names(own))
+    return [quantity for quantity in quantities(rest) if not quantity.spelled]
+
+
+def _units_beside(value: float, said: Iterable[Quantity]) -> Iterator[Unit]:
+    """The units in which the sentence states this value."""
+    for quantity in said:
+        if quantity.raw and abs(quantity.raw - abs(value)) <= quantity.raw_tolerance:
+            yield quantity.dimension, quantity.value / quantity.raw
+
+
+def _unit_from_signal(signal: str, value: float) -> Unit | None:
+    if _RATE.search(signal):
+        return None
+    unit = unit_of(signal)
+    # A signal that is named in percent but stays at or below 1 holds a share.
+    if unit == ("ratio", 0.01) and abs(value) <= 1:
+        return ("ratio", 1.0)
+    return unit
 
 
 def quoted_by(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:

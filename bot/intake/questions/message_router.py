@@ -17,6 +17,7 @@ from bot.intake.accepting import NotAccepted
 from bot.intake.questions.commands import command_in, is_courtesy
 from bot.intake.questions.is_question import is_question
 from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Conversations, NewQuestion
 
@@ -114,7 +115,7 @@ class MessageRouter:
     async def _stored(self, what: Callable[..., T], *args: object, within_s: float) -> T:
         try:
             async with asyncio.timeout(within_s):
-                return await asyncio.to_thread(what, *args)
+                return await in_store(what, *args)
         except TimeoutError:
             raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
         except SQLAlchemyError as error:

@@ -44,10 +44,9 @@ async def capture_through_debug_servers(
     ranks = dict(sorted(servers.by_rank.items()))
     most = await in_thread(_most_bytes, plan, folder, len(ranks))
     gaps = [CaptureGap(where, "debug_hosts does not name this host") for where in servers.refused]
-    absent = [rank for rank in range(plan.ranks or 0) if rank not in ranks]
-    gaps += [
-        CaptureGap(f"rank {rank}", "has no debug server that may be spoken to") for rank in absent
-    ]
+    for rank in range(plan.ranks or 0):
+        if rank not in ranks:
+            gaps.append(CaptureGap(f"rank {rank}", "has no debug server that may be spoken to"))
     asked: list[tuple[FileKind, str, Ask]] = [
         ("stacks", "rank{}_stacks.txt", lambda _, server, target: quick.stacks(server, target)),
         (
@@ -65,12 +64,15 @@ async def capture_through_debug_servers(
     start = datetime.now(UTC)
     for kind, name, ask in asked:
         say(f"asking {len(ranks)} ranks: {kind.replace('_', ' ')}")
-        start = datetime.now(UTC) if kind == "trace" else start
-        every = await asyncio.gather(
-            *(_one(rank, server, kind, folder, name, ask) for rank, server in ranks.items())
-        )
-        files += [one for one in every if isinstance(one, CapturedFile)]
-        gaps += [one for one in every if isinstance(one, CaptureGap)]
+        if kind == "trace":
+            start = datetime.now(UTC)
+        # All ranks at once, so that their profiles cover the same steps.
+        asking = [_one(rank, server, kind, folder, name, ask) for rank, server in ranks.items()]
+        for result in await asyncio.gather(*asking):
+            if isinstance(result, CapturedFile):
+                files.append(result)
+            else:
+                gaps.append(result)
     return MethodResult(tuple(files), tuple(gaps), counts=True, start=start)
 
 
@@ -85,12 +87,11 @@ async def _one(
     rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask
 ) -> CapturedFile | CaptureGap:
     host, taken = urlsplit(server).hostname or "", datetime.now(UTC)
+    where = f"rank {rank} on {host}"
     try:
         path = await ask(rank, server, folder / name.format(rank))
     except ConnectorError as error:
-        return CaptureGap(f"rank {rank} on {host}", str(error))
+        return CaptureGap(where, str(error))
     except OSError as error:
-        return CaptureGap(
-            f"rank {rank} on {host}", f"its {kind} cannot be written here ({error.strerror})"
-        )
+        return CaptureGap(where, f"its {kind} cannot be written here ({error.strerror})")
     return CapturedFile(path, kind, host, None, rank, taken)

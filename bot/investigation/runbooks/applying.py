@@ -20,12 +20,14 @@ lasts."""
 LONGEST_TEXT = 6000
 """Characters of a runbook's Markdown that the case keeps."""
 MOST_TROUBLES = 20
+NOT_IN_LINKS = ' \\<>"|`'
+"""Characters that end a link, or begin something else, in Slack's or Markdown's text."""
 
 
 @dataclass(frozen=True)
 class ScopeHints:
-    """What is looked at besides what would be anyway. Times in minutes; None leaves the settings'
-    own."""
+    """What runbooks add to the scope of an investigation. Times in minutes; None keeps those of the
+    settings."""
 
     services: tuple[str, ...] = ()
     queries: tuple[AddedQuery, ...] = ()
@@ -60,24 +62,41 @@ def guided(
 def _scope_hints(runbooks: Sequence[Runbook]) -> ScopeHints:
     """All of them together: the longest windows; of two queries for one signal that of the more
     specific runbook."""
-    services = dict.fromkeys(name for one in runbooks for name in one.keys.look_at.services)
-    queries: dict[tuple[str, str], AddedQuery] = {}
-    for one in runbooks:
-        for connector, signal, query in usable_queries(one.keys):
-            added = AddedQuery(
-                connector=connector, signal=signal, query=query, by=f"runbook {one.name}"
-            )
-            queries.setdefault((connector, signal), added)
-    with_words = [one for one in runbooks if one.keys.look_at.log_words]
-    words = dict.fromkeys(word for one in with_words for word in one.keys.look_at.log_words)
-    by = ", ".join(f"runbook {one.name}" for one in with_words)
+    services: list[str] = []
+    for runbook in runbooks:
+        services += runbook.keys.look_at.services
     return ScopeHints(
-        services=tuple(services)[:MOST_SERVICES],
-        queries=tuple(queries.values())[:MOST_QUERIES],
-        log_words=LogWords(words=tuple(words)[:MOST_WORDS], by=by) if words else None,
+        services=tuple(dict.fromkeys(services))[:MOST_SERVICES],
+        queries=_queries(runbooks)[:MOST_QUERIES],
+        log_words=_log_words(runbooks),
         before_alert=_longest(one.keys.look_at.before_alert for one in runbooks),
         baseline=_longest(one.keys.look_at.baseline for one in runbooks),
     )
+
+
+def _queries(runbooks: Sequence[Runbook]) -> tuple[AddedQuery, ...]:
+    added: dict[tuple[str, str], AddedQuery] = {}
+    for runbook in runbooks:
+        by = f"runbook {runbook.name}"
+        for connector, signal, query in usable_queries(runbook.keys):
+            # The most specific runbook comes first, and its query for a signal stays.
+            if (connector, signal) not in added:
+                added[connector, signal] = AddedQuery(
+                    connector=connector, signal=signal, query=query, by=by
+                )
+    return tuple(added.values())
+
+
+def _log_words(runbooks: Sequence[Runbook]) -> LogWords | None:
+    words: list[str] = []
+    by: list[str] = []
+    for runbook in runbooks:
+        if runbook.keys.look_at.log_words:
+            words += runbook.keys.look_at.log_words
+            by.append(f"runbook {runbook.name}")
+    if not words:
+        return None
+    return LogWords(words=tuple(dict.fromkeys(words))[:MOST_WORDS], by=", ".join(by))
 
 
 def _longest(lengths: Iterable[float | None]) -> float | None:
@@ -86,6 +105,8 @@ def _longest(lengths: Iterable[float | None]) -> float | None:
 
 def _applied(one: Applying, alert: Alert, hosts: Collection[str]) -> AppliedRunbook:
     keys, text = one.runbook.keys, masked(one.runbook.text)
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT].rstrip()}…"
     now = [e for e in keys.expected if e.between is None or holds(e.between, alert.started_at)]
     return AppliedRunbook(
         name=masked(one.runbook.name),
@@ -96,7 +117,7 @@ def _applied(one: Applying, alert: Alert, hosts: Collection[str]) -> AppliedRunb
         expected=tuple(_expected(e) for e in now),
         next_steps=tuple(masked(step) for step in keys.next_steps),
         links=tuple(Link(title=d.title, url=d.url) for d in keys.links if may_link(d.url, hosts)),
-        text=text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT].rstrip()}…",
+        text=text,
     )
 
 
@@ -107,11 +128,15 @@ def _expected(expected: ExpectedWhen) -> ExpectedAlert:
 
 def may_link(url: str, hosts: Collection[str]) -> bool:
     """Whether a link leads to one of these hosts, plainly."""
+    if not url.isprintable() or any(character in NOT_IN_LINKS for character in url):
+        return False
     try:
         parts = urlsplit(url)
-        host = parts.hostname
+        # Reading the port checks it.
         _ = parts.port
     except ValueError:
         return False
-    plain = url.isprintable() and not any(c in ' \\<>"|`' for c in url) and "@" not in parts.netloc
-    return plain and parts.scheme in ("http", "https") and host is not None and host in hosts
+    # A user's name in front of the host can look like a host.
+    if "@" in parts.netloc:
+        return False
+    return parts.scheme in ("http", "https") and parts.hostname in hosts

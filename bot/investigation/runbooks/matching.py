@@ -36,20 +36,27 @@ class Applying:
 def applying(library: RunbookLibrary, alert: Alert, scope: Scope) -> list[Applying]:
     """Those that match by specificity, then by name, each followed by what it includes and no other
     brought."""
-    matched = []
+    matched: list[tuple[int, Applying]] = []
     for runbook in library.runbooks.values():
-        found = _matched(runbook.keys.match, alert, scope) if runbook.keys.match else None
+        if not runbook.keys.match:
+            continue
+        found = _matched(runbook.keys.match, alert, scope)
         if found is not None:
-            matched.append(
-                (-found[0], runbook.name.casefold(), runbook.path, Applying(runbook, found[1]))
-            )
+            specific, why = found
+            matched.append((specific, Applying(runbook, why)))
+    matched.sort(key=_most_specific_first)
     chosen: dict[str, Applying] = {}
-    for _, _, path, one in sorted(matched, key=lambda m: m[:3]):
-        chosen.setdefault(path, one)
+    for _, one in matched:
+        chosen.setdefault(one.runbook.path, one)
     for one in list(chosen.values()):
         for included in library.included_by(one.runbook):
             chosen.setdefault(included.path, Applying(included, f"included by {one.runbook.name}"))
     return list(chosen.values())[:MOST_APPLIED]
+
+
+def _most_specific_first(matched: tuple[int, Applying]) -> tuple[int, str, str]:
+    specific, one = matched
+    return -specific, one.runbook.name.casefold(), one.runbook.path
 
 
 def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str] | None:
@@ -57,8 +64,7 @@ def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str]
     specific, why = 0, []
     for criterion in match.given:
         values = _values(criterion, alert, scope)
-        patterns = sorted(criterion.patterns, key=_wild)
-        pattern = next((p for p in patterns if any(glob_matches(p, v) for v in values)), None)
+        pattern = _first_match(criterion.patterns, values)
         if pattern is None:
             return None
         specific += 1 if _wild(pattern) else 2
@@ -66,9 +72,18 @@ def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str]
     return (specific, ", ".join(why)) if why else None
 
 
+def _first_match(patterns: Iterable[str], values: Sequence[str]) -> str | None:
+    """The pattern that matches one of the values, one without wildcards before the others."""
+    for pattern in sorted(patterns, key=_wild):
+        if any(glob_matches(pattern, value) for value in values):
+            return pattern
+    return None
+
+
 def _values(criterion: Criterion, alert: Alert, scope: Scope) -> Sequence[str]:
     if criterion.is_label:
-        return (alert.labels[criterion.name],) if criterion.name in alert.labels else ()
+        label = alert.labels.get(criterion.name)
+        return () if label is None else (label,)
     given: dict[str, Iterable[str | None]] = {
         "services": (alert.service, *scope.services[:1]),
         "alerts": (alert.title, *(alert.labels.get(label) for label in ALERT_NAMES)),
@@ -112,10 +127,14 @@ def holds(hours: Hours, at: datetime) -> bool:
     try:
         local = at.astimezone(zone_of(hours.timezone))
         now = local.hour * 60 + local.minute
-        began = local if start <= now or start < end else local - timedelta(days=1)
-    except OverflowError:  # at the ends of the calendar
+        over_midnight = end <= start
+        began = local
+        if over_midnight and now < start:
+            began -= timedelta(days=1)
+    # At the ends of the calendar there is no day before, or no such local time.
+    except OverflowError:
         return False
-    inside = start <= now < end if start < end else now >= start or now < end
+    inside = now >= start or now < end if over_midnight else start <= now < end
     return inside and (not hours.days or DAYS[began.weekday()] in hours.days)
 
 

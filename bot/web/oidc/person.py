@@ -41,14 +41,15 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     (https://learn.microsoft.com/entra/identity-platform/migrate-off-email-claim-authorization).
     """
     email = claims.get("email")
-    vouched = claims.get("email_verified") if "email_verified" in claims else claims.get("xms_edov")
     if not isinstance(email, str) or email.count("@") != 1 or not email.isprintable():
         return ""
-    return (
-        email.strip().lower()
-        if any(vouched is t or (vouched == t and type(vouched) is type(t)) for t in TRUE)
-        else ""
-    )
+    vouched = claims.get("email_verified", claims.get("xms_edov"))
+    return email.strip().lower() if _is_true(vouched) else ""
+
+
+def _is_true(claim: object) -> bool:
+    # The types are compared too: 1 and 1.0 equal True, and no provider writes them for it.
+    return any(type(claim) is type(true) and claim == true for true in TRUE)
 
 
 def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -56,12 +57,21 @@ def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
     dots lead to."""
     found: Any = claims.get(name)
     if found is None:
-        found = claims
-        for step in name.split(".", MAX_DEPTH):
-            found = found.get(step) if isinstance(found, Mapping) else None
+        found = _at_path(claims, name)
     if isinstance(found, str):
         return (found,)
-    return tuple(g for g in found if isinstance(g, str)) if isinstance(found, list) else ()
+    if isinstance(found, list):
+        return tuple(group for group in found if isinstance(group, str))
+    return ()
+
+
+def _at_path(claims: Mapping[str, Any], name: str) -> object:
+    found: object = claims
+    for step in name.split(".", MAX_DEPTH):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step)
+    return found
 
 
 def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role | None:
@@ -73,9 +83,8 @@ def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role |
         ("responder", login.responders),
         ("viewer", login.viewers),
     )
-    mine = set(groups)
     for role, named in roles:
-        if mine.intersection(named) or (email and email in {n.lower() for n in named}):
+        if _is_named(email, groups, named):
             return role
     return None if login.default_role == "none" else login.default_role
 
@@ -85,12 +94,15 @@ def teams_of(
 ) -> frozenset[str]:
     """The teams that name one of somebody's groups, or the address that the provider vouches
     for."""
-    mine = set(groups)
-    return frozenset(
-        name
-        for name, team in teams.items()
-        if mine.intersection(team.groups) or (email and email in {g.lower() for g in team.groups})
-    )
+    return frozenset(name for name, team in teams.items() if _is_named(email, groups, team.groups))
+
+
+def _is_named(email: str, groups: Collection[str], named: Collection[str]) -> bool:
+    """Whether a list of groups and addresses holds one of somebody's. Groups are told apart by
+    case, addresses are not."""
+    if not set(groups).isdisjoint(named):
+        return True
+    return bool(email) and email in {name.lower() for name in named}
 
 
 def _is_of(email: str, domains: Collection[str]) -> bool:
@@ -99,5 +111,8 @@ def _is_of(email: str, domains: Collection[str]) -> bool:
 
 
 def _first_text(claims: Mapping[str, Any], *names: str) -> str:
-    given = (claims.get(n) for n in names)
-    return next((g.strip() for g in given if isinstance(g, str) and g.strip()), "")
+    for name in names:
+        given = claims.get(name)
+        if isinstance(given, str) and given.strip():
+            return given.strip()
+    return ""

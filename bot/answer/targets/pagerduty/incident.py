@@ -1,5 +1,5 @@
-"""A PagerDuty incident as replies see it: whether it still stands, and what its custom fields are
-to say.
+"""A PagerDuty incident as replies see it: whether it is still open, and the values of its custom
+fields.
 
 Fields: https://developer.pagerduty.com/api-reference, `GET /incidents/{id}` (`status`,
 `resolve_reason`) and `PUT /incidents/{id}/custom_fields/values`.
@@ -45,18 +45,21 @@ def read_incident(answer: Any, asked: str) -> IncidentState:
         raise ConnectorError(
             VENDOR, "get incident", "the answer was not understood", retryable=True
         )
-    reason = answer.get("resolve_reason")
-    into = (
-        reason.get("incident")
-        if isinstance(reason, Mapping) and reason.get("type") == MERGED
-        else None
-    )
-    target = into.get("id") if isinstance(into, Mapping) else None
-    valid = (
-        isinstance(target, str) and INCIDENT_ID.fullmatch(target) is not None and target != asked
-    )
-    resolved = answer["status"] == "resolved"
-    return IncidentState(asked, resolved, str(target) if valid and resolved else None)
+    if answer["status"] != "resolved":
+        return IncidentState(asked, resolved=False)
+    target = _merged_into(answer.get("resolve_reason"))
+    return IncidentState(asked, resolved=True, merged_into=None if target == asked else target)
+
+
+def _merged_into(reason: object) -> str | None:
+    """The id of the incident that took this one in, where the reason names a valid one."""
+    if not isinstance(reason, Mapping) or reason.get("type") != MERGED:
+        return None
+    incident = reason.get("incident")
+    target = incident.get("id") if isinstance(incident, Mapping) else None
+    if isinstance(target, str) and INCIDENT_ID.fullmatch(target) is not None:
+        return target
+    return None
 
 
 def field_values(
@@ -64,14 +67,17 @@ def field_values(
 ) -> dict[str, str]:
     """Our values for custom fields, by the names that the settings use; "" where there is none."""
     view = answer.view(investigation.alert)
-    top = view.cause
     said = {
         "verdict": view.verdict_label,
         "headline": view.headline,
-        "cause": top.summary if top else "",
-        "service": top.subject if top else investigation.alert.service or "",
-        "change": (top.change or "") if top else "",
+        "cause": "",
+        "service": investigation.alert.service or "",
+        "change": "",
         "confidence": percent(view.confidence),
         "page": page_url,
     }
+    if view.cause is not None:
+        said["cause"] = view.cause.summary
+        said["service"] = view.cause.subject
+        said["change"] = view.cause.change or ""
     return {name: one_line(value, MAX_FIELD) for name, value in said.items()}

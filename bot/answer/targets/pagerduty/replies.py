@@ -5,7 +5,6 @@ The only file that knows pdpyras for writing; it blocks, so every call runs in a
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,6 +28,7 @@ from bot.answer.targets.pagerduty.note import (
 )
 from bot.answer.targets.pagerduty.target import TARGET
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
 
@@ -88,7 +88,7 @@ class PagerDutyReplies:
         """
         investigation = outcome.investigation
         own = self._own_incident(investigation)
-        incident = await asyncio.to_thread(self._standing, own)
+        incident = await in_thread(self._standing, own)
         if incident.resolved:
             await self._close(outcome, incident.id)
         else:
@@ -112,10 +112,10 @@ class PagerDutyReplies:
         written: list[str] = []
 
         async def find() -> str | None:
-            return await asyncio.to_thread(self._find, path, investigation.id)
+            return await in_thread(self._find, path, investigation.id)
 
         async def send() -> str:
-            written.append(await asyncio.to_thread(self._create, path, text))
+            written.append(await in_thread(self._create, path, text))
             return written[-1]
 
         key = _key(investigation, incident, own)
@@ -129,7 +129,7 @@ class PagerDutyReplies:
             lease=self._lease,
         )
         if amend and note_id not in written:
-            await asyncio.to_thread(self._amend, path, note_id, text)
+            await in_thread(self._amend, path, note_id, text)
         return note_id
 
     def _text(self, outcome: Outcome) -> str:
@@ -144,7 +144,7 @@ class PagerDutyReplies:
         if answer is None:
             return
         key = _key(investigation, incident, self._own_incident(investigation))
-        if key in await asyncio.to_thread(self._store.posts, investigation.id):
+        if key in await in_store(self._store.posts, investigation.id):
             return
         text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
         await self.write(investigation, text, incident=incident, amend=False)
@@ -161,7 +161,7 @@ class PagerDutyReplies:
         }
         if body["custom_fields"]:
             path = f"/incidents/{incident}/custom_fields/values"
-            await asyncio.to_thread(
+            await in_thread(
                 self._call, "set custom fields", lambda session: _json(session.put(path, json=body))
             )
 
@@ -174,7 +174,7 @@ class PagerDutyReplies:
             for g in investigation.related
             if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)
         ]
-        posts = await asyncio.to_thread(self._store.posts, investigation.id) if joined else {}
+        posts = await in_store(self._store.posts, investigation.id) if joined else {}
         for one in joined[:MAX_JOINED]:
             if (
                 one.alert.id in but
@@ -182,7 +182,7 @@ class PagerDutyReplies:
                 or _key(investigation, one.alert.id, own) in posts
             ):
                 continue
-            standing = await asyncio.to_thread(self._standing, one.alert.id)
+            standing = await in_thread(self._standing, one.alert.id)
             if standing.id != one.alert.id or standing.resolved:
                 continue
             text = joined_note_text(

@@ -49,29 +49,40 @@ def _terminal_block(block: Mapping[str, Any]) -> Iterator[RenderableType]:
     kind = block["type"]
     if kind == "rich_text":
         for element in block["elements"]:
-            if element["type"] == "rich_text_list":
-                for item in element["elements"]:
-                    yield Padding(_terminal_text([Run("• "), *runs_of(item)]), (0, 0, 0, 2))
-            else:
-                yield _terminal_text(runs_of(element))
+            yield from _terminal_element(element)
         yield Text("")
     elif kind == "context":
-        yield _terminal_text(
-            [r for e in block["elements"] for r in mrkdwn_runs(e["text"])], Style(dim=True)
-        )
+        runs: list[Run] = []
+        for element in block["elements"]:
+            runs += mrkdwn_runs(element["text"])
+        yield _terminal_text(runs, Style(dim=True))
     elif kind == "actions":
-        named = [e["text"]["text"] for e in block["elements"] if e["type"] == "button"]
-        menus = [
-            o["text"]["text"]
-            for e in block["elements"]
-            if e["type"] == "overflow"
-            for o in e["options"]
-        ]
-        yield Text("  ".join(f"[{name}]" for name in (*named, *menus)), style=Style(dim=True))
+        names = _names_of_actions(block["elements"])
+        yield Text("  ".join(f"[{name}]" for name in names), style=Style(dim=True))
         yield Text("")
     elif kind == "image":
         yield Text(f"[chart] {block['alt_text']}", style=Style(italic=True, dim=True))
         yield Text("")
+
+
+def _terminal_element(element: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if element["type"] != "rich_text_list":
+        yield _terminal_text(runs_of(element))
+        return
+    for item in element["elements"]:
+        yield Padding(_terminal_text([Run("• "), *runs_of(item)]), (0, 0, 0, 2))
+
+
+def _names_of_actions(elements: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The buttons, then what the overflow menus hold: a terminal has no menu to open."""
+    buttons: list[str] = []
+    options: list[str] = []
+    for element in elements:
+        if element["type"] == "button":
+            buttons.append(element["text"]["text"])
+        elif element["type"] == "overflow":
+            options += [option["text"]["text"] for option in element["options"]]
+    return [*buttons, *options]
 
 
 def _terminal_text(runs: Sequence[Run], base: Style | None = None) -> Text:

@@ -37,6 +37,7 @@ from bot.answer.targets.slack.posts import (
 )
 from bot.answer.targets.slack.target import TARGET
 from bot.policy.service_catalogue import catalogue_name
+from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.message_updates import DueDigest
 from bot.store.store import NO_POST, Store, StoredInvestigation
@@ -182,7 +183,7 @@ class SlackReplies:
     async def refresh(self, outcome: Outcome) -> MessageRef | None:
         """Bring the message up to date with the store; None when none was posted yet."""
         investigation = outcome.investigation
-        posts = await asyncio.to_thread(self._store.posts, investigation.id)
+        posts = await in_store(self._store.posts, investigation.id)
         ref = posts.get(TARGET.post_key(investigation.id))
         if ref is None:
             return None
@@ -281,7 +282,7 @@ class SlackReplies:
         return str(uploaded["file"]["id"])
 
     async def _status(self, investigation: StoredInvestigation) -> AnswerStatus:
-        return await asyncio.to_thread(answer_status, investigation, self._store, self._settings)
+        return await in_store(answer_status, investigation, self._store, self._settings)
 
     def _worded(
         self,
@@ -303,7 +304,7 @@ class SlackReplies:
         if answer is None or answer.chart is None:
             return None
         key = f"{investigation.id}:{CHART}"
-        known = (await asyncio.to_thread(self._store.posts, investigation.id)).get(key)
+        known = (await in_store(self._store.posts, investigation.id)).get(key)
         if known is not None:
             return known
         try:
@@ -315,7 +316,7 @@ class SlackReplies:
             self._store.claim_post(key, investigation.id, owner=self._owner, lease=self._lease)
             self._store.record_post(key, uploaded)
 
-        await asyncio.to_thread(remember)
+        await in_store(remember)
         return uploaded
 
     async def _update(self, ref: MessageRef, message: SlackMessage) -> None:
