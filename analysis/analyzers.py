@@ -6,7 +6,8 @@ Ranking, wording and pages look them up here, so that nothing else has to know a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 
 from analysis.kinds.fault_kinds import (
@@ -32,10 +33,15 @@ MODULES = (
 """The module of each analyzer, in the order in which they run."""
 
 
-def _loaded(modules: Iterable[str]) -> tuple[Analyzer, ...]:
-    """The analyzers of these modules. Raises TypeError for a module without one."""
+@cache
+def analyzers() -> tuple[Analyzer, ...]:
+    """All of them, imported when they are first asked for.
+
+    Processes that only show answers need their names and not the analyzers, which take a second to
+    import. Raises TypeError for a module without one, ValueError when two kinds have one name.
+    """
     found = []
-    for module in modules:
+    for module in MODULES:
         analyzer = import_module(module).ANALYZER
         if not isinstance(analyzer, Analyzer):
             raise TypeError(f"{module}.ANALYZER is no Analyzer")
@@ -54,16 +60,29 @@ def _faults() -> dict[str, FaultKind]:
     return found
 
 
-ANALYZERS = _loaded(MODULES)
-FAULT_KINDS: Mapping[str, FaultKind] = _faults()
-CAUSE_KINDS: Mapping[str, CauseKind] = {
-    cause.name: cause for cause in (*(f.as_cause for f in FAULT_KINDS.values()), *WITHOUT_CHANGE)
-}
-"""What answers may call a cause, besides the kind of a change."""
+_BUILT_IN_KINDS = frozenset(declared())
+_BUILT_IN_FAULTS: Mapping[str, FaultKind] = _faults()
+"""Those of the kinds in `analysis.kinds`, which no analyzer has to be imported for."""
+
+
+@cache
+def fault_kinds() -> Mapping[str, FaultKind]:
+    """Every fault by its name."""
+    analyzers()
+    return _faults()
+
+
+@cache
+def cause_kinds() -> Mapping[str, CauseKind]:
+    """What answers may call a cause, besides the kind of a change."""
+    causes = [*(fault.as_cause for fault in fault_kinds().values()), *WITHOUT_CHANGE]
+    return {cause.name: cause for cause in causes}
 
 
 def finding_kind(name: str) -> FindingKind:
     """A kind of finding by its name. A stored case may hold kinds that nobody declares any more."""
+    if name not in declared():
+        analyzers()
     unknown = FindingKind(name, how=f"By the analyzer of {name.replace('_', ' ')}")
     return declared().get(name, unknown)
 
@@ -75,17 +94,26 @@ def fault_of(finding: Finding) -> FaultKind | None:
 
 def fault_kind(name: str) -> FaultKind:
     """A fault by its name; for one that nobody declares, a fault of no particular kind."""
-    return FAULT_KINDS.get(name, OTHER)
+    return _known_fault(name) or OTHER
 
 
 def is_training(finding: Finding) -> bool:
     """Whether the finding's kind is a fault of a training job."""
-    fault = FAULT_KINDS.get(finding.kind)
+    fault = _known_fault(finding.kind)
     return fault is not None and fault.training
 
 
 def phrase_of(name: str) -> str:
     """What a subject with this fault, or with a cause of this kind, does. Without numbers."""
-    if name in FAULT_KINDS:
-        return FAULT_KINDS[name].description
-    return CAUSE_KINDS.get(name, ANOMALY).phrase
+    fault = _known_fault(name)
+    if fault is not None:
+        return fault.description
+    return cause_kinds().get(name, ANOMALY).phrase
+
+
+def _known_fault(name: str) -> FaultKind | None:
+    built_in = _BUILT_IN_FAULTS.get(name)
+    if built_in is not None or name in _BUILT_IN_KINDS:
+        # Most kinds of findings are no faults by their own name, and need no import to say so.
+        return built_in
+    return fault_kinds().get(name)

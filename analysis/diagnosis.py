@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.analyzers import ANALYZERS, finding_kind
+from analysis.analyzers import analyzers, finding_kind
 from analysis.case.folder import Case
 from analysis.case.observations import observed
 from analysis.changes.alternatives import no_change_reasons
@@ -30,7 +30,7 @@ always kept."""
 def diagnose(case: Case) -> Diagnosis:
     """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table
     cannot be read."""
-    facts = [finding for analyzer in ANALYZERS for finding in analyzer.find(case)]
+    facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
     facts += alert_history(case, facts)
     facts = without_what_ranks_tell(facts)
     known = measured(case)

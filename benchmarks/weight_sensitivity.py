@@ -158,17 +158,18 @@ def _analyzers_run_once() -> Iterator[None]:
         and f.__module__ != diagnosis.__name__
     }
     kept: dict[str, Any] = {}
-    listed = diagnosis.ANALYZERS
-    diagnosis.ANALYZERS = tuple(
+    listed = diagnosis.analyzers
+    once = tuple(
         replace(one, find=_kept(f"{one.find.__module__}.{one.find.__name__}", one.find, kept))
-        for one in listed
+        for one in listed()
     )
+    diagnosis.analyzers = lambda: once
     for name, analyzer in analyzers.items():
         setattr(diagnosis, name, _kept(name, analyzer, kept))
     try:
         yield
     finally:
-        diagnosis.ANALYZERS = listed
+        diagnosis.analyzers = listed
         for name, analyzer in analyzers.items():
             setattr(diagnosis, name, analyzer)
 

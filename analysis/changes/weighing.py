@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.analyzers import CAUSE_KINDS, fault_kind
+from analysis.analyzers import cause_kinds, fault_kind
 from analysis.changes.mechanisms import MechanismMatch, best_match
 from analysis.changes.onsets import Climb
 from analysis.changes.reading import Reading
@@ -261,7 +261,7 @@ def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
     """Why a change that nothing excludes is not near all the same."""
     change, bearing = weighed.change, weighed.bearing
     if other_reason is not None and bearing.exact < BEARS:
-        without_change = CAUSE_KINDS[other_reason.kind].without_change
+        without_change = cause_kinds()[other_reason.kind].without_change
         return f"{without_change}, and nothing in the change bears on that"
     if weighed.lead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"

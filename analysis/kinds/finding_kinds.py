@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import analysis.kinds.fault_kinds as fault
@@ -414,5 +415,9 @@ def declared() -> Mapping[str, FindingKind]:
 
 def details_model(kind: str) -> type[FindingDetails]:
     """The model of a kind's details; of a kind that nobody declared, one that keeps all values."""
+    if kind not in _declared:
+        # It may be one of an added analyzer's, which declares its kinds once it is imported. The
+        # list of analyzers lies above this room, so it is asked by name.
+        import_module("analysis.analyzers").analyzers()
     known = _declared.get(kind)
     return known.details if known else FindingDetails

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.analyzers import CAUSE_KINDS, fault_kind
+from analysis.analyzers import cause_kinds, fault_kind
 from analysis.case.folder import Case
 from analysis.case.windows import log_windows, metric_windows, span_windows
 from analysis.kinds.fault_kinds import CauseKind
@@ -197,11 +197,11 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
 def _kind_of(cause: Cause) -> CauseKind | None:
     """The kind whose predictions hold. A change, and what has no name, is recognised by the signal
     that it moved."""
-    known = CAUSE_KINDS.get(cause.kind)
+    known = cause_kinds().get(cause.kind)
     if known is not None and (known.predicts or fault_kind(cause.kind).training):
         return known
     moved = classify(cause.signal or "")
-    return next((kind for kind in CAUSE_KINDS.values() if moved in kind.signals), None)
+    return next((kind for kind in cause_kinds().values() if moved in kind.signals), None)
 
 
 def _predicted(cause: Cause, evidence: EvidenceKind) -> str | None:

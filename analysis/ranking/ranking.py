@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.analyzers import CAUSE_KINDS, fault_kind, fault_of, is_training
+from analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
 from analysis.changes.alternatives import reason_for
 from analysis.changes.nearby import NEAR, RULED_OUT
 from analysis.kinds.fault_kinds import RESOURCE, WITHOUT_CHANGE, FaultKind
@@ -201,7 +201,7 @@ def _cause(
     if reason is not None:
         draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
         draft.kind = draft.kind if fault.training else reason.kind
-        draft.step = CAUSE_KINDS[reason.kind].next_step
+        draft.step = cause_kinds()[reason.kind].next_step
         draft.advice = draft.advice if lead.kind == SIGNATURE else ""
     blamed = ChangeDetails.of(change) if change is not None else None
     if change is not None and blamed is not None:

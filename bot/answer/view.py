@@ -13,7 +13,7 @@ from functools import cached_property
 
 from analysis.case.earlier import KIND as EARLIER
 from analysis.case.earlier import RECORD
-from analysis.changes.nearby import RULED_OUT
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.vocabulary import (
     Alert,
     Cause,
@@ -128,12 +128,14 @@ class AnswerView:
     @property
     def really_against(self) -> tuple[Finding, ...]:
         """The same without ruled-out changes: those are evidence against another explanation."""
-        return tuple(found for found in self.against if found.kind != RULED_OUT)
+        return tuple(found for found in self.against if found.kind != CHANGE_RULED_OUT.name)
 
     @property
     def ruled_out(self) -> tuple[Finding, ...]:
         """Changes that were checked and are no explanation."""
-        return tuple(found for found in self.findings.values() if found.kind == RULED_OUT)
+        return tuple(
+            found for found in self.findings.values() if found.kind == CHANGE_RULED_OUT.name
+        )
 
     @cached_property
     def rests_on(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.kinds.fault_kinds import FaultKind
-from analysis.traces.doctor.diagnosis import JobDiagnosis, EventReference, Severity
+from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis, Severity
 
 if TYPE_CHECKING:
     from analysis.traces.doctor.job import TrainingJob

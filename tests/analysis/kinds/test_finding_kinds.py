@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from analysis.analyzers import ANALYZERS, CAUSE_KINDS, FAULT_KINDS, fault_of, finding_kind
+from analysis.analyzers import (
+    analyzers,
+    cause_kinds,
+    fault_kinds,
+    fault_of,
+    finding_kind,
+)
 from analysis.case.folder import Case, read_case, read_diagnosis, write_json
 from analysis.diagnosis import diagnose
 from analysis.kinds.fault_kinds import CauseKind, FaultKind
@@ -49,7 +55,7 @@ def found_by(analyzer: Analyzer, case: Case) -> list[Finding]:
 
 def check(case: Case) -> set[str]:
     """The kinds of all findings of a case, after a check that each of them is declared."""
-    for analyzer in ANALYZERS:
+    for analyzer in analyzers():
         found_by(analyzer, case)
     kinds = {finding.kind for finding in diagnose(case).findings}
     assert kinds <= declared().keys()
@@ -147,7 +153,7 @@ def test_an_undeclared_kind_is_told_from_a_declared_one(tmp_path: Path) -> None:
         found_by(Analyzer(odd, kinds=()), write_case(tmp_path))
 
 
-@pytest.mark.parametrize("fault", FAULT_KINDS.values(), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", fault_kinds().values(), ids=lambda fault: fault.name)
 def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
     assert 0 < fault.weight <= 1
     assert fault.description
@@ -156,7 +162,7 @@ def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
         step = fault.step(direction).format(subject="api")
         assert step.endswith(".")
         assert "{" not in step
-    assert fault.as_cause.name in CAUSE_KINDS
+    assert fault.as_cause.name in cause_kinds()
     if fault.delays_others or fault.hangs:
         assert fault.training
 
@@ -164,7 +170,7 @@ def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
 @pytest.mark.parametrize("kind", declared().values(), ids=lambda kind: kind.name)
 def test_every_kind_says_how_it_is_computed_and_keeps_its_details(kind: FindingKind) -> None:
     assert kind.how
-    assert all(FAULT_KINDS[fault.name] is fault for fault in kind.faults)
+    assert all(fault_kinds()[fault.name] is fault for fault in kind.faults)
     if len(kind.faults) > 1:
         assert kind.choose is not None
     given = {"id": "F1", "kind": kind.name, "subject": "api", "strength": 0.5, "sentence": "s"}
