@@ -12,16 +12,20 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy.orm import Session
 
 from analysis.case.folder import read_diagnosis
 from analysis.vocabulary import Alert
+from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.steps import ConversationSteps
+from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.questions.slack_question import SlackQuestion
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
+from bot.store.conversation_rows import QuestionRow
 from bot.store.conversations import Conversations
 from bot.store.follow_ups import FollowUps
 from bot.store.store import ReplyTo, Store
@@ -185,6 +189,26 @@ def test_slack_being_away_is_tried_again(talk: Talk, shop_folder: Path) -> None:
     assert len(talk.replies(question)) == 1
 
 
+@pytest.mark.parametrize(("asked_ago_h", "again"), [(0, True), (30, False)])
+def test_only_a_fresh_question_is_tried_again(
+    talk: Talk, shop_folder: Path, asked_ago_h: float, again: bool
+) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    question = talk.ask("what changed?", PUBLIC, thread)
+
+    async def tried() -> bool:
+        worker = ConversationSteps(talk.context, owner="w1")
+        assert await worker.word(question)
+        with Session(talk.store.engine) as session, session.begin():
+            row = session.get(QuestionRow, question)
+            assert row is not None
+            row.asked_at -= timedelta(hours=asked_ago_h)
+        talk.slack.traffic.fail_next(9, 503, call="chat.postMessage")
+        return (await worker.post(question))["again"]
+
+    assert asyncio.run(tried()) is again
+
+
 def test_questions_of_a_thread_wait_for_each_other_and_of_others_do_not(
     talk: Talk, shop_folder: Path
 ) -> None:
@@ -279,6 +303,43 @@ def test_a_further_investigation_is_started_once_with_its_scope(
     assert fresh[0].id in talk.said(question)
 
 
+def test_a_thread_may_ask_for_as_many_further_investigations_as_its_limit_says(
+    talk: Talk, shop_folder: Path
+) -> None:
+    parent, thread = talk.answered(PUBLIC, shop_folder)
+    slack = talk.context.settings.slack.model_copy(update={"further_per_hour": 2})
+    talk.context = WorkerContext(
+        talk.context.settings.model_copy(update={"slack": slack}),
+        talk.store,
+        talk.context.cases,
+        (),
+        (),
+        talk.context.pool,
+    )
+    asked = []
+    for hours in (3, 4, 5):
+        text = f"what about the last {hours} hours?"
+        asked.append(talk.ask(text, PUBLIC, thread, surface="thread"))
+        talk.work(asked[-1])
+    assert len([i for i in talk.store.latest() if i.id != parent]) == 2
+    assert "which is the limit" in talk.said(asked[2])
+
+
+def test_slack_is_asked_once_whether_a_channel_is_public(talk: Talk, shop_folder: Path) -> None:
+    investigation, _ = talk.answered(PUBLIC, shop_folder)
+
+    async def asked_twice() -> None:
+        posts = ConversationPosts(talk.context.settings, talk.store, talk.conversations, owner="w1")
+        visibility = ConversationVisibility(talk.store, posts)
+        assert await visibility.is_public(PUBLIC)
+        assert await visibility.is_public(PUBLIC)
+        assert not await visibility.is_public(PRIVATE)
+
+    asyncio.run(asked_twice())
+    assert investigation
+    assert talk.slack.traffic.calls["conversations.info"] == 2
+
+
 def test_nobody_hears_of_a_channel_that_he_cannot_see(talk: Talk, shop_folder: Path) -> None:
     public, _ = talk.answered(PUBLIC, shop_folder)
     secret, _ = talk.answered(PRIVATE, shop_folder)
@@ -310,6 +371,8 @@ def test_a_trace_is_diagnosed_and_its_report_attached_once(talk: Talk) -> None:
     talk.work(question)
     talk.work(question)
     assert "rank 2" in talk.said(question)
+    begun = asyncio.run(ConversationSteps(talk.context, owner="w1").begin_trace(question))
+    assert begun == "nothing to say", "it is answered, so it is not announced any more"
     files = [f for f in talk.slack.files.values() if f.name.endswith(".html")]
     assert [(f.shared_in, f.content[:15]) for f in files] == [([PUBLIC], b"<!doctype html>")]
     refused = talk.ask("trace s3://elsewhere/secrets", PUBLIC)

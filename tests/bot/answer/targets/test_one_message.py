@@ -126,6 +126,29 @@ def test_one_message_is_announced_previewed_and_edited_into_the_answer(store: St
     ]
 
 
+def test_a_preview_that_comes_while_the_answer_is_written_is_left_out(store: Store) -> None:
+    ours, pigeons = opened(store, settings(model={"name": "m", "base_url": "http://x"}))
+    investigation = accepted(ours)
+    edit = pigeons.edit
+
+    async def edit_with_a_late_preview(address: str, ref: str, text: str) -> None:
+        pigeons.edit = edit  # type: ignore[method-assign]
+        await pigeons.preview(Outcome(investigation, an_answer("so far")))
+        await edit(address, ref, text)
+
+    async def story(target: ReplyTarget) -> None:
+        await target.announce(investigation)
+        pigeons.edit = edit_with_a_late_preview  # type: ignore[method-assign]
+        await target.answer(Outcome(investigation, an_answer("in the end")))
+
+    asyncio.run(story(pigeons))
+    [texts] = pigeons.carried.values()
+    assert [text.splitlines()[0] for text in texts] == [
+        "Investigating: errors",
+        "Cause found: in the end",
+    ]
+
+
 def test_a_message_that_arrived_though_its_request_failed_is_found(store: Store) -> None:
     ours, pigeons = opened(store, settings())
     investigation = accepted(ours)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
+import openai
 import pytest
 
-from analysis.errors import EvidenceError
+from analysis.errors import ConnectorError, EvidenceError
 from bot.answer.finding_ids import with_kept_ids
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.chat_api import ChatReading
+from bot.investigation.model.client import ModelClient
 from bot.investigation.model.drafts import read_draft
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
@@ -70,6 +73,25 @@ def test_the_report_is_always_left_room_for() -> None:
         "another round and the report would cost more than is left"
     )
     assert (budget.cost or 0) < 0.01
+
+
+def test_what_was_spent_counts_toward_the_limit_of_cost() -> None:
+    settings = ModelSettings(name="m", price_per_million_input=1.0, max_cost_usd=0.01)
+    budget = Budget(settings, ModelLimits(rounds=100, tokens=10**9, cost_usd=0.01, seconds=1000))
+    turn = Turn("short", [UserMessage("x")], 10)
+    for _ in range(10):
+        budget.count_usage(Usage(input=900, output=10))
+    assert budget.reached(turn) == "limit of $0.01", "no single round costs that much"
+
+
+@pytest.mark.parametrize(("status", "again"), [(400, False), (429, True), (503, True)])
+def test_a_refusal_by_the_server_says_whether_to_try_again(status: int, again: bool) -> None:
+    client = ModelClient(ModelSettings(name="m", base_url="http://127.0.0.1:9/v1"))
+    request = httpx.Request("POST", "http://127.0.0.1:9/v1")
+    response = httpx.Response(status, request=request)
+    explained = client._explained(openai.APIStatusError("no", response=response, body=None))
+    assert isinstance(explained, ConnectorError)
+    assert (explained.status, explained.retryable) == (status, again)
 
 
 def test_cached_tokens_cost_what_the_settings_say() -> None:
