@@ -371,13 +371,25 @@ def test_a_trace_is_diagnosed_and_its_report_attached_once(talk: Talk) -> None:
     talk.work(question)
     talk.work(question)
     assert "rank 2" in talk.said(question)
-    begun = asyncio.run(ConversationSteps(talk.context, owner="w1").begin_trace(question))
-    assert begun == "nothing to say", "it is answered, so it is not announced any more"
     files = [f for f in talk.slack.files.values() if f.name.endswith(".html")]
     assert [(f.shared_in, f.content[:15]) for f in files] == [([PUBLIC], b"<!doctype html>")]
     refused = talk.ask("trace s3://elsewhere/secrets", PUBLIC)
     talk.work(refused)
     assert "none of the configured traces.locations" in talk.said(refused)
+
+
+def test_a_trace_that_was_read_already_is_not_announced_again(talk: Talk) -> None:
+    question = talk.ask(f"trace {recorded_cases() / 'slow-rank' / 'traces'}", PUBLIC)
+
+    async def began() -> tuple[str, str]:
+        worker = ConversationSteps(talk.context, owner="w1")
+        first = await worker.begin_trace(question)
+        assert await worker.trace(question)
+        # Another worker resumes the workflow from its first step.
+        return first, await ConversationSteps(talk.context, owner="w2").begin_trace(question)
+
+    assert asyncio.run(began()) == ("begun", "nothing to say")
+    assert len(talk.replies(question)) == 1
 
 
 def test_what_the_table_does_not_understand_goes_to_the_model_and_its_words_through_the_guard(
