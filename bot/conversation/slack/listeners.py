@@ -11,10 +11,10 @@ from typing import Any
 
 from slack_bolt.async_app import AsyncAck, AsyncApp
 
-from bot.answer.targets.slack.buttons import button_of_form, clicked_button
 from bot.conversation.slack.assistant import AssistantBody, offer_prompts
 from bot.conversation.slack.buttons.evidence import turn_page
 from bot.conversation.slack.click_context import CasePath, ClickContext
+from bot.conversation.slack.clickable_button import button_of_form, clicked_button
 from bot.conversation.slack.evidence_modal import PAGE_ACTIONS
 from bot.conversation.slack.forms import FormFor
 from bot.conversation.slack.home import AllChecks, HomeTab

@@ -1,22 +1,17 @@
-"""What a button under an answer is: when it is shown, what it says, and what a click does.
+"""What a message knows of a button under an answer: when it is shown, and what it says.
 
-A button is one object. The message needs its label, which is pure; a click needs the rest, which
-only the web process runs.
+What a click does is `bot.conversation.slack.clickable_button`, which only the web process needs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import StoredInvestigation
-
-if TYPE_CHECKING:
-    from bot.conversation.slack.click_context import ClickContext
-    from bot.conversation.slack.payloads import Interaction
 
 
 @dataclass(frozen=True)
@@ -43,30 +38,11 @@ class Offer:
 
 
 class SlackButton(ABC):
-    """One button under an answer."""
+    """One button under an answer, as far as the message knows it."""
 
     name: ClassVar[str]
     """In its action id, which stays the same: old messages keep their buttons."""
-    form: ClassVar[str] = ""
-    """The callback id of the form that it opens, "" for none."""
-    first_field: ClassVar[str] = ""
-    """The block of that form under which an error is shown."""
 
     @abstractmethod
     def label(self, offer: Offer) -> str | None:
         """What it says; None where it could do nothing. Pure."""
-
-    @abstractmethod
-    async def clicked(
-        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
-    ) -> None:
-        """What a click does. Slack waits 3 s: what takes longer goes to `context.later`.
-
-        Raises NotAccepted where the store does not answer; Slack shows that to whoever clicked.
-        """
-
-    async def sent(
-        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
-    ) -> None:
-        """Keep what the form of this button says. Raises NotAccepted."""
-        raise NotImplementedError(f"button {self.name} opens no form")

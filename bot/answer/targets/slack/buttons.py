@@ -49,26 +49,6 @@ def all_buttons() -> tuple[SlackButton, ...]:
     return tuple(found)
 
 
-def clicked_button(action: str, value: str) -> tuple[SlackButton, str] | None:
-    """Which button was clicked under the answer to which investigation, from a click's action id
-    and value; None for anything else."""
-    name, investigation_id = action.removeprefix(PREFIX), value
-    if action == MORE:
-        name, _, investigation_id = value.partition(" ")
-    for one in all_buttons():
-        if one.name == name:
-            return one, investigation_id
-    return None
-
-
-def button_of_form(callback_id: str) -> SlackButton | None:
-    """The button that opened a form; None for a form of nobody."""
-    for one in all_buttons():
-        if one.form and one.form == callback_id:
-            return one
-    return None
-
-
 def buttons(offer: Offer) -> list[Block]:
     """The row of buttons; of a failed investigation those that need no answer."""
     shown = []

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.answer.targets.slack.button_type import Offer
 from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.evidence_modal import (
     EvidenceShown,
     evidence_modal,
@@ -19,7 +20,7 @@ from bot.conversation.slack.payloads import Interaction
 from bot.store.store import StoredInvestigation
 
 
-class EvidenceButton(SlackButton):
+class EvidenceButton(ClickableButton):
     """Opens the evidence."""
 
     name = "evidence"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.answer.targets.slack.button_type import Offer
 from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.forms import (
     CAUSE,
     WRONG_FORM,
@@ -19,7 +20,7 @@ from bot.conversation.slack.payloads import Interaction
 from bot.store.store import StoredInvestigation
 
 
-class RightButton(SlackButton):
+class RightButton(ClickableButton):
     """The answer is right."""
 
     name = "right"
@@ -38,7 +39,7 @@ class RightButton(SlackButton):
         context.later(context.refresh(investigation))
 
 
-class WrongButton(SlackButton):
+class WrongButton(ClickableButton):
     """The answer is wrong; a form asks for the cause."""
 
     name = "wrong"

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
 from bot.answer.lines import at, span_of
-from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.answer.targets.slack.button_type import Offer
 from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
 from bot.store.follow_ups import FollowUpScope
@@ -24,7 +25,7 @@ TOO_MANY = (
 ALREADY = "That was asked for a moment ago; the answer comes in this thread."
 
 
-class WiderButton(SlackButton):
+class WiderButton(ClickableButton):
     """The same over a wider window."""
 
     name = "wider"
@@ -44,7 +45,7 @@ class WiderButton(SlackButton):
         await _follow_up(context, click, investigation, "wider", said, FollowUpScope(window=window))
 
 
-class AgainButton(SlackButton):
+class AgainButton(ClickableButton):
     """The same once more."""
 
     name = "again"

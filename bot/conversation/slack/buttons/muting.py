@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.answer.targets.slack.button_type import Offer
 from bot.conversation.slack.click_context import ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.forms import (
     ALL,
     FOR,
@@ -24,7 +25,7 @@ MAX_MUTED = 200
 """Alerts of one storm that one form mutes."""
 
 
-class MuteButton(SlackButton):
+class MuteButton(ClickableButton):
     """Mutes the alert; a form asks for how long."""
 
     name = "mute"
@@ -73,7 +74,7 @@ class MuteButton(SlackButton):
         await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
 
 
-class UnmuteButton(SlackButton):
+class UnmuteButton(ClickableButton):
     """Ends the mute."""
 
     name = "unmute"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.targets.slack.button_type import Offer, SlackButton
+from bot.answer.targets.slack.button_type import Offer
 from bot.conversation.slack.click_context import OVER, ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.payloads import Interaction
 from bot.runtime.threads import in_store
 from bot.store.store import StoredInvestigation
@@ -14,7 +15,7 @@ from bot.store.store import StoredInvestigation
 NOT_YET = "It is still being investigated; send it when the answer is there."
 
 
-class NoteButton(SlackButton):
+class NoteButton(ClickableButton):
     """Writes or updates the note."""
 
     name = "pagerduty"

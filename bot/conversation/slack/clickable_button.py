@@ -1,0 +1,56 @@
+"""What a click on a button under an answer does, and what its form keeps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from bot.answer.targets.slack.button_type import SlackButton
+from bot.answer.targets.slack.buttons import MORE, PREFIX, all_buttons
+from bot.conversation.slack.click_context import ClickContext
+from bot.conversation.slack.payloads import Interaction
+from bot.store.store import StoredInvestigation
+
+
+class ClickableButton(SlackButton):
+    """One button with what a click on it does."""
+
+    form: ClassVar[str] = ""
+    """The callback id of the form that it opens, "" for none."""
+    first_field: ClassVar[str] = ""
+    """The block of that form under which an error is shown."""
+
+    @abstractmethod
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """What a click does. Slack waits 3 s: what takes longer goes to `context.later`.
+
+        Raises NotAccepted where the store does not answer; Slack shows that to whoever clicked.
+        """
+
+    async def sent(
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Keep what the form of this button says. Raises NotAccepted."""
+        raise NotImplementedError(f"button {self.name} opens no form")
+
+
+def clicked_button(action: str, value: str) -> tuple[ClickableButton, str] | None:
+    """Which button was clicked under the answer to which investigation, from a click's action id
+    and value; None for anything else."""
+    name, investigation_id = action.removeprefix(PREFIX), value
+    if action == MORE:
+        name, _, investigation_id = value.partition(" ")
+    for one in all_buttons():
+        if one.name == name and isinstance(one, ClickableButton):
+            return one, investigation_id
+    return None
+
+
+def button_of_form(callback_id: str) -> ClickableButton | None:
+    """The button that opened a form; None for a form of nobody."""
+    for one in all_buttons():
+        if isinstance(one, ClickableButton) and one.form and one.form == callback_id:
+            return one
+    return None
