@@ -88,12 +88,12 @@ def restore(
 
 def requeue(name: Name, config: Config = None) -> None:
     """Start an investigation anew that no worker has; nothing is posted twice."""
-    from bot.operating.looking import looking
+    from bot.operating.inspection import inspected
     from bot.operating.requeue import requeue_one
     from bot.settings import load_settings
 
-    with looking(load_settings(config)) as look:
-        done = requeue_one(look, name)
+    with inspected(load_settings(config)) as inspection:
+        done = requeue_one(inspection, name)
     said = (
         "begins again"
         if done.begun

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted
 from bot.operating.engine_rows import Workflow
-from bot.operating.looking import Look, looking
+from bot.operating.inspection import Inspection, inspected
 from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
 from bot.settings import Settings
 from bot.store.audit_log import AuditEntry, AuditLog
@@ -29,41 +29,41 @@ DELETED = "deleted"
 def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
     """Delete it, or without `sure` say what would be. Raises FaultlineError for one that runs, or
     that nobody knows."""
-    with looking(settings) as look:
-        if look.rows is None:
-            raise FaultlineError(f"the engine's tables cannot be read: {look.no_rows}")
-        with look.read() as session:
+    with inspected(settings) as inspection:
+        if inspection.rows is None:
+            raise FaultlineError(f"the engine's tables cannot be read: {inspection.no_rows}")
+        with inspection.read() as session:
             row = session.get(InvestigationRow, name)
-            work = engine_work(look.rows, session, name)
+            work = engine_work(inspection.rows, session, name)
             posts = posts_of(session, name)
             said = _has(session, name, row is not None, work)
         folder = open_cases(settings)
         if row is None and not work and name not in folder.ids():
             raise FaultlineError(f"there is no investigation {name!r}")
-        _refuse_running(look, name, work)
+        _refuse_running(inspection, name, work)
         if not sure:
             sys.stdout.write(
                 f"would delete {name}: {said}\n{_stays(posts)}Say --yes to delete it.\n"
             )
             return
-        look.rows.delete([w.id for w in work])
+        inspection.rows.delete([w.id for w in work])
         try:
             delete_case(folder, name)
         except (BaseError, OSError) as error:
             raise FaultlineError(
                 f"the case folder could not be deleted: {str(error).splitlines()[0][:200]}"
             ) from error
-        _delete_rows(look, name)
+        _delete_rows(inspection, name)
     sys.stdout.write(f"deleted {name}: {said}\n{_stays(posts)}")
 
 
-def _delete_rows(look: Look, name: str) -> None:
+def _delete_rows(inspection: Inspection, name: str) -> None:
     try:
-        with Session(look.store) as session, session.begin():
+        with Session(inspection.store) as session, session.begin():
             delete_rows(session, [name])
         who = _operator()
         entry = AuditEntry(who, who, "admin", DELETED, name, "command line", 200)
-        AuditLog(look.store, kept=timedelta(days=look.settings.login.audit_days)).write(
+        AuditLog(inspection.store, kept=timedelta(days=inspection.settings.login.audit_days)).write(
             entry, datetime.now(UTC)
         )
     except SQLAlchemyError as error:
@@ -72,8 +72,8 @@ def _delete_rows(look: Look, name: str) -> None:
         ) from error
 
 
-def _refuse_running(look: Look, name: str, work: list[Workflow]) -> None:
-    living = look.executors()
+def _refuse_running(inspection: Inspection, name: str, work: list[Workflow]) -> None:
+    living = inspection.executors()
     for workflow in work:
         taken = (
             workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor)

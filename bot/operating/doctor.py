@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
-from bot.operating.findings import Finding, as_json, print_findings
-from bot.operating.looking import Look, looking
+from bot.operating.check_results import CheckResult, as_json, print_findings
+from bot.operating.inspection import Inspection, inspected
 from bot.operating.place_checks import place_checks
 from bot.operating.reply_checks import reply_checks
 from bot.operating.settings_checks import settings_checks
@@ -23,14 +23,14 @@ from bot.settings import Settings
 from bot.store.opening import first_line
 
 HEALTHY, WRONG, CANNOT_LOOK = 0, 1, 2
-Checks = Callable[[Look], Iterator[Finding]]
+Checks = Callable[[Inspection], Iterator[CheckResult]]
 
 
 def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
     """Look, print, and say with the exit code what was found."""
     try:
-        with looking(settings) as look:
-            found = story(look, name) if name else whole(look)
+        with inspected(settings) as inspection:
+            found = story(inspection, name) if name else whole(inspection)
     except (FaultlineError, OSError) as error:
         sys.stderr.write(f"faultline: {error}\n")
         return CANNOT_LOOK
@@ -41,7 +41,7 @@ def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
     return WRONG if any(one.state == "wrong" for one in found) else HEALTHY
 
 
-def whole(look: Look) -> Sequence[Finding]:
+def whole(inspection: Inspection) -> Sequence[CheckResult]:
     """Everything that is looked at. A check that fails is a finding, and the others go on."""
     parts: tuple[tuple[str, Checks], ...] = (
         ("database", place_checks),
@@ -50,13 +50,15 @@ def whole(look: Look) -> Sequence[Finding]:
         ("questions", question_checks),
         ("settings", lambda one: settings_checks(one.settings)),
     )
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for about, checks in parts:
         try:
-            found += checks(look)
+            found += checks(inspection)
         except SQLAlchemyError as error:
             said = f"could not be looked at: {first_line(error)}"
             found.append(
-                Finding("wrong", about, said, "the database, or the rights of its user, say why")
+                CheckResult(
+                    "wrong", about, said, "the database, or the rights of its user, say why"
+                )
             )
     return found

@@ -17,8 +17,8 @@ from sqlalchemy.engine import make_url
 
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted
-from bot.operating.findings import Finding, lasting
-from bot.operating.looking import Look
+from bot.operating.check_results import CheckResult, lasting
+from bot.operating.inspection import Inspection
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.opening import engine_url, open_cases, store_url
@@ -40,15 +40,17 @@ BLOCKED = (
 """https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW"""
 
 
-def place_checks(look: Look) -> Iterator[Finding]:
+def place_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """All of them."""
-    yield Finding("ok", "database", f"{look.store.dialect.name}, tables version {look.version}")
-    yield from (_locked(look.settings) if look.embedded else _server(look))
-    yield _cases(look.settings)
-    yield from _room(look.settings)
+    yield CheckResult(
+        "ok", "database", f"{inspection.store.dialect.name}, tables version {inspection.version}"
+    )
+    yield from (_locked(inspection.settings) if inspection.embedded else _server(inspection))
+    yield _cases(inspection.settings)
+    yield from _room(inspection.settings)
 
 
-def _locked(settings: Settings) -> Iterator[Finding]:
+def _locked(settings: Settings) -> Iterator[CheckResult]:
     for url in (store_url(settings), engine_url(settings)):
         file = Path(make_url(url).database or "")
         if not file.exists():
@@ -59,7 +61,7 @@ def _locked(settings: Settings) -> Iterator[Finding]:
                 f"`fuser {file}` names the processes; end the one that is none of the bot's; "
                 f"steps are tried again"
             )
-            yield Finding("wrong", "database", f"{file} takes no writes: {problem}", todo)
+            yield CheckResult("wrong", "database", f"{file} takes no writes: {problem}", todo)
 
 
 def _no_write(file: Path) -> str:
@@ -81,8 +83,8 @@ def _no_write(file: Path) -> str:
     return ""
 
 
-def _server(look: Look) -> Iterator[Finding]:
-    with look.store.connect() as connection:
+def _server(inspection: Inspection) -> Iterator[CheckResult]:
+    with inspection.store.connect() as connection:
         before = datetime.now(UTC)
         theirs = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
         ours = before + (datetime.now(UTC) - before) / 2
@@ -95,7 +97,7 @@ def _server(look: Look) -> Iterator[Finding]:
             == "on"
         )
     if read_only:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "database",
             "it takes no writes: it is a replica, or set to read only",
@@ -104,30 +106,30 @@ def _server(look: Look) -> Iterator[Finding]:
     skew = abs(theirs - ours)
     said = f"the clocks of the database and of this machine differ by {lasting(skew)}"
     todo = "let both follow a time server (chrony); leases of posts and of workers trust the clocks"
-    yield Finding("wrong" if skew > SKEW else "ok", "clock", said, todo if skew > SKEW else "")
+    yield CheckResult("wrong" if skew > SKEW else "ok", "clock", said, todo if skew > SKEW else "")
     if waiting and float(longest or 0) > BLOCKED_S:
         said = (
             f"{counted(int(waiting), 'query')} wait for a lock, the longest for "
             f"{float(longest):.0f} s"
         )
         todo = "`SELECT pg_blocking_pids(pid), * FROM pg_stat_activity` names who holds it"
-        yield Finding("wrong", "database", said.replace("querys", "queries"), todo)
+        yield CheckResult("wrong", "database", said.replace("querys", "queries"), todo)
     if full[0] > 0.9 * full[1]:
         said = f"{full[0]} of {full[1]} connections are in use"
-        yield Finding(
+        yield CheckResult(
             "wrong", "database", said, "raise max_connections: each worker takes up to 20"
         )
 
 
-def _cases(settings: Settings) -> Finding:
+def _cases(settings: Settings) -> CheckResult:
     try:
         cases = open_cases(settings)
         _probe(cases)
     except (FaultlineError, BaseError, OSError, ValueError) as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         todo = "the bot needs to read, write, list and delete there; investigations fail without it"
-        return Finding("wrong", "cases", f"the case store does not work: {said}", todo)
-    return Finding("ok", "cases", f"{cases.location}: written, read and deleted a probe")
+        return CheckResult("wrong", "cases", f"the case store does not work: {said}", todo)
+    return CheckResult("ok", "cases", f"{cases.location}: written, read and deleted a probe")
 
 
 def _probe(cases: CaseStore) -> None:
@@ -141,12 +143,12 @@ def _probe(cases: CaseStore) -> None:
         cases.delete(name, "")
 
 
-def _room(settings: Settings) -> Iterator[Finding]:
+def _room(settings: Settings) -> Iterator[CheckResult]:
     for place in dict.fromkeys(_directories(settings)):
         try:
             disk, files = shutil.disk_usage(place), os.statvfs(place)
         except OSError as error:
-            yield Finding(
+            yield CheckResult(
                 "wrong", "disk", f"{place}: {error.strerror or error}", "is the volume mounted?"
             )
             continue
@@ -155,7 +157,7 @@ def _room(settings: Settings) -> Iterator[Finding]:
         said = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
         said += f", and few files left ({files.f_favail})" if few else ""
         todo = "make room, or shorten [retention]; a full disk stops everything"
-        yield Finding(
+        yield CheckResult(
             "wrong" if little or few else "ok", "disk", said, todo if little or few else ""
         )
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from analysis.errors import FaultlineError
 from bot.operating.engine_rows import EngineRows
-from bot.operating.looking import Look
+from bot.operating.inspection import Inspection
 from bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
 from bot.settings import Settings
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow
@@ -45,20 +45,20 @@ class Requeued:
     asked: tuple[str, ...]
 
 
-def requeue_one(look: Look, name: str) -> Requeued:
+def requeue_one(inspection: Inspection, name: str) -> Requeued:
     """One investigation. Raises FaultlineError while a worker that is alive has it."""
-    if look.rows is None:
-        raise FaultlineError(f"the engine's tables cannot be read: {look.no_rows}")
-    living = look.executors()
-    with look.read() as session:
+    if inspection.rows is None:
+        raise FaultlineError(f"the engine's tables cannot be read: {inspection.no_rows}")
+    living = inspection.executors()
+    with inspection.read() as session:
         if session.get(InvestigationRow, name) is None:
             raise FaultlineError(f"there is no investigation {name!r}")
-    for workflow in look.rows.of(name):
+    for workflow in inspection.rows.of(name):
         if workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor):
             raise FaultlineError(
                 f"{workflow.executor} works on {name} ({workflow.id}); end that worker first"
             )
-    return _requeue(look.store, look.rows, look.settings, [name], look.now)
+    return _requeue(inspection.store, inspection.rows, inspection.settings, [name], inspection.now)
 
 
 def requeue_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bot.operating.findings import Finding
+from bot.operating.check_results import CheckResult
 from bot.policy.reply_targets import configured_targets, declared_targets
 from bot.settings import Settings
 from bot.settings.addresses import names_this_machine
@@ -12,33 +12,33 @@ from bot.settings.addresses import names_this_machine
 HOUR_DAYS = 24.0
 
 
-def settings_checks(settings: Settings) -> Iterator[Finding]:
+def settings_checks(settings: Settings) -> Iterator[CheckResult]:
     """What is wrong, or worth knowing; one "ok" when there is nothing."""
     found = [*_in_and_out(settings), *_doors(settings), *_kept(settings)]
-    yield from found or [Finding("ok", "settings", "nothing that contradicts itself")]
+    yield from found or [CheckResult("ok", "settings", "nothing that contradicts itself")]
 
 
-def _in_and_out(settings: Settings) -> Iterator[Finding]:
+def _in_and_out(settings: Settings) -> Iterator[CheckResult]:
     configured = configured_targets(settings)
     if not configured:
         variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
         said = "answers are posted nowhere: no reply target is configured"
-        yield Finding("note", "settings", said, f"set {variables}")
+        yield CheckResult("note", "settings", said, f"set {variables}")
     for target in declared_targets(settings):
         for one in target.problems(settings):
-            yield Finding(one.state, "settings", one.problem, one.todo)
+            yield CheckResult(one.state, "settings", one.problem, one.todo)
     if settings.recorded.case is not None and configured:
         said = "every alert is answered from one recorded case (recorded.case)"
         todo = "that is for trying things out: unset it where real alerts come in"
-        yield Finding("wrong", "settings", said, todo)
+        yield CheckResult("wrong", "settings", said, todo)
 
 
-def _doors(settings: Settings) -> Iterator[Finding]:
+def _doors(settings: Settings) -> Iterator[CheckResult]:
     server, login = settings.server, settings.login
     here = names_this_machine(server.public_url)
     if server.host not in ("127.0.0.1", "::1", "localhost") and here:
         said = f"the bot listens on {server.host}, and links in answers lead to {server.public_url}"
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "settings",
             said,
@@ -49,15 +49,15 @@ def _doors(settings: Settings) -> Iterator[Finding]:
             "nobody can open the pages: server.public_url is not this machine, and there is no "
             "login"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong", "settings", said, "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer"
         )
     if login.issuer is not None and not server.public_url.startswith("https://") and not here:
         said = "logins over plain http: cookies can be read on the way"
-        yield Finding("wrong", "settings", said, "set server.public_url to its https address")
+        yield CheckResult("wrong", "settings", said, "set server.public_url to its https address")
 
 
-def _kept(settings: Settings) -> Iterator[Finding]:
+def _kept(settings: Settings) -> Iterator[CheckResult]:
     kept, looked_at = settings.retention, settings.investigation
     if 0 < kept.investigations_days < looked_at.memory_days:
         said = (
@@ -65,7 +65,7 @@ def _kept(settings: Settings) -> Iterator[Finding]:
             f"to reach back "
             f"{looked_at.memory_days:g}"
         )
-        yield Finding(
+        yield CheckResult(
             "note",
             "settings",
             said,
@@ -73,7 +73,7 @@ def _kept(settings: Settings) -> Iterator[Finding]:
         )
     if 0 < kept.investigations_days * HOUR_DAYS < looked_at.join_hours:
         said = "investigations are deleted before their alerts stop joining them"
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "settings",
             said,
@@ -81,7 +81,7 @@ def _kept(settings: Settings) -> Iterator[Finding]:
         )
     if 0 < kept.investigations_days < kept.cases_days:
         said = "case folders are kept for longer than their investigations, and go with them"
-        yield Finding("note", "settings", said, "lower retention.cases_days")
+        yield CheckResult("note", "settings", said, "lower retention.cases_days")
     if settings.login.isolation == "teams" and not any(
         team.groups for team in settings.teams.values()
     ):
@@ -89,4 +89,6 @@ def _kept(settings: Settings) -> Iterator[Finding]:
             "investigations are shown to their teams alone, and no team has groups: only "
             "admins see what belongs to one"
         )
-        yield Finding("wrong", "settings", said, "set teams.NAME.groups, or login.isolation to off")
+        yield CheckResult(
+            "wrong", "settings", said, "set teams.NAME.groups, or login.isolation to off"
+        )

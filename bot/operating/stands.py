@@ -11,9 +11,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from analysis.wording.phrases import plain
+from bot.operating.check_results import lasting, when
 from bot.operating.engine_rows import Step, Workflow
-from bot.operating.findings import lasting, when
-from bot.operating.looking import Look
+from bot.operating.inspection import Inspection
 from bot.queue.engine import WORKFLOW_INVESTIGATE
 from bot.store.models import ProgressRow
 
@@ -48,10 +48,10 @@ class Stands:
     todo: str = ""
 
 
-def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands:
+def where_it_stands(inspection: Inspection, name: str, active: Sequence[Workflow]) -> Stands:
     """Of an investigation that runs, by its workflows that have not ended."""
-    if look.rows is None:
-        return Stands(f"the engine's tables cannot be read: {look.no_rows}")
+    if inspection.rows is None:
+        return Stands(f"the engine's tables cannot be read: {inspection.no_rows}")
     own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
     if not own:
         return Stands("the engine has no work for it", f"`faultline requeue {name}` starts it anew")
@@ -62,18 +62,20 @@ def where_it_stands(look: Look, name: str, active: Sequence[Workflow]) -> Stands
             f"it waits in the queue since {when(workflow.updated_at)}",
             "workers are busy, or none is alive",
         )
-    if workflow.executor and not look.executors().lives(workflow.executor):
+    if workflow.executor and not inspection.executors().lives(workflow.executor):
         todo = "start a worker: it takes over within seconds, and goes on where this was"
         return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
-    return _running(look, name, workflow, look.rows.steps(workflow.id))
+    return _running(inspection, name, workflow, inspection.rows.steps(workflow.id))
 
 
-def _running(look: Look, name: str, workflow: Workflow, steps: Sequence[Step]) -> Stands:
-    with look.read() as session:
+def _running(
+    inspection: Inspection, name: str, workflow: Workflow, steps: Sequence[Step]
+) -> Stands:
+    with inspection.read() as session:
         progress = _progress(session, name)
     step, missing = step_now(steps, progress)
     last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
-    since = f" for {lasting(look.now - last)}" if last else ""
+    since = f" for {lasting(inspection.now - last)}" if last else ""
     said = f"step {step} ({TOLD.get(step, 'in between')}){since}"
     if step == "collect" and missing:
         return Stands(
@@ -114,12 +116,12 @@ def next_try(steps: Sequence[Step]) -> tuple[int, datetime | None]:
     return len(tries), tries[-1].completed_at + timedelta(seconds=wait)
 
 
-def last_said(look: Look, name: str, stage: str) -> str:
+def last_said(inspection: Inspection, name: str, stage: str) -> str:
     """The newest line of progress of a stage, on one line."""
     query = select(ProgressRow.text).where(
         ProgressRow.investigation_id == name, ProgressRow.stage == stage
     )
-    with look.read() as session:
+    with inspection.read() as session:
         return plain(session.scalar(query.order_by(ProgressRow.id.desc()).limit(1)) or "", MAX_TEXT)
 
 

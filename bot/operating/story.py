@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from analysis.wording.phrases import counted, plain
+from bot.operating.check_results import CheckResult, State, lasting, when
 from bot.operating.engine_rows import ACTIVE, Step, Workflow
-from bot.operating.findings import Finding, State, lasting, when
-from bot.operating.looking import Look
+from bot.operating.inspection import Inspection
 from bot.operating.stands import next_try, where_it_stands
 from bot.operating.work_checks import usual_length
 from bot.queue.engine import WORKFLOW_REPLY
@@ -29,25 +29,25 @@ TITLE = 120
 MAX_NAME = 300
 
 
-def story(look: Look, name: str) -> list[Finding]:
+def story(inspection: Inspection, name: str) -> list[CheckResult]:
     """Everything that is known under a name: an investigation's id, or that of a delivery, an alert
     or an incident."""
     name = storable(name.strip(), MAX_NAME)
-    with look.read() as session:
+    with inspection.read() as session:
         row = session.get(InvestigationRow, name)
         if row is not None:
-            return list(_of_investigation(look, session, row))
+            return list(_of_investigation(inspection, session, row))
         found = list(_by_other_names(session, name))
     if found:
         return found
-    ghosts = look.rows.of(name) if look.rows else []
+    ghosts = inspection.rows.of(name) if inspection.rows else []
     if ghosts:
         said = (
             f"the store knows no {name}, and the engine has {counted(len(ghosts), 'workflow')} "
             f"of that name"
         )
         return [
-            Finding(
+            CheckResult(
                 "wrong",
                 "lost",
                 said,
@@ -59,7 +59,7 @@ def story(look: Look, name: str) -> list[Finding]:
         f"or question has that name"
     )
     return [
-        Finding(
+        CheckResult(
             "wrong",
             "unknown",
             said,
@@ -68,52 +68,54 @@ def story(look: Look, name: str) -> list[Finding]:
     ]
 
 
-def _of_investigation(look: Look, session: Session, row: InvestigationRow) -> Iterator[Finding]:
+def _of_investigation(
+    inspection: Inspection, session: Session, row: InvestigationRow
+) -> Iterator[CheckResult]:
     alert = Alert.model_validate(row.alert)
     team = f", for {row.team}" if row.team else ""
-    yield Finding(
+    yield CheckResult(
         "ok",
         "accepted",
         f"{when(row.accepted_at)}: {plain(alert.title, TITLE)} (from {plain(alert.source)}{team})",
     )
     yield from _came_with(session, row)
-    workflows = look.rows.of(row.id) if look.rows else []
+    workflows = inspection.rows.of(row.id) if inspection.rows else []
     active = [w for w in workflows if w.active]
     if row.dispatched_at is None:
-        yield _waits(look, session, row)
+        yield _waits(inspection, session, row)
     else:
-        yield Finding(
+        yield CheckResult(
             "ok",
             "queued",
             f"{when(row.dispatched_at)}: given to the engine after "
             f"{lasting(row.dispatched_at - row.accepted_at)}",
         )
     for workflow in workflows:
-        yield from _workflow(look, workflow)
+        yield from _workflow(inspection, workflow)
     yield from _lines(session, row.id)
     yield from _told(session, row)
-    yield from _end(look, row, active)
+    yield from _end(inspection, row, active)
 
 
-def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
+def _came_with(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:
     follow_up = session.get(FollowUpRow, row.id)
     if follow_up is not None:
         who = plain(follow_up.who) or "somebody"
-        yield Finding(
+        yield CheckResult(
             "ok",
             "because",
             f"asked for by {who}, starting from {follow_up.parent_id}",
         )
     if row.repeats:
-        yield Finding(
+        yield CheckResult(
             "ok", "repeats", f"the same alert came {row.repeats} more times and joined it"
         )
     if row.members:
-        yield Finding(
+        yield CheckResult(
             "ok", "grouped", f"{counted(row.members, 'other alert')} of the same incident joined it"
         )
     if row.surplus:
-        yield Finding(
+        yield CheckResult(
             "note",
             "surplus",
             f"{counted(row.surplus, 'alert')} after it were not investigated: over the channel's "
@@ -125,10 +127,10 @@ def _came_with(session: Session, row: InvestigationRow) -> Iterator[Finding]:
             if row.digested_at
             else f"its channel is quiet until {when(row.quiet_until)}, and gets a digest then"
         )
-        yield Finding("ok", "quiet", said)
+        yield CheckResult("ok", "quiet", said)
 
 
-def _waits(look: Look, session: Session, row: InvestigationRow) -> Finding:
+def _waits(inspection: Inspection, session: Session, row: InvestigationRow) -> CheckResult:
     other = InvestigationRow
     first = (other.priority == row.priority) & (other.accepted_at < row.accepted_at)
     before = select(func.count()).where(
@@ -136,10 +138,12 @@ def _waits(look: Look, session: Session, row: InvestigationRow) -> Finding:
     )
     running = session.scalar(select(func.count()).where(other.status == "running")) or 0
     ahead = f"{session.scalar(before) or 0} more urgent or older"
-    said = f"behind {ahead}, with {running} running, for {lasting(look.now - row.accepted_at)}"
-    if look.executors().count:
-        return Finding("ok", "waits", said)
-    return Finding(
+    said = (
+        f"behind {ahead}, with {running} running, for {lasting(inspection.now - row.accepted_at)}"
+    )
+    if inspection.executors().count:
+        return CheckResult("ok", "waits", said)
+    return CheckResult(
         "wrong",
         "waits",
         f"{said}; no worker is alive",
@@ -147,7 +151,7 @@ def _waits(look: Look, session: Session, row: InvestigationRow) -> Finding:
     )
 
 
-def _workflow(look: Look, workflow: Workflow) -> Iterator[Finding]:
+def _workflow(inspection: Inspection, workflow: Workflow) -> Iterator[CheckResult]:
     label = "reply" if workflow.name == WORKFLOW_REPLY else "run"
     by = f" by {workflow.executor}" if workflow.executor else ""
     begun = (
@@ -157,16 +161,16 @@ def _workflow(look: Look, workflow: Workflow) -> Iterator[Finding]:
     )
     failed = workflow.status not in (*ACTIVE, "SUCCESS")
     state: State = "wrong" if failed else "ok"
-    yield Finding(
+    yield CheckResult(
         state, label, f"{workflow.id}: {begun}, {workflow.status.lower().replace('_', ' ')}"
     )
-    steps = look.rows.steps(workflow.id) if look.rows else []
+    steps = inspection.rows.steps(workflow.id) if inspection.rows else []
     for step in steps[:MOST_LINES] if label == "run" else steps[-3:]:
         if not step.name.startswith("DBOS."):
             yield _step(step)
 
 
-def _step(step: Step) -> Finding:
+def _step(step: Step) -> CheckResult:
     took = (
         f" took {lasting(step.completed_at - step.started_at)}"
         if step.started_at and step.completed_at
@@ -174,10 +178,10 @@ def _step(step: Step) -> Finding:
     )
     at = f" at {when(step.completed_at)}" if step.completed_at else ""
     said = f"{step.name}{took}, {'failed' if step.failed else 'done'}{at}"
-    return Finding("note" if step.failed else "ok", "step", said)
+    return CheckResult("note" if step.failed else "ok", "step", said)
 
 
-def _lines(session: Session, name: str) -> Iterator[Finding]:
+def _lines(session: Session, name: str) -> Iterator[CheckResult]:
     query = (
         select(ProgressRow)
         .where(ProgressRow.investigation_id == name)
@@ -185,16 +189,16 @@ def _lines(session: Session, name: str) -> Iterator[Finding]:
         .limit(MOST_LINES)
     )
     for line in session.scalars(query):
-        yield Finding("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
+        yield CheckResult("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
 
 
-def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
+def _told(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:
     for post in session.scalars(
         select(PostRow).where(PostRow.investigation_id == row.id).order_by(PostRow.attempted_at)
     ):
         where = post.key.removeprefix(f"{row.id}:")
         if post.key == forgotten_key(row.id):
-            yield Finding(
+            yield CheckResult(
                 "ok",
                 "requeued",
                 f"{when(post.attempted_at)}: its posts are looked for at vendors first",
@@ -203,7 +207,7 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
         if post.ref == NO_POST:
             continue
         if post.ref is not None:
-            yield Finding(
+            yield CheckResult(
                 "ok",
                 "posted",
                 f"{where}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else ""),
@@ -212,10 +216,14 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[Finding]:
             said = (
                 f"{where}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
             )
-            yield Finding("note", "posted", said, "the next try looks for it at the vendor first")
+            yield CheckResult(
+                "note", "posted", said, "the next try looks for it at the vendor first"
+            )
 
 
-def _end(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Iterator[Finding]:
+def _end(
+    inspection: Inspection, row: InvestigationRow, active: Sequence[Workflow]
+) -> Iterator[CheckResult]:
     """Where it stands, and what happens next."""
     if row.status in ENDED:
         ended = f"{row.status} at {when(row.finished_at)}" if row.finished_at else row.status
@@ -224,36 +232,40 @@ def _end(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Itera
             if row.finished_at
             else ""
         )
-        yield Finding("ok", "ended", f"{ended}{took}: {plain(row.headline or '', 300)}")
+        yield CheckResult("ok", "ended", f"{ended}{took}: {plain(row.headline or '', 300)}")
     elif row.dispatched_at is not None:
-        yield _stands(look, row, active)
+        yield _stands(inspection, row, active)
     if row.wants_run and row.status in ENDED:
-        yield Finding("ok", "next", "it is run again: its alerts grew beyond what it looked at")
+        yield CheckResult("ok", "next", "it is run again: its alerts grew beyond what it looked at")
     for reply in (w for w in active if w.name == WORKFLOW_REPLY):
-        yield _next_reply(look, reply)
+        yield _next_reply(inspection, reply)
 
 
-def _stands(look: Look, row: InvestigationRow, active: Sequence[Workflow]) -> Finding:
-    stands = where_it_stands(look, row.id, active)
+def _stands(
+    inspection: Inspection, row: InvestigationRow, active: Sequence[Workflow]
+) -> CheckResult:
+    stands = where_it_stands(inspection, row.id, active)
     begun = row.started_at or row.accepted_at
     at_work = any(
-        w.status == "PENDING" and w.executor and look.executors().lives(w.executor) for w in active
+        w.status == "PENDING" and w.executor and inspection.executors().lives(w.executor)
+        for w in active
     )
-    waits = any(w.status != "PENDING" for w in active) and look.executors().count > 0
-    well = (at_work or waits) and look.now - begun <= usual_length(look)
-    usual = f" It has run for {lasting(look.now - begun)}; {lasting(usual_length(look))} is usual."
-    return Finding("ok" if well else "wrong", "now", stands.said + "." + usual, stands.todo)
+    waits = any(w.status != "PENDING" for w in active) and inspection.executors().count > 0
+    runs, usually = inspection.now - begun, usual_length(inspection)
+    well = (at_work or waits) and runs <= usually
+    usual = f" It has run for {lasting(runs)}; {lasting(usually)} is usual."
+    return CheckResult("ok" if well else "wrong", "now", stands.said + "." + usual, stands.todo)
 
 
-def _next_reply(look: Look, reply: Workflow) -> Finding:
+def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     target = (reply.queue or "").removeprefix("replies-")
-    tries, again = next_try(look.rows.steps(reply.id)) if look.rows else (0, None)
+    tries, again = next_try(inspection.rows.steps(reply.id)) if inspection.rows else (0, None)
     if not tries:
-        return Finding("ok", "next", f"it is told in {target or 'a reply target'} now")
+        return CheckResult("ok", "next", f"it is told in {target or 'a reply target'} now")
     said = f"{target} was tried {tries} times" + (
         f", and is tried again at {when(again)}" if again else ""
     )
-    return Finding(
+    return CheckResult(
         "wrong", "next", said, f"is {target} down, or its token refused? `faultline check` asks it"
     )
 
@@ -266,7 +278,7 @@ def _answered_at(address: str) -> ColumnElement[bool]:
     return kept.contains(f": {quoted}", autoescape=True)
 
 
-def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
+def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
     """Alerts that joined, were held back or are duplicates, and whatever else leads to an
     investigation."""
     for delivery in session.scalars(
@@ -279,7 +291,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
             if to
             else "of which no investigation came: a resolution, or held back"
         )
-        yield Finding(
+        yield CheckResult(
             "ok",
             "delivery",
             f"{said}, {told}; the same again is a duplicate",
@@ -292,18 +304,18 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         .limit(5)
     ):
         said = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
-        yield Finding("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
+        yield CheckResult("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
     for held in session.scalars(
         select(SuppressedAlertRow).where(SuppressedAlertRow.fingerprint == name).limit(5)
     ):
         came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
         said = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"
-        yield Finding("ok", held.kind, said)
+        yield CheckResult("ok", held.kind, said)
     for mute in session.scalars(
         select(MuteRow).where(MuteRow.fingerprint == name).order_by(MuteRow.id.desc()).limit(3)
     ):
         ended = f"ended {when(mute.ended_at)}" if mute.ended_at else f"until {when(mute.until)}"
-        yield Finding(
+        yield CheckResult(
             "ok",
             "mute",
             f"muted {when(mute.at)}, {ended}, by {plain(mute.who) or 'somebody'}: "
@@ -314,7 +326,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
         or_(row.fingerprint == name, row.pagerduty_incident == name, _answered_at(name))
     )
     for id_, at, status in session.execute(query.order_by(row.accepted_at.desc()).limit(5)):
-        yield Finding(
+        yield CheckResult(
             "ok",
             "alert",
             f"{when(at)}: investigated as {id_}, {status}",
@@ -323,6 +335,6 @@ def _by_other_names(session: Session, name: str) -> Iterator[Finding]:
     question = session.get(QuestionRow, name)
     if question is not None:
         about = f" about {question.investigation_id}" if question.investigation_id else ""
-        yield Finding(
+        yield CheckResult(
             "ok", "question", f"{when(question.asked_at)}: a question{about}, {question.status}"
         )

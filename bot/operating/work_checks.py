@@ -9,9 +9,9 @@ from datetime import timedelta
 from sqlalchemy import func, select
 
 from analysis.wording.phrases import counted
+from bot.operating.check_results import CheckResult, lasting
 from bot.operating.engine_rows import MOST, Workflow, investigation_of
-from bot.operating.findings import Finding, lasting
-from bot.operating.looking import Look
+from bot.operating.inspection import Inspection
 from bot.operating.stands import where_it_stands
 from bot.store.conversation_rows import QuestionRow
 from bot.store.models import InvestigationRow
@@ -30,30 +30,30 @@ LEAST_USUAL = timedelta(minutes=10)
 NAMED = 5
 
 
-def work_checks(look: Look) -> Iterator[Finding]:
+def work_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """All of them."""
-    living = look.executors()
-    yield _workers(look, living.count)
-    yield from _several_machines(look, sorted(living.hosts))
-    if look.rows is None:
-        yield Finding(
+    living = inspection.executors()
+    yield _workers(inspection, living.count)
+    yield from _several_machines(inspection, sorted(living.hosts))
+    if inspection.rows is None:
+        yield CheckResult(
             "wrong",
             "engine",
-            f"the engine's tables cannot be read: {look.no_rows}",
+            f"the engine's tables cannot be read: {inspection.no_rows}",
             "start the bot once: it makes them",
         )
         return
-    active = look.rows.active()
-    yield from _queues(look)
-    yield from _of_the_dead(look, active, living.lives)
-    yield from _without_half(look, active)
-    yield from _long(look, active)
+    active = inspection.rows.active()
+    yield from _queues(inspection)
+    yield from _of_the_dead(inspection, active, living.lives)
+    yield from _without_half(inspection, active)
+    yield from _long(inspection, active)
 
 
-def _workers(look: Look, count: int) -> Finding:
+def _workers(inspection: Inspection, count: int) -> CheckResult:
     if count:
-        return Finding("ok", "workers", f"{counted(count, 'worker')} alive")
-    with look.read() as session:
+        return CheckResult("ok", "workers", f"{counted(count, 'worker')} alive")
+    with inspection.read() as session:
         waiting = (
             session.scalar(
                 select(func.count()).where(InvestigationRow.status.in_(("accepted", "running")))
@@ -61,7 +61,7 @@ def _workers(look: Look, count: int) -> Finding:
             or 0
         )
     said = f"no worker is alive; {counted(waiting, 'investigation')} not ended"
-    return Finding(
+    return CheckResult(
         "wrong",
         "workers",
         said,
@@ -69,14 +69,14 @@ def _workers(look: Look, count: int) -> Finding:
     )
 
 
-def _several_machines(look: Look, hosts: list[str]) -> Iterator[Finding]:
-    cases = look.settings.store.cases
+def _several_machines(inspection: Inspection, hosts: list[str]) -> Iterator[CheckResult]:
+    cases = inspection.settings.store.cases
     if len(hosts) > 1 and not (cases or "").startswith("s3://"):
         said = (
             f"workers on {len(hosts)} machines, and the case folders in a directory: "
             f"{cases or 'of each machine'}"
         )
-        yield Finding(
+        yield CheckResult(
             "note",
             "cases",
             said,
@@ -84,11 +84,11 @@ def _several_machines(look: Look, hosts: list[str]) -> Iterator[Finding]:
         )
 
 
-def _queues(look: Look) -> Iterator[Finding]:
-    yield from _in_the_store(look)
-    assert look.rows is not None
-    for queue in look.rows.queues():
-        waits = look.now - queue.oldest if queue.oldest else timedelta(0)
+def _queues(inspection: Inspection) -> Iterator[CheckResult]:
+    yield from _in_the_store(inspection)
+    assert inspection.rows is not None
+    for queue in inspection.rows.queues():
+        waits = inspection.now - queue.oldest if queue.oldest else timedelta(0)
         said = f"{queue.queue or 'no queue'}: {queue.enqueued} waiting, {queue.pending} at work"
         said += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
         late = queue.oldest is not None and waits > WAITS_LONG
@@ -96,45 +96,45 @@ def _queues(look: Look) -> Iterator[Finding]:
             "start more workers, or raise worker.concurrency; a place that is down holds up "
             "only its own queue"
         )
-        yield Finding("wrong" if late else "ok", "queue", said, todo if late else "")
+        yield CheckResult("wrong" if late else "ok", "queue", said, todo if late else "")
 
 
-def _in_the_store(look: Look) -> Iterator[Finding]:
+def _in_the_store(inspection: Inspection) -> Iterator[CheckResult]:
     """What waits in the store: the engine is given no more than the workers can take soon."""
     row = InvestigationRow
     waiting = select(func.count(), func.min(row.accepted_at)).where(row.dispatched_at.is_(None))
-    with look.read() as session:
+    with inspection.read() as session:
         count, oldest = session.execute(waiting).one()
         running = session.scalar(select(func.count()).where(row.status == "running")) or 0
     if not count or oldest is None:
         return
-    waits = look.now - oldest
+    waits = inspection.now - oldest
     said = (
         f"{counted(count, 'investigation')} accepted and waiting, the oldest for "
         f"{lasting(waits)}; {running} running"
     )
     if not running and waits > FORGOTTEN:
         todo = "no worker takes any: their logs say why (`dispatch: ...`), or none is alive"
-        yield Finding("wrong", "queue", said, todo)
+        yield CheckResult("wrong", "queue", said, todo)
     else:
         late = waits > WAITS_LONG
-        yield Finding(
+        yield CheckResult(
             "wrong" if late else "ok", "queue", said, "start more workers" if late else ""
         )
 
 
 def _of_the_dead(
-    look: Look, active: list[Workflow], lives: Callable[[str], bool]
-) -> Iterator[Finding]:
+    inspection: Inspection, active: list[Workflow], lives: Callable[[str], bool]
+) -> Iterator[CheckResult]:
     dead = [w for w in active if w.status == "PENDING" and w.executor and not lives(w.executor)]
-    old = [w for w in dead if look.now - w.updated_at > SETTLING]
+    old = [w for w in dead if inspection.now - w.updated_at > SETTLING]
     if old:
         owners = sorted({w.executor or "" for w in old})
         said = (
             f"{counted(len(old), 'workflow')} of {counted(len(owners), 'worker')} that died: "
             f"{_names(old)}"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "takeover",
             said,
@@ -142,20 +142,20 @@ def _of_the_dead(
         )
 
 
-def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
-    assert look.rows is not None
-    row, before = InvestigationRow, look.now - FORGOTTEN
+def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[CheckResult]:
+    assert inspection.rows is not None
+    row, before = InvestigationRow, inspection.now - FORGOTTEN
     query = (
         select(row.id)
         .where(row.status.in_(("accepted", "running")), row.dispatched_at < before)
         .limit(MOST)
     )
-    with look.read() as session:
+    with inspection.read() as session:
         open_ = list(session.scalars(query))
         known = set(open_)
         named = {investigation_of(w.id) for w in active} - {""} - known
         if named:
-            known |= _present(look, named)
+            known |= _present(inspection, named)
     at_work = {investigation_of(w.id) for w in active}
     lost = [name for name in open_ if name not in at_work]
     if lost:
@@ -164,7 +164,7 @@ def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
             f"the engine has no work for {counted(len(lost), 'investigation')} that did not "
             f"end: {some}"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "lost",
             said,
@@ -177,7 +177,7 @@ def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
             f"the engine works on {counted(len(ghosts), 'investigation')} that the store does "
             f"not know: {some}"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "lost",
             said,
@@ -185,8 +185,8 @@ def _without_half(look: Look, active: list[Workflow]) -> Iterator[Finding]:
         )
 
 
-def _present(look: Look, names: set[str]) -> set[str]:
-    with look.read() as session:
+def _present(inspection: Inspection, names: set[str]) -> set[str]:
+    with inspection.read() as session:
         some = sorted(names)
         found = set[str]()
         for first in range(0, len(some), 200):
@@ -200,7 +200,7 @@ def _present(look: Look, names: set[str]) -> set[str]:
         return found
 
 
-def usual_length(look: Look) -> timedelta:
+def usual_length(inspection: Inspection) -> timedelta:
     """So long take 19 of 20 investigations, and never less than `LEAST_USUAL`."""
     row = InvestigationRow
     query = (
@@ -209,48 +209,50 @@ def usual_length(look: Look) -> timedelta:
         .order_by(row.accepted_at.desc())
         .limit(USUAL_OF)
     )
-    with look.read() as session:
+    with inspection.read() as session:
         took = sorted(end - begin for begin, end in session.execute(query) if begin and end)
     return max(took[int(0.95 * (len(took) - 1))], LEAST_USUAL) if took else LEAST_USUAL
 
 
-def _long(look: Look, active: list[Workflow]) -> Iterator[Finding]:
-    usual = usual_length(look)
+def _long(inspection: Inspection, active: list[Workflow]) -> Iterator[CheckResult]:
+    usual = usual_length(inspection)
     row = InvestigationRow
     query = select(row.id, row.started_at).where(
-        row.status == "running", row.started_at < look.now - usual
+        row.status == "running", row.started_at < inspection.now - usual
     )
-    with look.read() as session:
+    with inspection.read() as session:
         found = [
             (id_, at)
             for id_, at in session.execute(query.order_by(row.started_at).limit(NAMED))
             if at
         ]
     for id_, started in found:
-        stands = where_it_stands(look, id_, [w for w in active if investigation_of(w.id) == id_])
+        stands = where_it_stands(
+            inspection, id_, [w for w in active if investigation_of(w.id) == id_]
+        )
         said = (
-            f"{id_} runs for {lasting(look.now - started)}, and {lasting(usual)} is usual: "
+            f"{id_} runs for {lasting(inspection.now - started)}, and {lasting(usual)} is usual: "
             f"{stands.said}"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong", "slow", said, stands.todo or f"`faultline doctor {id_}` tells its story"
         )
 
 
-def question_checks(look: Look) -> Iterator[Finding]:
+def question_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """Questions in Slack that nobody answered."""
     row = QuestionRow
     query = select(func.count(), func.min(row.asked_at)).where(
-        row.status == "asked", row.asked_at < look.now - WAITS_LONG
+        row.status == "asked", row.asked_at < inspection.now - WAITS_LONG
     )
-    with look.read() as session:
+    with inspection.read() as session:
         count, oldest = session.execute(query).one()
     if count and oldest:
         said = (
             f"{counted(count, 'question')} in Slack without an answer, the oldest for "
-            f"{lasting(look.now - oldest)}"
+            f"{lasting(inspection.now - oldest)}"
         )
-        yield Finding(
+        yield CheckResult(
             "wrong",
             "questions",
             said,

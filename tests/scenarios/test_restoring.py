@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bot.operating.doctor import whole
-from bot.operating.looking import looking
+from bot.operating.inspection import inspected
 from bot.operating.restore import begin_again
 from bot.operating.story import story as story_of
 from bot.settings import load_settings
@@ -33,8 +33,8 @@ def environ(bot: BotProcess) -> dict[str, str]:
 
 def wrong(bot: BotProcess) -> dict[str, str]:
     """What the doctor finds wrong, by what it is about."""
-    with looking(load_settings(None, environ(bot))) as look:
-        return {f.about: f.what for f in whole(look) if f.state == "wrong"}
+    with inspected(load_settings(None, environ(bot))) as inspection:
+        return {f.about: f.what for f in whole(inspection) if f.state == "wrong"}
 
 
 def named(bot: BotProcess, about: str) -> str:
@@ -142,8 +142,10 @@ def test_postgresql_restored_from_pg_dump_goes_on_and_tells_nothing_twice(
         story.wait_for(lambda: _edits(story) > edits, what="the restored answer to be told again")
         exactly_one_each(story, ["P1"])
         name = story.store.latest(1)[0].id
-        with looking(load_settings(None, environ(story.bot))) as look:
-            assert [f.about for f in story_of(look, name) if f.about in ("accepted", "ended")] == [
+        with inspected(load_settings(None, environ(story.bot))) as inspection:
+            assert [
+                f.about for f in story_of(inspection, name) if f.about in ("accepted", "ended")
+            ] == [
                 "accepted",
                 "ended",
             ]

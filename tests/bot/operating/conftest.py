@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.operating.looking import Look
+from bot.operating.inspection import Inspection
 from bot.queue.engine import migrate_engine, system_engine
 from bot.settings import Settings
 from bot.store.opening import engine_url, open_cases, store_url
@@ -66,4 +66,4 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
 @pytest.fixture
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one worker were alive, under the name LIVING."""
-    monkeypatch.setattr(Look, "executors", lambda _look: only_living(LIVING))
+    monkeypatch.setattr(Inspection, "executors", lambda _look: only_living(LIVING))

@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
+from bot.operating.check_results import CheckResult
 from bot.operating.engine_rows import EngineRows
 from bot.operating.executors import Executors
-from bot.operating.findings import Finding
-from bot.operating.looking import looking
+from bot.operating.inspection import inspected
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.models import InvestigationRow
@@ -110,13 +110,13 @@ class Installation:
                 {"id": workflow_id, "n": number, "name": name, "at": at},
             )
 
-    def doctor(self, name: str | None = None) -> list[Finding]:
+    def doctor(self, name: str | None = None) -> list[CheckResult]:
         """What the doctor finds."""
         from bot.operating.doctor import whole
         from bot.operating.story import story
 
-        with looking(self.settings, NOW) as look:
-            return list(story(look, name) if name else whole(look))
+        with inspected(self.settings, NOW) as inspection:
+            return list(story(inspection, name) if name else whole(inspection))
 
     def wrong(self, name: str | None = None) -> dict[str, str]:
         """What is wrong, by what it is about."""

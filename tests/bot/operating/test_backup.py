@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
 from bot.operating.backup import back_up
-from bot.operating.looking import looking
+from bot.operating.inspection import inspected
 from bot.operating.requeue import requeue_one
 from bot.operating.restore import restore
 from bot.settings import Settings
@@ -64,10 +64,10 @@ def test_everything_is_there_again_and_what_had_not_ended_begins_anew(
     assert store.posts(done) == {f"{done}:slack": "C1/1.5"}
     assert store.undispatched() == [running]
     assert (tmp_path / "elsewhere" / "cases" / done / "alert.json").read_bytes() == b"{}"
-    with looking(elsewhere) as look:
-        assert look.rows is not None
-        assert look.rows.of(running) == []
-        assert [w.id for w in look.rows.of(done)] == [f"{done}:slack"]
+    with inspected(elsewhere) as inspection:
+        assert inspection.rows is not None
+        assert inspection.rows.of(running) == []
+        assert [w.id for w in inspection.rows.of(done)] == [f"{done}:slack"]
     claim = store.claim_post(f"{running}:slack", running, owner="w", lease=HOUR)
     assert claim.mine
     assert claim.attempted_before is not None, (
@@ -194,12 +194,12 @@ def test_one_that_nobody_works_on_can_be_requeued(installation: Installation) ->
         installation.change(name, status="running", dispatched_at=NOW, started_at=NOW)
     installation.workflow(lost, "PENDING", executor=DEAD)
     installation.workflow(held, "PENDING", executor=LIVING)
-    with looking(installation.settings) as look:
-        assert requeue_one(look, lost).begun == (lost,)
+    with inspected(installation.settings) as inspection:
+        assert requeue_one(inspection, lost).begun == (lost,)
         with pytest.raises(FaultlineError, match="works on"):
-            requeue_one(look, held)
+            requeue_one(inspection, held)
         with pytest.raises(FaultlineError, match="there is no investigation"):
-            requeue_one(look, "none")
+            requeue_one(inspection, "none")
     assert installation.store.undispatched() == [lost]
 
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.orm import Session
 
+from bot.operating.check_results import lasting
 from bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
-from bot.operating.findings import lasting
 from bot.operating.removing import posts_of
 from bot.settings import Settings
 from bot.store.models import PostRow

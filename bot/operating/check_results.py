@@ -24,7 +24,7 @@ MARKS: dict[State, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at. `todo` is empty where there is nothing to do."""
 
     state: State
@@ -33,7 +33,7 @@ class Finding:
     todo: str = ""
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[CheckResult]) -> None:
     """One line each, and what to do below it; the last line counts."""
     console = Console(highlight=False, soft_wrap=True)
     width = max((len(f.about) for f in findings), default=0)
@@ -49,7 +49,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
     console.print(Text(said))
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_json(findings: Sequence[CheckResult]) -> str:
     """The same for programs."""
     return json.dumps({"findings": [asdict(one) for one in findings]}, indent=2, ensure_ascii=False)
 

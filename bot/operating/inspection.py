@@ -28,7 +28,7 @@ EXECUTORS = "executors"
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspection:
     """An installation that is looked at. `rows` is None where the engine's tables cannot be read,
     and `no_rows` why."""
 
@@ -59,7 +59,7 @@ class Look:
 
 
 @contextmanager
-def looking(settings: Settings, now: datetime | None = None) -> Iterator[Look]:
+def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspection]:
     """Open what can be opened. Raises FaultlineError where nothing can be looked at."""
     url = store_url(settings)
     file = make_url(url).database or ""
@@ -71,7 +71,7 @@ def looking(settings: Settings, now: datetime | None = None) -> Iterator[Look]:
     try:
         version = _version(store)
         engine, rows, no_rows = _engine_rows(settings)
-        yield Look(settings, store, rows, no_rows, version, now or datetime.now(UTC))
+        yield Inspection(settings, store, rows, no_rows, version, now or datetime.now(UTC))
     except SQLAlchemyError as error:
         raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
     finally:
