@@ -32,9 +32,9 @@ TELLS_LATE = timedelta(minutes=10)
 
 def reply_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """All of them."""
-    replies = (
-        [w for w in inspection.rows.active() if w.name == WORKFLOW_REPLY] if inspection.rows else []
-    )
+    replies = []
+    if inspection.rows is not None:
+        replies = [w for w in inspection.rows.active() if w.name == WORKFLOW_REPLY]
     yield from _targets(inspection, replies)
     yield from _claims(inspection, {w.id.split(":")[0] for w in replies})
     yield from _digests(inspection)
@@ -42,25 +42,35 @@ def reply_checks(inspection: Inspection) -> Iterator[CheckResult]:
 
 
 def _targets(inspection: Inspection, replies: list[Workflow]) -> Iterator[CheckResult]:
-    assert inspection.rows is not None or not replies
     by_target: defaultdict[str, list[Workflow]] = defaultdict(list)
     for reply in replies:
-        by_target[(reply.queue or "").removeprefix("replies-") or "a reply target"].append(reply)
+        target = (reply.queue or "").removeprefix("replies-")
+        by_target[target or "a reply target"].append(reply)
     for target, waiting in sorted(by_target.items()):
-        first = waiting[0]
-        tries, again = next_try(inspection.rows.steps(first.id)) if inspection.rows else (0, None)
-        if tries < TRIED and inspection.now - first.created_at < UNDER_WAY:
-            continue
-        id_ = first.id.split(":")[0]
-        said = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
-        said += f"for {lasting(inspection.now - first.created_at)}, tried {tries} times"
-        why = last_said(inspection, id_, f"reply {target}")
-        todo = (
-            f"is {target} down, or its token refused? `faultline check` asks it; tries go on "
-            f"for most of a day"
-        )
-        todo += f", the next at {when(again)}" if again else ""
-        yield CheckResult("wrong", "replies", said + (f": {why}" if why else ""), todo)
+        yield from _waiting_for(inspection, target, waiting)
+
+
+def _waiting_for(
+    inspection: Inspection, target: str, waiting: list[Workflow]
+) -> Iterator[CheckResult]:
+    first = waiting[0]
+    waited = inspection.now - first.created_at
+    tries, again = 0, None
+    if inspection.rows is not None:
+        tries, again = next_try(inspection.rows.steps(first.id))
+    if tries < TRIED and waited < UNDER_WAY:
+        return
+    id_ = first.id.split(":")[0]
+    said = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
+    said += f"for {lasting(waited)}, tried {tries} times"
+    why = last_said(inspection, id_, f"reply {target}")
+    if why:
+        said += f": {why}"
+    todo = f"is {target} down, or its token refused? `faultline check` asks it; "
+    todo += "tries go on for most of a day"
+    if again is not None:
+        todo += f", the next at {when(again)}"
+    yield CheckResult("wrong", "replies", said, todo)
 
 
 def _claims(inspection: Inspection, replying: set[str]) -> Iterator[CheckResult]:
@@ -73,17 +83,14 @@ def _claims(inspection: Inspection, replying: set[str]) -> Iterator[CheckResult]
     with inspection.read() as session:
         found = session.execute(query.order_by(row.attempted_at).limit(200)).all()
     ended = [(key, at) for key, at, id_ in found if id_ not in replying]
-    if ended:
-        key, at = ended[0]
-        said = (
-            f"{counted(len(ended), 'post')} claimed and never recorded, the oldest {key} at "
-            f"{when(at)}"
-        )
-        todo = (
-            "the next try looks for it at the vendor first; `faultline requeue ID` makes one, "
-            "if its target answers"
-        )
-        yield CheckResult("wrong", "posts", said, todo)
+    if not ended:
+        return
+    key, at = ended[0]
+    posts = counted(len(ended), "post")
+    said = f"{posts} claimed and never recorded, the oldest {key} at {when(at)}"
+    todo = "the next try looks for it at the vendor first; "
+    todo += "`faultline requeue ID` makes one, if its target answers"
+    yield CheckResult("wrong", "posts", said, todo)
 
 
 def _digests(inspection: Inspection) -> Iterator[CheckResult]:
@@ -99,20 +106,12 @@ def _digests(inspection: Inspection) -> Iterator[CheckResult]:
     targets = [one for one in configured_targets(inspection.settings) if one.has_channels]
     labels = " or ".join(one.label for one in targets) or "no reply target with channels"
     for channel, count, until in found:
-        said = (
-            f"{channel or 'a channel'} was not told of {counted(count, 'investigation')} of "
-            f"its quiet hours, "
-        )
-        said += f"which ended at {when(until)}" if until else "which are over"
-        yield CheckResult(
-            "wrong",
-            "digests",
-            said,
-            (
-                f"{labels} is down, or the bot is not in that channel: workers' logs say "
-                f"`digest: ...`"
-            ),
-        )
+        untold = counted(count, "investigation")
+        ended = f"which ended at {when(until)}" if until else "which are over"
+        said = f"{channel or 'a channel'} was not told of {untold} of its quiet hours, {ended}"
+        todo = f"{labels} is down, or the bot is not in that channel: "
+        todo += "workers' logs say `digest: ...`"
+        yield CheckResult("wrong", "digests", said, todo)
 
 
 def _untold(inspection: Inspection) -> Iterator[CheckResult]:
@@ -129,8 +128,6 @@ def _untold(inspection: Inspection) -> Iterator[CheckResult]:
         edits = session.scalar(select(func.count()).where(*due)) or 0
         reruns = session.scalar(select(func.count()).where(*again)) or 0
     if (edits or reruns) and not inspection.executors().count:
-        said = (
-            f"{counted(edits, 'message')} to bring up to date, {counted(reruns, 'run')} to "
-            f"make again"
-        )
+        messages, runs = counted(edits, "message"), counted(reruns, "run")
+        said = f"{messages} to bring up to date, {runs} to make again"
         yield CheckResult("wrong", "replies", said, "start a worker")

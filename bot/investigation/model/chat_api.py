@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bot.investigation.model.abilities import Abilities
@@ -64,15 +65,18 @@ def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
     if isinstance(entry, UserMessage):
         return [{"role": "user", "content": entry.text}]
     if isinstance(entry, AssistantMessage):
-        calls = [] if in_words else [_call(c) for c in entry.calls]
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": entry.text or ("-" if not calls else None),
-        }
-        return [{**message, "tool_calls": calls} if calls else message]
+        return [_assistant_message(entry, in_words=in_words)]
     if in_words:
         return [{"role": "user", "content": entry.text}]
     return [{"role": "tool", "tool_call_id": entry.call_id, "content": entry.text}]
+
+
+def _assistant_message(entry: AssistantMessage, *, in_words: bool) -> dict[str, Any]:
+    if in_words or not entry.calls:
+        # Servers refuse an assistant's message that has neither text nor calls.
+        return {"role": "assistant", "content": entry.text or "-"}
+    calls = [_call(call) for call in entry.calls]
+    return {"role": "assistant", "content": entry.text or None, "tool_calls": calls}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -93,6 +97,25 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+@dataclass
+class _OpenCall:
+    """A call whose arguments may still grow."""
+
+    index: Any
+    given_id: Any
+    """The server's own id of it."""
+    name: str
+    pieces: list[str]
+    """Of the arguments."""
+
+    def goes_on_with(self, index: Any, given_id: Any) -> bool:
+        """Whether a part of a call with this index and id belongs to this one."""
+        if index is None or index != self.index:
+            return False
+        # Some servers give every call the index 0, with an id of its own.
+        return not given_id or not self.given_id or given_id == self.given_id
+
+
 class ChatReading:
     """Puts an answer together from the chunks of a stream, or from one whole completion. Nothing is
     taken on trust."""
@@ -100,16 +123,16 @@ class ChatReading:
     def __init__(self, answer: ModelAnswer, first_call: int) -> None:
         self._answer = answer
         self._first_call = first_call
-        self._open: list[tuple[Any, Any, str, list[str]]] = []
-        """(index, the server's id, name, pieces of the arguments) of each call."""
+        self._open: list[_OpenCall] = []
         self._finished = False
 
     def read(self, chunk: Mapping[str, Any]) -> None:
         """One chunk."""
-        self._answer.usage = (
-            usage_of(chunk.get("usage"), "prompt_tokens", "completion_tokens") or self._answer.usage
-        )
-        choice = mapping(next(iter(items(chunk.get("choices"))), None))
+        usage = usage_of(chunk.get("usage"), "prompt_tokens", "completion_tokens")
+        self._answer.usage = usage or self._answer.usage
+        choices = list(items(chunk.get("choices")))
+        # The last chunk of some servers has counts and no choice.
+        choice = mapping(choices[0] if choices else None)
         part = mapping(choice.get("delta") or choice.get("message"))
         self._answer.text += text_of(part.get("content"))
         if text_of(part.get("refusal")):
@@ -126,20 +149,16 @@ class ChatReading:
 
     def _call(self, call: Mapping[str, Any]) -> None:
         function = mapping(call.get("function"))
-        index, given, name = call.get("index"), call.get("id"), text_of(function.get("name"))
-        arguments = function.get("arguments")
+        index, given = call.get("index"), call.get("id")
+        name, arguments = text_of(function.get("name")), function.get("arguments")
+        # Some servers give the arguments as an object and not as text.
         piece = json.dumps(arguments) if isinstance(arguments, Mapping) else text_of(arguments)
         for known in reversed(self._open):
-            # Some servers give every call the index 0, with an id and a name of its own.
-            if (
-                known[0] == index
-                and index is not None
-                and (not given or not known[1] or given == known[1])
-            ):
-                known[3].append(piece)
+            if known.goes_on_with(index, given):
+                known.pieces.append(piece)
                 return
         if name and len(self._open) < MAX_CALLS:
-            self._open.append((index, given, name[:MAX_TOOL_NAME], [piece]))
+            self._open.append(_OpenCall(index, given, name[:MAX_TOOL_NAME], [piece]))
 
     def finish(self, *, streamed: bool) -> None:
         """The stream ended: what came is the answer; lost, where the server never said that it was
@@ -147,7 +166,6 @@ class ChatReading:
         self._answer.text = _THOUGHT.sub("", self._answer.text)
         if streamed and not self._finished and self._answer.ending == "stop":
             self._answer.ending = "lost"
-        for number, (_, _, name, pieces) in enumerate(self._open):
-            self._answer.calls.append(
-                ToolCall(f"c{self._first_call + number:08d}", name, "".join(pieces))
-            )
+        for number, call in enumerate(self._open, start=self._first_call):
+            arguments = "".join(call.pieces)
+            self._answer.calls.append(ToolCall(f"c{number:08d}", call.name, arguments))

@@ -12,20 +12,30 @@ REFUSED = frozenset({"title", "default", "maxLength", "minLength"})
 """https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; our own
 checks hold anyway."""
 
+NAMED = frozenset({"properties", "$defs"})
+"""Keywords whose values are tables of schemas by name."""
+
 
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The schema of a model."""
     schema = openai.pydantic_function_tool(model)["function"].get("parameters", {})
-    return {k: v for k, v in _without(schema).items() if k != "description"}
+    accepted: dict[str, Any] = _accepted(schema)
+    # It is the model's docstring, which is written for us.
+    accepted.pop("description", None)
+    return accepted
 
 
-def _without(schema: Any, *, names: bool = False) -> Any:
-    """The schema without refused keywords; `names` are properties, which may be called anything."""
+def _accepted(schema: Any) -> Any:
+    """A schema, or a part of one, without the refused keywords."""
     if isinstance(schema, list):
-        return [_without(part) for part in schema]
+        return [_accepted(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {k: v for k, v in schema.items() if names or k not in REFUSED}
-    return {
-        k: _without(v, names=not names and k in ("properties", "$defs")) for k, v in kept.items()
-    }
+    kept = {}
+    for keyword, value in schema.items():
+        if keyword in NAMED:
+            # These keys are names of ours: a property may be called "title".
+            kept[keyword] = {name: _accepted(part) for name, part in value.items()}
+        elif keyword not in REFUSED:
+            kept[keyword] = _accepted(value)
+    return kept

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
 from analysis.requests.topology import read_topology
+from analysis.vocabulary import Finding
 from bot.answer.writer.earlier import is_memory
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
@@ -32,29 +34,48 @@ async def topology(bench: Bench, asked: TopologyArguments) -> Found:
     """Callers and callees within two hops."""
     service = known_service(bench, asked.service)
     graph = read_topology(bench.case)
-    below, above = graph.downstream(service, HOPS), graph.upstream(service, HOPS)
-    if len(below) + len(above) <= 2:
+    callees = _others(graph.downstream(service, HOPS))
+    callers = _others(graph.upstream(service, HOPS))
+    if not callees and not callers:
         raise NotFound(f"nothing is known of who calls {service} and whom it calls")
     rows = [_row(bench, service, "itself", 0)]
-    rows += [_row(bench, name, "called by it", hops) for name, hops in below.items() if hops]
-    rows += [_row(bench, name, "calls it", hops) for name, hops in above.items() if hops]
+    for name, hops in callees.items():
+        rows.append(_row(bench, name, "called by it", hops))
+    for name, hops in callers.items():
+        rows.append(_row(bench, name, "calls it", hops))
     left_out = len(rows) - MAX_NEIGHBOURS
     note = f"{left_out} more services" if left_out > 0 else ""
     return Found(rows[:MAX_NEIGHBOURS], from_evidence(bench.case.evidence, "topology"), note)
 
 
+def _others(reached: Mapping[str, int]) -> dict[str, int]:
+    """What a walk reaches besides its start, which is at 0 hops."""
+    return {name: hops for name, hops in reached.items() if hops}
+
+
 def _row(bench: Bench, name: str, relation: str, hops: int) -> dict[str, Any]:
-    own = [f for f in bench.diagnosis.findings if f.subject == name and not is_memory(f)]
-    own.sort(key=lambda f: -f.strength)
+    own = _findings_about(bench, name)
+    onsets = [finding.onset for finding in own if finding.onset is not None]
+    metrics, logs = bench.case.metrics["service"], bench.case.logs["service"]
     return {
         "service": name,
         "is": relation,
         "hops": hops,
-        "findings": [f.id for f in own[:MAX_FINDINGS]],
-        "first_onset": moment(min((f.onset for f in own if f.onset), default=None)),
-        "has_metrics": bool((bench.case.metrics["service"] == name).any()),
-        "has_logs": bool((bench.case.logs["service"] == name).fill_null(False).any()),
+        "findings": [finding.id for finding in own[:MAX_FINDINGS]],
+        "first_onset": moment(min(onsets, default=None)),
+        "has_metrics": bool((metrics == name).any()),
+        "has_logs": bool((logs == name).fill_null(False).any()),
     }
+
+
+def _findings_about(bench: Bench, name: str) -> list[Finding]:
+    """What was found of a service in this case, the strongest first."""
+    own = []
+    for finding in bench.diagnosis.findings:
+        if finding.subject == name and not is_memory(finding):
+            own.append(finding)
+    own.sort(key=lambda finding: -finding.strength)
+    return own
 
 
 TOPOLOGY = Tool(
