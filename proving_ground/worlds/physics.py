@@ -79,12 +79,12 @@ class History:
         return cls(**values)
 
     def replaced(self, later: History, begin: int) -> History:
-        """This history until step `begin`, then the other, whose first step is `begin`."""
+        """This history until step `begin`, then the other, which ends with it."""
         values = {}
         for field in fields(self):
             whole = getattr(self, field.name).copy()
             tail = getattr(later, field.name)
-            whole[:, begin : begin + tail.shape[1]] = tail
+            whole[:, begin:] = tail[:, begin - whole.shape[1] :]
             values[field.name] = whole
         return History(**values)
 
@@ -188,8 +188,12 @@ class Physics:
 
     def _capacity(self, unit: int) -> Floats:
         """Requests per second that a worker can finish; shape [steps]."""
-        service_s = np.maximum(self.now.usual_s[unit], self._service_s(unit))
-        return np.asarray(0.9 * self._servers(unit) / np.maximum(service_s, 1e-6))
+        value = self._graph.units[unit]
+        by_cpu = 0.9 * self._servers(unit) / self._service_s(unit)
+        # While it waits for a database, a worker holds one of its threads and no CPU.
+        threads = value.threads * np.maximum(self.now.pods[unit], len(value.pods))
+        latency_s = np.maximum(self.now.usual_s[unit], self._service_s(unit))
+        return np.asarray(np.minimum(by_cpu, threads / latency_s))
 
     def _servers(self, unit: int) -> Floats:
         value = self._graph.units[unit]
@@ -357,7 +361,7 @@ class Physics:
         span = range(calls.start, calls.stop)
         moved = self._levers.rows("pool", span, self._window, self.steps)
         if moved is not None:
-            sizes = np.maximum(sizes * moved, 0.05)
+            sizes = np.maximum(sizes * moved, 0.005)
         held = usual_wait + slow_wait
         used = attempts * held / sizes
         self.now.pool_used[calls] = used

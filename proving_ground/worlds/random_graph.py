@@ -245,8 +245,6 @@ def _routes(rng: np.random.Generator, draft: _Draft, per_request: Floats) -> tup
             share = rng.dirichlet((2.0, 2.0))[0] * (0.003 if rare else 1.0)
             kept = rng.random(len(draft.edges)) < (0.55 if number else 0.9)
             routes.append(_route(draft, per_request, kept, front, share, rare, len(routes)))
-    total = sum(route.share for route in routes)
-    routes = [replace(route, share=route.share / total) for route in routes]
     reached = np.zeros(len(draft.kinds))
     for route in routes:
         reached += route.visits
@@ -255,7 +253,8 @@ def _routes(rng: np.random.Generator, draft: _Draft, per_request: Floats) -> tup
         everything = np.ones(len(draft.edges), dtype=bool)
         for front in fronts:
             routes.append(_route(draft, per_request, everything, front, 0.1, False, len(routes)))
-    return tuple(routes)
+    total = sum(route.share for route in routes)
+    return tuple(replace(route, share=route.share / total) for route in routes)
 
 
 def _route(

@@ -48,6 +48,8 @@ STORIES = ("incident", "calm", "recovered", "surge")
 STORY_SHARES = (0.6, 0.25, 0.08, 0.07)
 STRENGTHS = (1.0, 2.0, 4.0)
 TRIES = 8
+NEARLY = 0.85
+"""Share of its threshold that a signal may reach without the fault."""
 """Faults tried before a world counts as calm."""
 EPOCH = 1_767_225_600
 """2026-01-01 00:00 UTC; worlds lie in the year after."""
@@ -192,7 +194,9 @@ class WorldBuilder:
             kind = FAULTS[name]
             targets = []
             for target, edge in targets_of(kind, self.graph):
-                if self._traffic_share(target) < 0.15:
+                # A stuck worker's backlog grows all day and would sooner or later raise alerts.
+                worker = self.graph.units[target].kind is UnitKind.WORKER
+                if self._traffic_share(target) < 0.15 and not worker:
                     targets.append((target, edge))
             if not targets or name == "traffic_surge":
                 continue
@@ -283,7 +287,8 @@ class WorldBuilder:
         """The calm history until shortly before the fault, the faulty one from there on."""
         lead = max(0, begin - SCALE_DELAY - SCALE_WINDOW)
         later = self._physics(levers, slice(lead, self.clock.steps)).run(self.calm, lead)
-        return self.calm.replaced(later, lead)
+        # Autoscaling looks back: its first steps only serve to know the replicas.
+        return self.calm.replaced(later, begin)
 
     def _pick_alert(
         self, signals: Signals, fault: AppliedFault, begin: int, rng: np.random.Generator
@@ -297,7 +302,9 @@ class WorldBuilder:
             if fired is None or fired > self.clock.steps - AFTER_ALERT:
                 continue
             calm = self._calm_signals.series(rule.unit, rule.signal, rule.window)
-            if rule.fires(calm, begin) is not None:
+            # Neither alone nor nearly: an alert that something else had almost raised would make
+            # the last straw its cause.
+            if calm[begin:].max() > NEARLY * rule.threshold:
                 continue
             firing.append((rule, fired))
             # People watch front doors most; alerts on the culprit itself are the easy third.

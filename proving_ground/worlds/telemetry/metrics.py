@@ -217,22 +217,25 @@ class MetricsRecorder:
             used = grid.means(history.used[unit])
             return np.asarray(np.clip(used * (1 + 0.05 * noise) + 0.01 * np.abs(noise), 0, 1))
         if quantity in ("memory", "memory_share"):
-            base: Floats = rng.uniform(0.3, 0.5) + np.cumsum(noise) * 0.0004
+            base = np.asarray(rng.uniform(0.3, 0.5) + np.cumsum(noise) * 0.0004)
             leaked = levers.get("memory", unit, whole)
             if leaked is not None:
-                base = base + grid.means(leaked)
+                base = np.asarray(base + grid.means(leaked))
             share = np.clip(base + 0.05 * grid.means(history.used[unit]), 0.05, 1)
             return np.asarray(share * (1 if quantity == "memory_share" else value.memory_mb * 2e6))
         if quantity == "disk":
             filled = levers.get("disk", unit, whole)
-            used = rng.uniform(0.2, 0.45) + 0.00001 * np.arange(grid.count)
-            return np.minimum(used if filled is None else used + grid.means(filled), 1.0)
+            full = np.asarray(rng.uniform(0.2, 0.45) + 0.00001 * np.arange(grid.count))
+            if filled is not None:
+                full = np.asarray(full + grid.means(filled))
+            return np.asarray(np.minimum(full, 1.0))
         if quantity == "threads":
             return np.asarray(np.clip(grid.means(history.held[unit]) * (1 + 0.1 * noise), 0, 1))
         if quantity in ("pool_used", "pool_waiting"):
             return self._pool(unit, quantity, grid, noise)
         if quantity == "queue_depth":
-            return np.maximum(np.rint(grid.means(history.waiting[unit]) + np.abs(noise) * 2), 0)
+            depth = grid.means(history.waiting[unit]) + 2 * np.abs(noise)
+            return np.asarray(np.rint(depth))
         if quantity == "hit_ratio":
             return self._hit_ratio(unit, grid, noise)
         if quantity == "restarts":
@@ -348,7 +351,7 @@ class MetricsRecorder:
         start = self._world.clock.start_s
         times = (np.rint(seconds * 1000) * (BILLION // 1000)).astype(np.int64) + start * BILLION
         kept = rng.random(grid.count) >= self._conditions.missing_points
-        kept &= np.isfinite(shown)
+        kept &= np.isfinite(shown) & (seconds <= self._world.window[1] * STEP_S)
         for seam in self._conditions.seams:
             if seam.unit is None or seam.unit == unit:
                 kept &= ~((grid.ends > seam.begins) & (grid.ends <= seam.ends))
