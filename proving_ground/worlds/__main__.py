@@ -18,7 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the worlds; returns the exit status."""
     options = _parser().parse_args(arguments)
     first, last = (int(part) for part in options.seeds.split(":"))
-    make = partial(_make, out=options.out, test=options.test, fault=options.fault)
+    make = partial(
+        _make, out=options.out, test=options.test, size=options.size, fault=options.fault
+    )
     stories: Counter[str] = Counter()
     if options.workers > 1:
         with ProcessPoolExecutor(options.workers) as pool:
@@ -30,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _make(number: int, *, out: Path, test: bool, fault: str | None) -> str:
-    world = World.of(WorldSeed(number, test), fault=fault)
+def _make(number: int, *, out: Path, test: bool, size: int | None, fault: str | None) -> str:
+    world = World.of(WorldSeed(number, test), size=size, fault=fault)
     write_world(world, out)
     return world.story
 
@@ -42,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="folder for the case folders")
     parser.add_argument("--test", action="store_true", help="the stream kept for measuring")
     parser.add_argument("--workers", type=int, default=1, help="processes side by side")
+    parser.add_argument("--size", type=int, help="about this many units in every world")
     parser.add_argument("--fault", help="this kind of fault in every world")
     return parser
 

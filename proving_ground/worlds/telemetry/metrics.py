@@ -70,9 +70,10 @@ def metrics_table(world: World, conditions: Conditions) -> pl.DataFrame:
     series = list(MetricsRecorder(world, conditions).record())
     if not series:
         return pl.DataFrame()
-    lengths = [len(one.times) for one in series]
-    which = np.repeat(np.arange(len(series)), lengths)
-    order = pl.Series(which)
+    all_times = np.concatenate([one.times for one in series])
+    # Sorted by time here, on numbers: sorting a table by its text columns takes ten times as long.
+    order = np.argsort(all_times, kind="stable")
+    which = np.repeat(np.arange(len(series)), [len(one.times) for one in series])[order]
     facts = pl.DataFrame(
         {
             "service": [one.service for one in series],
@@ -80,14 +81,11 @@ def metrics_table(world: World, conditions: Conditions) -> pl.DataFrame:
             "unit": pl.Series([one.name.unit for one in series], dtype=pl.String),
             "labels": pl.Series([one.labels for one in series], dtype=pl.String),
         }
-    )[order]
-    times = pl.Series("time", np.concatenate([one.times for one in series]))
-    values = pl.Series("value", np.concatenate([one.values for one in series]))
-    table = pl.DataFrame([times, facts["service"], facts["signal"], values, facts["unit"]])
-    table = table.with_columns(
-        facts["labels"], pl.col("time").cast(pl.Datetime("ns")).dt.replace_time_zone("UTC")
-    )
-    return table.sort("time", "service", "signal", "labels", nulls_last=True, maintain_order=True)
+    )[pl.Series(which)]
+    instants = pl.Series("time", all_times[order]).cast(pl.Datetime("ns"))
+    values = pl.Series("value", np.concatenate([one.values for one in series])[order])
+    columns = [instants.dt.replace_time_zone("UTC"), facts["service"], facts["signal"], values]
+    return pl.DataFrame([*columns, facts["unit"], facts["labels"]])
 
 
 class MetricsRecorder:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from proving_ground.worlds.clock import STEP_S
-from proving_ground.worlds.graph import UnitKind
+from proving_ground.worlds.graph import Floats, UnitKind
 from proving_ground.worlds.physics import FAIL_FAST_S
 from proving_ground.worlds.telemetry.conditions import Conditions
 from proving_ground.worlds.telemetry.metrics import BILLION, pod_labels
@@ -64,10 +64,16 @@ class RequestWalker:
         self._left = 0
         self._step = 0
         self._route = 0
+        graph = world.graph
+        self._visits = np.array([route.visits for route in graph.routes])
+        self._calls = np.array([route.calls for route in graph.routes])
+        self._callers = [edge.caller for edge in graph.edges]
+        self._mix = np.ones(len(graph.edges))
 
     def walk(self, step: int, route: int) -> None:
         """One request of a route that enters at a step."""
         self._step, self._route = step, route
+        self._mix = self._usual_mix()
         self._trace = self._identity(16)
         self._left = MOST_SPANS_PER_TRACE
         world = self._world
@@ -113,7 +119,7 @@ class RequestWalker:
             if failed or not edge.waits or self._left <= 0 or visits <= 0:
                 continue
             usual = graph.routes[self._route].calls[number] / visits
-            moved = history.per_request[number, step] / max(self._mix(number), 1e-12)
+            moved = history.per_request[number, step] / max(self._mix[number], 1e-12)
             count = min(usual * moved, 12.0)
             for _ in range(int(count) + int(rng.random() < count % 1)):
                 took, broken = self._call(number, span, start + elapsed)
@@ -124,14 +130,12 @@ class RequestWalker:
         self._close(place, elapsed, failed)
         return elapsed, failed
 
-    def _mix(self, number: int) -> float:
-        """Calls per request that the mix of routes alone would make, without any lever."""
-        graph = self._world.graph
-        entries = self._world.entries[:, self._step]
-        calls = sum(r.calls[number] * entries[n] for n, r in enumerate(graph.routes))
-        caller = graph.edges[number].caller
-        visits = sum(r.visits[caller] * entries[n] for n, r in enumerate(graph.routes))
-        return float(calls / max(visits, 1e-12))
+    def _usual_mix(self) -> Floats:
+        """Calls per request along each edge that the mix of routes alone would make at this
+        step, without any lever; shape [edges]."""
+        entering = self._world.entries[:, self._step]
+        of_units = entering @ self._visits
+        return np.asarray(entering @ self._calls / np.maximum(of_units[self._callers], 1e-12))
 
     def _call(self, number: int, parent: str, start: float) -> tuple[float, bool]:
         """(seconds the caller waits, whether it failed for good), retries included."""
