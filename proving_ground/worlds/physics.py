@@ -386,8 +386,12 @@ def _cut_by(
 ) -> tuple[Floats, Floats, Floats]:
     """(share of time-outs, mean wait of usual calls, mean extra wait of slow ones per call)."""
     mu, sigma = lognormal(usual, variance)
-    late = beyond(mu, sigma, limit)
-    usual_wait = cut_mean(usual, mu, sigma, limit)
+    late, usual_wait = np.zeros_like(usual), usual.copy()
+    # Most deadlines are far away at most times: what lies beyond 4.5 sigmas is not computed.
+    near = (mu - np.log(limit)) / sigma + sigma > -4.5
+    if near.any():
+        late[near] = beyond(mu[near], sigma[near], limit[near])
+        usual_wait[near] = cut_mean(usual[near], mu[near], sigma[near], limit[near])
     if not slow.any():
         return late, usual_wait, np.zeros_like(usual)
     mean = usual + lost / np.maximum(slow, 1e-9)

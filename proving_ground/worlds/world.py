@@ -187,6 +187,7 @@ class WorldBuilder:
 
     def _background(self) -> tuple[Bystander, ...]:
         """Troubles that began half an hour to many hours before, at units of little traffic."""
+        self._add_hiccups()
         rng = self._seed.generator("background")
         found = []
         for number in range(int(rng.choice((0, 1, 2, 3), p=(0.3, 0.35, 0.25, 0.1)))):
@@ -210,6 +211,19 @@ class WorldBuilder:
             )
             found.append(Bystander(name, self.graph.units[target].name, begin, end))
         return tuple(found)
+
+    def _add_hiccups(self) -> None:
+        """A quarter of the units are slow for half a minute now and then, all day and harmlessly:
+        compactions, collections, a cold start."""
+        rng = self._seed.generator("hiccups")
+        for unit in range(len(self.graph.units)):
+            if rng.random() > 0.25:
+                continue
+            factor = np.ones(self.clock.steps)
+            per_step = rng.uniform(0.2, 1.5) * STEP_S / 3600
+            for step in np.flatnonzero(rng.random(self.clock.steps) < per_step):
+                factor[step : step + int(rng.integers(1, 3))] = rng.uniform(1.3, 2.5)
+            self._quiet.move("work", unit, factor)
 
     def _traffic_share(self, unit: int) -> float:
         """Visits per entering request."""

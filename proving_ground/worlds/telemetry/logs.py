@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from proving_ground.worlds.clock import STEP_S
+from proving_ground.worlds.faults import FAULTS, Course, FaultKind, PlaceKind
 from proving_ground.worlds.graph import Floats, UnitKind
 from proving_ground.worlds.telemetry.conditions import Conditions
 from proving_ground.worlds.telemetry.metrics import BILLION
@@ -143,10 +144,10 @@ class _LogWriter:
         for part in world.levers.parts.get(unit, []):
             share = share + part.share * part.failing
         text = str(rng.choice(OWN_LINES))
-        fault = world.fault
-        if fault is not None and unit == fault.target and fault.kind.lines:
+        for kind, _ in self._troubles_of(unit):
             # An unhandled exception is a new line; a broken database says so in `_state`.
-            text = str(rng.choice(fault.kind.lines)) if unit not in self._stores() else text
+            if kind.lines and unit not in self._stores():
+                text = str(rng.choice(kind.lines))
         yield from self._sampled(unit, world.counts.arrived[unit] * share, text, rng)
 
     def _failing_calls(self, unit: int, rng: np.random.Generator) -> Iterator[_Line]:
@@ -186,21 +187,33 @@ class _LogWriter:
 
     def _is(self, seen: str, unit: int) -> bool:
         fault = self._world.fault
-        return fault is not None and fault.kind.seen == seen and fault.target == unit
+        if fault is None or fault.kind.place is not PlaceKind.UNIT:
+            return False
+        return fault.kind.seen == seen and fault.target == unit
 
     def _stores(self) -> list[int]:
         return self._world.graph.of_kind(UnitKind.DATABASE, UnitKind.CACHE, UnitKind.QUEUE)
 
     def _state(self, unit: int, rng: np.random.Generator) -> Iterator[_Line]:
-        """What a faulty unit says of its state, at most a few lines a minute."""
-        fault = self._world.fault
-        if fault is None or fault.target != unit or not fault.kind.lines:
-            return
-        if unit not in fault.units_hit(self._world.graph) or rng.random() < 0.3:
-            return
-        text = str(rng.choice(fault.kind.lines))
-        full = fault.course >= (0.7 if fault.kind.courses[0] == "ramp" else 0.3)
-        yield from self._sampled(unit, np.asarray(full * rng.uniform(0.2, 3.0)), text, rng)
+        """What a faulty unit says of its state, at most a few lines a minute. Bystanders say it
+        too: an error line alone makes no culprit."""
+        for kind, active in self._troubles_of(unit):
+            if kind.lines and rng.random() < 0.7:
+                text = str(rng.choice(kind.lines))
+                expected = np.asarray(active * rng.uniform(0.2, 3.0))
+                yield from self._sampled(unit, expected, text, rng)
+
+    def _troubles_of(self, unit: int) -> Iterator[tuple[FaultKind, Floats]]:
+        """(kind, 1 while it shows) of the fault and of bystanders at a unit."""
+        world = self._world
+        fault = world.fault
+        if fault is not None and fault.kind.place is PlaceKind.UNIT and fault.target == unit:
+            slow_onset = Course.RAMP in fault.kind.courses
+            yield fault.kind, (fault.course >= (0.7 if slow_onset else 0.3)).astype(np.float64)
+        for one in world.bystanders:
+            if one.subject == world.graph.units[unit].name:
+                end = world.clock.steps if one.ends is None else one.ends
+                yield FAULTS[one.fault], world.clock.between(one.begins, end)
 
     def _sampled(
         self, unit: int, expected: Floats, text: str, rng: np.random.Generator
