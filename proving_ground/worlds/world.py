@@ -48,6 +48,9 @@ STORIES = ("incident", "calm", "recovered", "surge")
 STORY_SHARES = (0.6, 0.25, 0.08, 0.07)
 STRENGTHS = (1.0, 2.0, 4.0)
 TRIES = 8
+FELT_OUTSIDE = 0.05
+"""Share of failing requests at a front door from which a background trouble is dropped: beyond it
+somebody would have been paged."""
 NEARLY = 0.85
 """Share of its threshold that a signal may reach without the fault."""
 """Faults tried before a world counts as calm."""
@@ -143,10 +146,14 @@ class WorldBuilder:
         self.clock = Clock(start, self.baseline + HORIZON)
         self.entries = entering(self.graph, self.clock, seed)
         self._wander = self._slow_noise()
-        self._quiet = Levers()
+        self._quiet = self._hiccups()
+        alone = self._quiet.copy()
         self.bystanders = self._background()
-        everything = slice(0, self.clock.steps)
-        self.calm = self._physics(self._quiet, everything).run()
+        self.calm = self._everything()
+        if self._felt_outside():
+            # Whoever breaks the front door for hours is no bystander.
+            self._quiet, self.bystanders = alone, ()
+            self.calm = self._everything()
         self.calm_counts = self._count(self.calm, self._quiet)
         self._calm_signals = Signals(self.graph, self.calm, self.calm_counts, seed)
 
@@ -174,6 +181,14 @@ class WorldBuilder:
             rows[unit] = slow_noise(rng, self.clock.steps, rng.uniform(0.01, 0.06), 30)
         return rows
 
+    def _everything(self) -> History:
+        return self._physics(self._quiet, slice(0, self.clock.steps)).run()
+
+    def _felt_outside(self) -> bool:
+        """Whether the troubles of the background fail requests at a front door."""
+        fronts = self.graph.of_kind(UnitKind.FRONT)
+        return bool(self.bystanders) and bool(self.calm.failing[fronts].max() > FELT_OUTSIDE)
+
     def _physics(self, levers: Levers, window: slice) -> Physics:
         return Physics(self.graph, self.entries, self._wander, levers, window)
 
@@ -187,7 +202,6 @@ class WorldBuilder:
 
     def _background(self) -> tuple[Bystander, ...]:
         """Troubles that began half an hour to many hours before, at units of little traffic."""
-        self._add_hiccups()
         rng = self._seed.generator("background")
         found = []
         for number in range(int(rng.choice((0, 1, 2, 3), p=(0.3, 0.35, 0.25, 0.1)))):
@@ -212,10 +226,11 @@ class WorldBuilder:
             found.append(Bystander(name, self.graph.units[target].name, begin, end))
         return tuple(found)
 
-    def _add_hiccups(self) -> None:
+    def _hiccups(self) -> Levers:
         """A quarter of the units are slow for half a minute now and then, all day and harmlessly:
         compactions, collections, a cold start."""
         rng = self._seed.generator("hiccups")
+        levers = Levers()
         for unit in range(len(self.graph.units)):
             if rng.random() > 0.25:
                 continue
@@ -223,7 +238,8 @@ class WorldBuilder:
             per_step = rng.uniform(0.2, 1.5) * STEP_S / 3600
             for step in np.flatnonzero(rng.random(self.clock.steps) < per_step):
                 factor[step : step + int(rng.integers(1, 3))] = rng.uniform(1.3, 2.5)
-            self._quiet.move("work", unit, factor)
+            levers.move("work", unit, factor)
+        return levers
 
     def _traffic_share(self, unit: int) -> float:
         """Visits per entering request."""
@@ -362,7 +378,8 @@ class WorldBuilder:
         near = self._near_bystanders()
         rule: Rule | None = None
         story = "noise"
-        for _ in range(20):
+        # One in eight alerts is about nothing at all: a stale rule, a broken probe, a test.
+        for _ in range(0 if rng.random() < 0.12 else 20):
             unit = int(rng.choice(self.graph.of_kind(*WATCHED)))
             signal = str(rng.choice((ERRORS, LATENCY, LATENCY, RATE, CPU)))
             if unit in near or self.graph.units[unit].kind is UnitKind.QUEUE:
