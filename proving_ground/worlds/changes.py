@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proving_ground.worlds.clock import STEP_S, Clock
+from proving_ground.worlds.clock import STEP_S, WorldClock
 from proving_ground.worlds.graph import Graph, UnitKind
 from proving_ground.worlds.seeds import WorldSeed
 
@@ -172,7 +172,9 @@ def draw_change(
     )
 
 
-def usual_changes(graph: Graph, clock: Clock, around: int, seed: WorldSeed) -> list[RecordedChange]:
+def usual_changes(
+    graph: Graph, clock: WorldClock, around: int, seed: WorldSeed
+) -> list[RecordedChange]:
     """The harmless changes of the day, and a few in the hour before step `around`.
 
     The latter have the delays of guilty changes: being close to an incident says little in shops

@@ -13,7 +13,7 @@ STEP_S = 15
 
 
 @dataclass(frozen=True)
-class Clock:
+class WorldClock:
     """`steps` steps of `STEP_S` seconds from `start_s` (seconds since 1970, UTC)."""
 
     start_s: int

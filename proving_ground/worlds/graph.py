@@ -26,7 +26,7 @@ class UnitKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Pod:
+class Replica:
     """One replica and the machine it runs on (index into `Graph.machines`)."""
 
     name: str
@@ -54,7 +54,7 @@ class Unit:
 
     name: str
     kind: UnitKind
-    pods: tuple[Pod, ...]
+    pods: tuple[Replica, ...]
     own_s: float
     spread: float
     slots: float

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from proving_ground.worlds.clock import STEP_S, Clock
+from proving_ground.worlds.clock import STEP_S, WorldClock
 from proving_ground.worlds.graph import Floats, Graph
 from proving_ground.worlds.seeds import WorldSeed
 
 DAY_S = 86400
 
 
-def entering(graph: Graph, clock: Clock, seed: WorldSeed) -> Floats:
+def entering(graph: Graph, clock: WorldClock, seed: WorldSeed) -> Floats:
     """Requests per second of each route, expected; shape [routes, steps]."""
     rng = seed.generator("load")
     swing = rng.uniform(0.1, 0.6)
@@ -52,7 +52,9 @@ def _bursts(rng: np.random.Generator, steps: int) -> Floats:
         begin += length
 
 
-def _add_batch_jobs(rng: np.random.Generator, graph: Graph, clock: Clock, rates: Floats) -> None:
+def _add_batch_jobs(
+    rng: np.random.Generator, graph: Graph, clock: WorldClock, rates: Floats
+) -> None:
     """In a third of worlds one route is also called by a job, every 30 min to 6 h."""
     if rng.random() > 0.35:
         return

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from proving_ground.worlds import names
-from proving_ground.worlds.graph import CallEdge, Floats, Graph, Machine, Pod, Route, Unit, UnitKind
+from proving_ground.worlds.graph import (
+    CallEdge,
+    Floats,
+    Graph,
+    Machine,
+    Replica,
+    Route,
+    Unit,
+    UnitKind,
+)
 from proving_ground.worlds.seeds import WorldSeed
 
 SMALLEST, LARGEST = 4, 300
@@ -307,10 +316,10 @@ def _units(
         pods = max(_fewest_pods(rng, kind), min(10, int(np.ceil(work / busy / 4))))
         slots = max(0.05, work / busy / pods)
         placed = tuple(
-            Pod("", int(machine)) for machine in rng.integers(0, len(machines), size=pods)
+            Replica("", int(machine)) for machine in rng.integers(0, len(machines), size=pods)
         )
         if kind is K.EXTERNAL:
-            placed = (Pod("", -1),)
+            placed = (Replica("", -1),)
             slots = max(64.0, work / 0.2)
         scales = kind in (K.FRONT, K.SERVICE, K.WORKER) and rng.random() < 0.4
         units.append(
@@ -364,7 +373,7 @@ def _name_pods(
             whole = f"{unit.name.lower()}-{deployment}-{tail}"
             if unit.kind in (K.DATABASE, K.CACHE, K.QUEUE):
                 whole = f"{unit.name.lower()}-{number}"
-            pods.append(Pod(whole, pod.machine))
+            pods.append(Replica(whole, pod.machine))
         named.append(replace(unit, pods=tuple(pods)))
     return tuple(named), machines
 

@@ -22,14 +22,14 @@ from proving_ground.worlds.alerts import (
     tight_rule,
 )
 from proving_ground.worlds.changes import RecordedChange, draw_change, guilty_delay, usual_changes
-from proving_ground.worlds.clock import STEP_S, Clock
+from proving_ground.worlds.clock import STEP_S, WorldClock
 from proving_ground.worlds.counts import Counts, count_requests
+from proving_ground.worlds.fault_actions import Injection
 from proving_ground.worlds.faults import (
     FAULTS,
     Course,
-    FaultKind,
-    Injection,
     PlaceKind,
+    SimulatedFault,
     course_of,
     targets_of,
 )
@@ -62,7 +62,7 @@ EPOCH = 1_767_225_600
 class AppliedFault:
     """What was done to a world."""
 
-    kind: FaultKind
+    kind: SimulatedFault
     target: int
     edge: int | None
     course: Floats
@@ -111,7 +111,7 @@ class World:
     story: str
     """incident, surge, recovered, or why a calm world's alert fired."""
     graph: Graph
-    clock: Clock
+    clock: WorldClock
     entries: Floats
     history: History
     counts: Counts
@@ -143,7 +143,7 @@ class WorldBuilder:
         rng = seed.generator("clock")
         self.baseline = int(_baseline_hours(rng, len(self.graph.units)) * 3600 / STEP_S)
         start = EPOCH + int(rng.integers(0, 330 * 86400 // STEP_S)) * STEP_S
-        self.clock = Clock(start, self.baseline + HORIZON)
+        self.clock = WorldClock(start, self.baseline + HORIZON)
         self.entries = entering(self.graph, self.clock, seed)
         self._wander = self._slow_noise()
         self._quiet = self._hiccups()
@@ -266,7 +266,7 @@ class WorldBuilder:
     def _try(
         self,
         story: str,
-        kind: FaultKind,
+        kind: SimulatedFault,
         target: int,
         edge: int | None,
         strength: float,

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from proving_ground.worlds.clock import STEP_S
-from proving_ground.worlds.faults import FAULTS, Course, FaultKind, PlaceKind
+from proving_ground.worlds.faults import FAULTS, Course, PlaceKind, SimulatedFault
 from proving_ground.worlds.graph import Floats, UnitKind
 from proving_ground.worlds.telemetry.conditions import Conditions
 from proving_ground.worlds.telemetry.metrics import BILLION
@@ -203,7 +203,7 @@ class _LogWriter:
                 expected = np.asarray(active * rng.uniform(0.2, 3.0))
                 yield from self._sampled(unit, expected, text, rng)
 
-    def _troubles_of(self, unit: int) -> Iterator[tuple[FaultKind, Floats]]:
+    def _troubles_of(self, unit: int) -> Iterator[tuple[SimulatedFault, Floats]]:
         """(kind, 1 while it shows) of the fault and of bystanders at a unit."""
         world = self._world
         fault = world.fault

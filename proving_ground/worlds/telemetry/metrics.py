@@ -12,7 +12,7 @@ import polars as pl
 from proving_ground.worlds.alerts import mixture_quantile
 from proving_ground.worlds.clock import STEP_S
 from proving_ground.worlds.counts import whole_share
-from proving_ground.worlds.graph import Floats, Pod, UnitKind
+from proving_ground.worlds.graph import Floats, Replica, UnitKind
 from proving_ground.worlds.telemetry.conditions import Conditions
 from proving_ground.worlds.telemetry.conventions import CONVENTIONS, OF_KIND, MetricName
 from proving_ground.worlds.world import World
@@ -33,7 +33,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Grid:
+class SampleGrid:
     """The points of one unit: first steps of `count` intervals of `width` steps."""
 
     first: int
@@ -41,7 +41,7 @@ class Grid:
     count: int
 
     @classmethod
-    def over(cls, begin: int, end: int, width: int) -> Grid:
+    def over(cls, begin: int, end: int, width: int) -> SampleGrid:
         """All whole intervals between two steps."""
         return cls(begin, width, max(0, (end - begin) // width))
 
@@ -101,7 +101,7 @@ class MetricsRecorder:
         for unit, value in enumerate(graph.units):
             if unit in conditions.silent or value.kind is UnitKind.EXTERNAL:
                 continue
-            grid = Grid.over(0, self._last_step(unit), conditions.intervals[unit])
+            grid = SampleGrid.over(0, self._last_step(unit), conditions.intervals[unit])
             names = CONVENTIONS[conditions.conventions[unit]]
             yield from self._unit_series(unit, grid, names)
             if conditions.client_metrics:
@@ -113,7 +113,7 @@ class MetricsRecorder:
         return self._world.window[1] - int(self._conditions.lag_steps * rng.uniform(0.5, 1.5))
 
     def _unit_series(
-        self, unit: int, grid: Grid, names: dict[str, MetricName]
+        self, unit: int, grid: SampleGrid, names: dict[str, MetricName]
     ) -> Iterator[Recorded]:
         world = self._world
         value = world.graph.units[unit]
@@ -135,7 +135,9 @@ class MetricsRecorder:
                     labels = self._labels(unit, pod)
                     yield self._recorded(unit, quantity, name, labels, grid, values, pod)
 
-    def _quantity(self, unit: int, quantity: str, grid: Grid, pod: int | None) -> Floats | None:
+    def _quantity(
+        self, unit: int, quantity: str, grid: SampleGrid, pod: int | None
+    ) -> Floats | None:
         """A quantity of a unit or of one of its pods; shape [intervals]."""
         rng = self._world.seed.generator("metric noise", unit, quantity, -1 if pod is None else pod)
         if quantity in ("requests", "errors", "error_ratio", "latency_sum"):
@@ -152,7 +154,7 @@ class MetricsRecorder:
             return self._latency(unit, quantity, grid, pod, rng)
         return self._state(unit, quantity, grid, rng)
 
-    def _traffic(self, unit: int, grid: Grid, pod: int | None) -> tuple[Floats, Floats]:
+    def _traffic(self, unit: int, grid: SampleGrid, pod: int | None) -> tuple[Floats, Floats]:
         world = self._world
         requests = grid.sums(world.counts.arrived[unit])
         errors = grid.sums(world.counts.failed[unit])
@@ -166,7 +168,9 @@ class MetricsRecorder:
         share = np.clip(share - excess + at_pod, 0, 1)
         return mine, whole_share(rng, mine, share)
 
-    def _pod_excess(self, unit: int, grid: Grid, pod: int, what: str) -> tuple[Floats, Floats]:
+    def _pod_excess(
+        self, unit: int, grid: SampleGrid, pod: int, what: str
+    ) -> tuple[Floats, Floats]:
         """(mean over all pods, at this pod) of what parts of the unit add; shape [intervals]."""
         everywhere = np.zeros(grid.count)
         here = np.zeros(grid.count)
@@ -180,7 +184,7 @@ class MetricsRecorder:
         return everywhere, here
 
     def _latency(
-        self, unit: int, quantity: str, grid: Grid, pod: int | None, rng: np.random.Generator
+        self, unit: int, quantity: str, grid: SampleGrid, pod: int | None, rng: np.random.Generator
     ) -> Floats:
         history = self._world.history
         usual, variance = grid.means(history.usual_s[unit]), grid.means(history.variance[unit])
@@ -204,7 +208,7 @@ class MetricsRecorder:
         return np.where(requests > 0, values, np.nan)
 
     def _state(
-        self, unit: int, quantity: str, grid: Grid, rng: np.random.Generator
+        self, unit: int, quantity: str, grid: SampleGrid, rng: np.random.Generator
     ) -> Floats | None:
         """Gauges of the unit itself; those of a single pod are taken to be alike."""
         world = self._world
@@ -245,7 +249,7 @@ class MetricsRecorder:
             return np.asarray(0.02 * np.exp(0.3 * noise) + sum(slow, np.zeros(grid.count)))
         return None
 
-    def _pool(self, unit: int, quantity: str, grid: Grid, noise: Floats) -> Floats | None:
+    def _pool(self, unit: int, quantity: str, grid: SampleGrid, noise: Floats) -> Floats | None:
         """Connections in use: of a service the fullest pool, of a database all callers' calls."""
         graph, history = self._world.graph, self._world.history
         if graph.units[unit].kind is UnitKind.DATABASE:
@@ -265,7 +269,7 @@ class MetricsRecorder:
             return np.asarray(np.clip(used * (1 + 0.1 * noise), 0, 1))
         return np.asarray(np.maximum(np.rint((used - 0.8) * 30), 0))
 
-    def _hit_ratio(self, unit: int, grid: Grid, noise: Floats) -> Floats | None:
+    def _hit_ratio(self, unit: int, grid: SampleGrid, noise: Floats) -> Floats | None:
         graph, levers = self._world.graph, self._world.levers
         whole = slice(0, self._world.clock.steps)
         missed = []
@@ -278,7 +282,7 @@ class MetricsRecorder:
             return None
         return np.asarray(np.clip(1 - np.mean(missed, axis=0) + 0.004 * noise, 0, 1))
 
-    def _restart_count(self, unit: int, grid: Grid) -> Floats:
+    def _restart_count(self, unit: int, grid: SampleGrid) -> Floats:
         """Restarts within each interval."""
         events = np.zeros(self._world.clock.steps)
         for hit, step in self._conditions.restarts:
@@ -288,7 +292,7 @@ class MetricsRecorder:
         return grid.sums(events if moved is None else events + moved)
 
     def _client_series(
-        self, unit: int, grid: Grid, names: dict[str, MetricName]
+        self, unit: int, grid: SampleGrid, names: dict[str, MetricName]
     ) -> Iterator[Recorded]:
         """What a caller measures of its calls, per callee."""
         world = self._world
@@ -331,7 +335,7 @@ class MetricsRecorder:
         quantity: str,
         name: MetricName,
         labels: str | None,
-        grid: Grid,
+        grid: SampleGrid,
         values: Floats,
         pod: int | None,
     ) -> Recorded:
@@ -356,7 +360,7 @@ class MetricsRecorder:
         service = self._world.graph.units[unit].name
         return Recorded(service, name, labels, times[kept], shown[kept].round(6))
 
-    def _running(self, unit: int, grid: Grid, values: Floats, quantity: str) -> Floats:
+    def _running(self, unit: int, grid: SampleGrid, values: Floats, quantity: str) -> Floats:
         """A counter: a running sum that starts again after a restart."""
         total = np.cumsum(values) + 1000
         if quantity == "restarts":
@@ -378,7 +382,7 @@ ALERTED = {
 """The quantities that show what a rule watches; those of the alerting unit are always collected."""
 
 
-def pod_labels(world: World, pod: Pod) -> dict[str, str]:
+def pod_labels(world: World, pod: Replica) -> dict[str, str]:
     """Where a pod runs, as metrics and spans carry it."""
     machine = world.graph.machines[pod.machine]
     return {

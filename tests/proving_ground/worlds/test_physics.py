@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from proving_ground.worlds.graph import CallEdge, Graph, Machine, Pod, Route, Unit, UnitKind
+from proving_ground.worlds.graph import CallEdge, Graph, Machine, Replica, Route, Unit, UnitKind
 from proving_ground.worlds.levers import Levers, Part
 from proving_ground.worlds.physics import History, Physics
 from proving_ground.worlds.queueing import backlog, cut_mean, lognormal, mean_wait, quantile
@@ -21,7 +21,7 @@ TO_SERVICE, TO_CACHE, TO_DATABASE = 0, 1, 2
 
 
 def unit(name: str, kind: UnitKind, own_s: float, pods: int = 2, slots: float = 4) -> Unit:
-    replicas = tuple(Pod(f"{name}-{n}", n % 2) for n in range(pods))
+    replicas = tuple(Replica(f"{name}-{n}", n % 2) for n in range(pods))
     return Unit(name, kind, replicas, own_s, 0.5, slots, 200, 4.0, 0.0, pods, 500)
 
 
