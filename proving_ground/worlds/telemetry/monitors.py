@@ -107,5 +107,6 @@ def _limit(signal: str, threshold: float) -> str:
     if signal in (ERRORS, CPU):
         return f"{threshold * 100:.3g} %"
     if signal == LATENCY:
-        return f"{threshold * 1000:.3g} ms"
-    return f"{threshold:.3g}" + ("/s" if signal == RATE else "")
+        milliseconds = threshold * 1000
+        return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
+    return f"{threshold:.0f}" + ("/s" if signal == RATE else "")
