@@ -1,0 +1,1 @@
+"""Labelled incidents from first principles; `docs/proving-ground.md` says how to make them."""
