@@ -343,7 +343,7 @@ def test_a_real_job_of_two_processes_is_captured(tmp_path: Path) -> None:
             while len(daemon.processes) < 2 and time.monotonic() < ends:
                 time.sleep(0.1)
             settings = job_settings(tmp_path, [daemon], ranks_per_host=2, wait_seconds=45)
-            result = captured(settings, tmp_path / "out", seconds=0.3)
+            result = captured(settings, tmp_path / "out", seconds=2.0)
         finally:
             for rank in ranks:
                 rank.kill()
