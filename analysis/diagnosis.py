@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from analysis.analyzers import analyzers, finding_kind
 from analysis.case.folder import Case
@@ -11,41 +12,68 @@ from analysis.changes.alternatives import no_change_reasons
 from analysis.changes.nearby import nearby_changes
 from analysis.logs.signature_findings import without_what_ranks_tell
 from analysis.metrics.alert_history import alert_history
-from analysis.metrics.explained_share import measured
+from analysis.metrics.explained_share import Measured, measured
 from analysis.metrics.recovery import alert_state
+from analysis.ranking.alert_gate import alert_gate
 from analysis.ranking.discriminating_query import next_query
 from analysis.ranking.hypotheses import memory_findings
 from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
 from analysis.ranking.verdicts import conclude
 from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import weigh_suspects, with_ranks
-from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
+from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
+from analysis.suspects.features import Observed, observe, with_agreement
+from analysis.suspects.ranked import rank_suspects
+from analysis.suspects.seen_from_outside import calls_into, place_contrasts
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
 """The strongest findings that are kept, besides those that are cited and those of kinds that are
 always kept."""
 
 
-def diagnose(case: Case) -> Diagnosis:
-    """Run every analyzer, rank what they found and conclude. Raises EvidenceError when a table
+@dataclass(frozen=True)
+class Established:
+    """What is known of a case before changes are weighed against each other and causes named."""
+
+    findings: list[Finding]
+    suspects: list[Suspect]
+    seen: Observed
+    alert: Alert
+    """With the service that its title names, where it names none otherwise."""
+    known: Measured
+
+
+def established(case: Case) -> Established:
+    """Run every analyzer, and weigh whom the findings suspect. Raises EvidenceError when a table
     cannot be read."""
     facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
     facts += alert_history(case, facts)
     facts = without_what_ranks_tell(facts)
+    seen = observe(case, with_ranks(read_topology(case), facts, case.alert), facts)
+    facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
+    alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)
-    topology = with_ranks(read_topology(case), facts, case.alert)
+    suspects = rank_suspects(weigh_suspects(facts, seen.graph, alert, known), seen, facts)
+    return Established(facts, suspects, seen, alert, known)
 
-    suspects = weigh_suspects(facts, topology, case.alert, known)
-    reasons = no_change_reasons(case, topology, shifts=facts)
-    changes = [*nearby_changes(case, suspects, topology, reasons), *reasons]
-    findings = number_findings([*facts, *changes])
 
-    suspects = weigh_suspects(findings, topology, case.alert, known)
-    causes = rank_causes(suspects, findings, topology, case.gaps, case.alert.service)
+def diagnose(case: Case) -> Diagnosis:
+    """Establish what can be, rank the causes and conclude. Raises EvidenceError when a table cannot
+    be read."""
+    facts = established(case)
+    seen, topology = facts.seen, facts.seen.graph
+    reasons = no_change_reasons(case, topology, shifts=facts.findings)
+    changes = [*nearby_changes(case, facts.suspects, topology, reasons), *reasons]
+    findings = number_findings([*facts.findings, *changes])
+
+    weighed = weigh_suspects(findings, topology, facts.alert, facts.known)
+    suspects = rank_suspects(weighed, seen, findings)
+    causes = rank_causes(suspects, findings, topology, case.gaps, facts.alert.service)
     impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
-    conclusion = conclude(case, causes, findings, state, suspects[0].score if suspects else 0.0)
+    top = suspects[0].score if suspects else 0.0
+    conclusion = conclude(case, causes, findings, state, top, alert_gate(seen))
 
     told = memory_findings(case, findings, conclusion.confidence)
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)

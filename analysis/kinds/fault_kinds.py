@@ -228,6 +228,42 @@ ANOMALY = CauseKind(
     next_step="Find out what is different on {subject} since the onset.",
 )
 """Also stands in for a kind of cause that nobody declares."""
+CACHE_MISSES = CauseKind(
+    "cache_misses",
+    phrase="answers fewer requests from its cache",
+    next_step="Find out why {subject} lost its entries: a flush, a restart, another lifetime or "
+    "other keys; and protect what stands behind it.",
+    signals=frozenset({SignalClass.HIT_RATIO}),
+    measured_by=frozenset({SignalClass.HIT_RATIO, SignalClass.TRAFFIC}),
+    predicts={
+        "spans": "more requests go on to what stands behind the cache",
+        "metrics": "its hit ratio falls before the load behind it rises",
+    },
+)
+UNREACHED = CauseKind(
+    "unreached",
+    phrase="does not answer its callers as before",
+    next_step="Check {subject} from where its callers run: its name, its certificate, its network "
+    "path, its status page.",
+    fails=True,
+    measured_by=frozenset({SignalClass.ERRORS, SignalClass.LATENCY}),
+    predicts={
+        "spans": "calls to it fail or wait at its callers, whatever its own spans show",
+        "metrics": "its callers' failures rise, and its own signals stay calm or are unknown",
+        "logs": "its callers name it in their new error lines",
+    },
+)
+PLACE_IN_TROUBLE = CauseKind(
+    "place",
+    phrase="is in trouble, and what runs there with it",
+    next_step="Move what runs on {subject} elsewhere, then look at {subject} itself.",
+    measured_by=SYMPTOMS | RESOURCES,
+    predicts={
+        "metrics": "only the instances there are out of their baseline, whatever service they are "
+        "of",
+        "logs": "the failing instances are those that run there",
+    },
+)
 EXTERNAL_DEPENDENCY = CauseKind(
     "external_dependency",
     phrase=ANOMALY.phrase,
@@ -358,6 +394,18 @@ AVAILABILITY = FaultKind(
 )
 RESTARTS = FaultKind("restarts", weight=0.7, cause=RESTARTING, has_impact=True)
 QUEUE = FaultKind("queue", weight=0.45, cause=BACKLOG, travels="slow", rises_with_load=True)
+CONNECTIONS = FaultKind(
+    "connections",
+    weight=0.45,
+    phrase="holds more of its connections or threads than before",
+    cause=RESOURCE_SATURATION,
+    rises_with_load=True,
+)
+MISSES = FaultKind("cache_misses", weight=0.6, cause=CACHE_MISSES, own=True)
+CALLERS_FAIL = FaultKind(
+    "unreached", weight=0.6, cause=UNREACHED, own=True, has_impact=True, tables=("metrics", "logs")
+)
+PLACE = FaultKind("place", weight=0.75, cause=PLACE_IN_TROUBLE, own=True)
 TRAFFIC = FaultKind(
     "traffic",
     weight=0.3,
@@ -385,6 +433,10 @@ FAULTS_OF_SERVICES: tuple[FaultKind, ...] = (
     AVAILABILITY,
     RESTARTS,
     QUEUE,
+    CONNECTIONS,
+    MISSES,
+    CALLERS_FAIL,
+    PLACE,
     TRAFFIC,
     OTHER,
 )
@@ -394,6 +446,8 @@ FAULT_OF_METRIC: Mapping[SignalClass, FaultKind] = {
     SignalClass.AVAILABILITY: AVAILABILITY,
     SignalClass.RESTARTS: RESTARTS,
     SignalClass.QUEUE: QUEUE,
+    SignalClass.CONNECTIONS: CONNECTIONS,
+    SignalClass.HIT_RATIO: MISSES,
     SignalClass.TRAFFIC: TRAFFIC,
     SignalClass.NETWORK: TRAFFIC,
 } | dict.fromkeys(RESOURCES, RESOURCE)

@@ -97,6 +97,28 @@ class MetricShiftDetails(_Closed):
     quiet_share: float = 0.0
     """Share of windows without an incident that show such a move as well."""
     usual_at_this_hour: bool = False
+    agreement: float | None = None
+    """How far it is bad while the alerting signal is, and calm while that is calm, in [0, 1]; None
+    where the alert has no course in time."""
+
+
+class CallsIntoDetails(_Closed):
+    """What its callers say of a service that they call."""
+
+    callers: tuple[str, ...] = ()
+    """The worst first."""
+    lines: int = 0
+    """Failing lines of the incident that name it."""
+
+
+class PlaceDetails(_Closed):
+    """A place in which instances of several services are in trouble, beside those elsewhere."""
+
+    place_kind: str = ""
+    """The label that names it: "node", "zone", "cluster", ..."""
+    services: tuple[str, ...] = ()
+    """Those that are worse there, the worst first."""
+    services_there: int = 0
 
 
 class SpanShiftDetails(_Closed):

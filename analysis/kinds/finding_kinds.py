@@ -17,6 +17,7 @@ from analysis.kinds.fault_kinds import FaultKind
 from analysis.kinds.finding_details import (
     AlertHistoryDetails,
     CallPatternDetails,
+    CallsIntoDetails,
     ChangeDetails,
     EarlierDetails,
     FindingDetails,
@@ -28,6 +29,7 @@ from analysis.kinds.finding_details import (
     LogLineDetails,
     MetricShiftDetails,
     NoChangeDetails,
+    PlaceDetails,
     RecordDetails,
     RecoveryDetails,
     RequestPathDetails,
@@ -120,6 +122,8 @@ METRIC_SHIFT = FindingKind(
         fault.AVAILABILITY,
         fault.RESTARTS,
         fault.QUEUE,
+        fault.CONNECTIONS,
+        fault.MISSES,
         fault.TRAFFIC,
         fault.OTHER,
     ),
@@ -187,6 +191,23 @@ CALLEE_MISSING = FindingKind(
     faults=(fault.AVAILABILITY,),
     details=CallPatternDetails,
     tables=("spans",),
+)
+CALLS_INTO = FindingKind(
+    "calls_into",
+    how="What its callers measure of the calls to it, and their failing lines that name it, beside "
+    "what it shows itself",
+    faults=(fault.CALLERS_FAIL,),
+    details=CallsIntoDetails,
+    tables=("metrics", "logs"),
+    label="seen by its callers",
+)
+PLACE_CONTRAST = FindingKind(
+    "place_contrast",
+    how="Instances in one place beside those of the same services elsewhere, at the same time",
+    faults=(fault.PLACE,),
+    details=PlaceDetails,
+    tables=("metrics",),
+    label="one place",
 )
 FLOW_BREAK = FindingKind(
     "flow_break",
@@ -375,6 +396,8 @@ BUILT_IN: tuple[FindingKind, ...] = (
     FAN_OUT,
     RETRIES,
     CALLEE_MISSING,
+    CALLS_INTO,
+    PLACE_CONTRAST,
     FLOW_BREAK,
     LOG_NEW,
     LOG_SURGE,

@@ -27,6 +27,8 @@ class SignalClass(StrEnum):
     TRAFFIC = "traffic"
     LIMIT = "limit"
     LOSS = "loss"
+    HIT_RATIO = "hit_ratio"
+    CONNECTIONS = "connections"
     OTHER = "other"
 
 
@@ -39,6 +41,10 @@ RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 
 _WORDS = (
     (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested|learning_rate|lr)(_|$)"),
+    # A sum of seconds grows with the requests as well as with their duration, so it tells neither.
+    (SignalClass.OTHER, r"(seconds|duration)_sum$"),
+    (SignalClass.MEMORY, r"gc_(pause|time|duration)"),
+    (SignalClass.HIT_RATIO, r"hits?_?(ratio|rate|percent)"),
     (SignalClass.RESTARTS, r"restart|oom|crash|evict"),
     (
         SignalClass.ERRORS,
@@ -46,10 +52,16 @@ _WORDS = (
         r"|unhealthy",
     ),
     (SignalClass.AVAILABILITY, r"availab|success|ready|uptime|healthy|apdex"),
+    (
+        SignalClass.CONNECTIONS,
+        r"(?<!re)(connections|conn|hikaricp)(_|$)(?!.*(lat|dur|time|sec))"
+        r"|busy_(threads|workers)|active_requests|pool_(util|usage|in_use|busy)",
+    ),
     (SignalClass.QUEUE, r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight"),
     (
         SignalClass.LATENCY,
-        r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d",
+        r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d"
+        r"|requests?_seconds(_max|_mean|_avg)?$",
     ),
     (SignalClass.CPU, r"cpu|throttl|load_?(avg|1|5)"),
     (SignalClass.MEMORY, r"mem|heap|rss|swap|working_set"),
@@ -92,13 +104,14 @@ def is_bad(kind: SignalClass, direction: str, *, headroom: bool = False) -> bool
     """Whether a move in `direction` ("up" or "down") is the kind of move an incident makes."""
     if headroom and kind in RESOURCES:
         return direction == "down"
-    if kind is SignalClass.AVAILABILITY:
+    if kind in (SignalClass.AVAILABILITY, SignalClass.HIT_RATIO):
         return direction == "down"
     if kind in SYMPTOMS or kind in (
         SignalClass.QUEUE,
         SignalClass.CPU,
         SignalClass.DISK,
         SignalClass.LOSS,
+        SignalClass.CONNECTIONS,
     ):
         return direction == "up"
     return kind is not SignalClass.LIMIT

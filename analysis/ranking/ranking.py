@@ -1,23 +1,23 @@
 """From suspects and changes to ranked causes.
 
-The order is the suspects' (see `explanations`); a change near the onset on the suspect, or on what
-it calls, raises it and is attached. How sure the first may be is learned from graded answers, see
-`confidence`.
+The order is the suspects' (see `analysis.suspects.ranked`). A change raises nobody: it is attached
+to the suspect where more than nearness in time ties it to what the suspect does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
 from analysis.changes.alternatives import reason_for
 from analysis.changes.nearby import NEAR, RULED_OUT
+from analysis.changes.weighing import BEARS
 from analysis.kinds.fault_kinds import RESOURCE, WITHOUT_CHANGE, FaultKind
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.logs.signature_findings import KIND as SIGNATURE
-from analysis.ranking.confidence import FirstSuspectStanding, confidence_of, confidences
+from analysis.ranking.confidence import FirstSuspectStanding, confidence_of
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.suspects.victims import later
@@ -31,8 +31,9 @@ CLOSE = 0.8
 """From this share of the first suspect's score on, the second's fault is evidence against it."""
 MAX_EFFECTS = 3
 """Findings of other services that this cause explains, cited beside its own."""
-CHANGE_WEIGHT = 0.3
-"""How far a change at full strength raises its suspect's score toward 1."""
+LIKELIER_THAN_ALL = 0.5
+CLEAR_STRAGGLER_IS_RIGHT = 0.95
+"""A rank that clearly delays all others is told from their own waiting times."""
 RIVAL = 0.5
 """A suspect with at least this much of another's score is its rival."""
 CHANGE_STEP = (
@@ -50,19 +51,16 @@ def rank_causes(
     alerting: str | None = None,
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids."""
-    changes = {}
-    for order, suspect in enumerate(suspects):
-        changes[suspect.subject] = _change_for(suspect, order, findings, topology)
-    scored = _scored(suspects, changes)
-    if not scored:
+    others = _not_its_effects(suspects)
+    if not others:
         return []
-    scores = [score for score, _ in scored]
+    changes = {}
+    for order, suspect in enumerate(others):
+        changes[suspect.subject] = _change_for(suspect, order, findings, topology)
     first = confidence_of(
-        standing(scores, scored[0][1], suspects, alerting),
+        standing(others, alerting),
         metrics_missing=any(gap.kind == "metrics" for gap in gaps),
     )
-    sure = confidences(scores, first)
-    others = [suspect for _, suspect in scored]
     causes: list[Cause] = []
     for rank, suspect in enumerate(others[:MAX_CAUSES], start=1):
         change = changes[suspect.subject]
@@ -73,7 +71,8 @@ def rank_causes(
             if rank == 1:
                 reason = _reason_without_change(suspect, findings, topology)
         effects = _effects(suspect, suspects)
-        causes.append(_cause(rank, suspect, change, reason, sure[rank - 1], against, effects))
+        sure = first if rank == 1 else round(min(first, suspect.probability), 3)
+        causes.append(_cause(rank, suspect, change, reason, sure, against, effects))
     return causes
 
 
@@ -93,17 +92,13 @@ def _reason_without_change(
     return reason_for(reasons, [suspect], topology)
 
 
-def _scored(
-    suspects: Sequence[Suspect], changes: Mapping[str, Finding | None]
-) -> list[tuple[float, Suspect]]:
-    """Scores as the changes raise them, the likeliest suspect first."""
-    scored = [(_raised(suspect, changes[suspect.subject]), suspect) for suspect in suspects]
-    scored.sort(key=lambda pair: (not pair[1].is_root, -round(pair[0], 6), pair[1].subject))
-    if not scored or not scored[0][1].is_root:
-        return scored
-    # What a clear straggler explains is its effect, and no other explanation.
-    root = scored[0][1]
-    return [pair for pair in scored if pair[1].explained_by != root.subject]
+def _not_its_effects(suspects: Sequence[Suspect]) -> list[Suspect]:
+    """The suspects in their order. What a clear straggler explains is its effect, and no other
+    explanation."""
+    if not suspects or not suspects[0].is_root:
+        return list(suspects)
+    root = suspects[0]
+    return [suspect for suspect in suspects if suspect.explained_by != root.subject]
 
 
 def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
@@ -140,34 +135,39 @@ def _symptom(suspect: Suspect) -> Finding | None:
 def _change_for(
     suspect: Suspect, order: int, findings: Sequence[Finding], topology: Topology
 ) -> Finding | None:
-    """The strongest near change on the suspect; for the first also one on a service it calls."""
+    """The change that is blamed for what the suspect does; None where nothing but nearness in time
+    ties one to it.
+
+    Of the first suspect, a change on a service that it calls counts as well.
+    """
     reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
-    near = []
+    tied = []
     for finding in findings:
         details = ChangeDetails.of(finding)
-        concerns = details.concerns if details else None
-        if finding.kind == NEAR and (concerns == suspect.subject or finding.subject in reach):
-            near.append(finding)
-    return min(near, key=lambda f: (-f.strength, f.id), default=None)
+        if finding.kind != NEAR or details is None:
+            continue
+        concerned = details.concerns == suspect.subject or finding.subject in reach
+        if concerned and _is_tied(finding, details, suspect):
+            tied.append(finding)
+    return min(tied, key=lambda f: (-f.strength, f.id), default=None)
 
 
-def _raised(suspect: Suspect, change: Finding | None) -> float:
-    strength = change.strength if change else 0.0
-    return suspect.score + (1 - suspect.score) * CHANGE_WEIGHT * strength
+def _is_tied(finding: Finding, details: ChangeDetails, suspect: Suspect) -> bool:
+    """Whether more than nearness ties the change to the suspect: its text bears on what fails, or
+    it is on the suspect, which is likelier than all others together."""
+    if details.bearing is not None and details.bearing >= BEARS:
+        return True
+    on_suspect = finding.subject == suspect.subject or details.place == "itself"
+    return on_suspect and (suspect.is_root or suspect.probability >= LIKELIER_THAN_ALL)
 
 
-def standing(
-    scores: Sequence[float], first: Suspect, others: Sequence[Suspect], alerting: str | None = None
-) -> FirstSuspectStanding:
-    """How the first suspect stands; `scores` are all suspects', the first one's first."""
-    top = scores[0]
-    second = scores[1] if len(scores) > 1 else 0.0
+def standing(suspects: Sequence[Suspect], alerting: str | None = None) -> FirstSuspectStanding:
+    """How the first suspect stands."""
+    first = suspects[0]
     symptoms = all(fault_kind(name).is_symptom for name in first.raw_scores)
     return FirstSuspectStanding(
-        lead=max(0.0, top - second) / top if top > 0 else 0.0,
-        share=top / sum(scores) if top > 0 else 0.0,
-        victims=sum(other.explained_by == first.subject for other in others),
-        symptoms_only=symptoms and (first.subject == alerting or len(scores) == 1),
+        probability=CLEAR_STRAGGLER_IS_RIGHT if first.is_root else first.probability,
+        symptoms_only=symptoms and (first.subject == alerting or len(suspects) == 1),
         gone=all(finding.details.recovered for finding in first.findings),
     )
 

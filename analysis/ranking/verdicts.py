@@ -25,6 +25,7 @@ from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.alert_history import FLAPPING, STOPPED
 from analysis.metrics.alert_threshold import read_threshold, signal_points
 from analysis.metrics.recovery import PERSISTS, AlertState
+from analysis.ranking.alert_gate import AlertGate, GateState
 from analysis.ranking.missing_evidence import comparable, missing_evidence, service_seen, unshown
 from analysis.requests.topology import read_topology
 from analysis.vocabulary import Cause, Finding, Verdict
@@ -53,6 +54,7 @@ SLOW, LEAST_SLOW, ONE_SIDED = 0.05, 2, 1.645
 """Failed requests add up, so any more of them are real. Slow ones have to be more than chance:
 points beyond the baseline's 95th percentile, more often than a binomial count at 5 % would have it
 (one-sided, 5 %)."""
+UNKNOWN_GATE = AlertGate(GateState.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,12 @@ class Conclusion:
 
 
 def conclude(
-    case: Case, causes: Sequence[Cause], findings: Sequence[Finding], state: AlertState, top: float
+    case: Case,
+    causes: Sequence[Cause],
+    findings: Sequence[Finding],
+    state: AlertState,
+    top: float,
+    gate: AlertGate = UNKNOWN_GATE,
 ) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
     compared = _compared_tables(case, findings)
@@ -82,9 +89,9 @@ def conclude(
         return Conclusion(Verdict.RECOVERED, causes[0].confidence)
 
     unseen = STOPPED in kinds or unshown(case) is not None
-    real = _is_real(case, findings, state)
-    calm = state.never_left and not real and not unseen
-    if calm and not _disputed(findings, state):
+    real = _is_real(case, findings, state, gate)
+    calm = (state.never_left or gate.is_calm) and not real and not unseen
+    if calm:
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, _confidence_in_calm(kinds))
     if causes and (strong or real):
         return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
@@ -133,15 +140,15 @@ def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState
     back = state.never_left or state.recovered or not state.findings
     if not back or state.persisting:
         return False
-    return not _disputed(findings, state) and not _really_out(case)
+    return not _contradicted(findings, state) and not _really_out(case)
 
 
-def _is_real(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
+def _is_real(case: Case, findings: Sequence[Finding], state: AlertState, gate: AlertGate) -> bool:
     """What the alert observed happened, even where the alerting signal did not leave its
     baseline."""
     if _really_out(case):
         return True
-    return state.never_left and _real_below(case, findings, state)
+    return (state.never_left or gate.is_calm) and _real_below(case, findings, state)
 
 
 def _really_out(case: Case) -> bool:
@@ -197,9 +204,8 @@ def _worse(case: Case, signal_class: SignalClass) -> bool:
     return slow >= max(LEAST_SLOW, by_chance)
 
 
-def _disputed(findings: Sequence[Finding], state: AlertState) -> bool:
-    """The alerting signal is calm, yet something is clearly wrong: then the alert's name for it may
-    differ."""
+def _contradicted(findings: Sequence[Finding], state: AlertState) -> bool:
+    """Whether something is clearly wrong although the monitor flaps."""
     return any(_contradicts_calm(finding, state) for finding in findings)
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from analysis.analyzers import fault_kind, fault_of, is_training
 from analysis.kinds.fault_kinds import FaultKind
-from analysis.kinds.finding_details import JobDetails
+from analysis.kinds.finding_details import JobDetails, MetricShiftDetails
 from analysis.kinds.signals import SignalClass, classify
 from analysis.logs.templates import UNKNOWN_SERVICE
 from analysis.metrics.explained_share import Measured
@@ -58,6 +58,9 @@ class Suspect:
 
     subject: str
     score: float = 0.0
+    """What its findings alone say, less what others explain."""
+    probability: float = 0.0
+    """That it is the cause, beside all other suspects and what was not seen."""
     raw_scores: dict[str, float] = field(default_factory=dict)
     """By the name of a fault, what its findings alone say."""
     scores: dict[str, float] = field(default_factory=dict)
@@ -235,8 +238,12 @@ def _own_score(suspect: Suspect) -> float:
 
 
 def _relevance(finding: Finding, fault: FaultKind, wanted: SignalClass | None) -> float:
-    """What the finding keeps: less once it has recovered, or where alerts of its class differ."""
+    """What the finding keeps: less once it has recovered, where alerts of its class differ, or
+    where it does not go with the alert in time."""
     factor = RECOVERED if finding.details.recovered else 1.0
+    shift = MetricShiftDetails.of(finding)
+    if shift is not None and shift.agreement is not None:
+        factor *= shift.agreement
     if wanted is SignalClass.LATENCY and fault.alerts_as == "failures":
         factor *= OTHER_CLASS
     failing = wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY)

@@ -1,0 +1,176 @@
+"""How much of a service's lost time and failures is its own, and how much it passes on.
+
+What its callees lose is taken off, times the calls that one of its requests makes. A caller fails
+as well where what it calls is slow enough to time out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analysis.kinds.signals import SignalClass
+from analysis.requests.topology import Topology
+from analysis.suspects.deviations import Deviation
+
+REQUEST_WORDS = re.compile(r"(?i)req|rps|hits|rate|count|invoc")
+"""Of the signals of traffic, those that count requests."""
+MOVED = 0.1
+"""A move that agrees less than this with the alert is none."""
+LEAST_CALLS, MOST_CALLS = 0.5, 3.0
+"""Calls per request that are believed where requests of both are known."""
+TIMES_OUT = 0.7
+"""The share of a caller's failures that a callee explains which is several times slower."""
+MUCH_SLOWER = 3.0
+NO_LOAD_CHANGE = 0.15
+
+
+@dataclass(frozen=True)
+class Move:
+    """The level of a signal before and while the alert is bad; `sure` in [0, 1] says how far it
+    is out of its noise at the alert's times."""
+
+    before: float
+    now: float
+    sure: float
+
+    @property
+    def size(self) -> float:
+        """How much it rose; 0 where that is not clear."""
+        return max(0.0, self.now - self.before) if self.sure > MOVED else 0.0
+
+
+@dataclass
+class Moves:
+    """By service and signal."""
+
+    latency: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
+    failures: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
+    requests: dict[str, Move] = field(default_factory=dict)
+
+    def load(self, service: str) -> float | None:
+        """The logarithm of how many times its usual requests it gets; None where unknown."""
+        move = self.requests.get(service)
+        if move is None or move.before <= 0:
+            return None
+        if move.sure <= NO_LOAD_CHANGE:
+            return 0.0
+        return math.log(max(move.now, 0.01 * move.before) / move.before)
+
+
+def moves_of(rows: Iterable[tuple[Deviation, float]], bad_now: Mapping[int, Move]) -> Moves:
+    """Levels of every service, over its instances. `bad_now` holds by the id of a series its level
+    while the alert is bad."""
+    grouped: dict[tuple[str, str, SignalClass], list[Move]] = defaultdict(list)
+    for one, _ in rows:
+        grouped[one.service, one.signal, one.signal_class].append(bad_now[id(one)])
+    found = Moves()
+    for (service, signal, kind), parts in grouped.items():
+        sure = max(part.sure for part in parts)
+        if kind is SignalClass.TRAFFIC:
+            total = Move(
+                sum(max(0.0, part.before) for part in parts), sum(p.now for p in parts), sure
+            )
+            known = found.requests.get(service)
+            if REQUEST_WORDS.search(signal) and (known is None or total.sure > known.sure):
+                found.requests[service] = total
+            continue
+        mean = Move(
+            float(np.mean([part.before for part in parts])),
+            float(np.mean([part.now for part in parts])),
+            sure,
+        )
+        if kind is SignalClass.LATENCY:
+            found.latency[service][signal] = mean
+        elif kind in (SignalClass.ERRORS, SignalClass.AVAILABILITY):
+            found.failures[service][signal] = mean
+    return found
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Who loses how much by itself."""
+
+    moves: Moves
+    graph: Topology
+    unseen: Mapping[tuple[str, str], float]
+    """Of a callee without signals of its own, the share of its caller's trouble that is on calls to
+    it, in [0, 1]."""
+    alerting: str | None
+
+    def own_latency(self, service: str) -> tuple[float, float]:
+        """The share of its lost time that is its own, and that time as a share of what the alerting
+        service loses; both times how sure the rise is."""
+        best = (0.0, 0.0)
+        alert = self.moves.latency.get(self.alerting or "", {})
+        for signal, move in self.moves.latency.get(service, {}).items():
+            if move.size <= 0:
+                continue
+            own = max(0.0, move.size - self._lost_below(service, signal, move.size))
+            share = own / move.size
+            of_alert = 0.5 * share
+            if signal in alert and alert[signal].size > 0:
+                of_alert = min(1.0, own / alert[signal].size)
+            if move.sure * share > best[0]:
+                best = move.sure * share, move.sure * of_alert
+        return best
+
+    def own_failures(self, service: str) -> tuple[float, float]:
+        """The same for the share of its requests that fail."""
+        best = (0.0, 0.0)
+        alert = self.moves.failures.get(self.alerting or "", {})
+        for signal, move in self.moves.failures.get(service, {}).items():
+            if move.size <= 0:
+                continue
+            own = max(0.0, move.size - self._failed_below(service, signal, move.size))
+            share = own / move.size
+            of_alert = 0.5 * share
+            if signal in alert and alert[signal].size > 0:
+                of_alert = min(1.0, own / alert[signal].size)
+            if move.sure * share > best[0]:
+                best = move.sure * share, move.sure * of_alert
+        return best
+
+    def _lost_below(self, service: str, signal: str, size: float) -> float:
+        """What its callees lose of this signal, in the signal's unit."""
+        lost = 0.0
+        for callee in self.graph.callees(service):
+            known = self.moves.latency.get(callee, {}).get(signal)
+            if known is not None:
+                lost += self._calls(service, callee) * known.size
+            else:
+                lost += size * self.unseen.get((service, callee), 0.0)
+        return lost
+
+    def _failed_below(self, service: str, signal: str, size: float) -> float:
+        """What the callee that explains most explains of its failures."""
+        explained = 0.0
+        for callee in self.graph.callees(service):
+            known = self.moves.failures.get(callee, {}).get(signal)
+            part = size * self.unseen.get((service, callee), 0.0)
+            if known is not None:
+                part = self._calls(service, callee) * known.size
+            part = max(part, TIMES_OUT * size * self._slower(callee))
+            explained = max(explained, part)
+        return explained
+
+    def _slower(self, service: str) -> float:
+        """In [0, 1]: 1 where it takes several times as long as before."""
+        found = [0.0]
+        for move in self.moves.latency.get(service, {}).values():
+            if move.size > 0 and move.before > 0:
+                found.append(move.sure * min(1.0, move.size / move.before / MUCH_SLOWER))
+        return max(found)
+
+    def _calls(self, caller: str, callee: str) -> float:
+        """Calls per request of the caller, as far as requests of both are known."""
+        above, below = self.moves.requests.get(caller), self.moves.requests.get(callee)
+        if above is None or below is None or above.before <= 0:
+            return 1.0
+        callers = max(1, len(self.graph.callers(callee)))
+        return min(MOST_CALLS, max(LEAST_CALLS, below.before / above.before / callers))

@@ -1,0 +1,129 @@
+"""When the alert was bad, and how far another series was bad at the same times.
+
+What was bad already, or is bad still, while the alert is calm does not explain it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.case.folder import Case
+from analysis.kinds.signals import SignalClass, classify
+from analysis.metrics.shift_statistics import Floats, Ints
+from analysis.suspects.deviations import Deviation
+from analysis.vocabulary import Alert
+
+LEAST_SIGMAS = 2.0
+"""An alerting signal that never left two sigmas has no course in time to compare with."""
+LEAST_POINTS = 3
+LEAST_AGREEMENT = 0.05
+"""Clocks, lags and steps differ: disagreement in time alone rules nobody out."""
+CALM_POINTS = 0.5
+"""Without so much calm nothing can be said about what was bad while the alert was calm."""
+LAGS = (-1, 0, 1)
+FAILURES = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
+_TITLE_WORDS = (
+    (frozenset({SignalClass.LATENCY}), re.compile(r"(?i)\bp\d\d|latenc|slow|duration|response")),
+    (FAILURES, re.compile(r"(?i)error|fail|5xx|availab|unavailable")),
+    (frozenset({SignalClass.QUEUE}), re.compile(r"(?i)pile|queue|backlog|\blag\b|depth")),
+    (frozenset({SignalClass.CPU}), re.compile(r"(?i)\bcpu\b")),
+    (frozenset({SignalClass.TRAFFIC}), re.compile(r"(?i)traffic|request rate|\brequests\b")),
+)
+SYMPTOM_CLASSES = frozenset({SignalClass.LATENCY}) | FAILURES
+
+
+@dataclass(frozen=True)
+class AlertCurve:
+    """How bad the alerting signal is at its times (ns), in [0, 1] of its worst."""
+
+    times: Ints
+    badness: Floats
+    deviation: Deviation
+
+    def agreement(self, other: Deviation) -> float:
+        """In [0.05, 1]: how far the series is bad while the alert is, less how far it is while the
+        alert is calm.
+
+        The best of one step earlier, none and one step later is taken.
+        """
+        inside = (other.times >= self.times[0]) & (other.times <= self.times[-1])
+        times = other.times[inside]
+        badness = np.clip(other.badness[inside], 0.0, None)
+        if len(times) < LEAST_POINTS:
+            # So coarse a series has no course in time.
+            return 0.3
+        worst = float(np.max(badness))
+        if worst <= 0:
+            return LEAST_AGREEMENT
+        share = badness / worst
+        step = max(_step(self.times), _step(times))
+        best = max(self._lagged(times + lag * step, share) for lag in LAGS)
+        return float(np.clip(best, LEAST_AGREEMENT, 1.0))
+
+    def _lagged(self, times: Ints, share: Floats) -> float:
+        at = np.clip(np.searchsorted(self.times, times, side="right") - 1, 0, len(self.badness) - 1)
+        bad = self.badness[at]
+        calm = 1.0 - bad
+        if bad.sum() <= 0:
+            return 0.0
+        while_bad = float((bad * share).sum() / bad.sum())
+        if calm.sum() < CALM_POINTS:
+            return while_bad
+        return while_bad - float((calm * share).sum() / calm.sum())
+
+
+def _step(times: Ints) -> int:
+    return int(np.median(np.diff(times))) if len(times) > 1 else 0
+
+
+def alerting_service(alert: Alert, known: Iterable[str]) -> str | None:
+    """The service that the alert names, else the one of the known ones whose name is in its
+    title."""
+    if alert.service:
+        return alert.service
+    words = {word.strip(".,:;()[]'\"") for word in alert.title.split()}
+    named = sorted((name for name in known if name in words), key=lambda n: (-len(n), n))
+    return named[0] if named else None
+
+
+def alerting_series(
+    alert: Alert, service: str | None, found: Sequence[Deviation]
+) -> Deviation | None:
+    """The series that alerts: by its name, else the one of its service that is most out of its
+    noise and of the class that the alert speaks of. None where there is none."""
+    own = [one for one in found if service is not None and one.service == service]
+    named = [one for one in own if alert.signal and one.signal == alert.signal]
+    wanted = signal_classes(alert)
+    alike = named or [one for one in own if one.signal_class in wanted]
+    return max(alike, key=lambda one: (one.excess, one.signal), default=None)
+
+
+def signal_classes(alert: Alert) -> frozenset[SignalClass]:
+    """What the alert may be about: by its signal, else by the words of its title, else any
+    symptom."""
+    if alert.signal:
+        signal_class = classify(alert.signal)
+        return FAILURES if signal_class in FAILURES else frozenset({signal_class})
+    for classes, words in _TITLE_WORDS:
+        if words.search(alert.title):
+            return classes
+    return SYMPTOM_CLASSES
+
+
+def alert_curve(case: Case, alerting: Deviation | None) -> AlertCurve | None:
+    """The alerting signal over the incident and as long before it; None where it has no course in
+    time."""
+    if alerting is None:
+        return None
+    start = int(case.scope.incident.start.timestamp() * 1e9)
+    end = int(case.scope.incident.end.timestamp() * 1e9)
+    inside = (alerting.times >= 2 * start - end) & (alerting.times <= end)
+    badness = alerting.badness[inside]
+    if len(badness) < LEAST_POINTS or float(np.max(badness)) <= LEAST_SIGMAS:
+        return None
+    shares = np.clip(badness / float(np.max(badness)), 0.0, 1.0)
+    return AlertCurve(alerting.times[inside], shares, alerting)

@@ -1,0 +1,273 @@
+"""How far each series of a case is out of its own noise, point by point, in the harmful direction.
+
+A series is compared with itself: with centre and scale of its baseline, and with what windows as
+long as the incident's showed while nothing was wrong. Counts of failures are read as shares of the
+requests they were counted among, since they grow with the load alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from analysis.case.folder import Case
+from analysis.case.windows import metric_windows
+from analysis.kinds.signals import SignalClass, classify, is_headroom
+from analysis.metrics.series import Block, metric_blocks
+from analysis.metrics.shift_statistics import Floats, Ints, describe
+
+LEAST_NOISE = 3.0
+"""A series is taken to reach three sigmas in a quiet window, however calm its baseline was."""
+QUIET_QUANTILE = 0.95
+"""What a quiet window shows: all but one in twenty of them stay below."""
+LEAST_QUIET_WINDOWS = 3
+"""Of fewer quiet windows the highest is taken."""
+FLAT = 0.1
+"""A baseline without noise is given a tenth of the signal's usual scale, or of its own move."""
+LEAST_LOAD = 0.05
+"""A share of failures is taken of at least a twentieth of the usual requests: of three requests at
+night one failure is no incident."""
+BOTH_KNOWN = 0.8
+"""Least share of the points at which failures and requests must both have been counted."""
+HARMFUL_DOWN = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
+EITHER_WAY = frozenset({SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER})
+SHARE_WORDS = ("ratio", "rate", "pct", "percent", "share")
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One series: its times (ns) with `badness` in sigmas, positive for the worse; and its level.
+
+    The last `searched` points are those of the incident window. `before` and `now` are levels in
+    the series' own unit, turned so that more is worse where the signal has a harmful direction.
+    """
+
+    service: str
+    signal: str
+    signal_class: SignalClass
+    labels: Mapping[str, str]
+    times: Ints
+    badness: Floats
+    values: Floats
+    searched: int
+    before: float
+    excess: float
+    """Second largest badness of the window over that of quiet windows: beyond 1 it is out of its
+    own noise."""
+    quiet_windows: int
+
+    @property
+    def size(self) -> float:
+        """0 within its own noise; grows with the logarithm of the excess beyond it."""
+        return math.log1p(self.excess) if self.excess > 1 else 0.0
+
+    @cached_property
+    def window_times(self) -> Ints:
+        """Times of the incident window."""
+        return self.times[-self.searched :]
+
+    @cached_property
+    def window_values(self) -> Floats:
+        """Levels in the incident window."""
+        return self.values[-self.searched :]
+
+
+def deviations(case: Case) -> list[Deviation]:
+    """Every series that has a baseline and points in the incident, ordered by its names."""
+    if not case.metrics.height:
+        return []
+    series: list[_Series] = []
+    for block in metric_blocks(case.metrics, metric_windows(case)):
+        series += _rows(block)
+    requests = _requests(series)
+    found = []
+    for one in series:
+        deviation = _deviation(_as_share(one, requests))
+        if deviation is not None:
+            found.append(deviation)
+    return sorted(found, key=lambda d: (d.service, d.signal, sorted(d.labels.items())))
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Finite points of one series on both sides."""
+
+    service: str
+    signal: str
+    signal_class: SignalClass
+    labels: str
+    before_times: Ints
+    before: Floats
+    times: Ints
+    values: Floats
+    centre: float
+    scale: float
+    usual_scale: float
+    is_shortfall: bool
+
+
+def _rows(block: Block) -> Iterator[_Series]:
+    base = describe(block.before)
+    for row in range(block.values.shape[0]):
+        service, signal, _, labels = block.keys.row(row)
+        known_before = np.isfinite(block.before[row])
+        known = np.isfinite(block.values[row])
+        yield _Series(
+            service,
+            signal,
+            classify(signal),
+            labels,
+            block.before_times[row][known_before],
+            block.before[row][known_before],
+            block.times[row][known],
+            block.values[row][known],
+            float(base.centre[row]),
+            float(base.scale[row]),
+            float(block.pooled[row]),
+            bool(np.isfinite(block.ceiling[row])),
+        )
+
+
+def _requests(series: Iterable[_Series]) -> dict[tuple[str, str], _Series]:
+    """The first series of traffic of each (service, labels)."""
+    found: dict[tuple[str, str], _Series] = {}
+    for one in sorted(series, key=lambda s: (s.service, s.labels, s.signal)):
+        if one.signal_class is SignalClass.TRAFFIC:
+            found.setdefault((one.service, one.labels), one)
+    return found
+
+
+def _as_share(one: _Series, requests: Mapping[tuple[str, str], _Series]) -> _Series:
+    """Counts of failures as shares of the requests at the same times, where both are known."""
+    is_share = any(word in one.signal.lower() for word in SHARE_WORDS)
+    if one.signal_class is not SignalClass.ERRORS or one.is_shortfall or is_share:
+        return one
+    counted = requests.get((one.service, one.labels)) or requests.get((one.service, ""))
+    if counted is None or not len(counted.before):
+        return one
+    usual = float(np.median(counted.before))
+    before = _joined(one.before_times, counted.before_times, counted.before)
+    now = _joined(one.times, counted.times, counted.values)
+    known_before, known = np.isfinite(before), np.isfinite(now)
+    if usual <= 0 or min(_share(known_before), _share(known)) < BOTH_KNOWN:
+        return one
+    least = LEAST_LOAD * usual
+    shares = one.before[known_before] / np.maximum(before[known_before], least)
+    base = describe(shares[None, :])
+    return _Series(
+        one.service,
+        one.signal,
+        one.signal_class,
+        one.labels,
+        one.before_times[known_before],
+        shares,
+        one.times[known],
+        one.values[known] / np.maximum(now[known], least),
+        float(base.centre[0]),
+        float(base.scale[0]),
+        0.0,
+        is_shortfall=False,
+    )
+
+
+def _joined(wanted: Ints, times: Ints, values: Floats) -> Floats:
+    """Values at the wanted times; NaN where there is none."""
+    out = np.full(len(wanted), np.nan)
+    if not len(times):
+        return out
+    at = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
+    same = times[at] == wanted
+    out[same] = values[at][same]
+    return out
+
+
+def _share(known: np.ndarray) -> float:
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _deviation(one: _Series) -> Deviation | None:
+    if len(one.before) < LEAST_QUIET_WINDOWS or not len(one.values):
+        return None
+    centre, scale = one.centre, one.scale
+    if scale <= 0:
+        own_move = float(np.max(np.abs(one.values - centre)))
+        scale = FLAT * (one.usual_scale or own_move) or 1.0
+    values = np.concatenate([one.before, one.values])
+    badness = (values - centre) / scale
+    sign = _harmful_sign(one)
+    if sign < 0:
+        badness = -badness
+    elif sign == 0:
+        badness = np.abs(badness)
+    searched = len(one.values)
+    quiet = heights(badness[:-searched], searched)
+    return Deviation(
+        service=one.service,
+        signal=one.signal,
+        signal_class=one.signal_class,
+        labels=labels_of(one.labels),
+        times=np.concatenate([one.before_times, one.times]),
+        badness=badness,
+        values=values,
+        searched=searched,
+        before=centre,
+        excess=max(0.0, _height(badness[-searched:])) / max(usual_height(quiet), LEAST_NOISE),
+        quiet_windows=len(quiet),
+    )
+
+
+def _harmful_sign(one: _Series) -> int:
+    """+1 where more is worse, -1 where less is, 0 where either is unusual."""
+    if one.is_shortfall:
+        return 1
+    if one.signal_class in HARMFUL_DOWN or is_headroom(one.signal):
+        return -1
+    return 0 if one.signal_class in EITHER_WAY else 1
+
+
+def _height(badness: Floats) -> float:
+    """The second largest of at least three points: a single spike is no incident."""
+    if len(badness) < 3:
+        return float(np.max(badness))
+    return float(np.partition(badness, -2)[-2])
+
+
+def heights(badness: Floats, length: int) -> Floats:
+    """The heights of half-overlapping windows of that length."""
+    if len(badness) <= length:
+        return np.array([_height(badness)])
+    windows = np.lib.stride_tricks.sliding_window_view(badness, length)[:: max(1, length // 2)]
+    if length < 3:
+        return np.asarray(windows.max(axis=1))
+    return np.asarray(np.partition(windows, -2, axis=1)[:, -2])
+
+
+def usual_height(quiet: Floats) -> float:
+    if len(quiet) < LEAST_QUIET_WINDOWS:
+        return float(np.max(quiet))
+    ordered = np.sort(quiet)
+    return float(ordered[int(np.ceil(QUIET_QUANTILE * (len(ordered) - 1)))])
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """A series' labels by name; none where they are no JSON object."""
+    if not text.startswith("{"):
+        return {}
+    try:
+        labels = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    if not isinstance(labels, dict):
+        return {}
+    return {name: value for name, value in labels.items() if isinstance(value, str)}
+
+
+def loudest(found: Sequence[Deviation]) -> float:
+    """The largest size of all, of which others are shares; at least that of a series just out of
+    its noise."""
+    return max([one.size for one in found], default=0.0) or math.log1p(1.0)

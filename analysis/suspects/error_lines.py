@@ -1,0 +1,178 @@
+"""Who logs more failures than before, and whom those lines name.
+
+A failing line that names another service speaks of the call, and so of whom it calls; a line that
+names nobody speaks of its writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import log_windows
+from analysis.kinds.signals import SignalClass
+from analysis.metrics.shift_statistics import Floats, Ints
+from analysis.suspects.deviations import (
+    LEAST_NOISE,
+    LEAST_QUIET_WINDOWS,
+    Deviation,
+    heights,
+    usual_height,
+)
+from analysis.vocabulary import Window
+
+MIN_NAME = 3
+"""Shorter names occur in other words by chance."""
+MAX_TEXT = 400
+MAX_LINES = 200_000
+"""More failing lines than these are sampled evenly: their share in time is what counts."""
+STEPS = 10
+SHORTEST_STEP_S, LONGEST_STEP_S = 15.0, 60.0
+FAILING = ("error", "critical", "fatal", "err", "severe", "emergency", "alert", "panic")
+_WORDS = re.compile(r"[A-Za-z0-9_.@:/-]{3,}")
+_PARTS = re.compile(r"[:/]")
+
+
+@dataclass(frozen=True)
+class ErrorLines:
+    """Failing lines of one writer that name one other service, or nobody (`names` None)."""
+
+    writer: str
+    names: str | None
+    course: Deviation
+    extra: float
+    """Lines of the incident beyond what the baseline's rate would have brought."""
+    lines: int
+
+
+def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
+    """One entry per writer and service named, in their order. Empty without a baseline of logs."""
+    if not case.logs.height:
+        return []
+    rows = _failing(case.logs)
+    windows = log_windows(case)
+    baseline = [window for window in windows.baseline if window.seconds > 0]
+    if not rows.height or not baseline:
+        return []
+    known = {name for name in services if len(name) >= MIN_NAME}
+    times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    named_in: dict[str, tuple[str, ...]] = {}
+    for seconds, writer, text in rows.iter_rows():
+        if text not in named_in:
+            named_in[text] = _named(text, known)
+        others = [name for name in named_in[text] if name != writer]
+        for other in others:
+            times[writer, other].append(seconds)
+        if not others:
+            times[writer, None].append(seconds)
+    step = float(np.clip(windows.search.seconds / STEPS, SHORTEST_STEP_S, LONGEST_STEP_S))
+    found = []
+    for (writer, name), seconds_of in sorted(times.items(), key=lambda i: (i[0][0], i[0][1] or "")):
+        counted = _counted(np.sort(np.array(seconds_of)), baseline, windows.search, step)
+        if counted is not None:
+            found.append(_lines(writer, name, counted))
+    return found
+
+
+def _failing(logs: pl.DataFrame) -> pl.DataFrame:
+    """time (s), service and text of the lines that say they fail."""
+    level = pl.col("level").str.to_lowercase()
+    rows = logs.filter(level.is_in(list(FAILING)), pl.col("service").is_not_null()).select(
+        pl.col("time").dt.epoch("us") / 1e6,
+        "service",
+        pl.col("message").fill_null("").str.slice(0, MAX_TEXT),
+    )
+    if rows.height > MAX_LINES:
+        rows = rows.gather_every(rows.height // MAX_LINES + 1)
+    return rows
+
+
+def _named(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The known services that the text names as a whole word, or as a part of an address."""
+    found = set()
+    for word in _WORDS.findall(text):
+        for part in (word.strip(".:/-_"), *_PARTS.split(word)):
+            if part in known:
+                found.add(part)
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Lines per step on both sides, with the times (ns) at which the steps begin."""
+
+    before_times: Ints
+    before: Floats
+    times: Ints
+    now: Floats
+
+
+def _counted(
+    seconds: Floats, baseline: Sequence[Window], search: Window, step: float
+) -> _Counted | None:
+    before_times, before = [], []
+    for window in baseline:
+        begins = np.arange(window.start.timestamp(), window.end.timestamp(), step)
+        before_times.append(begins)
+        before.append(_histogram(seconds, begins, step))
+    begins = np.arange(search.start.timestamp(), search.end.timestamp() + step, step)
+    joined = np.concatenate(before).astype(float)
+    if len(joined) < LEAST_QUIET_WINDOWS or not len(begins):
+        return None
+    return _Counted(
+        (np.concatenate(before_times) * 1e9).astype(np.int64),
+        joined,
+        (begins * 1e9).astype(np.int64),
+        _histogram(seconds, begins, step).astype(float),
+    )
+
+
+def _histogram(seconds: Floats, begins: Floats, step: float) -> Ints:
+    """How many of the sorted times fall into each step."""
+    first = np.searchsorted(seconds, begins, side="left")
+    last = np.searchsorted(seconds, begins + step, side="left")
+    return np.asarray(last - first)
+
+
+def _lines(writer: str, name: str | None, counted: _Counted) -> ErrorLines:
+    usual = float(counted.before.mean())
+    # Lines come in counts, so their noise is at least that of a Poisson process.
+    spread = max(float(counted.before.std()), (usual + 0.25) ** 0.5)
+    badness = (np.concatenate([counted.before, counted.now]) - usual) / spread
+    searched = len(counted.now)
+    quiet = heights(badness[:-searched], searched)
+    height = float(heights(badness[-searched:], searched)[0])
+    course = Deviation(
+        service=writer,
+        signal="error_lines",
+        signal_class=SignalClass.ERRORS,
+        labels={},
+        times=np.concatenate([counted.before_times, counted.times]),
+        badness=badness,
+        values=np.concatenate([counted.before, counted.now]),
+        searched=searched,
+        before=usual,
+        excess=max(0.0, height) / max(usual_height(quiet), LEAST_NOISE),
+        quiet_windows=len(quiet),
+    )
+    total = float(counted.now.sum())
+    return ErrorLines(writer, name, course, max(0.0, total - usual * searched), int(total))
+
+
+def extra_by_writer(lines: Iterable[ErrorLines]) -> Mapping[str, Mapping[str | None, float]]:
+    """Per writer whose lines are more than usual: how many more name whom."""
+    found: dict[str, dict[str | None, float]] = defaultdict(dict)
+    for one in lines:
+        if one.course.size > 0 or one.names is None:
+            found[one.writer][one.names] = one.extra
+    named = {}
+    for writer, extra in found.items():
+        if any(name is not None for name in extra):
+            named[writer] = extra
+    return named

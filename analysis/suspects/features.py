@@ -1,0 +1,428 @@
+"""What is known of each suspect, as the few numbers that the ranking weighs.
+
+Every number is in [0, 1] unless it says otherwise, and says what a person would look at: what a
+service shows beyond what it calls, on a path of trouble from the alert; what its callers say of it;
+which resource it runs out of; where load comes from; where its troubled instances run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from analysis.case.folder import Case
+from analysis.kinds.finding_details import MetricShiftDetails
+from analysis.kinds.finding_kinds import (
+    CALL_GAP,
+    CRITICAL_PATH,
+    ERROR_ORIGIN,
+    FLOW_BREAK,
+)
+from analysis.kinds.signals import SignalClass
+from analysis.requests.topology import Topology
+from analysis.suspects.accounting import Accounts, Move, Moves, moves_of
+from analysis.suspects.alert_curve import (
+    AlertCurve,
+    alert_curve,
+    alerting_series,
+    alerting_service,
+)
+from analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
+from analysis.suspects.deviations import Deviation, deviations, loudest
+from analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
+from analysis.suspects.places import Place, placed_share, places
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import rounded
+
+FAILURES = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
+RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
+WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
+NOT_OF_CALLS = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
+SEEN_BELOW = 0.9
+"""What a caller sees of a call is nearly what the callee shows itself."""
+LEAST_ALERT = 0.15
+"""An alert hardly out of its noise is taken to be this bad, or every path would be a clear one."""
+FALLS = -0.05
+"""A worker that handles less than before by this logarithm is stuck, or starved."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """One suspect's numbers."""
+
+    findings: float = 0.0
+    """What its findings alone say, beside the loudest suspect's; 2 for a rank that clearly delays
+    all others."""
+    slow: float = 0.0
+    failing: float = 0.0
+    own_failing: float = 0.0
+    """Of what fails, what nothing that it calls explains."""
+    own_on_path: float = 0.0
+    """What it loses or fails by itself, as far as trouble leads to it from the alert."""
+    lost_time: float = 0.0
+    lost_requests: float = 0.0
+    """What it loses by itself, as a share of what the alerting service loses."""
+    called_in_vain: float = 0.0
+    """What its callers say of the calls to it, beyond what it shows itself and what its own callees
+    explain."""
+    called_in_vain_on_path: float = 0.0
+    named: float = 0.0
+    """How much more failing lines of others name it."""
+    named_share: float = 0.0
+    """The largest share of a writer's new failing lines that names it."""
+    own_lines: float = 0.0
+    """New failing lines of its own that name nobody."""
+    resource: float = 0.0
+    limits_on_path: float = 0.0
+    """A resource, a queue, a cache or a restart, as far as trouble leads to it."""
+    waiting: float = 0.0
+    """A queue, or connections in use."""
+    cache_misses: float = 0.0
+    """A fall of its hit ratio on a path of trouble."""
+    stuck: float = 0.0
+    """The queue before it grows while it handles no more."""
+    surge: float = 0.0
+    """Of a front door, how much more is asked of it."""
+    load: float = 0.0
+    """How much more its callers ask of it, as they are asked for more themselves."""
+    load_from_caller: float = 0.0
+    """How much more its callers ask of it although they are asked for no more."""
+    surge_above: float = 0.0
+    """Load that comes in above the alerting service."""
+    path: float = 0.0
+    path_above: float = 0.0
+    """The strength of the path to it, and to those that call it."""
+    is_alerting: float = 0.0
+    worst_callee: float = 0.0
+    """How much worse it is than what else its callers call."""
+    place: float = 0.0
+    place_share: float = 0.0
+    confined: float = 0.0
+    """How far its trouble is confined to a place that other services share."""
+    is_place: float = 0.0
+    unwatched: float = 0.0
+    """1 for what has no signals of its own."""
+    call_gap: float = 0.0
+    critical_path: float = 0.0
+    flow_break: float = 0.0
+    error_origin: float = 0.0
+    """Strengths of its strongest findings of these kinds."""
+
+    def numbers(self) -> tuple[float, ...]:
+        """In the order of `NAMES`."""
+        return tuple(getattr(self, name) for name in NAMES)
+
+
+NAMES = tuple(one.name for one in fields(Features))
+_OF_FINDINGS = {
+    CALL_GAP.name: "call_gap",
+    CRITICAL_PATH.name: "critical_path",
+    FLOW_BREAK.name: "flow_break",
+    ERROR_ORIGIN.name: "error_origin",
+}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the tables of a case show of its suspects, before anybody is ranked."""
+
+    alerting: str | None
+    alert: Deviation | None
+    curve: AlertCurve | None
+    graph: Topology
+    own: Sequence[tuple[Deviation, float]]
+    """Each service's own series with its weight: how far out of its noise while the alert is bad,
+    as a share of the loudest."""
+    calls: Sequence[tuple[str, Deviation, float]]
+    """Series that callers keep of their calls: the callee, the series and its weight."""
+    lines: Sequence[tuple[ErrorLines, float]]
+    places: Sequence[Place]
+    moves: Moves
+    services: frozenset[str]
+    agreements: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
+    no course in time."""
+
+    def agreement(self, service: str, signal: str | None) -> float:
+        """How far a finding about this signal counts; signals that were not compared count fully."""
+        return self.agreements.get((service, signal or ""), 1.0)
+
+
+def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observed:
+    """Read the tables of a case once, for all of its suspects."""
+    series = deviations(case)
+    named = {one.service for one in series} | known.services | {f.subject for f in findings}
+    named |= {peer for one in series if (peer := peer_of(one.labels))}
+    alerting = alerting_service(case.alert, named)
+    own_series = [one for one in series if peer_of(one.labels) is None]
+    alert = alerting_series(case.alert, alerting, own_series)
+    curve = alert_curve(case, alert)
+    lines = error_lines(case, named)
+    loud, loud_lines = loudest(series), loudest([line.course for line in lines])
+    agreements: dict[tuple[str, str], float] = {}
+    own, calls, bad_now = [], [], {}
+    for one in series:
+        agreement = curve.agreement(one) if curve else 1.0
+        weight = agreement * one.size / loud
+        peer = peer_of(one.labels)
+        if peer is not None:
+            calls.append((peer, one, weight))
+            continue
+        own.append((one, weight))
+        key = (one.service, one.signal)
+        agreements[key] = max(agreements.get(key, 0.0), agreement)
+        now = _level_while_bad(one, curve)
+        bad_now[id(one)] = Move(one.before, now, agreement * min(1.0, one.size))
+    weighed_lines = []
+    for line in lines:
+        agreement = curve.agreement(line.course) if curve else 1.0
+        weighed_lines.append((line, agreement * line.course.size / loud_lines))
+    return Observed(
+        alerting=alerting,
+        alert=alert,
+        curve=curve,
+        graph=with_seen_calls(known, series, lines),
+        own=own,
+        calls=calls,
+        lines=weighed_lines,
+        places=places(own),
+        moves=moves_of(own, bad_now),
+        services=frozenset(named),
+        agreements=agreements,
+    )
+
+
+def with_agreement(findings: Iterable[Finding], seen: Observed) -> list[Finding]:
+    """The findings; those about a metric say how far it goes with the alert in time."""
+    out = []
+    for finding in findings:
+        details = MetricShiftDetails.of(finding)
+        if details is None or seen.curve is None or details.agreement is not None:
+            out.append(finding)
+            continue
+        agreement = rounded(seen.agreement(finding.subject, finding.signal), 3)
+        told = details.model_copy(update={"agreement": agreement})
+        out.append(finding.model_copy(update={"details": told}))
+    return out
+
+
+def _level_while_bad(one: Deviation, curve: AlertCurve | None) -> float:
+    """Its median in the incident, over the times at which the alert is bad where there are any."""
+    values = one.window_values
+    if curve is not None:
+        bad = np.interp(one.window_times, curve.times, curve.badness) > 0.5
+        if bad.any():
+            values = values[bad]
+    return float(np.median(values))
+
+
+class SuspectFeatures:
+    """Computes the features of any suspect of one case."""
+
+    def __init__(
+        self, seen: Observed, findings: Iterable[Finding], scores: Mapping[str, float]
+    ) -> None:
+        """`scores` are what the findings alone say of each suspect."""
+        self._seen = seen
+        self._graph = seen.graph
+        self._scores = scores
+        self._shown = _shown(seen.own)
+        self._on_calls: dict[str, dict[str, float]] = defaultdict(dict)
+        for callee, one, weight in seen.calls:
+            if one.signal_class not in NOT_OF_CALLS:
+                by_callee = self._on_calls[one.service]
+                by_callee[callee] = max(by_callee.get(callee, 0.0), weight)
+        self._named: dict[str, float] = defaultdict(float)
+        self._own_lines: dict[str, float] = defaultdict(float)
+        for line, weight in seen.lines:
+            into = self._own_lines if line.names is None else self._named
+            subject = line.writer if line.names is None else line.names
+            into[subject] = max(into[subject], weight)
+        self._extra = extra_by_writer([line for line, _ in seen.lines])
+        self._watched = {one.service for one, _ in seen.own}
+        self._places = {place.name: place for place in seen.places}
+        self._reach = self._reached()
+        self._accounts = Accounts(seen.moves, self._graph, self._unseen(), seen.alerting)
+        self._findings: dict[str, dict[str, float]] = defaultdict(dict)
+        for finding in findings:
+            name = _OF_FINDINGS.get(finding.kind)
+            if name is not None:
+                known = self._findings[finding.subject]
+                known[name] = max(known.get(name, 0.0), finding.strength)
+
+    @property
+    def graph(self) -> Topology:
+        """Who calls whom, with the calls that were only seen from a caller."""
+        return self._graph
+
+    def of(self, subject: str) -> Features:
+        """The features of one suspect."""
+        shown = self._shown[subject]
+        slow, failing = shown[SignalClass.LATENCY], _largest(shown, FAILURES)
+        path = self._reach.to(subject)
+        callers = self._graph.callers(subject)
+        path_above = max([path, *(self._reach.to(caller) for caller in callers)])
+        own_slow, lost_time = self._accounts.own_latency(subject)
+        own_failing, lost_requests = self._accounts.own_failures(subject)
+        own = max(own_slow * slow, own_failing * failing)
+        in_vain = self._called_in_vain(subject, max(slow, failing))
+        waiting = _largest(shown, WAITING)
+        load = self._seen.moves.load(subject)
+        surge = self._load_without_callers(subject)
+        loaded = max(0.0, load or 0.0)
+        not_loaded = 1.0 - min(1.0, loaded)
+        limits = max(
+            _largest(shown, RESOURCES),
+            waiting * not_loaded,
+            shown[SignalClass.HIT_RATIO],
+            shown[SignalClass.RESTARTS],
+        )
+        place = self._places.get(subject)
+        is_door = not callers and bool(self._graph.callees(subject))
+        return Features(
+            findings=self._scores.get(subject, 0.0),
+            slow=slow,
+            failing=failing,
+            own_failing=own_failing * failing,
+            own_on_path=path * own,
+            lost_time=lost_time,
+            lost_requests=lost_requests,
+            called_in_vain=in_vain,
+            called_in_vain_on_path=path * in_vain,
+            named=self._named[subject],
+            named_share=max([self._named_by(caller, subject) for caller in callers], default=0.0),
+            own_lines=self._own_lines[subject],
+            resource=_largest(shown, RESOURCES),
+            limits_on_path=path * limits,
+            waiting=waiting,
+            cache_misses=path_above * self._share_of_class(subject, SignalClass.HIT_RATIO),
+            stuck=self._stuck(subject, load),
+            surge=surge if is_door else 0.0,
+            load=max(0.0, min(1.0, loaded, self._load_of_callers(subject))),
+            load_from_caller=surge if callers else 0.0,
+            surge_above=surge if self._is_above_alert(subject) else 0.0,
+            path=path,
+            path_above=path_above,
+            is_alerting=float(subject == self._seen.alerting),
+            worst_callee=self._worse_than_siblings(subject),
+            place=place.contrast if place else 0.0,
+            place_share=place.share if place else 0.0,
+            confined=placed_share(subject, self._seen.places),
+            is_place=float(place is not None and subject not in self._seen.services),
+            unwatched=float(subject not in self._watched and place is None),
+            **self._findings[subject],
+        )
+
+    def trouble(self, service: str) -> float:
+        """How badly it serves, by its own signals and by those of its calls."""
+        shown = self._shown[service]
+        on_calls = max(self._on_calls[service].values(), default=0.0)
+        return max(shown[SignalClass.LATENCY], _largest(shown, FAILURES), on_calls)
+
+    def _reached(self) -> Reach:
+        alerting = self._seen.alerting
+        least = max(self.trouble(alerting), LEAST_ALERT) if alerting else 1.0
+        through = {}
+        for caller, callee in self._graph.edges:
+            trouble = max(
+                self.trouble(callee),
+                self._on_calls[caller].get(callee, 0.0),
+                self._named_by(caller, callee) * max(self.trouble(caller), 0.3),
+                0.8 * self._named[callee],
+                0.8 * self._seen_by_callers(callee),
+            )
+            through[caller, callee] = min(1.0, trouble / least)
+        return reach_of(alerting, self._graph, self._seen.services, through)
+
+    def _unseen(self) -> dict[tuple[str, str], float]:
+        """Of callees without signals of a class, the share of the caller's trouble that is theirs."""
+        found = {}
+        for caller, callee in self._graph.edges:
+            trouble = max(self.trouble(caller), 1e-9)
+            on_call = min(1.0, self._on_calls[caller].get(callee, 0.0) / trouble)
+            found[caller, callee] = max(on_call, self._named_by(caller, callee))
+        return found
+
+    def _named_by(self, writer: str, subject: str) -> float:
+        """The share of the writer's new failing lines that names the subject."""
+        extra = self._extra.get(writer, {})
+        total = sum(extra.values())
+        return extra.get(subject, 0.0) / total if total > 0 else 0.0
+
+    def _seen_by_callers(self, subject: str) -> float:
+        callers = self._graph.callers(subject)
+        return max([self._on_calls[caller].get(subject, 0.0) for caller in callers], default=0.0)
+
+    def _called_in_vain(self, subject: str, shows: float) -> float:
+        said = max(self._seen_by_callers(subject), self._named[subject])
+        if said <= 0:
+            return 0.0
+        passed_on = 0.0
+        for callee in self._graph.callees(subject):
+            on_call = self._on_calls[subject].get(callee, 0.0) / said
+            passed_on = max(passed_on, on_call, self._named_by(subject, callee))
+        return max(0.0, said - shows) * (1.0 - min(1.0, passed_on))
+
+    def _share_of_class(self, subject: str, kind: SignalClass) -> float:
+        """Beside the service that shows most of this class."""
+        most = max((shown[kind] for shown in self._shown.values()), default=0.0)
+        return self._shown[subject][kind] / most if most > 0 else 0.0
+
+    def _load_of_callers(self, subject: str) -> float:
+        loads = [self._seen.moves.load(caller) for caller in self._graph.callers(subject)]
+        return max([0.0, *(load for load in loads if load is not None)])
+
+    def _load_without_callers(self, subject: str) -> float:
+        """How much more is asked of it than its callers are asked for, as a logarithm up to 1."""
+        load = self._seen.moves.load(subject)
+        if not load:
+            return 0.0
+        return min(1.0, max(0.0, load - self._load_of_callers(subject)))
+
+    def _stuck(self, subject: str, load: float | None) -> float:
+        handles_less = load is not None and load < FALLS
+        if not handles_less and subject in self._watched:
+            return 0.0
+        queues = [self._shown[caller] for caller in self._graph.callers(subject)]
+        return max([_largest(shown, WAITING) for shown in queues], default=0.0)
+
+    def _is_above_alert(self, subject: str) -> bool:
+        alerting = self._seen.alerting
+        if alerting is None or subject == alerting:
+            return False
+        return subject in self._graph.upstream(alerting)
+
+    def _worse_than_siblings(self, subject: str) -> float:
+        callers = self._graph.callers(subject)
+        if not callers:
+            return 0.0
+        others = 0.0
+        for caller in callers:
+            if self._reach.to(caller) <= 0.2:
+                continue
+            for other in self._graph.callees(caller):
+                if other != subject:
+                    others = max(others, self.trouble(other))
+        return max(0.0, max(self.trouble(subject), self._seen_by_callers(subject)) - others)
+
+
+def _shown(own: Iterable[tuple[Deviation, float]]) -> dict[str, dict[SignalClass, float]]:
+    """By service the largest weight of each class of signals."""
+    found: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
+    for one, weight in own:
+        by_class = found[one.service]
+        by_class[one.signal_class] = max(by_class[one.signal_class], weight)
+    return found
+
+
+def _largest(shown: Mapping[SignalClass, float], kinds: Iterable[SignalClass]) -> float:
+    return max((shown[kind] for kind in kinds), default=0.0)
+
+
+def log_odds(weights: Mapping[str, float], features: Features) -> float:
+    """The weighted sum of a suspect's numbers."""
+    return math.fsum(weights[name] * getattr(features, name) for name in NAMES)

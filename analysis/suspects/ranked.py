@@ -1,0 +1,47 @@
+"""Suspects in the order of how likely each is the cause, with a probability each.
+
+The probabilities of all suspects and of "something that was not seen" add up to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from analysis.suspects.explanations import Suspect
+from analysis.suspects.features import Observed, SuspectFeatures, log_odds
+from analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
+from analysis.vocabulary import Finding
+
+CLEARLY_DELAYS = 1.0
+"""Added to what the findings say of a rank that clearly delays all others."""
+
+
+def rank_suspects(
+    suspects: Sequence[Suspect], seen: Observed, findings: Sequence[Finding]
+) -> list[Suspect]:
+    """The suspects with their probabilities, the likeliest first; a rank that clearly delays all
+    others before everybody."""
+    features = SuspectFeatures(seen, findings, findings_shares(suspects))
+    odds = {s.subject: log_odds(WEIGHTS, features.of(s.subject)) for s in suspects}
+    for suspect, probability in zip(suspects, _probabilities(suspects, odds), strict=True):
+        suspect.probability = probability
+    return sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
+
+
+def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
+    """What the findings say of each suspect, beside the one of whom they say most."""
+    most = max((suspect.score for suspect in suspects), default=0.0) or 1.0
+    shares = {}
+    for suspect in suspects:
+        clear = CLEARLY_DELAYS if suspect.is_root else 0.0
+        shares[suspect.subject] = suspect.score / most + clear
+    return shares
+
+
+def _probabilities(suspects: Sequence[Suspect], odds: dict[str, float]) -> list[float]:
+    scaled = [odds[suspect.subject] / TEMPERATURE for suspect in suspects]
+    highest = max([*scaled, NOT_SEEN])
+    weights = [math.exp(value - highest) for value in scaled]
+    every = math.fsum(weights) + math.exp(NOT_SEEN - highest)
+    return [weight / every for weight in weights]

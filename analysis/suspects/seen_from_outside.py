@@ -1,0 +1,144 @@
+"""Findings about what has no voice of its own: a service that only its callers see, and a place.
+
+Neither need have any signal itself. A provider outside, a database that nobody watches or a host
+name with an expired certificate shows in its callers' metrics and lines; a node in what runs there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from analysis.case.folder import Case
+from analysis.kinds.finding_details import CallsIntoDetails, PlaceDetails
+from analysis.kinds.finding_kinds import CALLS_INTO, PLACE_CONTRAST
+from analysis.suspects.deviations import Deviation
+from analysis.suspects.features import NOT_OF_CALLS, Observed
+from analysis.suspects.places import DIFFERENT, Place
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import counted, plain, rounded
+
+LEAST_STRENGTH = 0.1
+"""A weaker sign is one that quiet windows show as well."""
+MAX_NAMED = 3
+LIST_LIMIT = 4
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def calls_into(case: Case, seen: Observed) -> list[Finding]:
+    """One finding per service whose callers measure more trouble with it, or name it in more
+    failing lines, than before."""
+    by_callee: dict[str, list[tuple[Deviation, float]]] = defaultdict(list)
+    for callee, one, weight in seen.calls:
+        if one.signal_class not in NOT_OF_CALLS and weight > 0:
+            by_callee[callee].append((one, weight))
+    lines: dict[str, list[tuple[Deviation, float, int]]] = defaultdict(list)
+    for line, weight in seen.lines:
+        if line.names is not None and weight > 0:
+            lines[line.names].append((line.course, weight, line.lines))
+    found = []
+    for callee in sorted({*by_callee, *lines}):
+        finding = _calls_into(case, callee, by_callee[callee], lines[callee])
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _calls_into(
+    case: Case,
+    callee: str,
+    measured: Sequence[tuple[Deviation, float]],
+    lines: Sequence[tuple[Deviation, float, int]],
+) -> Finding | None:
+    courses = [(course, weight) for course, weight, _ in lines]
+    every = sorted([*measured, *courses], key=lambda pair: (-pair[1], pair[0].service))
+    worst, strength = every[0]
+    if strength < LEAST_STRENGTH:
+        return None
+    named = sum(count for _, _, count in lines)
+    callers = tuple(dict.fromkeys(one.service for one, _ in every))
+    tables = ["metrics"] if measured else []
+    evidence = [i for table in [*tables, *(["logs"] if lines else [])] for i in _ids(case, table)]
+    who = " and ".join(plain(caller) for caller in callers[:2])
+    if len(callers) > 2:
+        who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
+    said = f"Calls from {who} to {plain(callee)} fail or wait more than before"
+    numbers = {}
+    if named:
+        said += f"; {counted(named, 'failing line')} of theirs name it"
+        numbers["lines"] = float(named)
+    if len(callers) > 2:
+        numbers["others"] = float(len(callers) - 1)
+    return Finding(
+        id="",
+        kind=CALLS_INTO.name,
+        subject=callee,
+        signal="logs" if not measured else worst.signal,
+        onset=_onset(worst),
+        onset_uncertainty_s=_step_s(worst),
+        strength=round(min(1.0, strength), 4),
+        sentence=f"{said}.",
+        numbers=numbers,
+        evidence=tuple(dict.fromkeys(evidence)),
+        series=_series(worst, callee, measured=bool(measured)),
+        details=CallsIntoDetails(callers=callers[:MAX_NAMED], lines=named, bad=True),
+    )
+
+
+def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
+    if not measured:
+        return {"table": "logs", "service": worst.service}
+    return {"table": "metrics", "service": worst.service, "signal": worst.signal}
+
+
+def place_contrasts(case: Case, seen: Observed) -> list[Finding]:
+    """One finding per place in which several services are worse than elsewhere."""
+    found = []
+    for place in seen.places:
+        if place.second > DIFFERENT and place.name not in seen.services:
+            found.append(_place(case, place))
+    return found
+
+
+def _place(case: Case, place: Place) -> Finding:
+    worse, known = len(place.services), place.known_services
+    names = ", ".join(plain(name) for name in place.services[:LIST_LIMIT])
+    sentence = (
+        f"On {place.kind} {plain(place.name)}, {worse} of {counted(known, 'service')} that run "
+        f"there and elsewhere are worse there ({names})."
+    )
+    return Finding(
+        id="",
+        kind=PLACE_CONTRAST.name,
+        subject=place.name,
+        strength=round(min(1.0, place.share), 4),
+        sentence=sentence,
+        numbers={"worse": float(worse), "services": float(known)},
+        evidence=case.evidence_ids("metrics"),
+        details=PlaceDetails(
+            place_kind=place.kind, services=place.services[:20], services_there=known, bad=True
+        ),
+    )
+
+
+def _ids(case: Case, table: str) -> tuple[str, ...]:
+    return case.evidence_ids("logs" if table == "logs" else "metrics")
+
+
+def _onset(one: Deviation) -> datetime | None:
+    """The first point of the window that is half as far out as its worst."""
+    badness = one.badness[-one.searched :]
+    worst = float(np.max(badness))
+    if worst <= 0:
+        return None
+    first = int(np.argmax(badness >= worst / 2))
+    return _EPOCH + timedelta(microseconds=int(one.window_times[first]) // 1000)
+
+
+def _step_s(one: Deviation) -> float | None:
+    if len(one.times) < 2:
+        return None
+    return rounded(float(np.median(np.diff(one.times))) / 1e9, 3)

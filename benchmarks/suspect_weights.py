@@ -1,0 +1,218 @@
+"""Fit the weights of the ranking, and say how well they carry over to systems that were left out.
+
+    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--print]
+
+RECORDED holds labelled case folders of recorded systems, WORLDS simulated ones of the *training*
+stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`). Every recorded system is left
+out in turn, and every fourth world; the rest is fitted. `--print` prints the numbers of
+`analysis/suspects/ranking_weights.py`, fitted on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.case.folder import read_case
+from analysis.diagnosis import established
+from analysis.suspects.features import NAMES, SuspectFeatures
+from analysis.suspects.ranked import findings_shares
+from evaluation.labels import read_label, system_of
+from evaluation.running import case_folders
+
+Floats = NDArray[np.float64]
+RIDGE = 1.0
+"""One case's worth of belief that a weight is zero."""
+ROUNDS = 400
+RATE = 0.1
+FOLDS = 4
+TENTHS = 10
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The suspects of one case, with the place of the true one; None where it is none of them."""
+
+    system: str
+    subjects: tuple[str, ...]
+    features: Floats
+    truth: int | None
+    has_subject: bool
+
+
+def labelled(folder: Path) -> Labelled | None:
+    """A case by the production's own features; None without a label."""
+    label = read_label(folder)
+    if label is None:
+        return None
+    facts = established(read_case(folder))
+    shares = findings_shares(facts.suspects)
+    features = SuspectFeatures(facts.seen, facts.findings, shares)
+    subjects = tuple(sorted(shares))
+    rows = [features.of(subject).numbers() for subject in subjects]
+    truth = subjects.index(label.subject) if label.subject in shares else None
+    return Labelled(
+        system_of(folder.name),
+        subjects,
+        np.array(rows, dtype=np.float64).reshape(len(rows), len(NAMES)),
+        truth,
+        bool(label.subject),
+    )
+
+
+def fit(cases: Sequence[Labelled]) -> Floats:
+    """Weights of a conditional logit model with a ridge penalty, by Adam."""
+    known = [case for case in cases if case.truth is not None and len(case.subjects) > 1]
+    most = max(len(case.subjects) for case in known)
+    rows = np.zeros((len(known), most, len(NAMES)))
+    is_suspect = np.zeros((len(known), most), dtype=bool)
+    for n, case in enumerate(known):
+        rows[n, : len(case.subjects)] = case.features
+        is_suspect[n, : len(case.subjects)] = True
+    true = rows[np.arange(len(known)), [case.truth for case in known]]
+    weights = np.zeros(len(NAMES))
+    first, second = np.zeros_like(weights), np.zeros_like(weights)
+    for step in range(1, ROUNDS + 1):
+        odds = np.where(is_suspect, rows @ weights, -np.inf)
+        odds = np.exp(odds - odds.max(axis=1, keepdims=True))
+        chance = odds / odds.sum(axis=1, keepdims=True)
+        slope = RIDGE * weights / len(known)
+        slope += (np.einsum("cs,csf->cf", chance, rows) - true).mean(axis=0)
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        size = np.sqrt(second / (1 - 0.999**step)) + 1e-8
+        weights = weights - RATE * (first / (1 - 0.9**step)) / size
+    return weights
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What weights fitted on other systems say of a case."""
+
+    system: str
+    odds: Floats
+    truth: int | None
+    has_subject: bool
+
+    def rank(self) -> int | None:
+        """The place of the true suspect, from 1."""
+        if self.truth is None:
+            return None
+        return int((self.odds > self.odds[self.truth]).sum()) + 1
+
+
+def left_out(cases: Sequence[Labelled], simulated: str) -> list[Answer]:
+    """An answer per case, by weights that were fitted without its system or, of simulated worlds,
+    without its fold."""
+    recorded = [case for case in cases if case.system != simulated]
+    worlds = [case for case in cases if case.system == simulated]
+    answers = []
+    for system in sorted({case.system for case in recorded}):
+        weights = fit([case for case in recorded if case.system != system] + worlds)
+        answers += [_answer(case, weights) for case in recorded if case.system == system]
+    for fold in range(FOLDS if worlds else 0):
+        others = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
+        weights = fit(others + recorded)
+        answers += [_answer(case, weights) for n, case in enumerate(worlds) if n % FOLDS == fold]
+    return answers
+
+
+def _answer(case: Labelled, weights: Floats) -> Answer:
+    return Answer(case.system, case.features @ weights, case.truth, case.has_subject)
+
+
+def calibrated(answers: Sequence[Answer]) -> tuple[float, float]:
+    """Temperature and the odds of "not seen" under which left-out answers are likeliest."""
+    best = (np.inf, 1.0, 0.0)
+    for temperature in np.arange(0.6, 2.5, 0.1):
+        for not_seen in np.arange(-3.0, 6.0, 0.5):
+            loss = 0.0
+            for answer in answers:
+                loss -= np.log(max(_chance(answer, temperature, not_seen), 1e-6))
+            if loss < best[0]:
+                best = (loss, float(temperature), float(not_seen))
+    return best[1], best[2]
+
+
+def _chance(answer: Answer, temperature: float, not_seen: float) -> float:
+    """Of the truth: the true suspect, or that it was not seen."""
+    odds = np.append(answer.odds / temperature, not_seen)
+    odds = np.exp(odds - odds.max())
+    place = -1 if answer.truth is None else answer.truth
+    return float(odds[place] / odds.sum())
+
+
+def report(answers: Sequence[Answer], temperature: float, not_seen: float) -> None:
+    """AC@1 and AC@3 by system, and the calibration of the first cause."""
+    by_system: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        if answer.has_subject:
+            by_system[answer.system].append(answer)
+    print(f"{'left out':<20}{'cases':>6}{'AC@1':>7}{'AC@3':>7}")
+    for system, own in sorted(by_system.items()):
+        ranks = [answer.rank() or 99 for answer in own]
+        first = np.mean([rank == 1 for rank in ranks])
+        third = np.mean([rank <= 3 for rank in ranks])
+        print(f"{system:<20}{len(own):>6}{first:>7.2f}{third:>7.2f}")
+    every = [a for own in by_system.values() for a in own if len(a.odds)]
+    stated, right = [], []
+    for answer in every:
+        odds = np.append(answer.odds / temperature, not_seen)
+        odds = np.exp(odds - odds.max())
+        stated.append(float(odds[:-1].max() / odds.sum()))
+        right.append(answer.rank() == 1)
+    print(f"expected calibration error {_ece(np.array(stated), np.array(right, dtype=float)):.3f}")
+
+
+def _ece(stated: Floats, right: Floats) -> float:
+    error = 0.0
+    for tenth in range(TENTHS):
+        inside = (stated >= tenth / TENTHS) & (stated < (tenth + 1) / TENTHS)
+        if inside.any():
+            error += abs(stated[inside].mean() - right[inside].mean()) * inside.mean()
+    return float(error)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Read, fit, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recorded", type=Path)
+    parser.add_argument("worlds", type=Path)
+    parser.add_argument("--features", type=Path, help="keep the features here, and read them back")
+    parser.add_argument("--print", action="store_true", dest="printed")
+    given = parser.parse_args(arguments)
+    cases = _cases(given.recorded, given.worlds, given.features)
+    simulated = system_of(case_folders(given.worlds)[0].name)
+    answers = left_out(cases, simulated)
+    temperature, not_seen = calibrated([a for a in answers if a.has_subject])
+    report(answers, temperature, not_seen)
+    if given.printed:
+        print("WEIGHTS: Mapping[str, float] = {")
+        for name, weight in zip(NAMES, fit(cases), strict=True):
+            print(f'    "{name}": {weight:.2f},')
+        print(f"}}\nTEMPERATURE = {temperature:.1f}\nNOT_SEEN = {not_seen:.1f}")
+
+
+def _cases(recorded: Path, worlds: Path, kept: Path | None) -> list[Labelled]:
+    if kept is not None and kept.exists():
+        return list(pickle.loads(kept.read_bytes()))
+    folders = [*case_folders(recorded), *case_folders(worlds)]
+    with ProcessPoolExecutor() as pool:
+        read = list(pool.map(labelled, folders, chunksize=4))
+    cases = [case for case in read if case is not None]
+    if kept is not None:
+        kept.write_bytes(pickle.dumps(cases))
+    return cases
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
