@@ -49,5 +49,4 @@ WEIGHTS: Mapping[str, float] = {
 TEMPERATURE = 0.8
 """Odds are divided by it: fitted, like the next, on the answers about systems that were left out."""
 NOT_SEEN = 3.5
-Mon Nov 23 00:35:53 UTC 2026
 """The log odds that the cause is none of the suspects."""
