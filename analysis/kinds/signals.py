@@ -27,6 +27,13 @@ class SignalClass(StrEnum):
     TRAFFIC = "traffic"
     LIMIT = "limit"
     LOSS = "loss"
+    CONNECTIONS = "connections"
+    """Slots of a pool: connections, sessions, threads, file descriptors."""
+    CERTIFICATE = "certificate"
+    JOB = "job"
+    """Work that runs once or on a schedule: backups, batch jobs."""
+    GPU = "gpu"
+    HARDWARE = "hardware"
     OTHER = "other"
 
 

@@ -1,0 +1,232 @@
+"""What an alert watches: from its rule's expression where it is known, else from what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from analysis.alert_signal.datadog import read_datadog_query
+from analysis.alert_signal.places import (
+    keeps_service,
+    literal_service,
+    naming_label,
+    place_in,
+    service_in,
+)
+from analysis.alert_signal.promql import read_logql, read_promql
+from analysis.alert_signal.query_reading import MetricSelection, QueryReading
+from analysis.alert_signal.texts import (
+    quantile_in,
+    threshold_in,
+    window_in,
+    without_threshold,
+)
+from analysis.alert_signal.words import class_of, normalized
+from analysis.kinds.signals import SignalClass
+from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from analysis.vocabulary import Alert
+
+_ABSENT = frozenset({"absent", "absent_over_time"})
+_WEAK = frozenset(
+    {SignalClass.OTHER, SignalClass.LIMIT, SignalClass.TRAFFIC, SignalClass.AVAILABILITY}
+)
+"""Classes of words that any metric may have: a title that says something else counts more."""
+MOST_METRICS = 12
+_ERROR_TRACKERS = frozenset({"sentry"})
+_OF_ERROR_TRACKERS = frozenset(
+    {SignalClass.LATENCY, SignalClass.AVAILABILITY, SignalClass.JOB, SignalClass.ERRORS}
+)
+"""What error trackers watch besides errors: transactions, uptime, scheduled jobs."""
+_DONE = re.compile(r"_(success\w*|complet\w*|backup\w*|save\w*|finish\w*|run|snapshot\w*)_")
+_EXPIRES = re.compile(r"_(expir\w*|not_after|cert\w*)_")
+_TIME = re.compile(r"_(seconds|milliseconds|ms|us|time|duration|latency|ns)_")
+_UP = re.compile(r"(?:^|[_:.])up$")
+_COUNTING = frozenset({"rate", "irate", "increase", "delta"})
+_COUNTED = re.compile(r"_(total|count|requests?|calls|queries)_")
+_SUCCESS = re.compile(r"_(success\w*|ok|2xx|availability|available)_")
+
+
+def watched_signal(alert: Alert) -> WatchedSignal:
+    """What the alert watches. Never fails: what nothing tells is left open."""
+    reading = _read(alert.query) if alert.query is not None else None
+    if alert.query is not None and reading is not None:
+        watched = _from_query(alert, alert.query, reading)
+    else:
+        watched = _from_texts(alert)
+    selectors = _selected(reading)
+    return watched.model_copy(update={"place": place_in(alert.labels, selectors)})
+
+
+def _read(query: AlertQuery) -> QueryReading | None:
+    if query.language == "promql":
+        return read_promql(query.text)
+    if query.language == "logql":
+        return read_logql(query.text)
+    if query.language == "datadog":
+        return read_datadog_query(query.text)
+    return _of_condition(query)
+
+
+def _of_condition(query: AlertQuery) -> QueryReading:
+    """A metric, a statistic and a threshold, as CloudWatch has them."""
+    statistic = query.statistic or ""
+    return QueryReading(
+        measured=(MetricSelection(query.text, query.dimensions),),
+        quantile=quantile_in(statistic),
+        grouped=tuple(query.dimensions),
+        comparison=query.comparison,
+        threshold=query.threshold,
+        window_s=query.window_s,
+    )
+
+
+def _from_query(alert: Alert, query: AlertQuery, reading: QueryReading) -> WatchedSignal:
+    reading = replace(
+        reading,
+        comparison=query.comparison or reading.comparison,
+        threshold=query.threshold if reading.threshold is None else reading.threshold,
+    )
+    by_query, by_title = class_of_query(reading), class_of(without_threshold(alert.title))
+    signal_class, source = by_query, SignalSource.EXPRESSION
+    if query.language == "metric":
+        source = SignalSource.METRIC
+    if not _is_up(reading) and _title_tells_more(by_query, by_title):
+        signal_class, source = by_title, SignalSource.TITLE
+    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
+        signal_class, source = SignalClass.ERRORS, SignalSource.SENDER
+    if signal_class is SignalClass.OTHER and alert.summary:
+        signal_class = class_of(without_threshold(alert.summary))
+        source = SignalSource.TEXT
+    if signal_class is SignalClass.OTHER:
+        source = SignalSource.UNKNOWN
+    first = reading.measured[0] if reading.measured else None
+    literal = None if query.language == "metric" else literal_service(reading)
+    label = naming_label(reading)
+    return WatchedSignal(
+        signal_class=signal_class,
+        source=source,
+        metric=(first.metric or None) if first else None,
+        quantile=reading.quantile or quantile_in(alert.title),
+        service=literal,
+        service_label=label,
+        keeps_labels=keeps_service(reading),
+        comparison=reading.comparison,
+        threshold=reading.threshold,
+        unit=_unit(first.metric if first else "", reading),
+        window_s=reading.window_s or query.window_s,
+        holds_for_s=query.holds_for_s,
+    )
+
+
+def _is_up(reading: QueryReading) -> bool:
+    """Whether it watches `up` or an exporter's like: a title then says of what."""
+    return any(_UP.search(one.metric) for one in reading.measured[:1])
+
+
+def _title_tells_more(by_query: SignalClass, by_title: SignalClass) -> bool:
+    if by_query is SignalClass.OTHER:
+        return by_title is not SignalClass.OTHER
+    if by_query is SignalClass.CONNECTIONS and by_title is SignalClass.ERRORS:
+        return True
+    # What runs on a network is often called after it, whatever is wrong with it.
+    return by_query in _WEAK and by_title not in (*_WEAK, SignalClass.NETWORK)
+
+
+def class_of_query(reading: QueryReading) -> SignalClass:
+    """The class by what the query does with which metrics."""
+    if reading.functions & _ABSENT:
+        return SignalClass.AVAILABILITY
+    words = normalized(" ".join(one.words for one in reading.measured[:MOST_METRICS]))
+    by_words = _class_of_most(reading)
+    if reading.until:
+        return SignalClass.CERTIFICATE if _EXPIRES.search(words) else by_words
+    if reading.since and by_words in _WEAK:
+        return SignalClass.JOB if _DONE.search(words) else by_words
+    if _measures_time(reading, words) and by_words in (*_WEAK, SignalClass.NETWORK):
+        return SignalClass.LATENCY
+    if _is_success_share(reading, words) and by_words in _WEAK:
+        return SignalClass.ERRORS
+    if "_uptime_" in words and (reading.comparison or "").startswith("<"):
+        return SignalClass.RESTARTS
+    return by_words
+
+
+def _class_of_most(reading: QueryReading) -> SignalClass:
+    """The class that most of the metrics have that are added up; of equally many, the first's."""
+    classes = [class_of(one.words) for one in reading.measured[:MOST_METRICS]]
+    known = [one for one in classes if one is not SignalClass.OTHER]
+    return max(known, key=known.count, default=SignalClass.OTHER)
+
+
+def _measures_time(reading: QueryReading, words: str) -> bool:
+    """A quantile of times, or a sum of times by the number of them."""
+    if reading.quantile is not None and "histogram_quantile" in reading.functions:
+        return _TIME.search(words) is not None
+    counted = any(one.metric.endswith("_count") for one in reading.divisors)
+    return counted and "_sum_" in words and _TIME.search(words) is not None
+
+
+def _is_success_share(reading: QueryReading, words: str) -> bool:
+    """What succeeds, as a share of all that was tried: what lacks is what fails."""
+    is_share = bool(reading.divisors or reading.complement)
+    counts = bool(reading.functions & _COUNTING) or _COUNTED.search(words) is not None
+    return is_share and counts and _SUCCESS.search(words) is not None
+
+
+def _from_texts(alert: Alert) -> WatchedSignal:
+    signal_class, source = class_of(alert.signal or ""), SignalSource.NAMED
+    if signal_class is SignalClass.OTHER:
+        signal_class, source = class_of(without_threshold(alert.title)), SignalSource.TITLE
+    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
+        signal_class, source = SignalClass.ERRORS, SignalSource.SENDER
+    if signal_class is SignalClass.OTHER:
+        signal_class = class_of(without_threshold(alert.summary or ""))
+        source = SignalSource.TEXT
+    if signal_class is SignalClass.OTHER:
+        source = SignalSource.UNKNOWN
+    said = f"{alert.title}\n{alert.summary or ''}"
+    compared = threshold_in(said)
+    return WatchedSignal(
+        signal_class=signal_class,
+        source=source,
+        quantile=quantile_in(said) if signal_class is SignalClass.LATENCY else None,
+        keeps_labels=True,
+        comparison=compared[0] if compared else None,
+        threshold=compared[1] if compared else None,
+        unit=compared[2] if compared else None,
+        window_s=window_in(said),
+    )
+
+
+def _unit(metric: str, reading: QueryReading) -> str | None:
+    """The unit of the threshold by the metric's name; a share where a metric is divided by
+    another."""
+    words = normalized(metric)
+    if reading.divisors and not _measures_time(reading, words):
+        return "ratio" if (reading.threshold or 0) <= 1 else "%"
+    for unit, written in (
+        ("ms", r"_(milliseconds|millis|ms)_"),
+        ("s", r"_seconds_"),
+        ("bytes", r"_bytes_"),
+        ("%", r"_(percent|percentage|pct)_"),
+        ("ratio", r"_ratio_"),
+    ):
+        if re.search(written, words):
+            return unit
+    return None
+
+
+def _selected(reading: QueryReading | None) -> Mapping[str, str]:
+    selected: dict[str, str] = {}
+    for one in reading.measured if reading is not None else ():
+        for label, value in one.equal.items():
+            selected.setdefault(label, value)
+    return selected
+
+
+def service_of(watched: WatchedSignal, labels: Mapping[str, str]) -> str | None:
+    """Whose signal it is: by the labels of the alert that fired, else by the rule's selectors."""
+    if watched.service_label and labels.get(watched.service_label):
+        return service_in(labels, watched.service_label)
+    return watched.service or service_in(labels, None)
