@@ -32,6 +32,8 @@ _WEAK = frozenset(
     {SignalClass.OTHER, SignalClass.LIMIT, SignalClass.TRAFFIC, SignalClass.AVAILABILITY}
 )
 """Classes of words that any metric may have: a title that says something else counts more."""
+_SHARING_TIME = frozenset({*_WEAK, SignalClass.NETWORK, SignalClass.QUEUE})
+"""Classes of what takes time as well: how long it takes is latency."""
 MOST_METRICS = 12
 _ERROR_TRACKERS = frozenset({"sentry"})
 _OF_ERROR_TRACKERS = frozenset(
@@ -143,7 +145,7 @@ def class_of_query(reading: QueryReading) -> SignalClass:
         return SignalClass.CERTIFICATE if _EXPIRES.search(words) else by_words
     if reading.since and by_words in _WEAK:
         return SignalClass.JOB if _DONE.search(words) else by_words
-    if _measures_time(reading, words) and by_words in (*_WEAK, SignalClass.NETWORK):
+    if _measures_time(reading, words) and by_words in _SHARING_TIME:
         return SignalClass.LATENCY
     if _is_success_share(reading, words) and by_words in _WEAK:
         return SignalClass.ERRORS
@@ -161,8 +163,10 @@ def _class_of_most(reading: QueryReading) -> SignalClass:
 
 def _measures_time(reading: QueryReading, words: str) -> bool:
     """A quantile of times, or a sum of times by the number of them."""
-    if reading.quantile is not None and "histogram_quantile" in reading.functions:
-        return _TIME.search(words) is not None
+    if reading.quantile is not None:
+        # Where a monitor takes a quantile by itself, only times are worth it.
+        of_buckets = "histogram_quantile" in reading.functions
+        return not of_buckets or _TIME.search(words) is not None
     counted = any(one.metric.endswith("_count") for one in reading.divisors)
     return counted and "_sum_" in words and _TIME.search(words) is not None
 
