@@ -45,8 +45,8 @@ class RefusedRows:
     why: str
     rows: int
     first: int
-    without_value: bool = False
-    """Whether they are points without a value: such a file is readable, and says nothing."""
+    kept: bool = False
+    """Whether they are points without a number: they stay in the table, with a null for it."""
 
     @property
     def where(self) -> str:
@@ -60,6 +60,12 @@ class ReadableRows:
 
     rows: pl.DataFrame
     refused: tuple[RefusedRows, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """The rows that there were."""
+        left_out = [one.rows for one in self.refused if not one.kept]
+        return self.rows.height + sum(left_out)
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,18 @@ def readable_rows(
             series.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, table.height))
             continue
         cast = _cast(table[name], dtype).alias(name)
-        series.append(cast)
         given = _Column(name, table[name], cast, name in schema.required)
         for mask, why in _faults(given):
             new = (mask & ~wrong).fill_null(value=False)
-            if new.any():
+            if not new.any():
+                continue
+            kept = why == NOT_FINITE and name in NULLABLE
+            found.append(_refused(given, new, why, kept=kept))
+            if kept:
+                cast = cast.set(new, None)
+            else:
                 wrong = wrong | new
-                found.append(_refused(given, new, why))
+        series.append(cast)
     rows = pl.DataFrame(series) if table.height else pl.DataFrame(schema=schema.columns)
     return ReadableRows(rows.filter(~wrong) if wrong.any() else rows, tuple(found))
 
@@ -127,13 +138,12 @@ def _within(times: pl.Series) -> pl.Series:
     return (times >= EARLIEST) & (times < LATEST)
 
 
-def _refused(column: _Column, mask: pl.Series, why: str) -> RefusedRows:
+def _refused(column: _Column, mask: pl.Series, why: str, *, kept: bool) -> RefusedRows:
     first = int(mask.arg_true()[0])
     value = column.raw[first]
     text = "" if value is None else str(value)
     shown = f" {text[:SHOWN]!r}" if text else ""
-    without_value = why == NOT_FINITE and column.name in NULLABLE
-    return RefusedRows(f"{column.name}{shown} {why}", int(mask.sum()), first + 1, without_value)
+    return RefusedRows(f"{column.name}{shown} {why}", int(mask.sum()), first + 1, kept)
 
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -101,9 +101,9 @@ def read_rows(folder: Path, name: str) -> ReadableRows:
     if not raw.rows.width:
         return ReadableRows(empty(name), raw.refused)
     reading = readable_rows(raw.rows, SCHEMAS[name], path.name, raw.refused)
-    for one in reading.refused:
-        if not one.without_value and not reading.rows.height:
-            raise EvidenceError(path.name, one.why, one.where)
+    if reading.refused and not reading.rows.height:
+        first = reading.refused[0]
+        raise EvidenceError(path.name, first.why, first.where)
     return reading
 
 
@@ -144,8 +144,9 @@ def conform(table: pl.DataFrame, name: str, file: str) -> pl.DataFrame:
     Raises EvidenceError with the column, or the first row (1-based) whose value cannot be read.
     """
     reading = readable_rows(table, SCHEMAS[name], file)
-    for first in reading.refused:
-        raise EvidenceError(file, first.why, first.where)
+    for one in reading.refused:
+        if not one.kept:
+            raise EvidenceError(file, one.why, one.where)
     return reading.rows
 
 
@@ -153,14 +154,13 @@ def gap_of(reading: ReadableRows, name: str) -> str | None:
     """One sentence for the report: how many rows were left out, and why; None where none was."""
     if not reading.refused:
         return None
-    left_out = sum(one.rows for one in reading.refused)
-    total = left_out + reading.rows.height
+    bad = sum(one.rows for one in reading.refused)
     reasons = [f"{one.why} ({one.where})" for one in reading.refused[:MOST_REASONS]]
     more = len(reading.refused) - MOST_REASONS
     if more > 0:
         reasons.append(f"{more} more reasons")
     said = "; ".join(reasons)
-    return f"{left_out:,} of {total:,} {ROWS[name]} could not be read: {said}"
+    return f"{bad:,} of {reading.total:,} {ROWS[name]} could not be read: {said}"
 
 
 @dataclass(frozen=True)
