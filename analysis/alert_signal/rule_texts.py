@@ -41,15 +41,26 @@ def query_of_url(url: str) -> AlertQuery | None:
         parts = urlsplit(url)
     except ValueError:
         return None
-    for query in (parts.query, parts.fragment.rpartition("?")[2]):
-        asked = parse_qs(query, max_num_fields=None)
+    for given in (parts.query, parts.fragment.rpartition("?")[2]):
+        asked = parse_qs(given)
         for expression in asked.get("g0.expr", []):
             return query_of_expression(expression)
         for explored in (*asked.get("left", []), *asked.get("panes", [])):
-            found = _EXPRESSION.search(explored)
-            if found:
-                return query_of_expression(_unescaped(found[1]))
+            query = query_of_expression(expression_in_json(explored))
+            if query is not None:
+                return query
     return None
+
+
+def expression_in_json(text: str) -> str:
+    """The first `expr` in the JSON of Grafana's queries; "" where there is none."""
+    found = _EXPRESSION.search(text)
+    if found is None:
+        return ""
+    try:
+        return str(json.loads(found[1]))
+    except ValueError:
+        return ""
 
 
 def query_of_expression(text: str) -> AlertQuery | None:
@@ -90,10 +101,3 @@ def _entries(text: str) -> dict[str, str]:
     _, *pieces = _ENTRY.split(text)
     values = (value.strip() for value in pieces[1::2])
     return dict(zip(pieces[::2], values, strict=True))
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return str(json.loads(text))
-    except ValueError:
-        return ""
