@@ -9,6 +9,7 @@ import re
 
 from analysis.alert_signal.promql import COMPARISONS
 from analysis.alert_signal.query_reading import MetricSelection, QueryReading, duration_s
+from analysis.kinds.watched_signals import Comparison
 
 LONGEST = 8192
 _METRIC = re.compile(
@@ -16,6 +17,7 @@ _METRIC = re.compile(
     r"(?P<metric>[A-Za-z][\w./-]*)\s*\{(?P<scope>[^{}]*)\}(?:\s*by\s*\{(?P<by>[^{}]*)\})?"
 )
 _COMPARED = re.compile(r"(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*$")
+_PERCENT = re.compile(r"\*\s*100\b|\b100\s*\*")
 _WINDOW = re.compile(
     r"\(\s*last_(\d+[smhdw]|\d+mo)\b|\.last\(\"(\d+[smhdw])\"\)|\.over\(\"(\d+d)\"\)"
 )
@@ -33,8 +35,10 @@ def read_datadog_query(text: str) -> QueryReading | None:
     """The query taken apart; None for one that names no metric, check or search: a composite."""
     text = text[:LONGEST]
     compared = _COMPARED.search(text)
-    comparison = COMPARISONS[compared[1]] if compared else None
-    threshold = float(compared[2]) if compared else None
+    comparison: Comparison | None = None
+    threshold: float | None = None
+    if compared:
+        comparison, threshold = COMPARISONS[compared[1]], float(compared[2])
     measured, divisors, grouped, quantile = _metrics(text)
     functions = set(re.findall(r"\b(anomalies|forecast|outliers|change|pct_change|diff)\(", text))
     if not measured:
@@ -50,6 +54,7 @@ def read_datadog_query(text: str) -> QueryReading | None:
         divisors=divisors,
         functions=frozenset(functions),
         quantile=quantile,
+        percent=_PERCENT.search(text) is not None,
         grouped=grouped,
         comparison=comparison,
         threshold=threshold,
@@ -67,9 +72,11 @@ def _metrics(
     end = 0
     for number, match in enumerate(_METRIC.finditer(text)):
         divides = number > 0 and ("/" in text[end : match.start()] or bool(divisors))
-        (divisors if divides else measured).append(
-            MetricSelection(match["metric"], _tags(match["scope"]))
-        )
+        selection = MetricSelection(match["metric"], _tags(match["scope"]))
+        if divides:
+            divisors.append(selection)
+        else:
+            measured.append(selection)
         if not grouped and match["by"]:
             grouped = tuple(tag.strip() for tag in match["by"].split(",") if tag.strip())
         if match["statistic"] and match["statistic"].startswith("p"):
@@ -109,8 +116,12 @@ def _searched(text: str) -> tuple[tuple[MetricSelection, ...], tuple[str, ...]] 
     if search is None:
         return None
     kind = search["kind"]
-    tags = {name.lstrip("@"): value.strip('\\"') for name, value in _TAG.findall(search["search"])}
-    words = "errors" if kind.startswith("error-tracking") else _WORDS_OF_SEARCH.get(kind, kind)
+    tags: dict[str, str] = {}
+    for name, value in _TAG.findall(search["search"]):
+        tags[name.lstrip("@")] = value.strip('\\"')
+    words = _WORDS_OF_SEARCH.get(kind, kind)
+    if kind.startswith("error-tracking"):
+        words = "errors"
     if re.search(r"rollup\(\"(avg|p\d\d|max)\"[^)]*duration", text):
         words = "duration"
     return (MetricSelection(f"{words} {search['search']}", tags),), grouped

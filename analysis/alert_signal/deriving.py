@@ -43,6 +43,13 @@ _OF_ERROR_TRACKERS = frozenset(
 _DONE = re.compile(r"_(success\w*|complet\w*|backup\w*|save\w*|finish\w*|run|snapshot\w*)_")
 _EXPIRES = re.compile(r"_(expir\w*|not_after|cert\w*)_")
 _TIME = re.compile(r"_(seconds|milliseconds|ms|us|time|duration|latency|ns)_")
+_UNITS = (
+    ("ms", re.compile(r"_(milliseconds|millis|ms)_")),
+    ("s", re.compile(r"_seconds_")),
+    ("bytes", re.compile(r"_bytes_")),
+    ("%", re.compile(r"_(percent|percentage|pct)_")),
+    ("ratio", re.compile(r"_ratio_")),
+)
 _UP = re.compile(r"(?:^|[_:.])up$")
 _COUNTING = frozenset({"rate", "irate", "increase", "delta"})
 _COUNTED = re.compile(r"_(total|count|requests?|calls|queries)_")
@@ -84,41 +91,58 @@ def _of_condition(query: AlertQuery) -> QueryReading:
 
 
 def _from_query(alert: Alert, query: AlertQuery, reading: QueryReading) -> WatchedSignal:
-    reading = replace(
-        reading,
-        comparison=query.comparison or reading.comparison,
-        threshold=query.threshold if reading.threshold is None else reading.threshold,
-    )
-    by_query, by_title = class_of_query(reading), class_of(without_threshold(alert.title))
-    signal_class, source = by_query, SignalSource.EXPRESSION
-    if query.language == "metric":
-        source = SignalSource.METRIC
-    if not _is_up(reading) and _title_tells_more(by_query, by_title):
-        signal_class, source = by_title, SignalSource.TITLE
-    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
-        signal_class, source = SignalClass.ERRORS, SignalSource.SENDER
-    if signal_class is SignalClass.OTHER and alert.summary:
-        signal_class = class_of(without_threshold(alert.summary))
-        source = SignalSource.TEXT
-    if signal_class is SignalClass.OTHER:
-        source = SignalSource.UNKNOWN
-    first = reading.measured[0] if reading.measured else None
-    literal = None if query.language == "metric" else literal_service(reading)
-    label = naming_label(reading)
+    if reading.threshold is None:
+        reading = replace(reading, threshold=query.threshold)
+    signal_class, source = _chosen(alert, query, reading)
+    metric = ""
+    if reading.measured:
+        metric = reading.measured[0].metric
+    service: str | None = None
+    # Dimensions name resources, which the catalogue knows; selectors name services.
+    if query.language != "metric":
+        service = literal_service(reading)
     return WatchedSignal(
         signal_class=signal_class,
         source=source,
-        metric=(first.metric or None) if first else None,
+        metric=metric or None,
         quantile=reading.quantile or quantile_in(alert.title),
-        service=literal,
-        service_label=label,
+        service=service,
+        service_label=naming_label(reading),
         keeps_labels=keeps_service(reading),
-        comparison=reading.comparison,
+        comparison=query.comparison or reading.comparison,
         threshold=reading.threshold,
-        unit=_unit(first.metric if first else "", reading),
+        unit=_unit(metric, reading),
         window_s=reading.window_s or query.window_s,
         holds_for_s=query.holds_for_s,
     )
+
+
+def _chosen(
+    alert: Alert, query: AlertQuery, reading: QueryReading
+) -> tuple[SignalClass, SignalSource]:
+    """The class by the query, unless the title tells more, and where it was read."""
+    signal_class, source = class_of_query(reading), SignalSource.EXPRESSION
+    if query.language == "metric":
+        source = SignalSource.METRIC
+    by_title = class_of(without_threshold(alert.title))
+    # A title only says of what `up` is the state.
+    if not _is_up(reading) and _title_tells_more(signal_class, by_title):
+        signal_class, source = by_title, SignalSource.TITLE
+    return _or_by_sender(alert, signal_class, source)
+
+
+def _or_by_sender(
+    alert: Alert, signal_class: SignalClass, source: SignalSource
+) -> tuple[SignalClass, SignalSource]:
+    """The class by who sends the alert, or by its description, where nothing better told it."""
+    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
+        return SignalClass.ERRORS, SignalSource.SENDER
+    if signal_class is not SignalClass.OTHER:
+        return signal_class, source
+    by_summary = class_of(without_threshold(alert.summary or ""))
+    if by_summary is SignalClass.OTHER:
+        return by_summary, SignalSource.UNKNOWN
+    return by_summary, SignalSource.TEXT
 
 
 def _is_up(reading: QueryReading) -> bool:
@@ -182,23 +206,20 @@ def _from_texts(alert: Alert) -> WatchedSignal:
     signal_class, source = class_of(alert.signal or ""), SignalSource.NAMED
     if signal_class is SignalClass.OTHER:
         signal_class, source = class_of(without_threshold(alert.title)), SignalSource.TITLE
-    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
-        signal_class, source = SignalClass.ERRORS, SignalSource.SENDER
-    if signal_class is SignalClass.OTHER:
-        signal_class = class_of(without_threshold(alert.summary or ""))
-        source = SignalSource.TEXT
-    if signal_class is SignalClass.OTHER:
-        source = SignalSource.UNKNOWN
+    signal_class, source = _or_by_sender(alert, signal_class, source)
     said = f"{alert.title}\n{alert.summary or ''}"
-    compared = threshold_in(said)
+    comparison, threshold, unit = threshold_in(said) or (None, None, None)
+    quantile: float | None = None
+    if signal_class is SignalClass.LATENCY:
+        quantile = quantile_in(said)
     return WatchedSignal(
         signal_class=signal_class,
         source=source,
-        quantile=quantile_in(said) if signal_class is SignalClass.LATENCY else None,
+        quantile=quantile,
         keeps_labels=True,
-        comparison=compared[0] if compared else None,
-        threshold=compared[1] if compared else None,
-        unit=compared[2] if compared else None,
+        comparison=comparison,
+        threshold=threshold,
+        unit=unit,
         window_s=window_in(said),
     )
 
@@ -207,16 +228,14 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
     """The unit of the threshold by the metric's name; a share where a metric is divided by
     another."""
     words = normalized(metric)
-    if reading.divisors and not _measures_time(reading, words):
-        return "ratio" if (reading.threshold or 0) <= 1 else "%"
-    for unit, written in (
-        ("ms", r"_(milliseconds|millis|ms)_"),
-        ("s", r"_seconds_"),
-        ("bytes", r"_bytes_"),
-        ("%", r"_(percent|percentage|pct)_"),
-        ("ratio", r"_ratio_"),
-    ):
-        if re.search(written, words):
+    if not _measures_time(reading, words):
+        if reading.divisors:
+            return "%" if reading.percent else "ratio"
+        # Times 100, or as a rate, it is no longer in the metric's own unit.
+        if reading.percent or reading.functions & _COUNTING:
+            return None
+    for unit, pattern in _UNITS:
+        if pattern.search(words):
             return unit
     return None
 

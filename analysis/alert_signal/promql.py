@@ -153,6 +153,7 @@ class _Collected:
     complement: bool = False
     since: bool = False
     until: bool = False
+    percent: bool = False
 
     @classmethod
     def of(cls, tree: pql.Expr) -> _Collected:
@@ -193,20 +194,21 @@ class _Collected:
     def _visit_binary(self, node: pql.BinaryExpr, *, divides: bool) -> None:
         operator = str(node.op)
         if operator == "-":
-            self.complement = self.complement or _is_whole(node.lhs)
+            self.complement = self.complement or _is_number(node.lhs, 1, 100)
             self.since = self.since or _is_clock(node.lhs)
             self.until = self.until or _is_clock(node.rhs)
+        if operator == "*":
+            self.percent = self.percent or _is_number(node.lhs, 100) or _is_number(node.rhs, 100)
         self.visit(node.lhs, divides=divides)
         if operator in ("and", "unless"):
             return
         self.visit(node.rhs, divides=divides or operator == "/")
 
 
-def _is_whole(node: pql.Expr) -> bool:
-    """Whether it is 1 or 100 %."""
+def _is_number(node: pql.Expr, *wanted: float) -> bool:
     while isinstance(node, pql.ParenExpr):
         node = node.expr
-    return isinstance(node, pql.NumberLiteral) and node.val in (1.0, 100.0)
+    return isinstance(node, pql.NumberLiteral) and node.val in wanted
 
 
 def _is_clock(node: pql.Expr) -> bool:
@@ -226,6 +228,7 @@ def _measured(tree: pql.Expr, bounds: QueryReading) -> QueryReading:
         complement=found.complement,
         since=found.since,
         until=found.until,
+        percent=found.percent,
         grouped=_grouping(tree).labels,
         window_s=found.window_s,
     )

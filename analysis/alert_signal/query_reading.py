@@ -48,6 +48,8 @@ class QueryReading:
     """The clock minus a time stamp: how long ago something was."""
     until: bool = False
     """A time stamp minus the clock: how long something still lasts."""
+    percent: bool = False
+    """A share that is multiplied by 100."""
     grouped: tuple[str, ...] | None = None
     comparison: Comparison | None = None
     threshold: float | None = None

@@ -41,7 +41,7 @@ def alerting_series(
     metrics: pl.DataFrame, service: str, watched: WatchedSignal, title: str
 ) -> AlertingSeries | None:
     """The service's series that the alert watches: the metric by its name, else the one of its
-    class; None where none or several would fit."""
+    class that fits best; None where there is none."""
     if not metrics.height:
         return None
     rows = metrics.filter(pl.col("service") == service).select("signal", "unit")

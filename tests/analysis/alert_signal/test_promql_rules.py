@@ -69,6 +69,21 @@ def test_threshold_window_and_quantile_stand_in_the_comparison_that_fires() -> N
     assert (found.window_s, found.quantile, found.service_label) == (600, 0.95, "service")
 
 
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("100 * used_bytes / limit_bytes > 90", "%"),
+        ("requests / expected_requests > 1.5", "ratio"),
+        ("queue_bytes > 1e9", "bytes"),
+        ("rate(sent_bytes_total[5m]) > 1e6", None),
+        ("rate(wait_seconds_sum[5m]) / rate(wait_seconds_count[5m]) > 1", "s"),
+        ("load > 3", None),
+    ],
+)
+def test_the_threshold_has_the_unit_of_what_is_compared(text: str, unit: str | None) -> None:
+    assert watched(text).unit == unit
+
+
 def test_a_comparison_may_stand_the_other_way_round_or_with_another_metric() -> None:
     assert watched("0.8 < disk_used_ratio").comparison == ">"
     limit = watched("queue_size > 0.8 * queue_capacity")
