@@ -24,6 +24,7 @@ from pydantic import (
 
 from analysis.kinds.finding_details import FindingDetails
 from analysis.kinds.finding_kinds import details_model
+from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
 
 EvidenceKind = Literal[
     "metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"
@@ -101,6 +102,12 @@ class Alert(Frozen):
     observed: float | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
+    query: AlertQuery | None = None
+    """What its monitor computes, as far as the alert or its vendor says."""
+    watches: WatchedSignal | None = None
+    """What it watches, named or derived; None where nobody looked."""
+    signal_source: SignalSource | None = None
+    """Where `signal` comes from, where that is not the sender."""
 
     @property
     def fingerprint(self) -> str:

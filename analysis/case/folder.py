@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.case.earlier import EARLIER_FILE, Earlier
 from analysis.case.observations import OBSERVATIONS_FILE, Observations
 from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
-from analysis.case.tables import SCHEMAS, read_table
+from analysis.case.tables import SCHEMAS, empty, gap_of, read_rows, table_file, was_checked
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
 
@@ -31,45 +31,63 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
+class TableReading:
+    """A table, and why some or all of its rows are missing."""
+
+    rows: pl.DataFrame
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
 class Case:
-    """A case folder that has been read. Tables are read on first use and kept."""
+    """A case folder that has been read. Tables are read on first use and kept.
+
+    A row that cannot be read is left out and becomes a gap; so does a whole file, unless it is the
+    only evidence: then EvidenceError is raised.
+    """
 
     path: Path
     alert: Alert
     scope: Scope
     evidence: tuple[Evidence, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    recorded_gaps: tuple[Gap, ...] = ()
+    """What could not be collected."""
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What could not be collected, and what of the collected cannot be read."""
+        return (*self.recorded_gaps, *self._unreadable)
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
         """time, service, signal, value; unit, labels."""
-        return read_table(self.path, "metrics")
+        return self._read("metrics").rows
 
     @cached_property
     def logs(self) -> pl.DataFrame:
         """time, service, message; level, trace_id, attributes."""
-        return read_table(self.path, "logs")
+        return self._read("logs").rows
 
     @cached_property
     def spans(self) -> pl.DataFrame:
         """trace_id, span_id, parent_id, service, operation, start, duration_us; status,
         attributes."""
-        return read_table(self.path, "spans")
+        return self._read("spans").rows
 
     @cached_property
     def changes(self) -> pl.DataFrame:
         """time, service, kind, id, title; author, link, files, diff."""
-        return read_table(self.path, "changes")
+        return self._read("changes").rows
 
     @cached_property
     def topology(self) -> pl.DataFrame:
         """caller, callee."""
-        return read_table(self.path, "topology")
+        return self._read("topology").rows
 
     @cached_property
     def monitors(self) -> pl.DataFrame:
         """monitor, service, state, since; link."""
-        return read_table(self.path, "monitors")
+        return self._read("monitors").rows
 
     @cached_property
     def earlier(self) -> Earlier:
@@ -98,9 +116,58 @@ class Case:
             return ()
         return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
 
+    @cached_property
+    def _unreadable(self) -> tuple[Gap, ...]:
+        known = {gap.reason for gap in self.recorded_gaps}
+        found: list[Gap] = []
+        for name in SCHEMAS:
+            path = table_file(self.path, name)
+            if path is None or was_checked(path):
+                continue
+            reason = self._why_incomplete(name)
+            if reason is not None and reason not in known:
+                number = len(self.recorded_gaps) + len(found) + 1
+                gap = {"id": f"G{number}", "kind": name, "source": "case folder"}
+                found.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
+        return tuple(found)
+
+    def _why_incomplete(self, name: str) -> str | None:
+        try:
+            return self._read(name).problem
+        except EvidenceError as error:
+            return str(error)
+
+    def _read(self, name: str) -> TableReading:
+        if name not in self._readings:
+            self._readings[name] = _read_table(self.path, name)
+        return self._readings[name]
+
+    @cached_property
+    def _readings(self) -> dict[str, TableReading]:
+        return {}
+
     def evidence_ids(self, kind: str) -> tuple[str, ...]:
         """Ids of the evidence items of that kind."""
         return tuple(item.id for item in self.evidence if item.kind == kind)
+
+
+def _read_table(folder: Path, name: str) -> TableReading:
+    """A table, and why rows or all of it are missing. Raises EvidenceError where it cannot be read
+    at all and nothing else is there."""
+    try:
+        reading = read_rows(folder, name)
+    except EvidenceError as error:
+        if not _has_other_evidence(folder, name):
+            raise
+        return TableReading(empty(name), str(error))
+    return TableReading(reading.rows, gap_of(reading, name))
+
+
+def _has_other_evidence(folder: Path, name: str) -> bool:
+    if (folder / "traces").is_dir():
+        return True
+    others = [table_file(folder, other) for other in SCHEMAS if other != name]
+    return any(path is not None for path in others)
 
 
 def read_case(path: Path) -> Case:

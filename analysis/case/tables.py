@@ -1,36 +1,33 @@
 """The tables of a case folder: their columns, and reading them from Parquet, CSV or JSON lines.
 
-Times are `Datetime("ns", "UTC")`. A table that breaks its schema raises `EvidenceError` naming file
-and row.
+Times are `Datetime("ns", "UTC")`. A row that breaks the schema is left out and counted; a file of
+which nothing can be read raises `EvidenceError` naming file and row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from analysis.case.readable_rows import (
+    TIME,
+    ReadableRows,
+    RefusedRows,
+    TableSchema,
+    readable_rows,
+)
 from analysis.errors import EvidenceError
 
-TIME = pl.Datetime("ns", "UTC")
-
-
-@dataclass(frozen=True)
-class TableSchema:
-    """Required and optional columns of one table, by name, and the columns that must not be
-    null."""
-
-    name: str
-    required: Mapping[str, pl.DataType]
-    optional: Mapping[str, pl.DataType]
-
-    @property
-    def columns(self) -> dict[str, pl.DataType]:
-        """All columns in their canonical order."""
-        return {**self.required, **self.optional}
-
+CHECKED = "faultline.checked"
+"""The mark in a Parquet file's metadata that says that every row was checked when it was
+written."""
+MOST_REASONS = 3
 
 _S = pl.String()
 _F = pl.Float64()
@@ -70,9 +67,15 @@ SCHEMAS: dict[str, TableSchema] = {
     s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS)
 }
 
-NULLABLE = {"service", "parent_id", "value", "title", "diff", "message"}
-"""Required columns in which a null is data: a log line of no service, a root span, a missing
-point."""
+ROWS = {
+    "metrics": "points",
+    "logs": "log lines",
+    "spans": "spans",
+    "changes": "changes",
+    "topology": "calls",
+    "monitors": "monitor states",
+}
+"""What a row of each table is called."""
 
 
 def empty(name: str) -> pl.DataFrame:
@@ -81,18 +84,46 @@ def empty(name: str) -> pl.DataFrame:
 
 
 def read_table(folder: Path, name: str) -> pl.DataFrame:
-    """Table `name` of the case folder with all its columns; empty when no file of that name is
-    there."""
-    for suffix, reader in (
-        (".parquet", _read_parquet),
-        (".csv", _read_csv),
-        (".jsonl", _read_json_lines),
-    ):
+    """The rows of table `name` that can be read; see `read_rows`."""
+    return read_rows(folder, name).rows
+
+
+def read_rows(folder: Path, name: str) -> ReadableRows:
+    """Table `name` of the case folder with all its columns, without the rows that cannot be read;
+    empty when no file of that name is there.
+
+    Raises EvidenceError where nothing of the file can be read.
+    """
+    path = table_file(folder, name)
+    if path is None:
+        return ReadableRows(empty(name))
+    raw = READERS[path.suffix](path)
+    if not raw.rows.width:
+        return ReadableRows(empty(name), raw.refused)
+    reading = readable_rows(raw.rows, SCHEMAS[name], path.name, raw.refused)
+    if reading.refused and not reading.rows.height:
+        first = reading.refused[0]
+        raise EvidenceError(path.name, first.why, first.where)
+    return reading
+
+
+def table_file(folder: Path, name: str) -> Path | None:
+    """The file that holds table `name`; Parquet first."""
+    for suffix in READERS:
         path = folder / f"{name}{suffix}"
-        if path.exists():
-            rows = reader(path)
-            return conform(rows, name, path.name) if rows.width else empty(name)
-    return empty(name)
+        if path.is_file():
+            return path
+    return None
+
+
+def was_checked(path: Path) -> bool:
+    """Whether `write_table` wrote this file, and so every row of it can be read."""
+    if path.suffix != ".parquet":
+        return False
+    try:
+        return CHECKED in pl.read_parquet_metadata(path)
+    except (pl.exceptions.PolarsError, OSError):
+        return False
 
 
 def write_table(folder: Path, name: str, table: pl.DataFrame) -> Path:
@@ -102,7 +133,8 @@ def write_table(folder: Path, name: str, table: pl.DataFrame) -> Path:
     keys: list[str] = [c for c in ("time", "start", "caller", "since") if c in checked.columns]
     keys += [c for c in checked.columns if c not in keys]
     path = folder / f"{name}.parquet"
-    checked.sort(keys, nulls_last=True, maintain_order=True).write_parquet(path, compression="zstd")
+    ordered = checked.sort(keys, nulls_last=True, maintain_order=True)
+    ordered.write_parquet(path, compression="zstd", metadata={CHECKED: "1"})
     return path
 
 
@@ -111,112 +143,116 @@ def conform(table: pl.DataFrame, name: str, file: str) -> pl.DataFrame:
 
     Raises EvidenceError with the column, or the first row (1-based) whose value cannot be read.
     """
-    schema = SCHEMAS[name]
-    missing = [c for c in schema.required if c not in table.columns]
-    if missing:
-        raise EvidenceError(
-            file, f"column {missing[0]!r} is missing; needed: {', '.join(schema.required)}"
-        )
-    out = []
-    for column, dtype in schema.columns.items():
-        if column not in table.columns:
-            out.append(pl.Series(column, [None], dtype=dtype).new_from_index(0, table.height))
-            continue
-        cast = _cast(table[column], dtype)
-        _refuse_bad_rows(
-            table[column], cast, column, dtype, file, required=column in schema.required
-        )
-        out.append(cast.alias(column))
-    return pl.DataFrame(out) if table.height else empty(name)
+    reading = readable_rows(table, SCHEMAS[name], file)
+    for one in reading.refused:
+        if not one.kept:
+            raise EvidenceError(file, one.why, one.where)
+    return reading.rows
 
 
-def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    if dtype == TIME:
-        if values.dtype == pl.String:
-            return _parse_times(values)
-        if isinstance(values.dtype, pl.Datetime) and values.dtype.time_zone is None:
-            return values.dt.cast_time_unit("ns").dt.replace_time_zone("UTC")
-        if values.dtype.is_integer():
-            return values.cast(pl.Int64).cast(pl.Datetime("ns")).dt.replace_time_zone("UTC")
-        if isinstance(values.dtype, pl.Datetime):
-            return values.dt.cast_time_unit("ns").dt.convert_time_zone("UTC")
-    if dtype == pl.String and isinstance(values.dtype, (pl.Struct, pl.List, pl.Object)):
-        return pl.Series(
-            values.name, [None if v is None else str(v) for v in values.to_list()], dtype=pl.String
-        )
-    return values.cast(dtype, strict=False)
+def gap_of(reading: ReadableRows, name: str) -> str | None:
+    """One sentence for the report: how many rows were left out, and why; None where none was."""
+    if not reading.refused:
+        return None
+    bad = sum(one.rows for one in reading.refused)
+    reasons = [f"{one.why} ({one.where})" for one in reading.refused[:MOST_REASONS]]
+    more = len(reading.refused) - MOST_REASONS
+    if more > 0:
+        reasons.append(f"{more} more reasons")
+    said = "; ".join(reasons)
+    return f"{bad:,} of {reading.total:,} {ROWS[name]} could not be read: {said}"
 
 
-def _parse_times(values: pl.Series) -> pl.Series:
-    text = values.str.replace(r"[Zz]$", "+00:00").str.replace(r"^(\d{4}-\d\d-\d\d) ", "${1}T")
-    with_zone = text.str.to_datetime(
-        "%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="ns", time_zone="UTC", strict=False
-    )
-    naive = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
-    return with_zone.fill_null(naive.dt.replace_time_zone("UTC"))
+@dataclass(frozen=True)
+class RawRows:
+    """A file's rows as they stand there, and those that are none."""
+
+    rows: pl.DataFrame
+    refused: tuple[RefusedRows, ...] = ()
 
 
-def _refuse_bad_rows(
-    raw: pl.Series, cast: pl.Series, column: str, dtype: pl.DataType, file: str, *, required: bool
-) -> None:
-    if cast.null_count() > raw.null_count():
-        row = int((cast.is_null() & raw.is_not_null()).arg_true()[0])
-        raise EvidenceError(
-            file, f"{column} {str(raw[row])[:80]!r} is not a {_word(dtype)}", f"row {row + 1}"
-        )
-    if required and column not in NULLABLE and raw.null_count():
-        raise EvidenceError(
-            file, f"{column} is empty", f"row {int(raw.is_null().arg_true()[0]) + 1}"
-        )
-
-
-def _word(dtype: pl.DataType) -> str:
-    return "time" if dtype == TIME else "number" if dtype == pl.Float64 else "text"
-
-
-def _read_parquet(path: Path) -> pl.DataFrame:
+def _read_parquet(path: Path) -> RawRows:
     try:
-        return pl.read_parquet(path)
+        return RawRows(pl.read_parquet(path))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise EvidenceError(
             path.name, f"is not a readable Parquet file ({_first_line(error)})"
         ) from error
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
+def _read_csv(path: Path) -> RawRows:
     try:
-        return pl.read_csv(path, infer_schema=False)
+        # A byte that is no UTF-8 becomes a question mark, which costs no row.
+        return RawRows(pl.read_csv(path, infer_schema=False, encoding="utf8-lossy"))
+    except pl.exceptions.NoDataError:
+        return RawRows(pl.DataFrame())
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise EvidenceError(
-            path.name, f"is not a readable CSV file ({_first_line(error)})"
-        ) from error
+        try:
+            return _read_csv_row_by_row(path)
+        except (csv.Error, OSError):
+            raise EvidenceError(
+                path.name, f"is not a readable CSV file ({_first_line(error)})"
+            ) from error
 
 
-def _read_json_lines(path: Path) -> pl.DataFrame:
+def _read_csv_row_by_row(path: Path) -> RawRows:
+    """For a file in which a row has too many or too few fields."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    header, *lines = csv.reader(io.StringIO(text, newline=""))
+    rows: list[list[str | None]] = []
+    wrong: list[int] = []
+    for number, fields in enumerate(lines, start=1):
+        if len(fields) == len(header):
+            rows.append([one or None for one in fields])
+        elif fields:
+            wrong.append(number)
+    schema = dict.fromkeys(header, pl.String())
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    return RawRows(table, _refused(wrong, f"does not have {len(header)} fields"))
+
+
+def _read_json_lines(path: Path) -> RawRows:
     import msgspec
 
     decoder = msgspec.json.Decoder(dict[str, object])
-    rows = []
+    rows: list[dict[str, object]] = []
+    wrong: list[int] = []
+    why = ""
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
         try:
             rows.append(decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise EvidenceError(
-                path.name, f"is not a JSON object ({error})", f"row {number}"
-            ) from error
-    keys = list(dict.fromkeys(k for row in rows for k in row))
-    return pl.DataFrame({k: _column([row.get(k) for row in rows]) for k in keys})
+            why = why or f"is not a JSON object ({error})"
+            wrong.append(number)
+    if wrong and not rows:
+        raise EvidenceError(path.name, why, f"row {wrong[0]}")
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    columns = {key: _column([row.get(key) for row in rows]) for key in keys}
+    return RawRows(pl.DataFrame(columns), _refused(wrong, why))
+
+
+def _refused(rows: list[int], why: str) -> tuple[RefusedRows, ...]:
+    return (RefusedRows(why, len(rows), rows[0]),) if rows else ()
 
 
 def _column(values: list[object]) -> pl.Series:
-    import json
-
     if all(v is None or (isinstance(v, (int, float)) and not isinstance(v, bool)) for v in values):
-        return pl.Series(values, strict=False)
+        try:
+            return pl.Series(values, strict=False)
+        except (OverflowError, TypeError, pl.exceptions.PolarsError):
+            pass
     texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
     return pl.Series(texts, dtype=pl.String)
+
+
+READERS: Mapping[str, Callable[[Path], RawRows]] = {
+    ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".jsonl": _read_json_lines,
+}
+"""By suffix, in the order in which they are looked for."""
 
 
 def _first_line(error: Exception) -> str:

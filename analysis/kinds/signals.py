@@ -28,7 +28,14 @@ class SignalClass(StrEnum):
     LIMIT = "limit"
     LOSS = "loss"
     HIT_RATIO = "hit_ratio"
+    """Of a cache."""
     CONNECTIONS = "connections"
+    """Slots of a pool: connections, sessions, threads, file descriptors."""
+    CERTIFICATE = "certificate"
+    JOB = "job"
+    """Work that runs once or on a schedule: backups, batch jobs."""
+    GPU = "gpu"
+    HARDWARE = "hardware"
     OTHER = "other"
 
 

@@ -171,6 +171,9 @@ def read_threshold(case: Case) -> ThresholdReading | None:
 def fires_above(alert: Alert) -> bool:
     """Whether the alert fires above its threshold: by what it observed, else by what is bad for
     such a signal."""
+    compared = alert.watches.comparison if alert.watches is not None else None
+    if compared is not None and compared[0] in "<>":
+        return compared[0] == ">"
     observed, threshold = alert.observed, alert.threshold
     if observed is not None and threshold is not None and observed != threshold:
         return observed > threshold

@@ -15,6 +15,8 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from analysis.alert_signal.rule_texts import query_of_url
+from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, Link
 from bot.intake.payload_fields import filled, one_line, plain
 from bot.intake.service_names import mentioned
@@ -84,6 +86,7 @@ def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | 
         severity=_severity(texts),
         summary=plain("\n".join(texts), 1_000) or None,
         labels=labels,
+        query=_query(message),
         links=tuple(Link(title=link.vendor, url=link.url) for link in unique_links),
     )
 
@@ -217,6 +220,15 @@ def _texts(message: Message) -> list[str]:
         if line and not line.startswith(("http://", "https://")):
             texts[line] = None
     return list(texts)
+
+
+def _query(message: Message) -> AlertQuery | None:
+    """The expression that a link to the rule or its graph shows."""
+    for url in _urls(message):
+        query = query_of_url(url)
+        if query is not None:
+            return query
+    return None
 
 
 def _urls(message: Message) -> list[str]:

@@ -15,8 +15,10 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel
 
+from analysis.alert_signal.named import with_alerting_series
 from analysis.case.folder import json_bytes, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
+from analysis.case.readable_rows import readable_rows
+from analysis.case.tables import METRICS, SCHEMAS, conform, gap_of, read_table, write_table
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.investigation.nsight_exports import with_exports
@@ -86,8 +88,12 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
     tables = []
     for table, rows in sorted(collected.tables.items()):
         try:
-            if rows.height:
-                write_table(folder, table, rows)
+            reading = readable_rows(rows, SCHEMAS[table], f"{table}.parquet")
+            reason = gap_of(reading, table)
+            if reason is not None:
+                gaps.append(Gap(id="", kind=table, source=name, query=name, reason=reason))
+            if reading.rows.height:
+                write_table(folder, table, reading.rows)
                 tables.append(table)
         except EvidenceError as error:
             gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
@@ -122,11 +128,13 @@ def assemble(
     scope = scope.model_copy(update={"connectors": tuple(connectors)})
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
         folder = Path(scratch)
-        write_json(folder / "alert.json", alert)
         write_json(folder / "scope.json", scope)
         write_evidence(folder, *_number(parts))
         for table in SCHEMAS:
             _join(table, [p for p in parts if table in p.tables], cases, case_id, folder)
+        # Which series the alert means can only be said once they are there.
+        named = with_alerting_series(alert, read_table(folder, METRICS.name))
+        write_json(folder / "alert.json", named)
         for path in sorted(folder.iterdir()):
             cases.put(case_id, path.name, path)
     for part in parts:

@@ -19,9 +19,11 @@ from typing import Any, NotRequired, TypedDict
 
 from obstore.exceptions import BaseError
 
+from analysis.alert_signal.named import with_query, with_watched_signal
 from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.case.runbooks import RUNBOOKS_FILE
 from analysis.errors import ConnectorError, FaultlineError
+from analysis.kinds.watched_signals import AlertQuery
 from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
@@ -35,7 +37,7 @@ from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
-from bot.investigation.worker_context import KnowsAlerts, WorkerContext
+from bot.investigation.worker_context import KnowsAlerts, KnowsRules, WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
@@ -113,7 +115,7 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         await in_store(self.context.store.start, investigation_id)
         investigation = await self._investigation(investigation_id)
-        alert = with_objective(await self._enriched(investigation.alert), self.context.settings)
+        alert = with_objective(await self._named(investigation.alert), self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
         guiding = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
         scope, runbooks = await in_thread(guiding)
@@ -370,6 +372,25 @@ class InvestigationSteps:
             return Answer(
                 read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart
             )
+
+    async def _named(self, alert: Alert) -> Alert:
+        """The alert with its vendor's details and with what it watches."""
+        alert = with_query(await self._enriched(alert))
+        if alert.query is None:
+            alert = alert.model_copy(update={"query": await self._rule_of(alert)})
+        return with_watched_signal(alert, self.context.settings.services)
+
+    async def _rule_of(self, alert: Alert) -> AlertQuery | None:
+        for connector in self.context.connectors:
+            if isinstance(connector, KnowsRules):
+                try:
+                    async with asyncio.timeout(ENRICH_DEADLINE_S):
+                        found = await connector.rule_of(alert)
+                except (ConnectorError, TimeoutError):
+                    continue
+                if found is not None:
+                    return found
+        return None
 
     async def _enriched(self, alert: Alert) -> Alert:
         for connector in self.context.connectors:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, Scope
 from bot.answer.outcome import ReplyTarget
 from bot.investigation.reading_traces import TraceReading
@@ -26,6 +27,19 @@ class KnowsAlerts(Protocol):
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with the vendor's details in its labels."""
+
+
+@runtime_checkable
+class KnowsRules(Protocol):
+    """A connector whose server evaluates alert rules."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The expression of the rule that sent the alert; None where the server has no such
+        rule."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import EvidenceKind, Window
+from analysis.kinds.watched_signals import AlertQuery
+from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, epoch_ms, full_window, ns_of, time_of
+from connectors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
@@ -146,6 +148,14 @@ class GrafanaConnector:
                 self._changes(session, collection, request),
             )
         return collection.collected()
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The query of the rule that sent the alert. Raises ConnectorError."""
+        if not (alert.links or alert.labels.get("alertname")):
+            return None
+        async with self._http.open() as session:
+            answer = await session.get(RULES, [("limit_alerts", "0")], type=RuleQueriesAnswer)
+        return query_of_grafana_rule(answer, alert)
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""

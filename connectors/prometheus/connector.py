@@ -16,13 +16,21 @@ import msgspec
 import polars as pl
 
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import EvidenceKind, Scope, Window
+from analysis.kinds.watched_signals import AlertQuery
+from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.promql import PromQuery, PromTemplate
+from connectors.prometheus.rules import (
+    NAME_LABEL,
+    RULES,
+    PrometheusRules,
+    query_of_rule,
+    rule_params,
+)
 from connectors.prometheus.series import (
     CALL,
     PrometheusSelection,
@@ -158,6 +166,15 @@ class PrometheusConnector:
                 expression = f'ALERTS{{alertname="{promql.quoted(name)}"}}'
                 links[name] = self._link(expression, spans)
         return monitors_table(alerts, spans[-1].end.timestamp(), self._service_label, links)
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""
+        name = alert.labels.get(NAME_LABEL)
+        if not name:
+            return None
+        async with self._http.open() as session:
+            answer = await session.get(RULES, list(rule_params(name)), type=PrometheusRules)
+        return query_of_rule(answer, alert)
 
     async def check(self) -> Check:
         """Reachable and allowed? Names the version, and warns where others could write through the

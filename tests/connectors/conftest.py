@@ -66,12 +66,18 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProm
 
 
 @contextmanager
-def running_prometheus(folder: Path, samples: str) -> Iterator[RunningPrometheus]:
-    """A Prometheus that holds these samples, written as OpenMetrics text."""
+def running_prometheus(
+    folder: Path, samples: str, rules: str = "groups: []\n"
+) -> Iterator[RunningPrometheus]:
+    """A Prometheus that holds these samples, written as OpenMetrics text, and evaluates these
+    rules."""
     binary = debian_binary("prometheus", "usr/bin/prometheus")
     promtool = debian_binary("prometheus", "usr/bin/promtool")
     (folder / "metrics.txt").write_text(samples)
-    (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
+    (folder / "rules.yml").write_text(rules)
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1h}\nrule_files: [rules.yml]\n"
+    )
     subprocess.run(
         [promtool, "tsdb", "create-blocks-from", "openmetrics", "metrics.txt", "data"],
         cwd=folder,

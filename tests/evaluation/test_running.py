@@ -38,9 +38,9 @@ def cases(tmp_path: Path) -> Path:
     labelled_case(tmp_path / "shop-2", subject="cart", fault="slow")
     labelled_case(tmp_path / "shop-3")
     labelled_case(tmp_path / "shop-4", verdict="no_active_incident")
-    (labelled_case(tmp_path / "shop-5", subject="cart") / "metrics.csv").write_text(
-        "time,service\n"
-    )
+    unreadable = labelled_case(tmp_path / "shop-5", subject="cart")
+    (unreadable / "metrics.csv").write_text("time,service\n")
+    (unreadable / "changes.csv").unlink()
     (labelled_case(tmp_path / "shop-6", subject="cart") / "label.json").write_text("{")
     labelled_case(tmp_path / "shop-7", origin="somewhere")
     (tmp_path / "shop-8").mkdir()

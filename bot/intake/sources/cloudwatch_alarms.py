@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from analysis.kinds.watched_signals import AlertQuery, Comparison
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
 from bot.intake.payload_fields import (
@@ -42,6 +43,12 @@ MOST_DIMENSIONS = 30
 SERVICE_DIMENSIONS = ("ServiceName", "Service", "service.name", "service", "app")
 """Dimensions that name a service: of ECS, of Application Signals and OpenTelemetry, and what teams
 call theirs."""
+COMPARISONS: Mapping[str, Comparison] = {
+    "GreaterThanThreshold": ">",
+    "GreaterThanOrEqualToThreshold": ">=",
+    "LessThanThreshold": "<",
+    "LessThanOrEqualToThreshold": "<=",
+}
 _ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:.{1,255}")
 _OBSERVED = re.compile(r"datapoints? \[(-?[\d.]{1,30}(?:E-?\d{1,3})?) ")
 """The last value, as it stands in an alarm's reason."""
@@ -106,6 +113,9 @@ class CloudWatchTrigger(CloudWatchMetric):
     Statistic: Line = ""
     ExtendedStatistic: Line = ""
     Threshold: Line = ""
+    ComparisonOperator: Line = ""
+    Period: Line = ""
+    EvaluationPeriods: Line = ""
     Metrics: Rows[CloudWatchQuery] = ()
 
 
@@ -179,6 +189,29 @@ class AlarmChange:
     dimensions: Mapping[str, str]
     threshold: float | None
     observed: float | None
+    comparison: str = ""
+    period_s: float | None = None
+    periods: float | None = None
+
+    @property
+    def query(self) -> AlertQuery | None:
+        """What the alarm waits for, where it waits for a metric."""
+        if not self.metric:
+            return None
+        long_s = None
+        if self.period_s is not None and self.periods is not None:
+            long_s = self.period_s * self.periods
+        return AlertQuery(
+            language="metric",
+            text=self.metric,
+            namespace=self.namespace or None,
+            statistic=self.statistic or None,
+            comparison=COMPARISONS.get(self.comparison),
+            threshold=self.threshold,
+            window_s=self.period_s,
+            holds_for_s=long_s,
+            dimensions=self.dimensions,
+        )
 
 
 def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> Alert | Ignored:
@@ -224,6 +257,9 @@ def _from_message(
         dimensions=metric.Dimensions,
         threshold=_number(trigger.Threshold),
         observed=_observed(message.NewStateReason),
+        comparison=trigger.ComparisonOperator,
+        period_s=_number(trigger.Period),
+        periods=_number(trigger.EvaluationPeriods),
     )
 
 
@@ -305,6 +341,7 @@ def _alert(change: AlarmChange, settings: Settings) -> Alert:
         summary="\n".join(summary) or None,
         threshold=change.threshold,
         observed=change.observed,
+        query=change.query,
         labels=filled(labels),
         links=(Link(title="CloudWatch alarm", url=alarm_link(region, change.name)),),
     )

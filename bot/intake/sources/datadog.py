@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, too_old
 from bot.intake.alert_source import WebhookSource, token_in_header
@@ -179,6 +180,7 @@ def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
         status="resolved" if ENDS.search(own.transition) else "firing",
         service=catalogued(settings, *names),
         signal=own.metric or None,
+        query=AlertQuery(language="datadog", text=own.query) if own.query else None,
         severity=own.priority or own.type or None,
         summary=plain(own.status) or plain(webhook.body) or None,
         labels=labels,

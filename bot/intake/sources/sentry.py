@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, forgotten, too_old
 from bot.intake.alert_source import WebhookSource, signed_body
@@ -283,6 +284,7 @@ def _metric_alert(
         status="resolved" if action == ENDS else "firing",
         service=_service(project, settings),
         signal=ERROR_RATE if rule.aggregate == "count()" else None,
+        query=AlertQuery(language="metric", text=rule.aggregate) if rule.aggregate else None,
         severity=action if action in METRIC_STARTS else None,
         summary=data.description_text or None,
         labels=filled(labels),

@@ -92,21 +92,10 @@ def test_every_fourth_public_case_gets_a_valid_answer(shared: Path) -> None:
             '{"incident": ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]}',
             "must not end before",
         ),
-        (
-            "metrics.csv",
-            "time,service,signal,value\n2026-11-20T03:00:00Z,a,b,1\nyesterday,a,b,1\n",
-            "row 2",
-        ),
-        ("metrics.csv", "time,service,value\n", "signal"),
-        (
-            "logs.jsonl",
-            '{"time": "2026-11-20T03:00:00Z", "service": "a", "message": "x"}\n[]\n',
-            "row 2",
-        ),
         ("evidence.json", '[{"id": "E1"}]', "entry 1"),
     ],
 )
-def test_bad_input_is_one_line_that_names_file_and_place(
+def test_bad_metadata_is_one_line_that_names_file_and_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -121,6 +110,37 @@ def test_bad_input_is_one_line_that_names_file_and_place(
     (line,) = err.splitlines()
     assert file in line
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (
+            "metrics.csv",
+            "time,service,signal,value\n2026-11-20T03:00:00Z,a,b,1\nyesterday,a,b,1\n",
+            "1 of 2 points could not be read: time 'yesterday' is not a time (row 2)",
+        ),
+        ("metrics.csv", "time,service,value\n", "metrics.csv: column 'signal' is missing"),
+        (
+            "logs.jsonl",
+            '{"time": "2026-11-20T03:00:00Z", "service": "a", "message": "x"}\n[]\n',
+            "1 of 2 log lines could not be read: is not a JSON object",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_read_are_gaps_of_the_answer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    text: str,
+    said: str,
+) -> None:
+    folder = write_small_case(tmp_path / "case")
+    (folder / file).write_text(text)
+    code, out, err = investigate_here(monkeypatch, capsys, str(folder), "--json")
+    assert (code, err) == (0, "")
+    assert said in [gap["reason"][: len(said)] for gap in json.loads(out)["gaps"]]
 
 
 def test_a_folder_that_is_no_case_is_one_line(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from analysis.case.folder import read_case
 from analysis.case.tables import write_table
-from analysis.errors import EvidenceError
 from bot.web.log_lanes import BUCKETS, MAX_LANES, lanes_of, read_log_counts
 from tests.bot.web.sample_case import ALERT_AT, ONSET, write_sample_case
 
@@ -51,7 +50,7 @@ def test_an_axis_of_any_length_is_divided(tmp_path: Path, span: timedelta) -> No
     lanes_of(counts, ONSET, ONSET + span, [])
 
 
-def test_logs_without_level_or_in_another_form_are_read_and_what_is_no_table_is_refused(
+def test_logs_without_level_or_in_another_form_are_read_and_what_is_no_table_is_a_gap(
     tmp_path: Path,
 ) -> None:
     folder = write_sample_case(tmp_path / "case")
@@ -66,5 +65,6 @@ def test_logs_without_level_or_in_another_form_are_read_and_what_is_no_table_is_
     assert read_log_counts(read_case(folder))["error"].to_list() == [True]
     (folder / "logs.csv").unlink()
     (folder / "logs.parquet").write_bytes(b"PAR1 no table PAR1")
-    with pytest.raises(EvidenceError):
-        read_log_counts(read_case(folder))
+    case = read_case(folder)
+    assert read_log_counts(case).height == 0
+    assert "logs" in {gap.kind for gap in case.gaps}

@@ -1,0 +1,255 @@
+"""What an alert watches: from its rule's expression where it is known, else from what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from analysis.alert_signal.datadog import read_datadog_query
+from analysis.alert_signal.places import (
+    keeps_service,
+    literal_service,
+    naming_label,
+    place_in,
+    service_in,
+)
+from analysis.alert_signal.promql import read_logql, read_promql
+from analysis.alert_signal.query_reading import MetricSelection, QueryReading
+from analysis.alert_signal.texts import (
+    quantile_in,
+    threshold_in,
+    window_in,
+    without_threshold,
+)
+from analysis.alert_signal.words import class_of, normalized
+from analysis.kinds.signals import SignalClass
+from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from analysis.vocabulary import Alert
+
+_ABSENT = frozenset({"absent", "absent_over_time"})
+_WEAK = frozenset(
+    {SignalClass.OTHER, SignalClass.LIMIT, SignalClass.TRAFFIC, SignalClass.AVAILABILITY}
+)
+"""Classes of words that any metric may have: a title that says something else counts more."""
+_SHARING_TIME = frozenset({*_WEAK, SignalClass.NETWORK, SignalClass.QUEUE})
+"""Classes of what takes time as well: how long it takes is latency."""
+MOST_METRICS = 12
+_ERROR_TRACKERS = frozenset({"sentry"})
+_OF_ERROR_TRACKERS = frozenset(
+    {SignalClass.LATENCY, SignalClass.AVAILABILITY, SignalClass.JOB, SignalClass.ERRORS}
+)
+"""What error trackers watch besides errors: transactions, uptime, scheduled jobs."""
+_DONE = re.compile(r"_(success\w*|complet\w*|backup\w*|save\w*|finish\w*|run|snapshot\w*)_")
+_EXPIRES = re.compile(r"_(expir\w*|not_after|cert\w*)_")
+_TIME = re.compile(r"_(seconds|milliseconds|ms|us|time|duration|latency|ns)_")
+_UNITS = (
+    ("ms", re.compile(r"_(milliseconds|millis|ms)_")),
+    ("s", re.compile(r"_seconds_")),
+    ("bytes", re.compile(r"_bytes_")),
+    ("%", re.compile(r"_(percent|percentage|pct)_")),
+    ("ratio", re.compile(r"_ratio_")),
+)
+_UP = re.compile(r"(?:^|[_:.])up$")
+_COUNTING = frozenset({"rate", "irate", "increase", "delta"})
+_COUNTED = re.compile(r"_(total|count|requests?|calls|queries)_")
+_SUCCESS = re.compile(r"_(success\w*|ok|2xx|availability|available)_")
+
+
+def watched_signal(alert: Alert) -> WatchedSignal:
+    """What the alert watches. Never fails: what nothing tells is left open."""
+    reading = _read(alert.query) if alert.query is not None else None
+    if alert.query is not None and reading is not None:
+        watched = _from_query(alert, alert.query, reading)
+    else:
+        watched = _from_texts(alert)
+    selectors = _selected(reading)
+    return watched.model_copy(update={"place": place_in(alert.labels, selectors)})
+
+
+def _read(query: AlertQuery) -> QueryReading | None:
+    if query.language == "promql":
+        return read_promql(query.text)
+    if query.language == "logql":
+        return read_logql(query.text)
+    if query.language == "datadog":
+        return read_datadog_query(query.text)
+    return _of_condition(query)
+
+
+def _of_condition(query: AlertQuery) -> QueryReading:
+    """A metric, a statistic and a threshold, as CloudWatch has them."""
+    statistic = query.statistic or ""
+    return QueryReading(
+        measured=(MetricSelection(query.text, query.dimensions),),
+        quantile=quantile_in(statistic),
+        grouped=tuple(query.dimensions),
+        comparison=query.comparison,
+        threshold=query.threshold,
+        window_s=query.window_s,
+    )
+
+
+def _from_query(alert: Alert, query: AlertQuery, reading: QueryReading) -> WatchedSignal:
+    if reading.threshold is None:
+        reading = replace(reading, threshold=query.threshold)
+    signal_class, source = _chosen(alert, query, reading)
+    metric = ""
+    if reading.measured:
+        metric = reading.measured[0].metric
+    service: str | None = None
+    # Dimensions name resources, which the catalogue knows; selectors name services.
+    if query.language != "metric":
+        service = literal_service(reading)
+    return WatchedSignal(
+        signal_class=signal_class,
+        source=source,
+        metric=metric or None,
+        quantile=reading.quantile or quantile_in(alert.title),
+        service=service,
+        service_label=naming_label(reading),
+        keeps_labels=keeps_service(reading),
+        comparison=query.comparison or reading.comparison,
+        threshold=reading.threshold,
+        unit=_unit(metric, reading),
+        window_s=reading.window_s or query.window_s,
+        holds_for_s=query.holds_for_s,
+    )
+
+
+def _chosen(
+    alert: Alert, query: AlertQuery, reading: QueryReading
+) -> tuple[SignalClass, SignalSource]:
+    """The class by the query, unless the title tells more, and where it was read."""
+    signal_class, source = class_of_query(reading), SignalSource.EXPRESSION
+    if query.language == "metric":
+        source = SignalSource.METRIC
+    by_title = class_of(without_threshold(alert.title))
+    # A title only says of what `up` is the state.
+    if not _is_up(reading) and _title_tells_more(signal_class, by_title):
+        signal_class, source = by_title, SignalSource.TITLE
+    return _or_by_sender(alert, signal_class, source)
+
+
+def _or_by_sender(
+    alert: Alert, signal_class: SignalClass, source: SignalSource
+) -> tuple[SignalClass, SignalSource]:
+    """The class by who sends the alert, or by its description, where nothing better told it."""
+    if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
+        return SignalClass.ERRORS, SignalSource.SENDER
+    if signal_class is not SignalClass.OTHER:
+        return signal_class, source
+    by_summary = class_of(without_threshold(alert.summary or ""))
+    if by_summary is SignalClass.OTHER:
+        return by_summary, SignalSource.UNKNOWN
+    return by_summary, SignalSource.TEXT
+
+
+def _is_up(reading: QueryReading) -> bool:
+    """Whether it watches `up` or an exporter's like: a title then says of what."""
+    return any(_UP.search(one.metric) for one in reading.measured[:1])
+
+
+def _title_tells_more(by_query: SignalClass, by_title: SignalClass) -> bool:
+    if by_query is SignalClass.OTHER:
+        return by_title is not SignalClass.OTHER
+    if by_query is SignalClass.CONNECTIONS and by_title is SignalClass.ERRORS:
+        return True
+    # What runs on a network is often called after it, whatever is wrong with it.
+    return by_query in _WEAK and by_title not in (*_WEAK, SignalClass.NETWORK)
+
+
+def class_of_query(reading: QueryReading) -> SignalClass:
+    """The class by what the query does with which metrics."""
+    if reading.functions & _ABSENT:
+        return SignalClass.AVAILABILITY
+    words = normalized(" ".join(one.words for one in reading.measured[:MOST_METRICS]))
+    by_words = _class_of_most(reading)
+    if reading.until:
+        return SignalClass.CERTIFICATE if _EXPIRES.search(words) else by_words
+    if reading.since and by_words in _WEAK:
+        return SignalClass.JOB if _DONE.search(words) else by_words
+    if _measures_time(reading, words) and by_words in _SHARING_TIME:
+        return SignalClass.LATENCY
+    if _is_success_share(reading, words) and by_words in _WEAK:
+        return SignalClass.ERRORS
+    if "_uptime_" in words and (reading.comparison or "").startswith("<"):
+        return SignalClass.RESTARTS
+    return by_words
+
+
+def _class_of_most(reading: QueryReading) -> SignalClass:
+    """The class that most of the metrics have that are added up; of equally many, the first's."""
+    classes = [class_of(one.words) for one in reading.measured[:MOST_METRICS]]
+    known = [one for one in classes if one is not SignalClass.OTHER]
+    return max(known, key=known.count, default=SignalClass.OTHER)
+
+
+def _measures_time(reading: QueryReading, words: str) -> bool:
+    """A quantile of times, or a sum of times by the number of them."""
+    if reading.quantile is not None:
+        # Where a monitor takes a quantile by itself, only times are worth it.
+        of_buckets = "histogram_quantile" in reading.functions
+        return not of_buckets or _TIME.search(words) is not None
+    counted = any(one.metric.endswith("_count") for one in reading.divisors)
+    return counted and "_sum_" in words and _TIME.search(words) is not None
+
+
+def _is_success_share(reading: QueryReading, words: str) -> bool:
+    """What succeeds, as a share of all that was tried: what lacks is what fails."""
+    is_share = bool(reading.divisors or reading.complement)
+    counts = bool(reading.functions & _COUNTING) or _COUNTED.search(words) is not None
+    return is_share and counts and _SUCCESS.search(words) is not None
+
+
+def _from_texts(alert: Alert) -> WatchedSignal:
+    signal_class, source = class_of(alert.signal or ""), SignalSource.NAMED
+    if signal_class is SignalClass.OTHER:
+        signal_class, source = class_of(without_threshold(alert.title)), SignalSource.TITLE
+    signal_class, source = _or_by_sender(alert, signal_class, source)
+    said = f"{alert.title}\n{alert.summary or ''}"
+    comparison, threshold, unit = threshold_in(said) or (None, None, None)
+    quantile: float | None = None
+    if signal_class is SignalClass.LATENCY:
+        quantile = quantile_in(said)
+    return WatchedSignal(
+        signal_class=signal_class,
+        source=source,
+        quantile=quantile,
+        keeps_labels=True,
+        comparison=comparison,
+        threshold=threshold,
+        unit=unit,
+        window_s=window_in(said),
+    )
+
+
+def _unit(metric: str, reading: QueryReading) -> str | None:
+    """The unit of the threshold by the metric's name; a share where a metric is divided by
+    another."""
+    words = normalized(metric)
+    if not _measures_time(reading, words):
+        if reading.divisors:
+            return "%" if reading.percent else "ratio"
+        # Times 100, or as a rate, it is no longer in the metric's own unit.
+        if reading.percent or reading.functions & _COUNTING:
+            return None
+    for unit, pattern in _UNITS:
+        if pattern.search(words):
+            return unit
+    return None
+
+
+def _selected(reading: QueryReading | None) -> Mapping[str, str]:
+    selected: dict[str, str] = {}
+    for one in reading.measured if reading is not None else ():
+        for label, value in one.equal.items():
+            selected.setdefault(label, value)
+    return selected
+
+
+def service_of(watched: WatchedSignal, labels: Mapping[str, str]) -> str | None:
+    """Whose signal it is: by the labels of the alert that fired, else by the rule's selectors."""
+    if watched.service_label and labels.get(watched.service_label):
+        return service_in(labels, watched.service_label)
+    return watched.service or service_in(labels, None)

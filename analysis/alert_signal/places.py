@@ -1,0 +1,110 @@
+"""Whose signal an alert watches and where: by the rule's selectors and the alert's labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from analysis.alert_signal.query_reading import QueryReading, is_exporter
+
+SERVICE_LABELS = (
+    "service", "service_name", "app", "app_kubernetes_io_name", "destination_service_name",
+    "destination_workload", "deployment", "statefulset", "daemonset", "kube_deployment",
+    "kube_stateful_set", "kube_daemon_set", "kube_service", "workload", "ServiceName", "Service",
+    "service.name", "container", "container_name", "consumergroup", "consumer_group", "queue",
+    "topic", "job", "job_name", "cronjob", "FunctionName", "functionname", "TargetGroup",
+    "LoadBalancer", "LoadBalancerName", "QueueName", "queuename", "DBInstanceIdentifier",
+    "dbinstanceidentifier", "DBClusterIdentifier", "dbclusteridentifier", "ClusterIdentifier",
+    "clusteridentifier", "CacheClusterId", "cacheclusterid", "DomainName", "TableName",
+    "StreamName", "TopicName", "ApiName", "ApiId", "NatGatewayId", "FileSystemId",
+    "Service Name", "DistributionId", "BucketName", "AutoScalingGroupName", "ClusterName",
+    "database_id", "pod", "pod_name",
+)  # fmt: skip
+"""Labels and dimensions that name a service or the resource that stands for one, the most telling
+first."""
+PLACE_LABELS = (
+    "cluster", "cluster_name", "kube_cluster_name", "k8s_cluster_name", "region", "aws_region",
+    "zone", "availability_zone", "availability-zone", "az", "datacenter", "dc", "site", "env",
+    "environment", "deployment_environment_name", "namespace", "kube_namespace",
+    "kubernetes_namespace", "node", "host", "hostname", "instance", "pod", "pod_name",
+    "container", "version", "tenant", "tenant_id", "shard", "InstanceId", "aws_account",
+)  # fmt: skip
+"""Labels that say where: an alert that fixes one is about that place alone."""
+_SERVICE_RANK = {label: rank for rank, label in enumerate(SERVICE_LABELS)}
+_KUBERNETES_OBJECT = re.compile(
+    r"kube_(deployment|statefulset|daemonset|poddisruptionbudget|horizontalpodautoscaler|cronjob"
+    r"|persistentvolumeclaim|ingress|service|hpa)_"
+)
+_KUBERNETES_HOST = re.compile(r"kube_(node|namespace|resourcequota|persistentvolume)_|node_")
+_POD_SUFFIX = re.compile(r"(?:-[a-f0-9]{6,10})?-[a-z0-9]{5}$|-\d{1,3}$")
+
+
+def literal_service(reading: QueryReading) -> str | None:
+    """The service that the rule's selectors name; the name of an exporter is nobody's."""
+    best: tuple[int, str] | None = None
+    for one in reading.measured:
+        for label, value in one.equal.items():
+            rank = _SERVICE_RANK.get(label)
+            if rank is None or is_exporter(value):
+                continue
+            if best is None or rank < best[0]:
+                best = rank, value
+    return best[1] if best else None
+
+
+def naming_label(reading: QueryReading) -> str | None:
+    """The label that names the service once the alert fires; None where no label stands out."""
+    if reading.grouped is not None:
+        return first_naming(reading.grouped)
+    for one in reading.measured:
+        found = _KUBERNETES_OBJECT.match(one.metric)
+        if found:
+            return found[1]
+        if one.metric.startswith("kube_pod_container"):
+            return "container"
+    return None
+
+
+def keeps_service(reading: QueryReading) -> bool:
+    """Whether an alert carries the series' own labels, and they are not those of an exporter."""
+    if reading.grouped is not None:
+        return False
+    for one in reading.measured:
+        about_hosts = _KUBERNETES_HOST.match(one.metric) is not None
+        if about_hosts and (
+            one.metric.startswith("kube_") or is_exporter(one.equal.get("job", ""))
+        ):
+            return False
+    return True
+
+
+def first_naming(labels: Iterable[str]) -> str | None:
+    """The most telling of the labels that name a service."""
+    known = [label for label in labels if label in _SERVICE_RANK]
+    return min(known, key=_SERVICE_RANK.__getitem__, default=None)
+
+
+def service_in(labels: Mapping[str, str], preferred: str | None) -> str | None:
+    """The service that the labels of a firing alert name."""
+    if preferred and labels.get(preferred):
+        return _workload(preferred, labels[preferred])
+    named = {label for label, value in labels.items() if value and not is_exporter(value)}
+    label = first_naming(named)
+    return _workload(label, labels[label]) if label else None
+
+
+def place_in(*sources: Mapping[str, str]) -> dict[str, str]:
+    """Where the alert is, by labels and selectors; the first source counts most."""
+    place: dict[str, str] = {}
+    for labels in sources:
+        for label in PLACE_LABELS:
+            if labels.get(label):
+                place.setdefault(label, labels[label])
+    return place
+
+
+def _workload(label: str, value: str) -> str:
+    """A pod's name without what Kubernetes appends to that of its Deployment or StatefulSet."""
+    if label not in ("pod", "pod_name"):
+        return value
+    return _POD_SUFFIX.sub("", value) or value

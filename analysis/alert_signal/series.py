@@ -1,0 +1,95 @@
+"""Which of the collected series is the one that an alert watches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from analysis.alert_signal.words import normalized
+from analysis.kinds.signals import SignalClass, classify
+from analysis.kinds.watched_signals import WatchedSignal
+
+_QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
+USUAL_QUANTILE = 0.99
+"""Alerts on latency that say no quantile mean slow requests, not the median."""
+_SHARE = re.compile(r"_(ratio|share|rate|percent\w*|pct)_")
+_FACTORS = {
+    ("s", "ms"): 1000.0,
+    ("ms", "s"): 0.001,
+    ("ratio", "%"): 100.0,
+    ("%", "ratio"): 0.01,
+}
+"""What a threshold is multiplied by, from its unit to the series'."""
+_ALIKE = {
+    SignalClass.AVAILABILITY: (SignalClass.AVAILABILITY, SignalClass.RESTARTS),
+    SignalClass.CONNECTIONS: (SignalClass.CONNECTIONS, SignalClass.QUEUE),
+}
+
+
+@dataclass(frozen=True)
+class AlertingSeries:
+    """A collected signal of a service and its unit."""
+
+    signal: str
+    unit: str | None
+
+
+def alerting_series(
+    metrics: pl.DataFrame, service: str, watched: WatchedSignal, title: str
+) -> AlertingSeries | None:
+    """The service's series that the alert watches: the metric by its name, else the one of its
+    class that fits best; None where there is none."""
+    if not metrics.height:
+        return None
+    rows = metrics.filter(pl.col("service") == service).select("signal", "unit")
+    found: list[AlertingSeries] = []
+    for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
+        found.append(AlertingSeries(signal, unit))
+    wanted = normalized(watched.metric or "")
+    for one in found:
+        if wanted != "__" and normalized(one.signal) == wanted:
+            return one
+    if watched.signal_class is SignalClass.OTHER:
+        return None
+    for signal_class in _ALIKE.get(watched.signal_class, (watched.signal_class,)):
+        of_class = [one for one in found if classify(one.signal) is signal_class]
+        if of_class:
+            return _best(of_class, watched, title)
+    return None
+
+
+def _best(found: Sequence[AlertingSeries], watched: WatchedSignal, title: str) -> AlertingSeries:
+    if watched.signal_class is SignalClass.LATENCY:
+        wanted = watched.quantile or USUAL_QUANTILE
+        return min(found, key=lambda one: (abs(_quantile(one.signal) - wanted), one.signal))
+    said = set(normalized(f"{watched.metric or ''} {title}").split("_"))
+
+    def fit(one: AlertingSeries) -> tuple[bool, int, str]:
+        words = normalized(one.signal)
+        # Shares do not grow with traffic: of two series of one class they say more.
+        is_share = _SHARE.search(words) is not None
+        return not is_share, -len(said.intersection(words.split("_"))), one.signal
+
+    return min(found, key=fit)
+
+
+def _quantile(signal: str) -> float:
+    """The quantile that a series' name says; a mean lies near the median."""
+    found = _QUANTILE.search(normalized(signal))
+    if found is None:
+        return 0.5
+    return 0.999 if found[1] == "999" else float(found[1]) / 100
+
+
+def in_unit(watched: WatchedSignal, series: AlertingSeries) -> float | None:
+    """The rule's threshold in the unit of the series; None where a unit is unknown, since a number
+    in the wrong unit misleads."""
+    if watched.threshold is None:
+        return None
+    if watched.unit and watched.unit == series.unit:
+        return watched.threshold
+    factor = _FACTORS.get((watched.unit or "", series.unit or ""))
+    return None if factor is None else watched.threshold * factor
