@@ -259,6 +259,7 @@ PLACE_IN_TROUBLE = CauseKind(
     next_step="Move what runs on {subject} elsewhere, then look at {subject} itself.",
     measured_by=SYMPTOMS | RESOURCES,
     predicts={
+        "spans": "its own time rises, or fails, only in instances there",
         "metrics": "only the instances there are out of their baseline, whatever service they are "
         "of",
         "logs": "the failing instances are those that run there",

@@ -148,7 +148,7 @@ class Observed:
     no course in time."""
 
     def agreement(self, service: str, signal: str | None) -> float:
-        """How far a finding about this signal counts; signals that were not compared count fully."""
+        """How far a finding about this signal counts. What was not compared counts fully."""
         return self.agreements.get((service, signal or ""), 1.0)
 
 
@@ -339,7 +339,7 @@ class SuspectFeatures:
         return reach_of(alerting, self._graph, self._seen.services, through)
 
     def _unseen(self) -> dict[tuple[str, str], float]:
-        """Of callees without signals of a class, the share of the caller's trouble that is theirs."""
+        """By call, the share of the caller's trouble that is on it."""
         found = {}
         for caller, callee in self._graph.edges:
             trouble = max(self.trouble(caller), 1e-9)

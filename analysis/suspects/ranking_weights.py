@@ -47,6 +47,6 @@ WEIGHTS: Mapping[str, float] = {
     "error_origin": -0.46,
 }
 TEMPERATURE = 0.8
-"""Odds are divided by it: fitted, like the next, on the answers about systems that were left out."""
+"""Odds are divided by it: fitted, like the next, on answers about systems that were left out."""
 NOT_SEEN = 3.5
 """The log odds that the cause is none of the suspects."""
