@@ -146,7 +146,7 @@ def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState
 def _is_real(case: Case, findings: Sequence[Finding], state: AlertState, gate: AlertGate) -> bool:
     """What the alert observed happened, even where the alerting signal did not leave its
     baseline."""
-    if _really_out(case):
+    if gate.state is GateState.OUT or _really_out(case):
         return True
     return (state.never_left or gate.is_calm) and _real_below(case, findings, state)
 

@@ -205,7 +205,10 @@ def _deviation(one: _Series) -> Deviation | None:
     elif sign == 0:
         badness = np.abs(badness)
     searched = len(one.values)
-    quiet = heights(badness[:-searched], searched)
+    # One restart is an event by itself; of anything else a single point is a spike.
+    spikes = 1 if one.signal_class is SignalClass.RESTARTS else 2
+    quiet = heights(badness[:-searched], searched, spikes)
+    height = float(heights(badness[-searched:], searched, spikes)[0])
     return Deviation(
         service=one.service,
         signal=one.signal,
@@ -216,7 +219,7 @@ def _deviation(one: _Series) -> Deviation | None:
         values=values,
         searched=searched,
         before=centre,
-        excess=max(0.0, _height(badness[-searched:])) / max(usual_height(quiet), LEAST_NOISE),
+        excess=max(0.0, height) / max(usual_height(quiet), LEAST_NOISE),
         quiet_windows=len(quiet),
     )
 
@@ -230,21 +233,14 @@ def _harmful_sign(one: _Series) -> int:
     return 0 if one.signal_class in EITHER_WAY else 1
 
 
-def _height(badness: Floats) -> float:
-    """The second largest of at least three points: a single spike is no incident."""
-    if len(badness) < 3:
-        return float(np.max(badness))
-    return float(np.partition(badness, -2)[-2])
-
-
-def heights(badness: Floats, length: int) -> Floats:
-    """The heights of half-overlapping windows of that length."""
-    if len(badness) <= length:
-        return np.array([_height(badness)])
+def heights(badness: Floats, length: int, rank: int = 2) -> Floats:
+    """Of half-overlapping windows of that length the `rank`-th largest point each; the largest of
+    fewer than three points."""
+    length = min(length, len(badness))
     windows = np.lib.stride_tricks.sliding_window_view(badness, length)[:: max(1, length // 2)]
-    if length < 3:
+    if length < 3 or rank == 1:
         return np.asarray(windows.max(axis=1))
-    return np.asarray(np.partition(windows, -2, axis=1)[:, -2])
+    return np.asarray(np.partition(windows, -rank, axis=1)[:, -rank])
 
 
 def usual_height(quiet: Floats) -> float:
