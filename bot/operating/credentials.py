@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-from analysis.errors import BudgetExceeded, FaultlineError
+from analysis.errors import BudgetExceeded
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
-from connectors.base import Check, Connector
-from connectors.registry import build_connectors
+from connectors.asking import checks_of
+from connectors.base import Check
 
 START_S = 10.0
 """A bot that starts again and again shall ask no vendor each time."""
 DEADLINE_S = 120.0
-CHECK_WITHIN_S = 15.0
 NICER = 10
 LOOK_EVERY_S = 0.2
 LONGEST_STOP_S = 3.0
@@ -84,31 +83,6 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
             pool.close()
 
     return asyncio.run(ask())
-
-
-def checks_of(settings: Settings) -> Sequence[Check]:
-    """Ask every configured connector, side by side."""
-    return asyncio.run(all_of(build_connectors(settings)))
-
-
-async def all_of(connectors: Sequence[Connector]) -> Sequence[Check]:
-    """Ask these."""
-    return await asyncio.gather(*(bounded(c.name, c.check) for c in connectors))
-
-
-async def bounded(
-    name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S
-) -> Check:
-    """What a check says, within a limit in seconds; one that fails says why."""
-    try:
-        async with asyncio.timeout(within_s):
-            return await check()
-    except TimeoutError:
-        return Check(name, False, f"no answer within {within_s:g} s")
-    except FaultlineError as error:
-        return Check(name, False, str(error))
-    except Exception as error:  # noqa: BLE001  the edge of a check: the others must be told of
-        return Check(name, False, f"unexpected {type(error).__name__}")
 
 
 def problem_of(check: Check) -> str | None:

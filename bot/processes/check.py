@@ -17,12 +17,12 @@ from bot.answer.targets.target_type import ReplyTargetType, configured_types
 from bot.intake.alert_sources import alert_sources
 from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
-from bot.operating.credentials import bounded
 from bot.policy.reply_targets import declared_targets
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
 from bot.web.oidc.provider import Provider
+from connectors.asking import bounded
 from connectors.base import Check
 from connectors.plugins import Plugin, installed
 from connectors.registry import GROUP, build_connectors, load_connector

@@ -3,19 +3,25 @@ again."""
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from analysis.errors import FaultlineError
 from bot.store.connect import MIGRATIONS
 
+# Alembic takes half a second to load, so only a process that changes tables loads it.
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 MIGRATION_LOCK = 0x6661756C74
 """PostgreSQL advisory lock under which tables are migrated."""
+VERSION_TABLE = "alembic_version"
+"""Where Alembic writes down the version of the tables."""
 NOTHING = "base"
 """What no tables at all are called."""
 
@@ -28,16 +34,25 @@ class Version:
     brought: str
 
 
+@cache
 def known_versions() -> tuple[Version, ...]:
     """All that this program knows, the oldest first."""
-    scripts = ScriptDirectory.from_config(_config())
-    found = [Version(script.revision, script.doc) for script in scripts.walk_revisions()]
-    return tuple(reversed(found))
+    files = sorted((MIGRATIONS / "versions").glob("[0-9]*.py"))
+    return tuple(Version(file.name.partition("_")[0], _docstring(file)) for file in files)
+
+
+def _docstring(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
 
 
 def current_version(connection: Connection) -> str | None:
     """The version of the tables; None where there are none."""
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    # Our own name.
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+    number: str | None = found.scalar()
+    return number
 
 
 def refuse_newer(connection: Connection) -> None:
@@ -56,12 +71,13 @@ def refuse_newer(connection: Connection) -> None:
 def upgrade(engine: Engine) -> None:
     """Bring the tables to the newest version; safe when several processes start at once. Raises
     FaultlineError."""
-    config = _config()
     with engine.begin() as connection:
         _one_at_a_time(connection)
         refuse_newer(connection)
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        if current_version(connection) != known_versions()[-1].number:
+            from alembic import command
+
+            command.upgrade(_config(connection), "head")
 
 
 def downgrade(engine: Engine, to: str) -> None:
@@ -72,7 +88,8 @@ def downgrade(engine: Engine, to: str) -> None:
     known = [version.number for version in known_versions()]
     if to not in (*known, NOTHING):
         raise FaultlineError(f"there is no version {to!r}; known are {NOTHING}, {', '.join(known)}")
-    config = _config()
+    from alembic import command
+
     with engine.begin() as connection:
         _one_at_a_time(connection)
         refuse_newer(connection)
@@ -81,13 +98,15 @@ def downgrade(engine: Engine, to: str) -> None:
             raise FaultlineError(
                 f"the tables are version {current or NOTHING}; {to} is not below it"
             )
-        config.attributes["connection"] = connection
-        command.downgrade(config, to)
+        command.downgrade(_config(connection), to)
 
 
-def _config() -> Config:
+def _config(connection: Connection) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
     return config
 
 

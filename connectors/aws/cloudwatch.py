@@ -21,7 +21,7 @@ from analysis.vocabulary import Scope, Window
 from connectors.aws.alarm_metrics import AlarmMetric
 from connectors.aws.calls import AwsCalls, entries, objects
 from connectors.aws.console import metrics_link
-from connectors.aws.evidence import AwsEvidence, merged, moment, words
+from connectors.aws.evidence import AwsEvidence, moment, words
 from connectors.aws.metric_templates import (
     NAMESPACES,
     TEMPLATES,
@@ -32,6 +32,7 @@ from connectors.aws.metric_templates import (
 from connectors.aws.resource import Resource
 from connectors.aws.session import AwsPlace
 from connectors.base import Item
+from connectors.joined_windows import merged
 
 MOST_QUERIES = 500
 MOST_POINTS = 100_800

@@ -3,7 +3,7 @@ was found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,14 +97,3 @@ def within(at: datetime | None, window: Window, slack: timedelta = timedelta(min
 def cut_note(kept: int, *, more: bool, what: str) -> str | None:
     """What `Item.cut` says where a list was longer than is taken."""
     return f"only {kept:,} {what} were taken; there are more" if more else None
-
-
-def merged(windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The windows in order, those joined into one that touch or overlap."""
-    out: list[Window] = []
-    for window in sorted(windows, key=lambda w: w.start):
-        if out and window.start - out[-1].end <= timedelta(seconds=1):
-            out[-1] = Window(start=out[-1].start, end=max(out[-1].end, window.end))
-        else:
-            out.append(window)
-    return tuple(out)

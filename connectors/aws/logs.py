@@ -16,10 +16,11 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, LogWords, Scope, Window
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import insights_link
-from connectors.aws.evidence import AwsEvidence, merged, moment, words
+from connectors.aws.evidence import AwsEvidence, moment, words
 from connectors.aws.insights import GB, InsightsResult, Row, ScanBudget, ask
 from connectors.aws.session import AwsPlace
 from connectors.base import Item
+from connectors.joined_windows import merged
 
 MOST_LINES = 1_000
 MOST_PATTERNS = 40

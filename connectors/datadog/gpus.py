@@ -9,9 +9,8 @@ from connectors.base import Missing
 from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.metrics import DatadogQuestion, timeseries
 from connectors.datadog.values import metric_tag
+from connectors.gpu_bounds import LEAST_POINTS, MOST_GPUS, ROWS_PER_WINDOW, about_gpus
 from connectors.gpu_metrics import DATADOG, DATADOG_INCREASES, DATADOG_SCALE
-from connectors.prometheus.gpu_outliers import MOST_GPUS
-from connectors.prometheus.gpus import LEAST_POINTS, ROWS_PER_WINDOW, about_gpus
 from connectors.vendor_text import first_of
 
 MOST_HOSTS = 64

@@ -22,7 +22,7 @@ from connectors.datadog.calls import Call
 from connectors.datadog.links import AppLinks
 from connectors.datadog.session import DatadogSession
 from connectors.datadog.values import any_of, quoted
-from connectors.prometheus.connector import merged
+from connectors.joined_windows import merged
 
 T = TypeVar("T")
 

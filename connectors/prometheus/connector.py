@@ -9,7 +9,6 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,6 +19,7 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
@@ -389,18 +389,6 @@ _UNKNOWN_SERVICE = (
 _NOTHING_KNOWN = (
     "none of the metrics asked by default exists there; name yours under prometheus.queries"
 )
-
-
-def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows in order, those joined into one that touch or overlap (a gap of a second counts
-    as touching)."""
-    out: list[Window] = []
-    for window in sorted(windows, key=lambda w: w.start):
-        if out and window.start - out[-1].end <= timedelta(seconds=1):
-            out[-1] = Window(start=out[-1].start, end=max(out[-1].end, window.end))
-        else:
-            out.append(window)
-    return tuple(out)
 
 
 def step(span: Window, wanted_s: float) -> float:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Window
+from connectors.gpu_bounds import MOST_GPUS
 from connectors.gpu_metrics import LABELS, GpuMetricNames
 from connectors.prometheus.gpu_matchers import HOST_SPELLINGS, braced, spellings
 from connectors.prometheus.promql import duration, one_of
 from connectors.prometheus.series import PrometheusSeries
 
-MOST_GPUS = 128
-"""Up to that many GPUs all are asked: 16 machines of 8."""
 STANDING_OUT = 8
 """GPUs that each signal may name as standing out."""
 SHORTEST_RANGE_S = 60.0

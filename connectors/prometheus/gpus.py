@@ -8,7 +8,6 @@ said.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from analysis.errors import FaultlineError
 from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, JobIdentity, Window
 from connectors.base import Missing, Request
+from connectors.gpu_bounds import LEAST_POINTS, MOST_GPUS, ROWS_PER_WINDOW, about_gpus
 from connectors.gpu_metrics import LABELS, PROMETHEUS, GpuMetricNames, named
 from connectors.prometheus.gpu_matchers import (
     HOST_SPELLINGS,
@@ -23,21 +23,16 @@ from connectors.prometheus.gpu_matchers import (
     pod_pattern,
     selector,
 )
-from connectors.prometheus.gpu_outliers import MOST_GPUS, Ask, FoundGpus, only_outliers
+from connectors.prometheus.gpu_outliers import Ask, FoundGpus, only_outliers
 from connectors.prometheus.promql import JOB_LABELS, PromQuery, quoted
 from connectors.prometheus.series import PrometheusSeries
 
-ROWS_PER_WINDOW = 5000
-"""Rows of one signal in one window; the step grows with the number of GPUs."""
-LEAST_POINTS = 20
 MOST_SERVICES = 5
 """Services of the scope whose pods are looked for."""
 ANCHORS = (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER)
 """Signals that every exporter has for every GPU; the first there is tells which GPUs there are."""
-ABOUT_GPUS = re.compile(r"(?i)(?:\b|_)(?:gpus?|dcgm|xid|nvlink|ecc|cuda|nccl|infiniband)(?:\b|_)")
 COUNTED = 8
 """Points at which GPUs are counted over the windows."""
-_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _IDENTITY = ("gpu", "mig", "uuid")
 """Which labels tell GPUs of one host apart, by their names in a case."""
 _NOT_FOUND = (
@@ -90,18 +85,6 @@ async def gpu_queries(
     except FaultlineError as error:
         return GpuQueries(missing=(_gap(str(error)),))
     return GpuQueries(tuple(queries))
-
-
-def about_gpus(alert: Alert) -> bool:
-    """Whether the alert speaks of a GPU, by its labels or its words."""
-    if any(alert.labels.get(label) for label in (*LABELS["gpu"], *LABELS["uuid"])):
-        return True
-    for text in (alert.title, alert.signal or "", alert.labels.get("alertname", "")):
-        # Alerts are often called like GpuTemperatureHigh.
-        words = _CAMEL_CASE.sub(" ", text[:500])
-        if ABOUT_GPUS.search(words):
-            return True
-    return False
 
 
 def _anchor(existing: Sequence[GpuMetricNames]) -> GpuMetricNames | None:

@@ -30,6 +30,8 @@ class Defect:
     says: str
     alone: bool = False
     """Whether it keeps the check from seeing any other."""
+    assertions: str = "security"
+    """The file of `terraform/tests` that must find it, where `terraform test` is the check."""
 
 
 TERRAFORM = (
@@ -247,6 +249,7 @@ TERRAFORM = (
         "block_public_policy     = true",
         "block_public_policy     = false",
         "Nothing in the bucket may be public",
+        assertions="case_store",
     ),
     Defect(
         "traces that could be overwritten",
@@ -255,6 +258,7 @@ TERRAFORM = (
         "actions   = local.storage_actions.traces.objects",
         "actions   = local.storage_actions.cases.objects",
         "Traces are read, never written",
+        assertions="case_store",
     ),
     Defect(
         "a role that asks for no external id",
@@ -263,6 +267,7 @@ TERRAFORM = (
         'variable = "sts:ExternalId"',
         'variable = "aws:PrincipalOrgID"',
         "The role must ask for the external id",
+        assertions="case_store",
     ),
     Defect(
         "a bucket without versions",

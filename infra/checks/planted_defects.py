@@ -31,7 +31,7 @@ def found_in_terraform(
     elif check == "terraform validate":
         said = terraform.problems(folder, ["."])
     elif check == "terraform test":
-        said = terraform.failures(folder)
+        said = terraform.failures(folder, sorted({defect.assertions for defect in defects}))
     else:
         said = list(failed_checks(folder / "modules", [defect.says for defect in defects]))
     return {defect.name: any(defect.says in line for line in said) for defect in defects}

@@ -93,14 +93,15 @@ class Terraform:
             ]
         return found
 
-    def failures(self, folder: Path) -> list[str]:
-        """What `terraform test` finds: the messages of assertions that fail, and errors. Empty when
-        all hold."""
+    def failures(self, folder: Path, assertions: Iterable[str] = ()) -> list[str]:
+        """What `terraform test` finds with all files of assertions, or with these: the messages of
+        assertions that fail, and errors. Empty when all hold."""
         stand_in = folder / "modules/database-password"
         for file in (HERE / "database-password").glob("*.tf"):
             shutil.copyfile(file, stand_in / file.name)
         self._run(folder, "get")
-        ran = self._run(folder, "test", "-json")
+        files = [f"-filter=tests/{name}.tftest.hcl" for name in assertions]
+        ran = self._run(folder, "test", "-json", *files)
         lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
         found = [
             f"{one['diagnostic']['summary']}: {one['diagnostic'].get('detail', '')} "

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
 from pydantic import SecretStr
 
 from analysis.errors import ConnectorError, SettingsError
@@ -22,15 +22,9 @@ from connectors.github.connector import LIMITS, GitHubConnector
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in
+from tests.rsa_keys import rsa_key, rsa_pem
 
-_PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-KEY = SecretStr(
-    _PRIVATE.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    ).decode()
-)
+KEY = SecretStr(rsa_pem(0).decode())
 PATH = "/app/installations/34/access_tokens"
 
 
@@ -61,7 +55,7 @@ def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(
     assert json.loads(exchange.body) == {"permissions": PERMISSIONS}
     assert set(PERMISSIONS.values()) == {"read"}
     head, claims, signature = exchange.headers["Authorization"].removeprefix("Bearer ").split(".")
-    _PRIVATE.public_key().verify(
+    rsa_key(0).public_key().verify(
         decoded(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
     )
     said = json.loads(decoded(claims))

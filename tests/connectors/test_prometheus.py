@@ -14,8 +14,9 @@ import pytest
 from analysis.case.tables import conform
 from analysis.vocabulary import Window
 from connectors.base import collect_one
+from connectors.joined_windows import merged
 from connectors.limits import Limits
-from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, merged, step
+from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, step
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 

@@ -20,11 +20,11 @@ from analysis.gpus.health import gpu_health
 from analysis.metrics import gpu_signals as gs
 from analysis.vocabulary import Alert, JobIdentity
 from connectors.base import Collected, Request, collect_one
+from connectors.gpu_bounds import LEAST_POINTS, MOST_GPUS, about_gpus
 from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
 from connectors.prometheus.connector import PrometheusConnector
 from connectors.prometheus.gpu_matchers import host_pattern
-from connectors.prometheus.gpu_outliers import MOST_GPUS, STANDING_OUT
-from connectors.prometheus.gpus import LEAST_POINTS, about_gpus
+from connectors.prometheus.gpu_outliers import STANDING_OUT
 from tests.connectors.conftest import (
     ALERT_AT,
     ONSET,

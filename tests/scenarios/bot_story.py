@@ -17,6 +17,7 @@ from loopback.bot_process import BotProcess, incident_event, signed_webhook
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack, SlackedMessage
+from tests.databases import make_tables
 
 SECRET = "webhook-secret"
 CHANNEL = "C0INCIDENTS"
@@ -84,10 +85,14 @@ def bot_story(
     log: Path | None = None,
     serve: tuple[str, ...] = (),
     before: Sequence[SlackedMessage] = (),
+    from_nothing: bool = False,
     **environ: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
-    already."""
+    already.
+
+    On SQLite the bot finds its tables made, unless it is to begin `from_nothing`.
+    """
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack.messages.extend(before)
     pagerduty = LoopbackPagerDuty()
@@ -105,19 +110,22 @@ def bot_story(
         "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
         # Looking for work costs, and many stories run side by side.
-        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.5",
+        "FAULTLINE_WORKER__POLLING_INTERVAL_S": "1",
         "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,
     }
+    state = directory / "state"
     if database_url.startswith("postgresql"):
         settings["FAULTLINE_STORE__DATABASE"] = database_url
+    elif not from_nothing and not state.exists():
+        make_tables(state)
     bot = BotProcess(directory, settings, serve=serve, log=log)
     bot.start()
     url = (
         database_url
         if database_url.startswith("postgresql")
-        else f"sqlite:///{directory}/state/faultline.sqlite"
+        else f"sqlite:///{state}/faultline.sqlite"
     )
     engine = connect(url)
     try:

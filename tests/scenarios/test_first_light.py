@@ -9,7 +9,6 @@ import json
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,18 @@ import pytest
 from analysis.case.folder import json_bytes, read_case
 from analysis.diagnosis import diagnose
 from loopback.slack import BOT_USER
-from tests.conftest import new_database
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
 ALERTS_CHANNEL = "C0ALERTS"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def story(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Story]:
-    """One bot for the stories of this file, on each database."""
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One bot for the stories of this file, begun from nothing.
+
+    The same on PostgreSQL: `test_chaos.py`, whose senders' alerts are these.
+    """
     directory = tmp_path_factory.mktemp("story")
     case = write_small_case(directory / "case")
     more = {
@@ -38,11 +37,7 @@ def story(
         "FAULTLINE_SLACK__ALERT_CHANNELS": ALERTS_CHANNEL,
         "FAULTLINE_PROMETHEUS__URL": "http://127.0.0.1:9",
     }
-    with ExitStack() as stack:
-        database = request.param
-        if database == "postgresql":
-            database = stack.enter_context(new_database(request.getfixturevalue("postgres_server")))
-        running = stack.enter_context(bot_story(directory, case, database, **more))
+    with bot_story(directory, case, "sqlite", from_nothing=True, **more) as running:
         running.slack.channels[ALERTS_CHANNEL] = "alerts"
         yield running
 

@@ -7,7 +7,6 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from analysis.case.earlier import KIND
 from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.diagnosis import diagnose
 from tests.bot.web.serving import form_of
-from tests.conftest import new_database
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
@@ -27,18 +25,13 @@ WITHIN_S = 300.0
 """An investigation takes seconds; a machine that does ten other things may take minutes."""
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def story(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Story]:
-    """One bot, on each database."""
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One bot; what is remembered and found again is tested on both databases in `tests/bot`."""
     directory = tmp_path_factory.mktemp("story")
     case = write_small_case(directory / "case")
-    with ExitStack() as stack:
-        database = request.param
-        if database == "postgresql":
-            database = stack.enter_context(new_database(request.getfixturevalue("postgres_server")))
-        yield stack.enter_context(bot_story(directory, case, database))
+    with bot_story(directory, case, "sqlite") as running:
+        yield running
 
 
 def investigated(story: Story, incident: str) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from loopback.server import serve_in_thread
 from tests.bot.answer.writer.openai_server import (
-    OpenAIServer,
+    Answer,
     calls,
     fails,
     says,
@@ -82,23 +83,44 @@ def prometheus() -> Iterator[tuple[str, list[str]]]:
         stop()
 
 
-@contextmanager
-def story_with(server: OpenAIServer, directory: Path, metrics: str) -> Iterator[Story]:
+@dataclass
+class Modelled:
+    """A bot with a model, which answers as the test says."""
+
+    story: Story
+    asked: list[str]
+    state: Path
+    answering: list[Answer]
+    """The one with which it answers now."""
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Modelled]:
+    """One bot for the stories of this file; its model says little before a test tells it more."""
+    directory = tmp_path_factory.mktemp("model")
     case = write_small_case(directory / "case")
-    (directory / "queries.toml").write_text(
-        f'[prometheus]\nurl = "{metrics}"\n[prometheus.queries]\n{QUEUE} = '
-        f"'{QUEUE}{{service=~\"{{service}}\"}}'\n"
-    )
-    environ = {
-        "FAULTLINE_CONFIG": str(directory / "queries.toml"),
-        "FAULTLINE_MODEL__NAME": "local-model",
-        "FAULTLINE_MODEL__BASE_URL": server.url,
-        "FAULTLINE_MODEL__API_KEY": "model-key",
-        "FAULTLINE_MODEL__INVESTIGATE_S": "300",
-        "FAULTLINE_MODEL__PRICE_PER_MILLION_INPUT": "100",
-    }
-    with bot_story(directory, case, "sqlite", **environ) as story:
-        yield story
+    with ExitStack() as stack:
+        metrics, asked = stack.enter_context(prometheus())
+        (directory / "queries.toml").write_text(
+            f'[prometheus]\nurl = "{metrics}"\n[prometheus.queries]\n{QUEUE} = '
+            f"'{QUEUE}{{service=~\"{{service}}\"}}'\n"
+        )
+        answering = [says_text("later")]
+
+        def answer_now(body: dict[str, Any]) -> Response:
+            return answering[0](body)
+
+        server = stack.enter_context(serving(answer_now))
+        environ = {
+            "FAULTLINE_CONFIG": str(directory / "queries.toml"),
+            "FAULTLINE_MODEL__NAME": "local-model",
+            "FAULTLINE_MODEL__BASE_URL": server.url,
+            "FAULTLINE_MODEL__API_KEY": "model-key",
+            "FAULTLINE_MODEL__INVESTIGATE_S": "300",
+            "FAULTLINE_MODEL__PRICE_PER_MILLION_INPUT": "100",
+        }
+        story = stack.enter_context(bot_story(directory, case, "sqlite", **environ))
+        yield Modelled(story, asked, directory / "state", answering)
 
 
 def is_probe(body: dict[str, Any]) -> bool:
@@ -113,8 +135,9 @@ def data_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edited(
-    tmp_path: Path,
+    modelled: Modelled,
 ) -> None:
+    story, asked = modelled.story, modelled.asked
     shown = threading.Event()
 
     def model(body: dict[str, Any]) -> Response:
@@ -145,59 +168,50 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
             }
         )(body)
 
-    with (
-        prometheus() as (metrics, asked),
-        serving(model) as server,
-        story_with(server, tmp_path, metrics) as story,
-    ):
-        investigation = story.page_out("P1").json()["investigation_id"]
+    modelled.answering[:] = [model]
+    asked.clear()
+    investigation = story.page_out("P1").json()["investigation_id"]
 
-        def texts() -> list[str]:
-            key = f"{investigation}:slack"
-            found = [
-                m
-                for m in story.slack.posts
-                if (m.metadata or {}).get("event_payload", {}).get("key") == key
-            ]
-            return [json.dumps(version) for m in found for version in m.versions]
+    def texts() -> list[str]:
+        key = f"{investigation}:slack"
+        found = [
+            m
+            for m in story.slack.posts
+            if (m.metadata or {}).get("event_payload", {}).get("key") == key
+        ]
+        return [json.dumps(version) for m in found for version in m.versions]
 
-        story.wait_for(
-            lambda: any("still investigating" in t for t in texts()), what="the answer by code"
-        )
-        assert story.pagerduty.incidents["P1"].notes == [], "the note waits for the final answer"
-        assert not any(QUEUE in query and "cart" in query for query in asked)
-        shown.set()
-        story.wait_for(lambda: bool(story.pagerduty.incidents["P1"].notes), what="a note")
-        story.wait_for(lambda: QUEUE in texts()[-1], what="the final edit")
-        assert "local-model: 3 rounds, 1 tool call" in texts()[-1]
-        assert "$0.29" in texts()[-1], "3 rounds of 900 tokens, and their answers at the same price"
-        assert "still investigating" not in texts()[-1]
-        assert (
-            sum(1 for m in story.slack.posts if f"{investigation}:slack" in json.dumps(m.metadata))
-            == 1
-        )
-        notes = story.pagerduty.incidents["P1"].notes
-        assert len(notes) == 1
-        assert "Model: local-model: 3 rounds" in notes[0].content
-        assert any(QUEUE in query and "cart" in query for query in asked), "through the connector"
-        folder = next((tmp_path / "state").rglob(f"{investigation}/report.json")).parent
-        assert (folder / "model/transcript.jsonl").exists()
-        evidence = json.loads((folder / "evidence.json").read_bytes())
-        assert any(
-            QUEUE in e["query"] and e["source"] == "prometheus"
-            for e in evidence
-            if "reason" not in e
-        )
+    story.wait_for(
+        lambda: any("still investigating" in t for t in texts()), what="the answer by code"
+    )
+    assert story.pagerduty.incidents["P1"].notes == [], "the note waits for the final answer"
+    assert not any(QUEUE in query and "cart" in query for query in asked)
+    shown.set()
+    story.wait_for(lambda: bool(story.pagerduty.incidents["P1"].notes), what="a note")
+    story.wait_for(lambda: QUEUE in texts()[-1], what="the final edit")
+    assert "local-model: 3 rounds, 1 tool call" in texts()[-1]
+    assert "$0.29" in texts()[-1], "3 rounds of 900 tokens, and their answers at the same price"
+    assert "still investigating" not in texts()[-1]
+    assert (
+        sum(1 for m in story.slack.posts if f"{investigation}:slack" in json.dumps(m.metadata)) == 1
+    )
+    notes = story.pagerduty.incidents["P1"].notes
+    assert len(notes) == 1
+    assert "Model: local-model: 3 rounds" in notes[0].content
+    assert any(QUEUE in query and "cart" in query for query in asked), "through the connector"
+    folder = next(modelled.state.rglob(f"{investigation}/report.json")).parent
+    assert (folder / "model/transcript.jsonl").exists()
+    evidence = json.loads((folder / "evidence.json").read_bytes())
+    assert any(
+        QUEUE in e["query"] and e["source"] == "prometheus" for e in evidence if "reason" not in e
+    )
 
 
-def test_a_model_that_is_away_costs_nothing_but_its_words(tmp_path: Path) -> None:
-    with (
-        prometheus() as (metrics, _),
-        serving(fails(503)) as server,
-        story_with(server, tmp_path, metrics) as story,
-    ):
-        story.page_out("P2")
-        story.wait_for(lambda: bool(story.pagerduty.incidents["P2"].notes), what="a note")
-        note = story.pagerduty.incidents["P2"].notes[0].content
-        assert "4f2a9c1" in note
-        assert "HTTP 503" in note
+def test_a_model_that_is_away_costs_nothing_but_its_words(modelled: Modelled) -> None:
+    story = modelled.story
+    modelled.answering[:] = [fails(503)]
+    story.page_out("P2")
+    story.wait_for(lambda: bool(story.pagerduty.incidents["P2"].notes), what="a note")
+    note = story.pagerduty.incidents["P2"].notes[0].content
+    assert "4f2a9c1" in note
+    assert "HTTP 503" in note

@@ -16,7 +16,8 @@ from typing import Any
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Diagnosis
 from tests.analysis.labelled.borderline import SEEDS, borderline
-from tests.analysis.labelled.stories import STORIES, Story
+from tests.analysis.labelled.stories import STORIES
+from tests.analysis.labelled.story_rows import Story
 
 CASES: Mapping[str, Story] = {
     **STORIES,

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.case.folder import Case
 from tests.analysis.cases import at, logs, write_case
-from tests.analysis.labelled.stories import (
+from tests.analysis.labelled.story_rows import (
     Rows,
     alarms,
     change,

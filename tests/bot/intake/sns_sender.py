@@ -12,15 +12,16 @@ from urllib.parse import urlsplit
 import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 
 from tests.connectors.local_http import Asked, LocalServer, Reply
+from tests.rsa_keys import rsa_key
 
 REGION = "eu-west-1"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:alarms"
 PEM = "/SimpleNotificationService-0123456789abcdef0123456789abcdef.pem"
 CERT_URL = f"https://sns.{REGION}.amazonaws.com{PEM}"
-KEYS = [rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2)]
+KEYS = [rsa_key(0), rsa_key(1)]
 DAY = timedelta(days=1)
 
 

@@ -136,20 +136,19 @@ def ended() -> Iterator[list[Workers]]:
 
 
 def test_what_a_killed_worker_leaves_another_finishes(
-    database_url: str, tmp_path: Path, ended: list[Workers]
+    postgres_url: str, tmp_path: Path, ended: list[Workers]
 ) -> None:
-    sqlite = database_url.startswith("sqlite")
-    engine_url = f"sqlite:///{tmp_path}/engine.sqlite" if sqlite else database_url
-    engine = store_engine(database_url)
+    # How an engine on SQLite takes work over is told by tests/bot/queue/test_engine.py.
+    engine = store_engine(postgres_url)
     store = Store(engine)
     investigation = accepted(store)
     case = write_case(tmp_path / "cases" / investigation)
     expected = json_bytes(diagnose(read_case(case)))
-    migrate_engine(engine_url)
-    workers = Workers(engine_url, database_url, tmp_path, str(tmp_path / "cases"), None)
+    migrate_engine(postgres_url)
+    workers = Workers(postgres_url, postgres_url, tmp_path, str(tmp_path / "cases"), None)
     ended.append(workers)
     first, _ = workers.start(), workers.start()
-    enqueue(engine_url, investigation)
+    enqueue(postgres_url, investigation)
     wait_for(
         lambda: len({worker for worker, _ in workers.reads()}) == 2 or len(workers.reads()) == RANKS
     )

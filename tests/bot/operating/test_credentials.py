@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import BudgetExceeded
-from bot.operating.credentials import LONGEST_STOP_S, Credentials, all_of, checks_beside, problem_of
+from bot.operating.credentials import LONGEST_STOP_S, Credentials, checks_beside, problem_of
 from bot.settings import Settings
 from bot.web.record_pages import credential_lines
+from connectors.asking import all_of
 from connectors.base import Check, Collected, Request
 from connectors.limits import Limits
 

@@ -6,13 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
-from bot.store.connect import MIGRATIONS, migrate
 from bot.store.models import PostRow
 from bot.store.store import Delivery, ReplyTo, Store
 
@@ -131,15 +127,3 @@ def test_a_clock_set_back_does_not_hold_a_claim_for_longer(store: Store) -> None
     with Session(store.engine) as session, session.begin():
         session.get_one(PostRow, "k").attempted_at = datetime.now(UTC) + timedelta(hours=1)
     assert store.claim_post("k", investigation, owner="next", lease=lease).mine
-
-
-def test_migrations_match_the_models_and_can_be_undone(store: Store) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with store.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.check(config)
-        command.downgrade(config, "base")
-    assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
-    migrate(store.engine)
-    assert store.count() == 0

@@ -20,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from tests.rsa_keys import rsa_pem
+
 CLIENT_ID = "faultline"
 CLIENT_SECRET = "s3cr3t & :more"
 CODE_LASTS_S = 60
@@ -28,8 +30,8 @@ Key = RSAKey | ECKey | OctKey
 
 @cache
 def first_key() -> Key:
-    """Made once for all providers of a process: to find two primes takes longer than most tests."""
-    return RSAKey.generate_key(2048, {"kid": "first"})
+    """The one with which a provider begins to sign."""
+    return RSAKey.import_key(rsa_pem(0), {"kid": "first"})
 
 
 @dataclass

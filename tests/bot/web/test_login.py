@@ -28,6 +28,7 @@ from bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving
+from tests.rsa_keys import rsa_pem
 
 ANN = {
     "email": "ann@corp.example",
@@ -35,7 +36,7 @@ ANN = {
     "name": "Ann <b>Ops</b>",
     "groups": ["eng", "sre"],
 }
-OTHER_KEY = RSAKey.generate_key(2048, {"kid": "first"})
+OTHER_KEY = RSAKey.import_key(rsa_pem(1), {"kid": "first"})
 
 
 @dataclass
@@ -195,7 +196,7 @@ def test_keys_rotate_without_a_restart(world: World, alg: str) -> None:
     world.provider.key = (
         ECKey.generate_key("P-256", {"kid": "second"})
         if alg == "ES256"
-        else RSAKey.generate_key(2048, {"kid": "second"})
+        else RSAKey.import_key(rsa_pem(1), {"kid": "second"})
     )
     assert world.sign_in().headers["location"] == "/"
     assert world.sign_in().headers["location"] == "/"
