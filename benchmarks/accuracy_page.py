@@ -3,9 +3,8 @@
     python benchmarks/accuracy_page.py CASES [--only systems,faults,...] [--workers 2]
 
 Tables: systems, faults, verdicts, confidence, carried-over, failures (one run of `faultline eval`),
-ablation (one run for each hidden table), and what three other scripts print: baselines
-(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`), calibration
-(`confidence_calibration.py`). The text between them is written by hand.
+ablation (one run for each hidden table), and what two other scripts print: baselines
+(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`). The text between them is written by hand.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ HIDDEN = (
 PRINTED = {
     "baselines": "diagnosis_baselines.py",
     "sensitivity": "weight_sensitivity.py",
-    "calibration": "confidence_calibration.py",
 }
 ALL = (*FROM_GRADES, "ablation", *PRINTED)
 
