@@ -70,8 +70,14 @@ class IncidentPlayer:
             stop.set()
             thread.join(timeout=30)
 
-    def play(self, number: int, seed: int, fault: str | None = None) -> PlayedIncident:
-        """Draw, seal, break, wait, grade, repair."""
+    def play(
+        self,
+        number: int,
+        seed: int,
+        fault: str | None = None,
+        answered: Callable[[PlayedIncident], None] = lambda _: None,
+    ) -> PlayedIncident:
+        """Draw, seal, break, wait, grade, call `answered`, repair."""
         incident = draw(self._watched.shop, seed, fault)
         truth = LiveTruth.of(incident)
         self._say(f"incident {number}: sealed as {truth.seal[:16]}")
@@ -82,6 +88,7 @@ class IncidentPlayer:
             broken = switch_on(self._watched.shop, incident, self.desk)
         try:
             played = self._answered(number, truth, broken, began)
+            answered(played)
         finally:
             self._watched.relay.disarm()
             with self._changing:

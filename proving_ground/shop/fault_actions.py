@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-import redis
 
 from proving_ground.shop.pod import Pod
 from proving_ground.shop.running import PROXY, SHOPPERS, Shop
@@ -96,6 +95,9 @@ def database_lock(it: Injection) -> Undo:
 
 def cache_flush(it: Injection) -> Undo:
     """A script that flushes Redis again and again."""
+    # Only the shop needs Redis' client, and the list of faults is shown without it.
+    import redis
+
     client = redis.Redis(unix_socket_path=it.shop.stores.redis_socket)
     stop = threading.Event()
 

@@ -132,7 +132,7 @@ def _used_by(steps: tuple[Step, ...]) -> dict[str, None]:
 EU, US = "eu", "us"
 # Sleeps stand for disks that must be read: they make queries slow and cost no CPU.
 _PRODUCT = Query("SELECT name, price FROM products WHERE id = {id}")
-_FEATURED = Query("SELECT id, name, pg_sleep(0.35) FROM (SELECT * FROM products LIMIT 1) AS one")
+_FEATURED = Query("SELECT id, name, pg_sleep(0.6) FROM (SELECT * FROM products LIMIT 1) AS one")
 _STOCK = Query("SELECT units_of('sku-{id}'), pg_sleep(0.1)")
 _RESERVE = Query("SELECT reserve('sku-{id}'), pg_sleep(0.2)")
 _CHARGE = Query("INSERT INTO charges (product, amount) VALUES ({id}, 100)")
@@ -166,7 +166,7 @@ SERVICES: tuple[ShopService, ...] = (
             "/featured": (Work(2), Cached("featured", 4, 20, (_FEATURED,))),
             "/product": (Work(1), Cached("product", 60, 60, (_FEATURED, _PRODUCT))),
         },
-        pool_size=1,
+        pool_size=2,
     ),
     ShopService(
         "search",
@@ -180,7 +180,7 @@ SERVICES: tuple[ShopService, ...] = (
         {
             "/for-you": (
                 Work(4),
-                Cached("for-you", 40, 45, (Call("catalog", "/product", timeout_s=0.4),)),
+                Cached("for-you", 40, 45, (Call("catalog", "/product", timeout_s=1.0),)),
             )
         },
     ),

