@@ -34,15 +34,17 @@ class ShopPrometheus:
     url: str
     room: Path
     interval_s: float
+    client: httpx.Client
+    """One for all questions: making one takes longer than asking."""
 
     def set_rules(self, wrong_threshold_s: float | None = None) -> None:
         """Write the rules, with one whose threshold is wrong if asked, and have them read."""
         write_rules(self.room, self.interval_s, wrong_threshold_s)
-        httpx.post(f"{self.url}/-/reload", timeout=10).raise_for_status()
+        self.client.post(f"{self.url}/-/reload").raise_for_status()
 
     def value(self, query: str) -> float | None:
         """The first value of an instant query."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=10)
+        answer = self.client.get(f"{self.url}/api/v1/query", params={"query": query})
         found = answer.json()["data"]["result"]
         return float(found[0]["value"][1]) if found else None
 
@@ -68,18 +70,21 @@ def running_prometheus(
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_ready(url, process, room / "prometheus.log")
-        yield ShopPrometheus(url, room, interval_s)
+        with httpx.Client(timeout=10) as client:
+            _wait_until_ready(url, client, process, room / "prometheus.log")
+            yield ShopPrometheus(url, room, interval_s, client)
     finally:
         process.terminate()
         process.wait(timeout=START_S)
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(
+    url: str, client: httpx.Client, process: subprocess.Popen[bytes], log: Path
+) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if httpx.get(f"{url}/-/ready", timeout=2).status_code == 200:
+            if client.get(f"{url}/-/ready").status_code == 200:
                 return
         except httpx.TransportError:
             pass

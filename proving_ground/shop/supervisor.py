@@ -136,11 +136,12 @@ class ShopSupervisor:
                 os.kill(one.pid, signal.SIGKILL)
 
     def _stop_all(self) -> None:
-        for one in self._running.values():
+        alive = {one.pid for one in self._running.values() if one.again_at is None}
+        for pid in alive:
             with suppress(ProcessLookupError):
-                os.kill(one.pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + PATIENCE_S
-        left = {one.pid for one in self._running.values()} | self._leaving
+        left = alive | self._leaving
         while left and time.monotonic() < deadline:
             left -= _reaped()
             time.sleep(0.02)
