@@ -13,7 +13,7 @@ from pathlib import Path
 from analysis.errors import FaultlineError
 from proving_ground.live.grading import LiveGrade, summary_table
 from proving_ground.live.playing import IncidentPlayer
-from proving_ground.live.watched_shop import BASELINE_SCRAPES, watched_shop
+from proving_ground.live.watched_shop import BASELINE_SCRAPES, ended_by_sigterm, watched_shop
 from proving_ground.shop.faults import FAULTS, fault_order
 from proving_ground.shop.running import ShopOptions
 from proving_ground.shop.tools import ToolMissing
@@ -26,7 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Play; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        grades = _play(options)
+        with ended_by_sigterm():
+            grades = _play(options)
     except (ToolMissing, FaultlineError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

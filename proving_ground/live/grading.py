@@ -41,6 +41,8 @@ class LiveGrade:
     """Of a false alarm: whether a cause was named all the same."""
     place: int | None = None
     """Of the culprit among the causes, from 1."""
+    cpu_pressure: float | None = None
+    """Where it is high, the machine itself was the trouble, and the grade says little."""
 
     def as_json(self) -> dict[str, Any]:
         """One line of the output."""

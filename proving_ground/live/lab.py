@@ -4,14 +4,12 @@ truth."""
 from __future__ import annotations
 
 import random
-import signal
 import tempfile
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.panel import Panel
@@ -23,7 +21,7 @@ from bot.answer.targets.slack.message import SlackMessage
 from bot.answer.targets.slack.preview import to_terminal
 from proving_ground.live.grading import LiveGrade
 from proving_ground.live.playing import IncidentPlayer, PlayedIncident
-from proving_ground.live.watched_shop import BASELINE_SCRAPES, watched_shop
+from proving_ground.live.watched_shop import BASELINE_SCRAPES, ended_by_sigterm, watched_shop
 from proving_ground.shop.faults import FAULTS, NO_CHANGE, faults_for
 from proving_ground.shop.layout import services_of
 from proving_ground.shop.running import ShopOptions, summary
@@ -58,16 +56,13 @@ def run_lab(options: LabOptions) -> int:
     """Run it; gives the exit code. Raises SettingsError and FaultlineError."""
     _check(options)
     console = Console(highlight=False)
-    # Whatever ends the command, SIGTERM too, leaves the blocks below in order.
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _run(console, options)
+        with ended_by_sigterm():
+            _run(console, options)
     except KeyboardInterrupt:
         console.print(Text("Ended.", style="dim"))
     except ToolMissing as error:
         raise FaultlineError(str(error)) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     return 0
 
 
@@ -82,10 +77,6 @@ def _check(options: LabOptions) -> None:
         check_tools(small=options.small)
     except ToolMissing as error:
         raise FaultlineError(str(error)) from None
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _run(console: Console, options: LabOptions) -> None:

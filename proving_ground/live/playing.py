@@ -19,7 +19,7 @@ import httpx
 from analysis.vocabulary import Diagnosis
 from loopback.slack import SlackedMessage
 from proving_ground.live.grading import LiveGrade, grade_answer
-from proving_ground.live.relay import Page
+from proving_ground.live.relay import SentPage
 from proving_ground.live.truth import LiveTruth
 from proving_ground.live.watched_shop import WatchedShop
 from proving_ground.shop.changes import ChangeDesk
@@ -81,6 +81,7 @@ class IncidentPlayer:
         incident = draw(self._watched.shop, seed, fault)
         truth = LiveTruth.of(incident)
         self._say(f"incident {number}: sealed as {truth.seal[:16]}")
+        self._wait_until_calm(REPAIRED_WITHIN_SCRAPES)
         self._maybe_decoy(incident)
         self._watched.relay.arm()
         began = time.monotonic()
@@ -93,7 +94,7 @@ class IncidentPlayer:
             self._watched.relay.disarm()
             with self._changing:
                 broken.undo()
-        self._wait_until_repaired()
+        self._wait_until_calm(REPAIRED_WITHIN_SCRAPES)
         if played.page is not None:
             self._watched.relay.resolve(played.page)
         return played
@@ -135,11 +136,12 @@ class IncidentPlayer:
             alert_after_s=round(page.sent_at - began, 1),
             answer_after_s=round(answered - page.sent_at, 1),
             investigation=page.investigation,
+            cpu_pressure=cpu_pressure(),
         )
         decoys = tuple(one.id for one in self.desk.made if one.id != broken.change)
         return PlayedIncident(grade, page, message, archive, truth.label(broken.change, decoys))
 
-    def _final_message(self, page: Page) -> SlackedMessage | None:
+    def _final_message(self, page: SentPage) -> SlackedMessage | None:
         """The bot's message in Slack, once the incident's note says that it is final."""
         deadline = time.monotonic() + ANSWER_WITHIN_S
         key = f"{page.investigation}:slack"
@@ -152,19 +154,19 @@ class IncidentPlayer:
             time.sleep(0.1)
         return None
 
-    def _case_of(self, page: Page) -> bytes:
+    def _case_of(self, page: SentPage) -> bytes:
         """The case folder as the bot's page gives it, zipped."""
         url = f"{self._watched.bot.url}/investigations/{page.investigation}/case.zip"
         return httpx.get(url, timeout=30).raise_for_status().content
 
-    def _wait_until_repaired(self) -> None:
-        """Until no alert fires any more."""
-        deadline = time.monotonic() + REPAIRED_WITHIN_SCRAPES * self._interval_s
+    def _wait_until_calm(self, most_scrapes: float) -> None:
+        """Until no alert is pending or fires, or that many scrapes have passed."""
+        deadline = time.monotonic() + most_scrapes * self._interval_s
         while self._is_alerting() and time.monotonic() < deadline:
             time.sleep(min(1.0, self._interval_s))
 
     def _is_alerting(self) -> bool:
-        return bool(self._watched.shop.prometheus.value('count(ALERTS{alertstate="firing"})'))
+        return bool(self._watched.shop.prometheus.value("count(ALERTS)"))
 
 
 class PlayedIncident:
@@ -173,7 +175,7 @@ class PlayedIncident:
     def __init__(
         self,
         grade: LiveGrade,
-        page: Page | None = None,
+        page: SentPage | None = None,
         message: SlackedMessage | None = None,
         archive: bytes = b"",
         label: dict[str, object] | None = None,
@@ -200,6 +202,16 @@ class PlayedIncident:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(zipped.read(name))
         (case / "label.json").write_text(json.dumps(self._label, indent=1))
+
+
+def cpu_pressure() -> float | None:
+    """Share of the last minute in which some process of this machine waited for a CPU (Linux' PSI);
+    None where the kernel does not tell."""
+    try:
+        line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return None
+    return float(dict(part.split("=") for part in line.split()[1:])["avg60"]) / 100
 
 
 def _file_of(archive: bytes, name: str) -> bytes:

@@ -29,7 +29,7 @@ ACCOUNT = "https://acme.pagerduty.com"
 
 
 @dataclass(frozen=True)
-class Page:
+class SentPage:
     """An incident that the bot has been told of."""
 
     incident: str
@@ -45,7 +45,7 @@ class AlertRelay:
 
     def __init__(self, pagerduty: LoopbackPagerDuty, secret: str) -> None:
         self.bot_url = ""
-        self.pages: queue.Queue[Page] = queue.Queue()
+        self.pages: queue.Queue[SentPage] = queue.Queue()
         self.firing: dict[str, float] = {}
         """Alerts that fire, by name and labels, and when Prometheus sent them last."""
         self._pagerduty = pagerduty
@@ -65,7 +65,7 @@ class AlertRelay:
         with self._lock:
             self._armed = False
 
-    def resolve(self, page: Page) -> None:
+    def resolve(self, page: SentPage) -> None:
         """The incident is over."""
         self._pagerduty.incidents[page.incident].status = "resolved"
         self._send(page.incident, page.title, page.service, "incident.resolved")
@@ -96,7 +96,7 @@ class AlertRelay:
         first = {"id": f"A{self._count}", "type": "alert", "summary": title, "body": body}
         self._pagerduty.open_incident(incident, title, service, alerts=[first])
         investigation = self._send(incident, title, service, "incident.triggered")
-        page = Page(incident, title, service, labels, time.monotonic(), investigation)
+        page = SentPage(incident, title, service, labels, time.monotonic(), investigation)
         self.pages.put(page)
 
     def _send(self, incident: str, title: str, service: str, kind: str) -> str:

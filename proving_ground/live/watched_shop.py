@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from loopback.bot_process import BotProcess
 from loopback.jaeger import LoopbackJaeger
@@ -53,6 +55,20 @@ class WatchedShop:
 
 
 @contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that everything that was started is stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
 def watched_shop(
     folder: Path, options: ShopOptions, *, port: int = 0, log: Path | None = None
 ) -> Iterator[WatchedShop]:
@@ -88,6 +104,7 @@ def watched_shop(
         (own / "faultline.toml").write_text(_settings(shop))
         environ = _environment(shop, urls, own)
         bot = stack.enter_context(BotProcess(own, environ, port=port, log=log))
+        shop.guard(bot.pid)
         relay.bot_url = bot.url
         yield WatchedShop(shop, bot, relay, slack, pagerduty)
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from redis.exceptions import RedisError
 
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 
 _OF_REDIS = {
     "connected_clients": "redis_connected_clients",
@@ -39,7 +39,7 @@ _SCANS = "SELECT relname, seq_scan, idx_scan FROM pg_stat_user_tables"
 class StoreExporter:
     """Asks both stores when Prometheus asks it."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ShopPod) -> None:
         self._pod = pod
         self._redis = redis.Redis(unix_socket_path=pod.redis_socket, socket_timeout=2)
         self._connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
@@ -114,6 +114,6 @@ def _number(value: object) -> float:
     return float(str(value)) if value is not None else 0.0
 
 
-async def serve(pod: Pod) -> None:
+async def serve(pod: ShopPod) -> None:
     """Run the exporter."""
     await StoreExporter(pod).run()

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.running import PROXY, SHOPPERS, Shop
 from proving_ground.shop.stores import QUICK_LOOKUP, SLOW_LOOKUP
 
@@ -18,7 +18,7 @@ Undo = Callable[[], None]
 FLUSHES_EVERY_S = 0.5
 
 
-class Injection:
+class FaultInjection:
     """One fault about to be switched on: where, by which change, and the dice."""
 
     def __init__(self, shop: Shop, target: str, rng: random.Random, version: str | None) -> None:
@@ -32,11 +32,11 @@ class Injection:
         """Move levers of all the target's replicas."""
         return self._move(self.shop.pods_of(self.target), values)
 
-    def levers_of(self, pods: list[Pod], **values: Any) -> Undo:
+    def levers_of(self, pods: list[ShopPod], **values: Any) -> Undo:
         """Move levers of some processes."""
         return self._move(pods, values)
 
-    def _move(self, pods: list[Pod], values: dict[str, Any]) -> Undo:
+    def _move(self, pods: list[ShopPod], values: dict[str, Any]) -> Undo:
         services = {pod.service for pod in pods}
         if self.version is not None:
             self.shop.deploy(self.target, self.version, values)
@@ -52,36 +52,36 @@ class Injection:
         return undo
 
 
-def slow_code(it: Injection) -> Undo:
+def slow_code(it: FaultInjection) -> Undo:
     return it.levers(extra_ms=it.rng.uniform(1300, 2500))
 
 
-def n_plus_one(it: Injection) -> Undo:
+def n_plus_one(it: FaultInjection) -> Undo:
     return it.levers(call_times=it.rng.randint(45, 60))
 
 
-def connection_leak(it: Injection) -> Undo:
+def connection_leak(it: FaultInjection) -> Undo:
     return it.levers(leaked_connections=it.rng.uniform(0.08, 0.2))
 
 
-def small_pool(it: Injection) -> Undo:
+def small_pool(it: FaultInjection) -> Undo:
     return it.levers(pool_size=1)
 
 
-def cpu_burn(it: Injection) -> Undo:
+def cpu_burn(it: FaultInjection) -> Undo:
     return it.levers(cpu_ms=it.rng.uniform(500, 700))
 
 
-def memory_leak(it: Injection) -> Undo:
+def memory_leak(it: FaultInjection) -> Undo:
     return it.levers(leak_mb=it.rng.uniform(5, 9))
 
 
-def slow_query(it: Injection) -> Undo:
+def slow_query(it: FaultInjection) -> Undo:
     _run_sql(it.shop, SLOW_LOOKUP)
     return lambda: _run_sql(it.shop, QUICK_LOOKUP)
 
 
-def database_lock(it: Injection) -> Undo:
+def database_lock(it: FaultInjection) -> Undo:
     """A session takes the table for itself and does not commit."""
     connection = psycopg.connect(it.shop.stores.database, application_name="psql")
     connection.execute("LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")
@@ -93,7 +93,7 @@ def database_lock(it: Injection) -> Undo:
     return undo
 
 
-def cache_flush(it: Injection) -> Undo:
+def cache_flush(it: FaultInjection) -> Undo:
     """A script that flushes Redis again and again."""
     # Only the shop needs Redis' client, and the list of faults is shown without it.
     import redis
@@ -117,30 +117,30 @@ def cache_flush(it: Injection) -> Undo:
     return undo
 
 
-def retry_storm(it: Injection) -> Undo:
+def retry_storm(it: FaultInjection) -> Undo:
     return it.levers(timeouts_s={"payments": 0.03}, retries={"payments": 8})
 
 
-def expired_certificate(it: Injection) -> Undo:
+def expired_certificate(it: FaultInjection) -> Undo:
     (pod,) = it.shop.pods_of(it.target)
     it.shop.move_levers(pod, expired_certificate=True)
     return lambda: it.shop.move_levers(pod, expired_certificate=False)
 
 
-def dns_failure(it: Injection) -> Undo:
+def dns_failure(it: FaultInjection) -> Undo:
     it.shop.hide(it.target)
     return it.shop.hide
 
 
-def disk_full(it: Injection) -> Undo:
+def disk_full(it: FaultInjection) -> Undo:
     return it.levers(disk_quota_kb=16)
 
 
-def stuck_consumer(it: Injection) -> Undo:
+def stuck_consumer(it: FaultInjection) -> Undo:
     return it.levers(stuck=True)
 
 
-def bad_replica(it: Injection) -> Undo:
+def bad_replica(it: FaultInjection) -> Undo:
     """One of several replicas fails half of its requests, or is slow."""
     pods = [pod for pod in it.shop.pods_of(it.target) if pod.cluster == "eu"]
     chosen = [it.rng.choice(pods)]
@@ -149,14 +149,14 @@ def bad_replica(it: Injection) -> Undo:
     return it.levers_of(chosen, extra_ms=it.rng.uniform(1500, 2500))
 
 
-def bad_cluster(it: Injection) -> Undo:
+def bad_cluster(it: FaultInjection) -> Undo:
     """Everything in one cluster is slow and refuses some requests."""
     ours = [p for p in it.shop.pods.values() if p.program == "service" and p.cluster == it.target]
     share, extra_ms = it.rng.uniform(0.08, 0.15), it.rng.uniform(150, 400)
     return it.levers_of(ours, refuse_share=share, extra_ms=extra_ms)
 
 
-def external_outage(it: Injection) -> Undo:
+def external_outage(it: FaultInjection) -> Undo:
     (pod,) = it.shop.pods_of(it.target)
     if it.rng.random() < 0.5:
         it.shop.move_levers(pod, refuse_share=it.rng.uniform(0.6, 1))
@@ -165,37 +165,37 @@ def external_outage(it: Injection) -> Undo:
     return lambda: it.shop.move_levers(pod, refuse_share=0, extra_ms=0)
 
 
-def bad_flag(it: Injection) -> Undo:
+def bad_flag(it: FaultInjection) -> Undo:
     share = it.rng.uniform(0.25, 0.6)
     return it.levers(error_share=share, error="KeyError: 'discount_code'")
 
 
-def bad_version(it: Injection) -> Undo:
+def bad_version(it: FaultInjection) -> Undo:
     share = it.rng.uniform(0.3, 0.8)
     return it.levers(error_share=share, error="TypeError: 'NoneType' object is not subscriptable")
 
 
-def bad_config(it: Injection) -> Undo:
+def bad_config(it: FaultInjection) -> Undo:
     """A time-out in ms where seconds are meant."""
     callee = {"checkout": "inventory", "payments": "bank", "web": "catalog"}[it.target]
     return it.levers(timeouts_s={callee: 0.001})
 
 
-def noisy_neighbour(it: Injection) -> Undo:
+def noisy_neighbour(it: FaultInjection) -> Undo:
     """A batch job takes row locks, holds them for seconds, and runs far too often."""
     sql = "DO $$ BEGIN PERFORM 1 FROM stock FOR UPDATE; PERFORM pg_sleep(2.2); END $$"
     return it.levers(batch_sql=sql, hurry=100)
 
 
-def packet_delay(it: Injection) -> Undo:
+def packet_delay(it: FaultInjection) -> Undo:
     return _network(it, delay_s=it.rng.uniform(0.3, 0.45), loss=0)
 
 
-def packet_loss(it: Injection) -> Undo:
+def packet_loss(it: FaultInjection) -> Undo:
     return _network(it, delay_s=0, loss=it.rng.uniform(0.15, 0.3))
 
 
-def _network(it: Injection, **values: float) -> Undo:
+def _network(it: FaultInjection, **values: float) -> Undo:
     proxies = [it.shop.pods[f"{PROXY}-{pod.name}"] for pod in it.shop.pods_of(it.target)]
     for proxy in proxies:
         it.shop.move_levers(proxy, **values)
@@ -207,13 +207,13 @@ def _network(it: Injection, **values: float) -> Undo:
     return undo
 
 
-def traffic_surge(it: Injection) -> Undo:
+def traffic_surge(it: FaultInjection) -> Undo:
     shoppers = it.shop.pods[SHOPPERS]
     it.shop.move_levers(shoppers, surge=it.rng.uniform(9, 13), route="/search")
     return lambda: it.shop.move_levers(shoppers, surge=1)
 
 
-def false_alarm(it: Injection) -> Undo:
+def false_alarm(it: FaultInjection) -> Undo:
     """Nothing is wrong: a rule is read whose threshold lies below what is usual."""
     it.shop.prometheus.set_rules(wrong_threshold_s=0.002)
     return it.shop.prometheus.set_rules

@@ -30,7 +30,7 @@ class ShopFault:
 
     name: str
     title: str
-    act: Callable[[acts.Injection], acts.Undo]
+    act: Callable[[acts.FaultInjection], acts.Undo]
     targets: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     changed: str | None = None
@@ -306,5 +306,5 @@ def switch_on(shop: Shop, incident: ShopIncident, desk: ChangeDesk) -> BrokenSho
         if fault.changed == "deploy":
             version = desk.version(incident.target)
     rng = random.Random(f"strength {incident.seed}")
-    injection = acts.Injection(shop, incident.target, rng, version)
+    injection = acts.FaultInjection(shop, incident.target, rng, version)
     return BrokenShop(incident, change, fault.act(injection))

@@ -13,18 +13,18 @@ DATABASE = "shop-db"
 """What PostgreSQL is called in metrics, settings and answers."""
 CACHE = "shop-redis"
 PRODUCTS = 5_000
-"""Products in the database. Few are asked for often: see `Cached.keys`."""
+"""Products in the database. Few are asked for often: see `CachedStep.keys`."""
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkStep:
     """The service's own processing: most of it waits, as code that reads files or sleeps does."""
 
     ms: float
 
 
 @dataclass(frozen=True)
-class Call:
+class CallStep:
     """A request to another service. One that is `optional` may fail: the answer lacks a part."""
 
     callee: str
@@ -35,37 +35,37 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryStep:
     """One SQL statement; `{id}` becomes a random product."""
 
     sql: str
 
 
 @dataclass(frozen=True)
-class Enqueue:
+class EnqueueStep:
     """One more message in a stream of Redis."""
 
     stream: str
 
 
 @dataclass(frozen=True)
-class Spool:
+class SpoolStep:
     """A file of a few kB in the service's spool folder, which has a quota."""
 
     kilobytes: int = 8
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedStep:
     """A key of Redis; the steps of `miss` are done where it is not there."""
 
     prefix: str
     keys: int
     ttl_s: float
-    miss: tuple[Query | Call | Work, ...] = ()
+    miss: tuple[QueryStep | CallStep | WorkStep, ...] = ()
 
 
-Step: TypeAlias = Work | Call | Query | Enqueue | Spool | Cached
+Step: TypeAlias = WorkStep | CallStep | QueryStep | EnqueueStep | SpoolStep | CachedStep
 
 
 @dataclass(frozen=True)
@@ -118,26 +118,26 @@ class ShopService:
 def _used_by(steps: tuple[Step, ...]) -> dict[str, None]:
     found: dict[str, None] = {}
     for step in steps:
-        if isinstance(step, Call):
+        if isinstance(step, CallStep):
             found[step.callee] = None
-        elif isinstance(step, Query):
+        elif isinstance(step, QueryStep):
             found[DATABASE] = None
-        elif isinstance(step, Enqueue):
+        elif isinstance(step, EnqueueStep):
             found[CACHE] = None
-        elif isinstance(step, Cached):
+        elif isinstance(step, CachedStep):
             found |= {CACHE: None} | _used_by(step.miss)
     return found
 
 
 EU, US = "eu", "us"
 # Sleeps stand for disks that must be read: they make queries slow and cost no CPU.
-_PRODUCT = Query("SELECT name, price FROM products WHERE id = {id}")
-_FEATURED = Query("SELECT id, name, pg_sleep(0.6) FROM (SELECT * FROM products LIMIT 1) AS one")
-_STOCK = Query("SELECT units_of('sku-{id}'), pg_sleep(0.1)")
-_RESERVE = Query("SELECT reserve('sku-{id}'), pg_sleep(0.2)")
-_CHARGE = Query("INSERT INTO charges (product, amount) VALUES ({id}, 100)")
-_ORDER = Query("INSERT INTO orders (product) VALUES ({id})")
-_REPORT = Query("SELECT count(*) FROM products WHERE md5(name) < 'b'")
+_PRODUCT = QueryStep("SELECT name, price FROM products WHERE id = {id}")
+_FEATURED = QueryStep("SELECT id, name, pg_sleep(0.6) FROM (SELECT * FROM products LIMIT 1) AS one")
+_STOCK = QueryStep("SELECT units_of('sku-{id}'), pg_sleep(0.1)")
+_RESERVE = QueryStep("SELECT reserve('sku-{id}'), pg_sleep(0.2)")
+_CHARGE = QueryStep("INSERT INTO charges (product, amount) VALUES ({id}, 100)")
+_ORDER = QueryStep("INSERT INTO orders (product) VALUES ({id})")
+_REPORT = QueryStep("SELECT count(*) FROM products WHERE md5(name) < 'b'")
 
 SERVICES: tuple[ShopService, ...] = (
     ShopService(
@@ -145,33 +145,33 @@ SERVICES: tuple[ShopService, ...] = (
         (EU, US),
         {
             "/home": (
-                Work(2),
-                Call("catalog", "/featured", timeout_s=1.5, retries=1),
-                Call("recommendations", "/for-you", timeout_s=0.5, optional=True),
+                WorkStep(2),
+                CallStep("catalog", "/featured", timeout_s=1.5, retries=1),
+                CallStep("recommendations", "/for-you", timeout_s=0.5, optional=True),
             ),
             "/product": (
-                Work(2),
-                Call("catalog", "/product", timeout_s=1.5, retries=1),
-                Call("inventory", "/stock", timeout_s=1.0),
+                WorkStep(2),
+                CallStep("catalog", "/product", timeout_s=1.5, retries=1),
+                CallStep("inventory", "/stock", timeout_s=1.0),
             ),
-            "/search": (Work(1), Call("search", "/query", timeout_s=2.0)),
-            "/cart": (Work(1), Call("cart", "/add", timeout_s=1.0)),
-            "/checkout": (Work(3), Call("checkout", "/orders", timeout_s=4.0)),
+            "/search": (WorkStep(1), CallStep("search", "/query", timeout_s=2.0)),
+            "/cart": (WorkStep(1), CallStep("cart", "/add", timeout_s=1.0)),
+            "/checkout": (WorkStep(3), CallStep("checkout", "/orders", timeout_s=4.0)),
         },
     ),
     ShopService(
         "catalog",
         (EU, EU, US),
         {
-            "/featured": (Work(2), Cached("featured", 4, 20, (_FEATURED,))),
-            "/product": (Work(1), Cached("product", 60, 60, (_FEATURED, _PRODUCT))),
+            "/featured": (WorkStep(2), CachedStep("featured", 4, 20, (_FEATURED,))),
+            "/product": (WorkStep(1), CachedStep("product", 60, 60, (_FEATURED, _PRODUCT))),
         },
         pool_size=2,
     ),
     ShopService(
         "search",
         (EU,),
-        {"/query": (Work(50), Call("catalog", "/product", timeout_s=1.4))},
+        {"/query": (WorkStep(50), CallStep("catalog", "/product", timeout_s=1.4))},
         workers=1,
     ),
     ShopService(
@@ -179,8 +179,8 @@ SERVICES: tuple[ShopService, ...] = (
         (EU,),
         {
             "/for-you": (
-                Work(4),
-                Cached("for-you", 40, 45, (Call("catalog", "/product", timeout_s=1.0),)),
+                WorkStep(4),
+                CachedStep("for-you", 40, 45, (CallStep("catalog", "/product", timeout_s=1.0),)),
             )
         },
     ),
@@ -188,8 +188,8 @@ SERVICES: tuple[ShopService, ...] = (
         "cart",
         (EU,),
         {
-            "/add": (Work(1), Cached("cart", 200, 600)),
-            "/items": (Work(1), Cached("cart", 200, 600)),
+            "/add": (WorkStep(1), CachedStep("cart", 200, 600)),
+            "/items": (WorkStep(1), CachedStep("cart", 200, 600)),
         },
     ),
     ShopService(
@@ -197,29 +197,31 @@ SERVICES: tuple[ShopService, ...] = (
         (EU, EU, US),
         {
             "/orders": (
-                Work(5),
-                Call("cart", "/items", timeout_s=0.5),
-                Call("inventory", "/reserve", timeout_s=1.0),
-                Call("payments", "/charge", timeout_s=1.0),
-                Enqueue("orders"),
+                WorkStep(5),
+                CallStep("cart", "/items", timeout_s=0.5),
+                CallStep("inventory", "/reserve", timeout_s=1.0),
+                CallStep("payments", "/charge", timeout_s=1.0),
+                EnqueueStep("orders"),
             )
         },
     ),
     ShopService(
         "payments",
         (EU, US),
-        {"/charge": (Work(8), Call("bank", "/authorize", timeout_s=0.8), _CHARGE)},
+        {"/charge": (WorkStep(8), CallStep("bank", "/authorize", timeout_s=0.8), _CHARGE)},
         proxied=True,
     ),
-    ShopService("inventory", (EU,), {"/stock": (Work(1), _STOCK), "/reserve": (Work(2), _RESERVE)}),
+    ShopService(
+        "inventory", (EU,), {"/stock": (WorkStep(1), _STOCK), "/reserve": (WorkStep(2), _RESERVE)}
+    ),
     ShopService(
         "orders",
         (EU,),
-        consumer=Consumer("orders", (_ORDER, Call("mailer", "/send", timeout_s=2.0))),
+        consumer=Consumer("orders", (_ORDER, CallStep("mailer", "/send", timeout_s=2.0))),
     ),
-    ShopService("mailer", (EU,), {"/send": (Work(3), Spool())}),
+    ShopService("mailer", (EU,), {"/send": (WorkStep(3), SpoolStep())}),
     ShopService("report", (EU,), batch=Batch(20.0, (_REPORT,))),
-    ShopService("bank", (EU,), {"/authorize": (Work(40),)}, external=True),
+    ShopService("bank", (EU,), {"/authorize": (WorkStep(40),)}, external=True),
 )
 SMALL = frozenset({"web", "checkout", "payments"})
 """The services of the small shop: no store is needed, and it is up in seconds."""
@@ -246,7 +248,7 @@ def _cut(service: ShopService) -> ShopService:
     routes = {}
     for path, steps in service.routes.items():
         kept = tuple(step for step in steps if _is_kept(step))
-        calls_nothing = not any(isinstance(step, Call) for step in kept)
+        calls_nothing = not any(isinstance(step, CallStep) for step in kept)
         # A page whose only call is gone would tell nothing.
         if service.name != "web" or not calls_nothing:
             routes[path] = kept
@@ -254,6 +256,6 @@ def _cut(service: ShopService) -> ShopService:
 
 
 def _is_kept(step: Step) -> bool:
-    if isinstance(step, Call):
+    if isinstance(step, CallStep):
         return step.callee in SMALL
-    return isinstance(step, Work)
+    return isinstance(step, WorkStep)

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from proving_ground.shop.pod import Pod
-from proving_ground.shop.tools import ToolMissing, find_prometheus
+from proving_ground.shop.pod import ShopPod
+from proving_ground.shop.tools import ToolMissing, find_prometheus, prefer
 
 START_S = 20.0
 RANGE_SCRAPES = 4
@@ -34,6 +34,7 @@ class ShopPrometheus:
     url: str
     room: Path
     interval_s: float
+    pid: int
     client: httpx.Client
     """One for all questions: making one takes longer than asking."""
 
@@ -66,13 +67,18 @@ def running_prometheus(
     ]
     with (room / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=room, stdout=log, stderr=log, start_new_session=True
+            command,
+            cwd=room,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     url = f"http://127.0.0.1:{port}"
     try:
+        prefer(process.pid)
         with httpx.Client(timeout=10) as client:
             _wait_until_ready(url, client, process, room / "prometheus.log")
-            yield ShopPrometheus(url, room, interval_s, client)
+            yield ShopPrometheus(url, room, interval_s, process.pid, client)
     finally:
         process.terminate()
         process.wait(timeout=START_S)
@@ -92,7 +98,7 @@ def _wait_until_ready(
     raise ToolMissing(f"Prometheus did not start: {log.read_text()[-300:]}")
 
 
-def write_targets(room: Path, pods: Iterable[Pod]) -> None:
+def write_targets(room: Path, pods: Iterable[ShopPod]) -> None:
     """Who is scraped, with the labels that a service discovery would give."""
     groups: list[dict[str, Any]] = []
     for pod in pods:

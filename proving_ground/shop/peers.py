@@ -16,9 +16,9 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from proving_ground.shop.layout import Call
+from proving_ground.shop.layout import CallStep
 from proving_ground.shop.levers import ServiceLevers
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.telemetry import CLIENT, CURRENT, JsonLog, PodMetrics, SpanSender
 
 NAMES = "names.json"
@@ -105,7 +105,7 @@ class Peers:
 
     def __init__(
         self,
-        pod: Pod,
+        pod: ShopPod,
         levers: ServiceLevers,
         metrics: PodMetrics,
         spans: SpanSender,
@@ -122,7 +122,7 @@ class Peers:
         self._session: aiohttp.ClientSession | None = None
         self._made_for = -1
 
-    async def call(self, call: Call) -> None:
+    async def call(self, call: CallStep) -> None:
         """One call with its retries. Raises CallFailed, unless the call is optional."""
         retries = self._levers.retries.get(call.callee, call.retries)
         for attempt in range(retries + 1):
@@ -138,7 +138,7 @@ class Peers:
                     raise
             await asyncio.sleep(BACKOFF_S * random.random())
 
-    async def _once(self, call: Call) -> None:
+    async def _once(self, call: CallStep) -> None:
         callee, began = call.callee, time.monotonic()
         timeout_s = self._levers.timeouts_s.get(callee, call.timeout_s)
         with self._spans.span(f"GET {call.path}", CLIENT, CURRENT.get()) as span:
@@ -150,7 +150,7 @@ class Peers:
         if problem:
             raise CallFailed(problem, 504 if status == "timeout" else 502)
 
-    async def _request(self, call: Call, timeout_s: float) -> tuple[str, str]:
+    async def _request(self, call: CallStep, timeout_s: float) -> tuple[str, str]:
         """The status for metrics, and what went wrong, if anything did."""
         secure = call.callee in self._external
         session = self._connections()

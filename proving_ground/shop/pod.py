@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Pod:
+class ShopPod:
     """One process of the shop. `program` says which: a service, the shoppers, exporter or proxy."""
 
     name: str

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 
 CHUNK = 16_384
 RETRANSMISSION_S = (0.2, 1.6)
@@ -22,7 +22,7 @@ RESET_SHARE = 0.1
 class ShopProxy:
     """Forwards bytes to one port. Levers: `delay_s` each way, `loss` of chunks."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ShopPod) -> None:
         self._pod = pod
         self._delay_s = 0.0
         self._loss = 0.0
@@ -72,11 +72,11 @@ class ShopProxy:
         sink.close()
 
 
-def admin_port(pod: Pod) -> int:
+def admin_port(pod: ShopPod) -> int:
     """Where a proxy takes its levers."""
     return pod.port + 1
 
 
-async def serve(pod: Pod) -> None:
+async def serve(pod: ShopPod) -> None:
     """Run the proxy."""
     await ShopProxy(pod).run()

@@ -19,7 +19,7 @@ from proving_ground.shop.certificates import write_certificates
 from proving_ground.shop.layout import ShopService, services_of
 from proving_ground.shop.monitoring import ShopPrometheus, running_prometheus, write_targets
 from proving_ground.shop.peers import NAMES
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.proxy import admin_port
 from proving_ground.shop.stores import Stores, running_stores
 from proving_ground.shop.tools import ToolMissing
@@ -55,7 +55,7 @@ class Shop:
         self.options = options
         self.stores = stores
         self.services = services_of(small=options.small)
-        self.pods: dict[str, Pod] = {}
+        self.pods: dict[str, ShopPod] = {}
         self.died: list[str] = []
         """What the supervisor told of processes that ended by themselves."""
         self.prometheus: ShopPrometheus
@@ -67,13 +67,13 @@ class Shop:
         """The row of the layout."""
         return next(one for one in self.services if one.name == name)
 
-    def pods_of(self, service: str) -> list[Pod]:
+    def pods_of(self, service: str) -> list[ShopPod]:
         """Its replicas."""
         return [one for one in self.pods.values() if one.service == service]
 
     def start(self) -> None:
         """Start every process."""
-        proxied: dict[str, Pod] = {}
+        proxied: dict[str, ShopPod] = {}
         for service in self.services:
             for pod in self._pods_for(service):
                 self.pods[pod.name] = pod
@@ -96,7 +96,7 @@ class Shop:
             self.pods[pod.name] = new
             self._tell({"start": new.as_json(), "overlap_s": OVERLAP_S})
 
-    def move_levers(self, pod: Pod, **values: Any) -> None:
+    def move_levers(self, pod: ShopPod, **values: Any) -> None:
         """Through the admin endpoint of one process."""
         secure = self._is_external(pod)
         port = admin_port(pod) if pod.program == PROXY else pod.port
@@ -109,18 +109,23 @@ class Shop:
         self._hidden = set(services)
         self._write_names()
 
+    def guard(self, *pids: int) -> None:
+        """Have these processes ended too, should this one be killed."""
+        for pid in pids:
+            self._tell({"guard": pid})
+
     def refresh(self) -> list[str]:
         """What has died since this was asked last."""
         self._tell({})
         died, self.died = self.died, []
         return died
 
-    def _is_external(self, pod: Pod) -> bool:
+    def _is_external(self, pod: ShopPod) -> bool:
         return pod.program == "service" and self.service(pod.service).external
 
-    def _pods_for(self, service: ShopService) -> Iterator[Pod]:
+    def _pods_for(self, service: ShopService) -> Iterator[ShopPod]:
         for number, cluster in enumerate(service.clusters, 1):
-            yield Pod(
+            yield ShopPod(
                 name=f"{service.name}-{cluster}-{number}",
                 service=service.name,
                 program="service",
@@ -135,8 +140,8 @@ class Shop:
                 memory_mb=service.memory_mb,
             )
 
-    def _helper(self, name: str, program: str, target: int = 0) -> Pod:
-        return Pod(
+    def _helper(self, name: str, program: str, target: int = 0) -> ShopPod:
+        return ShopPod(
             name=name,
             service=name,
             program=program,
@@ -190,6 +195,7 @@ def running_shop(room: Path, options: ShopOptions) -> Iterator[Shop]:
         shop.prometheus = stack.enter_context(
             running_prometheus(room, port, options.interval_s, options.alerts_to)
         )
+        shop.guard(*stores.pids, shop.prometheus.pid)
         yield shop
 
 
@@ -244,7 +250,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def summary(pods: Iterable[Pod]) -> str:
+def summary(pods: Iterable[ShopPod]) -> str:
     """How many processes of what, for people."""
     services = {one.service for one in pods if one.program == "service"}
     replicas = sum(one.program == "service" for one in pods)

@@ -20,19 +20,19 @@ from redis.exceptions import RedisError, ResponseError
 from proving_ground.shop import certificates
 from proving_ground.shop.layout import (
     PRODUCTS,
-    Cached,
-    Call,
-    Enqueue,
-    Query,
+    CachedStep,
+    CallStep,
+    EnqueueStep,
+    QueryStep,
     ShopService,
-    Spool,
+    SpoolStep,
     Step,
-    Work,
+    WorkStep,
     services_of,
 )
 from proving_ground.shop.levers import ServiceLevers
 from proving_ground.shop.peers import CallFailed, Peers
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.pool import DatabasePool, PoolExhausted
 from proving_ground.shop.telemetry import (
     CURRENT,
@@ -53,7 +53,7 @@ SPREAD = 0.25
 class ServiceProgram:
     """The program of one replica."""
 
-    def __init__(self, pod: Pod, layout: ShopService, external: frozenset[str]) -> None:
+    def __init__(self, pod: ShopPod, layout: ShopService, external: frozenset[str]) -> None:
         self.pod = pod
         self.layout = layout
         self.levers = ServiceLevers()
@@ -163,21 +163,21 @@ class ServiceProgram:
 
     async def do(self, step: Step) -> None:
         """One step. Raises what went wrong."""
-        if isinstance(step, Work):
+        if isinstance(step, WorkStep):
             await asyncio.sleep(step.ms / 1000 * random.lognormvariate(0, SPREAD))
-        elif isinstance(step, Call):
+        elif isinstance(step, CallStep):
             for _ in range(self.levers.call_times):
                 await self.peers.call(step)
-        elif isinstance(step, Query):
+        elif isinstance(step, QueryStep):
             await self._query(step)
-        elif isinstance(step, Cached):
+        elif isinstance(step, CachedStep):
             await self._cached(step)
-        elif isinstance(step, Enqueue):
+        elif isinstance(step, EnqueueStep):
             await self._redis.xadd(step.stream, {"product": str(_product())}, maxlen=100_000)
-        elif isinstance(step, Spool):
+        elif isinstance(step, SpoolStep):
             self._spool(step)
 
-    async def _query(self, step: Query) -> None:
+    async def _query(self, step: QueryStep) -> None:
         with self.spans.span("query", 3, CURRENT.get()) as span:
             span.attributes |= {"db.system": "postgresql", "peer.service": "shop-db"}
             span.attributes["db.query.text"] = step.sql
@@ -188,7 +188,7 @@ class ServiceProgram:
                 span.failed = str(failure).strip()
                 raise
 
-    async def _cached(self, step: Cached) -> None:
+    async def _cached(self, step: CachedStep) -> None:
         key = f"{step.prefix}:{random.randrange(step.keys)}"
         found = await self._redis.get(key)
         result = "hit" if found else "miss"
@@ -199,7 +199,7 @@ class ServiceProgram:
             await self.do(one)
         await self._redis.set(key, "x" * 200, px=int(step.ttl_s * 1000))
 
-    def _spool(self, step: Spool) -> None:
+    def _spool(self, step: SpoolStep) -> None:
         """Write a file. The folder is swept at its usual size; a smaller quota is a full disk."""
         folder = self.pod.room / "spool" / self.pod.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +296,7 @@ def _streams(found: object) -> list[tuple[str, list[tuple[str, dict[str, str]]]]
     return list(found) if isinstance(found, list) else []
 
 
-async def serve(pod: Pod) -> None:
+async def serve(pod: ShopPod) -> None:
     """Run the service that the pod is a replica of."""
     services = services_of(small=pod.small)
     layout = next(one for one in services if one.name == pod.service)

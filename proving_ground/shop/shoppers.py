@@ -14,7 +14,7 @@ from aiohttp import web
 
 from proving_ground.shop.layout import SHOPPING, services_of
 from proving_ground.shop.peers import AddressBook
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 
 SWING = 0.35
 """How far the day's curve goes above and below its mean."""
@@ -27,7 +27,7 @@ class Shoppers:
     """Requests to `web` by a Poisson process per route, open loop: they come however slow the
     shop is. Levers: `surge` multiplies, `route` names the only route to which it applies."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ShopPod) -> None:
         self._pod = pod
         self._books = [AddressBook(pod.room, cluster) for cluster in ("eu", "us")]
         self._surge = 1.0
@@ -81,11 +81,11 @@ class Shoppers:
                 await answer.read()
 
 
-def _routes(pod: Pod) -> list[str]:
+def _routes(pod: ShopPod) -> list[str]:
     front = next(one for one in services_of(small=pod.small) if one.name == "web")
     return [path for path in SHOPPING.rates if path in front.routes]
 
 
-async def serve(pod: Pod) -> None:
+async def serve(pod: ShopPod) -> None:
     """Run the customers."""
     await Shoppers(pod).run()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from proving_ground.shop.tools import ToolMissing, find_redis
+from proving_ground.shop.tools import ToolMissing, find_redis, prefer
 
 START_S = 20.0
 _TABLES = """
@@ -45,38 +45,44 @@ class Stores:
 
     database: str
     redis_socket: str
+    pids: tuple[int, ...] = ()
+    """Of both servers."""
 
 
 @contextmanager
 def running_stores(room: Path) -> Iterator[Stores]:
     """Start both, fill the database, and stop both at the end."""
-    with _redis(room) as socket, _postgres(room) as database:
-        yield Stores(database, socket)
+    with _redis(room) as (socket, redis_pid), _postgres(room) as (database, pid):
+        yield Stores(database, socket, (redis_pid, pid))
 
 
 @contextmanager
-def _redis(room: Path) -> Iterator[str]:
+def _redis(room: Path) -> Iterator[tuple[str, int]]:
     server = find_redis()
     socket = room / "redis.sock"
     options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(room)]
     with (room / "redis.log").open("wb") as log:
         process = subprocess.Popen(
-            [server, *options], stdout=log, stderr=log, start_new_session=True
+            [server, *options],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
+        prefer(process.pid)
         deadline = time.monotonic() + START_S
         while not socket.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ToolMissing(f"redis-server did not start: see {room / 'redis.log'}")
             time.sleep(0.05)
-        yield str(socket)
+        yield str(socket), process.pid
     finally:
         process.terminate()
         process.wait(timeout=START_S)
 
 
 @contextmanager
-def _postgres(room: Path) -> Iterator[str]:
+def _postgres(room: Path) -> Iterator[tuple[str, int]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -90,6 +96,9 @@ def _postgres(room: Path) -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(room))
     server = get_server(room / "postgres", cleanup_mode="stop")
     try:
+        # Sessions inherit the priority of the server that starts them.
+        pid = int((room / "postgres" / "postmaster.pid").read_text().split()[0])
+        prefer(pid)
         # The shop is thrown away at its end: what it wrote need not survive the machine.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off")
@@ -97,6 +106,6 @@ def _postgres(room: Path) -> Iterator[str]:
         server.psql("SELECT pg_reload_conf()")
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute((_TABLES + QUICK_LOOKUP).encode())
-        yield str(server.get_uri())
+        yield str(server.get_uri()), pid
     finally:
         server.cleanup()

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from proving_ground.shop import exporter, proxy, service, shoppers
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
+from proving_ground.shop.tools import prefer
 
-PROGRAMS: dict[str, Callable[[Pod], Awaitable[None]]] = {
+PROGRAMS: dict[str, Callable[[ShopPod], Awaitable[None]]] = {
     "service": service.serve,
     "shoppers": shoppers.serve,
     "exporter": exporter.serve,
@@ -41,7 +42,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Running:
     """One process, and when it starts again once it has died."""
 
-    pod: Pod
+    pod: ShopPod
     pid: int
     again_at: float | None = None
 
@@ -52,6 +53,8 @@ class ShopSupervisor:
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
         self._leaving: set[int] = set()
+        self._guarded: dict[int, str] = {}
+        self._started_by = os.getppid()
         self.died: list[str] = []
         """Lines about processes that ended by themselves."""
 
@@ -70,23 +73,25 @@ class ShopSupervisor:
             for line in lines:
                 print(json.dumps(self._obey(json.loads(line))), flush=True)  # noqa: T201
         self._stop_all()
+        # Whoever started the shop was killed, and cannot end the others that it had started.
+        if os.getppid() != self._started_by:
+            self._end_guarded()
 
     def _obey(self, command: dict[str, Any]) -> dict[str, Any]:
         if "start" in command:
-            pod = Pod(**command["start"])
+            pod = ShopPod(**command["start"])
             old = self._running.get(pod.name)
             self._running[pod.name] = Running(pod, self._fork(pod))
             if old is not None:
                 self._retire(old, after_s=float(command.get("overlap_s", 0)))
-        elif "stop" in command:
-            old = self._running.pop(command["stop"], None)
-            if old is not None:
-                self._retire(old, after_s=0)
+        elif "guard" in command:
+            pid = int(command["guard"])
+            self._guarded[pid] = os.readlink(f"/proc/{pid}/cwd")
         pids = {name: one.pid for name, one in self._running.items()}
         died, self.died = self.died, []
         return {"pids": pids, "died": died}
 
-    def _fork(self, pod: Pod) -> int:
+    def _fork(self, pod: ShopPod) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -149,6 +154,13 @@ class ShopSupervisor:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def _end_guarded(self) -> None:
+        for pid, folder in self._guarded.items():
+            with suppress(OSError):
+                # A number may belong to another process by now.
+                if os.readlink(f"/proc/{pid}/cwd") == folder:
+                    os.kill(pid, signal.SIGTERM)
+
 
 def _reaped() -> set[int]:
     found = set()
@@ -161,7 +173,7 @@ def _reaped() -> set[int]:
     return found
 
 
-def _become(pod: Pod) -> None:
+def _become(pod: ShopPod) -> None:
     """What the new process does; it never returns."""
     code = 1
     try:
@@ -177,7 +189,7 @@ def _become(pod: Pod) -> None:
         os._exit(code)
 
 
-async def _as_coroutine(pod: Pod) -> None:
+async def _as_coroutine(pod: ShopPod) -> None:
     await PROGRAMS[pod.program](pod)
 
 
@@ -186,4 +198,5 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prefer()
     ShopSupervisor().run()

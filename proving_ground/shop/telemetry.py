@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 
 BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0,
@@ -33,7 +33,7 @@ SERVER, CLIENT = 2, 3
 class PodMetrics:
     """The metrics of one process, under the names that Prometheus' client libraries use."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ShopPod) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         own = self.registry
@@ -95,7 +95,7 @@ CURRENT: ContextVar[TraceContext | None] = ContextVar("trace", default=None)
 
 
 @dataclass
-class OpenSpan:
+class UnfinishedSpan:
     """A span that has not ended; `failed` is said when it has."""
 
     attributes: dict[str, str] = field(default_factory=dict)
@@ -105,19 +105,19 @@ class OpenSpan:
 class SpanSender:
     """Collects spans and sends them in batches: OTLP as JSON over HTTP."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ShopPod) -> None:
         self._pod = pod
         self._waiting: list[dict[str, Any]] = []
 
     @contextmanager
-    def span(self, name: str, kind: int, above: TraceContext | None) -> Iterator[OpenSpan]:
+    def span(self, name: str, kind: int, above: TraceContext | None) -> Iterator[UnfinishedSpan]:
         """Time what happens inside, and make it the context of what is called from there."""
         if above is None:
-            yield OpenSpan()
+            yield UnfinishedSpan()
             return
         here = TraceContext(above.trace_id, secrets.token_hex(8), above.sampled)
         token = CURRENT.set(here)
-        opened, began = OpenSpan(), time.time_ns()
+        opened, began = UnfinishedSpan(), time.time_ns()
         try:
             yield opened
         finally:
@@ -153,7 +153,7 @@ class SpanSender:
 
 
 def _as_otlp(
-    name: str, kind: int, parent: str, here: TraceContext, began: int, opened: OpenSpan
+    name: str, kind: int, parent: str, here: TraceContext, began: int, opened: UnfinishedSpan
 ) -> dict[str, Any]:
     span = {
         "traceId": here.trace_id,
@@ -177,7 +177,7 @@ def _key_values(values: dict[str, str]) -> list[dict[str, Any]]:
 class JsonLog:
     """One JSON object a line, in a file of the process' own."""
 
-    def __init__(self, pod: Pod, folder_name: str) -> None:
+    def __init__(self, pod: ShopPod, folder_name: str) -> None:
         folder = pod.room / folder_name
         folder.mkdir(exist_ok=True)
         self._file = (folder / f"{pod.name}.jsonl").open("a", buffering=1, encoding="utf-8")

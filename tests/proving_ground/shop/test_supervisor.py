@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proving_ground.shop.pod import Pod
+from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.running import free_ports
 
 
@@ -23,7 +23,9 @@ class SpokenTo:
     """A supervisor, and one replica of the small shop's payments."""
 
     def __init__(self, room: Path) -> None:
-        self.pod = Pod("payments-eu-1", "payments", "service", "eu", free_ports(1), str(room), True)
+        self.pod = ShopPod(
+            "payments-eu-1", "payments", "service", "eu", free_ports(1), str(room), True
+        )
         (room / "names.json").write_text("{}")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "proving_ground.shop.supervisor"],

@@ -13,7 +13,7 @@ from proving_ground.shop.layout import (
     DATABASE,
     SERVICES,
     SHOPPING,
-    Call,
+    CallStep,
     ShopService,
     Step,
     services_of,
@@ -40,7 +40,7 @@ def test_every_call_has_somebody_who_answers(small: bool) -> None:
     calls = 0
     for service in services_of(small=small):
         for step in steps_of(service):
-            if isinstance(step, Call):
+            if isinstance(step, CallStep):
                 assert step.path in routes[step.callee], (service.name, step)
                 calls += 1
     assert calls >= 2
