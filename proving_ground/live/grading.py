@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from analysis.vocabulary import Diagnosis
+from analysis.vocabulary import Cause, Diagnosis
 from evaluation.grading import NAMES_A_CAUSE
 from proving_ground.live.truth import LiveTruth
 from proving_ground.shop.faults import NO_CHANGE
+
+IN_THE_FIRST = 3
+"""Causes that a person reads before giving up."""
 
 
 @dataclass(frozen=True)
@@ -70,59 +73,73 @@ def grade_answer(
         **told,
     )
     if not truth.subject:
-        return _with(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
-    places = [n for n, cause in enumerate(causes, 1) if cause.subject in truth.accepts]
-    return _with(
+        return replace(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
+    place = _place(truth, causes)
+    return replace(
         grade,
-        culprit_right=bool(places) and places[0] == 1,
+        culprit_right=place == 1,
         kind_right=first is not None and first.kind in truth.kinds,
         change_right=blamed == guilty_change,
-        place=places[0] if places else None,
+        place=place,
     )
 
 
-def _with(grade: LiveGrade, **values: Any) -> LiveGrade:
-    return LiveGrade(**{**{k: getattr(grade, k) for k in grade.__dataclass_fields__}, **values})
+def _place(truth: LiveTruth, causes: Sequence[Cause]) -> int | None:
+    for number, cause in enumerate(causes, 1):
+        if cause.subject in truth.accepts:
+            return number
+    return None
 
 
-@dataclass(frozen=True)
+@dataclass
+class CountedShare:
+    """How many of how many."""
+
+    hits: int = 0
+    of: int = 0
+
+    def count(self, hit: bool | None) -> None:
+        """One more, unless it is not graded."""
+        if hit is not None:
+            self.of += 1
+            self.hits += hit
+
+    def __str__(self) -> str:
+        return f"{self.hits} of {self.of}" if self.of else "none played"
+
+
+@dataclass
 class LiveFigures:
-    """Counts of a run: how many of how many."""
+    """Counts of a run."""
 
-    played: int
-    without_answer: int
-    culprit: tuple[int, int]
-    culprit_in_three: tuple[int, int]
-    kind: tuple[int, int]
-    change_of_guilty: tuple[int, int]
-    no_change_blamed: tuple[int, int]
+    played: int = 0
+    without_answer: int = 0
+    culprit: CountedShare = field(default_factory=CountedShare)
+    culprit_in_three: CountedShare = field(default_factory=CountedShare)
+    kind: CountedShare = field(default_factory=CountedShare)
+    change_of_guilty: CountedShare = field(default_factory=CountedShare)
+    no_change_blamed: CountedShare = field(default_factory=CountedShare)
     """Where none is guilty."""
-    false_alarms: tuple[int, int]
+    false_alarms: CountedShare = field(default_factory=CountedShare)
     """Of healthy shops whose alert fired: those in which a cause was named."""
 
 
-def live_figures(grades: Sequence[LiveGrade]) -> LiveFigures:
+def live_figures(grades: Iterable[LiveGrade]) -> LiveFigures:
     """What the grades come to."""
-    answered = [one for one in grades if not one.problem]
-    broken = [one for one in answered if one.truth.subject]
-    calm = [one for one in answered if not one.truth.subject]
-    guilty = [one for one in broken if one.truth.guilty]
-    innocent = [one for one in answered if not one.truth.guilty]
-    in_three = [one for one in broken if one.place is not None and one.place <= 3]
-    return LiveFigures(
-        played=len(grades),
-        without_answer=len(grades) - len(answered),
-        culprit=_count([one.culprit_right for one in broken]),
-        culprit_in_three=(len(in_three), len(broken)),
-        kind=_count([one.kind_right for one in broken]),
-        change_of_guilty=_count([one.change_right for one in guilty]),
-        no_change_blamed=_count([one.change_right for one in innocent]),
-        false_alarms=_count([one.false_alarm for one in calm]),
-    )
-
-
-def _count(values: Sequence[bool | None]) -> tuple[int, int]:
-    return sum(bool(one) for one in values), len(values)
+    found = LiveFigures()
+    for one in grades:
+        found.played += 1
+        if one.problem:
+            found.without_answer += 1
+            continue
+        found.culprit.count(one.culprit_right)
+        found.kind.count(one.kind_right)
+        found.false_alarms.count(one.false_alarm)
+        if one.truth.subject:
+            found.culprit_in_three.count(one.place is not None and one.place <= IN_THE_FIRST)
+        changes = found.change_of_guilty if one.truth.guilty else found.no_change_blamed
+        changes.count(one.change_right)
+    return found
 
 
 def summary_table(grades: Sequence[LiveGrade]) -> str:
@@ -131,14 +148,16 @@ def summary_table(grades: Sequence[LiveGrade]) -> str:
     rows = [
         ("incidents played", f"{found.played}"),
         ("without an alert or answer", f"{found.without_answer}"),
-        ("culprit first", _share(found.culprit)),
-        ("culprit in the first three", _share(found.culprit_in_three)),
-        ("kind of fault seen", _share(found.kind)),
-        ("guilty change named", _share(found.change_of_guilty)),
-        ("no change blamed where none is guilty", _share(found.no_change_blamed)),
-        ("false alarms that named a cause", _share(found.false_alarms)),
+        ("culprit first", f"{found.culprit}"),
+        ("culprit in the first three", f"{found.culprit_in_three}"),
+        ("kind of fault seen", f"{found.kind}"),
+        ("guilty change named", f"{found.change_of_guilty}"),
+        ("no change blamed where none is guilty", f"{found.no_change_blamed}"),
+        ("false alarms that named a cause", f"{found.false_alarms}"),
     ]
-    lines = [f"{name:40s} {value}" for name, value in rows]
+    lines = []
+    for name, value in rows:
+        lines.append(f"{name:40s} {value}")
     lines.append("")
     for one in grades:
         lines.append(_line(one))
@@ -158,8 +177,3 @@ def _mark(value: bool | None) -> str:
     if value is None:
         return "."
     return "+" if value else "-"
-
-
-def _share(count: tuple[int, int]) -> str:
-    right, of = count
-    return f"{right} of {of}" if of else "none played"

@@ -143,6 +143,7 @@ class IncidentPlayer:
 
     def _final_message(self, page: SentPage) -> SlackedMessage | None:
         """The bot's message in Slack, once the incident's note says that it is final."""
+        # Slack first shows "Investigating"; the note is written when the answer is final.
         deadline = time.monotonic() + ANSWER_WITHIN_S
         key = f"{page.investigation}:slack"
         while time.monotonic() < deadline:

@@ -79,6 +79,7 @@ class AlertRelay:
         now = datetime.now(UTC)
         for alert in alerts:
             key = str(sorted(alert["labels"].items()))
+            # Prometheus sends an alert again and again, with an end that lies ahead while it fires.
             if datetime.fromisoformat(alert["endsAt"]) <= now:
                 self.firing.pop(key, None)
                 continue

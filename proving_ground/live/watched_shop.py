@@ -90,6 +90,7 @@ def watched_shop(
         for name, app in apps.items():
             urls[name], stop = serve_in_thread(app)
             stack.callback(stop)
+        # Only now it is known where the vendors listen.
         told = replace(
             options,
             alerts_to=urls["relay"].removeprefix("http://"),

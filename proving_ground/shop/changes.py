@@ -73,6 +73,7 @@ class ChangeDesk:
 
     def harmless(self) -> ShopChange:
         """A random change that does nothing. A deploy really replaces the replicas."""
+        # Three of six are deploys, as most changes of a shop are.
         ours = [one.name for one in self._shop.services if not one.external]
         kind = self._rng.choice(("deploy", "deploy", "deploy", "config", "flag", "migration"))
         service = DATABASE if kind == "migration" else self._rng.choice(ours)

@@ -302,9 +302,11 @@ def switch_on(shop: Shop, incident: ShopIncident, desk: ChangeDesk) -> BrokenSho
     """Break the shop. Where a change is guilty, it is published as every other change is."""
     fault, change, version = incident.fault, NO_CHANGE, None
     if fault.changed is not None:
+        # Published first: in real life, too, the event comes before the new version is everywhere.
         change = desk.publish(incident.target, fault.changed).id
         if fault.changed == "deploy":
             version = desk.version(incident.target)
+    # Dice of its own: how strong a fault is does not depend on what happened before it.
     rng = random.Random(f"strength {incident.seed}")
     injection = acts.FaultInjection(shop, incident.target, rng, version)
     return BrokenShop(incident, change, fault.act(injection))

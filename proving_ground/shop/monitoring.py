@@ -165,6 +165,7 @@ def _slow(service: str, slow_s: float, over: str, wait: str) -> dict[str, Any]:
 
 def _failing(service: str, over: str, wait: str) -> dict[str, Any]:
     total = f'sum by (service, cluster) (rate(http_requests_total{{service="{service}"}}[{over}]))'
+    # A cluster without any failed request has no series here, and so no alert.
     failed = total.replace('"}[', '",status=~"5.."}[')
     return _rule(
         f"{service.capitalize()}ErrorsHigh",

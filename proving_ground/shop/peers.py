@@ -54,6 +54,7 @@ class AddressBook:
         if now - self._read_at < READ_EVERY_S:
             return
         self._read_at = now
+        # Reading the time of the file is cheap enough for every request; reading it all is not.
         stamp = self._file.stat().st_mtime_ns
         if stamp != self._stamp:
             self._stamp = stamp
@@ -68,6 +69,7 @@ class AddressBook:
         """The next replica in turn: of the own cluster, where it has any."""
         by_cluster = self._names.get(service, {})
         ports = by_cluster.get(self._cluster) or [p for ports in by_cluster.values() for p in ports]
+        # Nobody listens on the port for discarded messages: the name fails before the port does.
         if not ports:
             return 9
         turn = self._turns.setdefault(service, itertools.count(random.randrange(8)))
@@ -136,6 +138,7 @@ class Peers:
                     return
                 if last:
                     raise
+            # Without a random wait all callers would come back at once.
             await asyncio.sleep(BACKOFF_S * random.random())
 
     async def _once(self, call: CallStep) -> None:
@@ -158,6 +161,7 @@ class Peers:
         url = f"{'https' if secure else 'http'}://{call.callee}.shop:{port}{call.path}"
         here = CURRENT.get()
         headers = {"traceparent": here.header} if here else {}
+        # The time-out covers name, handshake and answer, as most clients count it.
         limit = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with session.get(url, headers=headers, timeout=limit) as answer:

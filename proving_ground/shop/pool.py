@@ -56,6 +56,7 @@ class DatabasePool:
             connection = await self._open()
             yield connection
         except (psycopg.Error, asyncio.CancelledError):
+            # Its session may be in the middle of something: nobody else can use it.
             if connection is not None:
                 await connection.close()
                 connection = None
@@ -63,6 +64,7 @@ class DatabasePool:
         finally:
             if connection is not None:
                 self._idle.append(connection)
+            # A leak is just this: the connection is idle, and the pool believes it is in use.
             if not leaked:
                 await self._give_back()
 

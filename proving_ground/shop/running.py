@@ -91,6 +91,7 @@ class Shop:
 
     def deploy(self, service: str, version: str, levers: dict[str, Any] | None = None) -> None:
         """Replace its replicas one by one with another version; no request is lost by that."""
+        # One after the other, as a rolling deploy does.
         for pod in self.pods_of(service):
             new = replace(pod, version=version, levers={**(levers or {})})
             self.pods[pod.name] = new
@@ -161,6 +162,7 @@ class Shop:
         for pod in self.pods.values():
             if pod.program != "service" or pod.service in self._hidden:
                 continue
+            # Whoever is behind a proxy is known by the proxy's address.
             before = self.pods.get(f"{PROXY}-{pod.name}", pod)
             names.setdefault(pod.service, {}).setdefault(pod.cluster, []).append(before.port)
         part = self.room / f"{NAMES}.part"

@@ -81,6 +81,7 @@ class ServiceProgram:
         app.router.add_post("/admin/levers", self._move_levers)
         for path, steps in self.layout.routes.items():
             app.router.add_get(path, self._handler(path, steps))
+        # Requests that are on their way get that long to end.
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
         await runner.setup()
         # A new version listens before the old one stops.
@@ -117,6 +118,7 @@ class ServiceProgram:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began = time.monotonic()
+            # The caller decided whether this trace is kept.
             above = TraceContext.of(request.headers.get("traceparent", ""))
             with self.spans.span(f"GET {path}", SERVER, above) as span:
                 status, problem = await self._answer(path, steps)
@@ -145,6 +147,7 @@ class ServiceProgram:
             _use_cpu(levers.cpu_ms)
             if random.random() < levers.error_share:
                 raise RuntimeError(levers.error or "unexpected value")
+            # Waiting for a worker counts as part of the request, as it does for whoever asked.
             async with self._workers:
                 for step in steps:
                     await self.do(step)
@@ -208,6 +211,7 @@ class ServiceProgram:
         if used_kb + step.kilobytes > self.levers.disk_quota_kb:
             raise OSError(errno.ENOSPC, "No space left on device", str(folder))
         (folder / f"{time.time_ns()}").write_bytes(b"m" * step.kilobytes * 1000)
+        # Mails are sent on by somebody else, who clears the folder.
         if len(files) > 50:
             files[0].unlink()
 
@@ -229,6 +233,7 @@ class ServiceProgram:
             await self._redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
 
     async def _take_some(self, stream: str, steps: tuple[Step, ...]) -> None:
+        # What a consumer looks like that waits for ever: alive, healthy, and taking nothing.
         if self.levers.stuck:
             await asyncio.sleep(0.5)
             return
@@ -249,6 +254,7 @@ class ServiceProgram:
             if status == 200:
                 break
             await asyncio.sleep(0.3)
+        # Until it is acknowledged, Redis keeps a message for whoever comes after a crash.
         await self._redis.xack(stream, GROUP, number)
         await self._redis.xdel(stream, number)
 

@@ -60,6 +60,7 @@ class Shoppers:
 
     async def _customers(self, session: aiohttp.ClientSession, path: str) -> None:
         while True:
+            # Open loop: the next customer comes whether or not the last one has been served.
             await asyncio.sleep(random.expovariate(self._rate(path)))
             if len(self._waiting) < MOST_WAITING:
                 task = asyncio.create_task(self._visit(session, path))
@@ -72,6 +73,7 @@ class Shoppers:
         return rate * self._surge if self._route in ("", path) else rate
 
     async def _visit(self, session: aiohttp.ClientSession, path: str) -> None:
+        # Two of three customers live in the larger cluster.
         book = random.choices(self._books, (2, 1))[0]
         book.look()
         url = f"http://127.0.0.1:{book.port('web')}{path}"

@@ -62,6 +62,7 @@ class ShopSupervisor:
         """Until the input ends."""
         waiting = b""
         while True:
+            # Between two commands it looks after its processes.
             ready, _, _ = select.select([0], [], [], TICK_S)
             self._look()
             if not ready:
@@ -81,6 +82,7 @@ class ShopSupervisor:
         if "start" in command:
             pod = ShopPod(**command["start"])
             old = self._running.get(pod.name)
+            # The new one listens on the same port before the old one stops.
             self._running[pod.name] = Running(pod, self._fork(pod))
             if old is not None:
                 self._retire(old, after_s=float(command.get("overlap_s", 0)))
@@ -177,6 +179,7 @@ def _become(pod: ShopPod) -> None:
     """What the new process does; it never returns."""
     code = 1
     try:
+        # Ctrl-C in a terminal goes to a whole group: the supervisor ends its processes itself.
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         nothing = os.open(os.devnull, os.O_RDWR)

@@ -18,6 +18,20 @@ import pytest
 from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.running import free_ports
 
+KILLED_STARTER = """
+import json, os, signal, subprocess, sys
+server = subprocess.Popen(["sleep", "300"])
+supervisor = subprocess.Popen(
+    [sys.executable, "-m", "proving_ground.shop.supervisor"],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+)
+supervisor.stdin.write(json.dumps({"guard": server.pid}) + "\\n")
+supervisor.stdin.flush()
+supervisor.stdout.readline()
+print(server.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 class SpokenTo:
     """A supervisor, and one replica of the small shop's payments."""
@@ -122,3 +136,16 @@ def test_a_process_above_its_memory_limit_is_killed(supervisor: SpokenTo) -> Non
     eventually(has_died)
     assert died[0].startswith("payments-eu-1 ended with 9")
     assert not is_alive(first)
+
+
+def test_what_a_killed_starter_left_is_ended() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_STARTER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    server = int(done.stdout)
+    eventually(lambda: not is_alive(server))
