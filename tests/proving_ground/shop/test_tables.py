@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proving_ground.shop.faults import FAULTS, faults_for
+from proving_ground.shop.faults import FAULTS, draw, fault_order, faults_for
 from proving_ground.shop.layout import (
     CACHE,
     DATABASE,
@@ -20,6 +20,7 @@ from proving_ground.shop.layout import (
 )
 from proving_ground.shop.levers import ServiceLevers
 from proving_ground.shop.monitoring import SLOW_S
+from proving_ground.shop.running import Shop, ShopOptions
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "lab.md"
 CHANGES = {None, "deploy", "config", "flag", "migration"}
@@ -75,6 +76,30 @@ def test_the_small_shop_has_faults_that_need_no_store() -> None:
     assert len(possible) >= 8
     for fault in possible:
         assert not names.isdisjoint(fault.targets), fault.name
+
+
+def shop_of_everything() -> Shop:
+    """What drawing needs of a shop; nothing runs."""
+    shop = Shop.__new__(Shop)
+    shop.services = SERVICES
+    shop.options = ShopOptions()
+    return shop
+
+
+def test_every_fault_comes_once_before_any_comes_again() -> None:
+    shop = shop_of_everything()
+    order = fault_order(shop, 3, 2 * len(FAULTS))
+    assert sorted(order[: len(FAULTS)]) == sorted(FAULTS)
+    assert sorted(order[len(FAULTS) :]) == sorted(FAULTS)
+    assert order == fault_order(shop, 3, len(order))
+    assert order != fault_order(shop, 4, len(order))
+
+
+def test_the_same_seed_draws_the_same_incident() -> None:
+    shop = shop_of_everything()
+    assert draw(shop, 17) == draw(shop, 17)
+    targets = {draw(shop, seed, "slow_code").target for seed in range(40)}
+    assert targets == set(FAULTS["slow_code"].targets)
 
 
 def test_alerts_are_about_services_that_exist() -> None:
