@@ -31,8 +31,8 @@ DECOY_SHARE = 0.5
 """Incidents with a harmless change of another service shortly before the fault."""
 DECOY_SCRAPES = (1.0, 5.0)
 ALERT_WITHIN_SCRAPES = 24
-ALERT_WITHIN_LEAST_S = 30.0
-ANSWER_WITHIN_S = 120.0
+ALERT_WITHIN_LEAST_S = 60.0
+ANSWER_WITHIN_S = 240.0
 REPAIRED_WITHIN_SCRAPES = 40
 Say = Callable[[str], None]
 

@@ -23,6 +23,8 @@ class ShopPod:
     redis_socket: str = ""
     collector: str = ""
     """Where spans go, as OTLP over HTTP; empty: nowhere."""
+    sampled: float = 0.1
+    """Share of traces that are sent, decided where a trace begins."""
     day_s: float = 3600.0
     load: float = 1.0
     memory_mb: int = 0

@@ -25,6 +25,8 @@ from proving_ground.shop.stores import Stores, running_stores
 from proving_ground.shop.tools import ToolMissing
 
 PROXY, SHOPPERS, EXPORTER = "proxy", "shoppers", "exporter"
+SAMPLED, SAMPLED_IF_SMALL = 0.1, 0.5
+"""Shares of traces that are kept. The small shop has few requests and a short life."""
 OVERLAP_S = 0.3
 """A new version has taken its first requests before the old one is told to stop."""
 
@@ -138,6 +140,7 @@ class Shop:
                 redis_socket=self.stores.redis_socket,
                 # Nobody of ours sees what goes on inside the provider.
                 collector="" if service.external else self.options.collector,
+                sampled=SAMPLED_IF_SMALL if self.options.small else SAMPLED,
                 memory_mb=service.memory_mb,
             )
 

@@ -119,7 +119,7 @@ class ServiceProgram:
         async def handle(request: web.Request) -> web.Response:
             began = time.monotonic()
             # The caller decided whether this trace is kept.
-            above = TraceContext.of(request.headers.get("traceparent", ""))
+            above = TraceContext.of(request.headers.get("traceparent", ""), self.pod.sampled)
             with self.spans.span(f"GET {path}", SERVER, above) as span:
                 status, problem = await self._answer(path, steps)
                 span.attributes["http.response.status_code"] = str(status)
@@ -247,7 +247,8 @@ class ServiceProgram:
     async def _process(self, stream: str, number: str, steps: tuple[Step, ...]) -> None:
         """One message, tried until it works: orders must not be lost."""
         while True:
-            with self.spans.span(f"process {stream}", SERVER, TraceContext.of("")) as span:
+            above = TraceContext.of("", self.pod.sampled)
+            with self.spans.span(f"process {stream}", SERVER, above) as span:
                 status, problem = await self._answer(f"order {number}", steps)
                 span.failed = problem
             self.metrics.jobs.labels("ok" if status == 200 else "failed").inc()

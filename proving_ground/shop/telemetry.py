@@ -22,8 +22,6 @@ from proving_ground.shop.pod import ShopPod
 BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0,
 )  # fmt: skip
-SAMPLED = 0.1
-"""Share of traces that are sent, decided where a trace begins."""
 SENT_EVERY_S = 1.0
 MOST_WAITING = 2_000
 """Spans that wait to be sent; more are lost, as in every exporter."""
@@ -83,12 +81,12 @@ class TraceContext:
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02d}"
 
     @classmethod
-    def of(cls, header: str) -> TraceContext:
-        """The caller's context, or the beginning of a new trace."""
+    def of(cls, header: str, sampled: float) -> TraceContext:
+        """The caller's context, or the beginning of a new trace, kept with that probability."""
         parts = header.split("-")
         if len(parts) == 4:
             return cls(parts[1], parts[2], parts[3] == "01")
-        return cls(secrets.token_hex(16), "", random.random() < SAMPLED)
+        return cls(secrets.token_hex(16), "", random.random() < sampled)
 
 
 CURRENT: ContextVar[TraceContext | None] = ContextVar("trace", default=None)
