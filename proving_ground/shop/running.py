@@ -220,15 +220,17 @@ def _supervisor(room: Path) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):
+            process.stdin.write('{"end": true}\n')
+            process.stdin.close()
         try:
             process.wait(timeout=15)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        process.stdout.close()
 
 
 _GIVEN: set[int] = set()

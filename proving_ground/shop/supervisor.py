@@ -54,7 +54,6 @@ class ShopSupervisor:
         self._running: dict[str, Running] = {}
         self._leaving: set[int] = set()
         self._guarded: dict[int, str] = {}
-        self._started_by = os.getppid()
         self.died: list[str] = []
         """Lines about processes that ended by themselves."""
 
@@ -74,9 +73,7 @@ class ShopSupervisor:
             for line in lines:
                 print(json.dumps(self._obey(json.loads(line))), flush=True)  # noqa: T201
         self._stop_all()
-        # Whoever started the shop was killed, and cannot end the others that it had started.
-        if os.getppid() != self._started_by:
-            self._end_guarded()
+        self._end_guarded()
 
     def _obey(self, command: dict[str, Any]) -> dict[str, Any]:
         if "start" in command:
@@ -89,6 +86,9 @@ class ShopSupervisor:
         elif "guard" in command:
             pid = int(command["guard"])
             self._guarded[pid] = os.readlink(f"/proc/{pid}/cwd")
+        elif "end" in command:
+            # Whoever started the shop ends the others in order. Without this word it was killed.
+            self._guarded.clear()
         pids = {name: one.pid for name, one in self._running.items()}
         died, self.died = self.died, []
         return {"pids": pids, "died": died}
