@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from analysis.analyzers import fault_of
 from analysis.vocabulary import Cause, Diagnosis
 from evaluation.grading import NAMES_A_CAUSE
 from proving_ground.live.truth import LiveTruth
@@ -39,6 +40,7 @@ class LiveGrade:
     summary: str = ""
     culprit_right: bool | None = None
     kind_right: bool | None = None
+    """Whether the first cause is the culprit and tells what is wrong with it."""
     change_right: bool | None = None
     false_alarm: bool | None = None
     """Of a false alarm: whether a cause was named all the same."""
@@ -75,13 +77,28 @@ def grade_answer(
     if not truth.subject:
         return replace(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
     place = _place(truth, causes)
+    seen = kinds_seen(diagnosis) if place == 1 else frozenset[str]()
     return replace(
         grade,
         culprit_right=place == 1,
-        kind_right=first is not None and first.kind in truth.kinds,
+        kind_right=not seen.isdisjoint(truth.kinds),
         change_right=blamed == guilty_change,
         place=place,
     )
+
+
+def kinds_seen(diagnosis: Diagnosis) -> frozenset[str]:
+    """What the first cause says is wrong with its subject: its own kind, and what its findings
+    speak of. The kind of a cause that blames a change is that of the change."""
+    first = diagnosis.causes[0]
+    seen = {first.kind}
+    for finding in diagnosis.findings:
+        if finding.id not in first.findings or finding.subject != first.subject:
+            continue
+        fault = fault_of(finding)
+        if fault is not None:
+            seen |= {fault.name, fault.as_cause.name}
+    return frozenset(seen)
 
 
 def _place(truth: LiveTruth, causes: Sequence[Cause]) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from analysis.vocabulary import Cause, Diagnosis, Impact, Verdict
+from analysis.kinds.finding_details import MetricShiftDetails
+from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
 from proving_ground.live.grading import LiveGrade, grade_answer, live_figures, summary_table
 from proving_ground.live.truth import LiveTruth
 from proving_ground.shop.faults import FAULTS, ShopIncident
@@ -50,6 +51,24 @@ def test_the_right_culprit_in_second_place_is_no_right_answer() -> None:
     assert grade.culprit_right is False
     assert grade.place == 2
     assert grade.change_right is False
+
+
+def test_a_cause_that_blames_a_change_tells_its_kind_by_its_findings() -> None:
+    told = diagnosis("payments", kind="deploy", change="CE1")
+    finding = Finding(
+        id="F1",
+        kind="metric_shift",
+        subject="payments",
+        signal="latency_p99",
+        effect=3,
+        strength=1,
+        sentence="latency rose",
+        details=MetricShiftDetails(signal_class="latency", direction="up", bad=True),
+    )
+    first = told.causes[0].model_copy(update={"findings": ("F1",)})
+    told = told.model_copy(update={"causes": (first,), "findings": (finding,)})
+    assert grade_answer(0, truth("slow_code", "payments"), told, "CE1").kind_right
+    assert not grade_answer(0, truth("bad_version", "payments"), told, "CE1").kind_right
 
 
 def test_another_name_of_the_culprit_counts() -> None:
