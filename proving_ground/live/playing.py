@@ -104,10 +104,8 @@ class IncidentPlayer:
         if self._rng.random() >= DECOY_SHARE:
             return
         with self._changing:
-            change = self.desk.harmless()
             # The culprit's own service gets none: there it would be a fair suspect.
-            while change.service == incident.target:
-                change = self.desk.harmless()
+            self.desk.harmless(avoid=incident.target)
         time.sleep(self._rng.uniform(*DECOY_SCRAPES) * self._interval_s)
 
     def _answered(

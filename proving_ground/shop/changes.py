@@ -71,18 +71,31 @@ class ChangeDesk:
         self._publish(change)
         return change
 
-    def harmless(self) -> ShopChange:
-        """A random change that does nothing. A deploy really replaces the replicas."""
+    def harmless(self, avoid: str = "") -> ShopChange:
+        """A random change that does nothing, of any service but the avoided one. A deploy really
+        replaces the replicas."""
         # Three of six are deploys, as most changes of a shop are.
-        ours = [one.name for one in self._shop.services if not one.external]
         kind = self._rng.choice(("deploy", "deploy", "deploy", "config", "flag", "migration"))
-        service = DATABASE if kind == "migration" else self._rng.choice(ours)
-        if kind == "config" and not self._shop.options.small:
-            service = self._rng.choice((*ours, CACHE))
+        candidates = []
+        for name in self._changed_by(kind):
+            if name != avoid:
+                candidates.append(name)
+        if not candidates:
+            return self.harmless(avoid)
+        service = self._rng.choice(candidates)
         change = self.publish(service, kind)
         if kind == "deploy":
             self._shop.deploy(service, self.version(service))
         return change
+
+    def _changed_by(self, kind: str) -> list[str]:
+        """What a harmless change of that kind may be about."""
+        if kind == "migration":
+            return [DATABASE]
+        ours = [one.name for one in self._shop.services if not one.external]
+        if kind == "config" and not self._shop.options.small:
+            ours.append(CACHE)
+        return ours
 
     def version(self, service: str) -> str:
         """What runs now."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from proving_ground.shop.changes import ChangeDesk, ShopChange
 from proving_ground.shop.faults import FAULTS, draw, fault_order, faults_for
 from proving_ground.shop.layout import (
     CACHE,
@@ -115,3 +117,15 @@ def test_the_page_tells_of_every_fault() -> None:
 def test_a_lever_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="no lever 'speed'"):
         ServiceLevers().update({"speed": 1})
+
+
+def test_a_decoy_is_never_about_the_culprit() -> None:
+    shop = shop_of_everything()
+    shop.deploy = lambda *_: None  # type: ignore[method-assign]
+    told: list[ShopChange] = []
+    desk = ChangeDesk(shop, random.Random(1), told.append)
+    for _ in range(200):
+        desk.harmless(avoid="search")
+    assert "search" not in {change.service for change in told}
+    assert {change.kind for change in told} == {"deploy", "config", "flag", "migration"}
+    assert len({change.id for change in told}) == len(told)
