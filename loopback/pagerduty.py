@@ -78,10 +78,15 @@ class LoopbackIncident:
     notes: list[PagerDutyNote] = field(default_factory=list)
     merged_into: str | None = None
     custom_fields: dict[str, Any] = field(default_factory=dict)
+    service_id: str = "PSERVICE"
 
     def as_json(self, base_url: str) -> dict[str, Any]:
         """As the API gives it."""
-        reference = {"id": "PSERVICE", "type": "service_reference", "summary": self.service}
+        reference = {
+            "id": self.service_id,
+            "type": "service_reference",
+            "summary": self.service,
+        }
         return {
             "id": self.id,
             "type": "incident",
@@ -114,11 +119,20 @@ class LoopbackPagerDuty:
         self.fields = frozenset(fields)
         self.traffic = Traffic()
         self.incidents: dict[str, LoopbackIncident] = {}
+        self.services: dict[str, str] = {}
+        """Names by id; an incident's service has one of them, or PSERVICE."""
+        self.changes: list[Json] = []
+        """Change events of the account, oldest first."""
         self._lock = threading.Lock()
         self._count = 0
         one = "/incidents/{incident_id}"
+        services = [
+            Route("/services", self._handler("services", self._services)),
+            Route("/change_events", self._handler("all change_events", self._all_changes)),
+        ]
         self.app = Starlette(
             routes=[
+                *services,
                 Route("/incidents", self._handler("incidents", self._list)),
                 Route(one, self._handler("incident", self._incident)),
                 Route(f"{one}/alerts", self._handler("alerts", self._alerts)),
@@ -165,9 +179,39 @@ class LoopbackPagerDuty:
         """An incident that has just been triggered; `more` are further fields of
         `LoopbackIncident`."""
         more.setdefault("created_at", _now())
+        more.setdefault("service_id", self.service_id(service))
         incident = LoopbackIncident(incident_id, title, service, **more)
         self.incidents[incident_id] = incident
         return incident
+
+    def service_id(self, name: str) -> str:
+        """The id of the service of that name; PSERVICE where the account does not list it."""
+        for service_id, known in self.services.items():
+            if known == name:
+                return service_id
+        return "PSERVICE"
+
+    def publish_change(
+        self, change_id: str, summary: str, service: str, at: datetime, **details: str
+    ) -> None:
+        """A change event, as an integration sends it through the Events API v2."""
+        reference = {
+            "id": self.service_id(service),
+            "type": "service_reference",
+            "summary": service,
+        }
+        self.changes.append(
+            {
+                "id": change_id,
+                "type": "change_event",
+                "timestamp": at.astimezone(UTC).isoformat(),
+                "summary": summary,
+                "source": "ci",
+                "services": [reference],
+                "custom_details": details,
+                "links": [],
+            }
+        )
 
     def _handler(
         self, call: str, method: Callable[[Request, Json], tuple[int, Json]]
@@ -218,7 +262,20 @@ class LoopbackPagerDuty:
         return 200, {"related_incidents": []}
 
     def _service_changes(self, request: Request, _: Json) -> tuple[int, Json]:
-        return 200, _paged("change_events", [], request)
+        wanted = request.path_params["service_id"]
+        found = [one for one in self.changes if wanted in {s["id"] for s in one["services"]}]
+        return 200, _paged("change_events", _since(found, request), request)
+
+    def _all_changes(self, request: Request, _: Json) -> tuple[int, Json]:
+        return 200, _paged("change_events", _since(self.changes, request), request)
+
+    def _services(self, request: Request, _: Json) -> tuple[int, Json]:
+        query = request.query_params.get("query", "").casefold()
+        found = []
+        for service_id, name in self.services.items():
+            if query in name.casefold():
+                found.append({"id": service_id, "type": "service", "name": name, "summary": name})
+        return 200, _paged("services", found, request)
 
     def _notes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, {"notes": [n.as_json() for n in self._find(request).notes]}
@@ -282,6 +339,14 @@ def _content(request: Request, body: Json) -> str:
             400, 2001, "Invalid Input Provided", "Content is missing or too long"
         )
     return content
+
+
+def _since(events: Sequence[Json], request: Request) -> list[Json]:
+    """Those between `since` and `until`, the latest first."""
+    since = request.query_params.get("since", "")
+    until = request.query_params.get("until", "9")
+    # Both are UTC in ISO 8601, so their order as text is their order in time.
+    return [one for one in reversed(events) if since[:19] <= one["timestamp"][:19] <= until[:19]]
 
 
 def _paged(name: str, items: Sequence[Json], request: Request) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Where the diagnosis is measured: simulated worlds with a known truth. No product code."""
+"""Where the diagnosis is measured: simulated worlds and a live shop, with a known truth."""

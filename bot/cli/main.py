@@ -59,6 +59,37 @@ def demo(
 
 
 @app.command()
+def lab(
+    fault: Annotated[
+        str | None,
+        typer.Option("--fault", metavar="NAME", help="The fault to switch on; see --list."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Draw the fault by this number.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("--interval", min=1, help="Seconds between Prometheus' scrapes.")
+    ] = 5,
+    small: Annotated[
+        bool, typer.Option("--small", help="Three services, without Redis and PostgreSQL.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Print the faults and end.")] = False,
+    exit_: Annotated[bool, typer.Option("--exit", help="End when the answer is there.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes any free one.")] = 0,
+) -> None:
+    """A live shop on this machine: break it with one fault, see the bot's answer and the truth."""
+    from proving_ground.live.lab import LabOptions, print_faults, run_lab
+
+    if list_:
+        print_faults()
+        return
+    options = LabOptions(
+        fault=fault, seed=seed, interval_s=interval, small=small, stay=not exit_, port=port
+    )
+    raise typer.Exit(run_lab(options))
+
+
+@app.command()
 def serve(
     config: Config = None,
     no_worker: Annotated[

@@ -31,6 +31,12 @@ from connectors.prometheus.rules import (
     query_of_rule,
     rule_params,
 )
+from connectors.prometheus.scrape_intervals import (
+    counting_params,
+    counting_query,
+    period_s,
+    slowest_interval,
+)
 from connectors.prometheus.series import (
     CALL,
     PrometheusSelection,
@@ -45,9 +51,10 @@ from connectors.shared_settings import SharedSettings
 MAX_POINTS = 11_000
 """Points per series above which Prometheus refuses a range query (web/api/v1/api.go,
 query_range)."""
-MIN_RANGE_S = 60.0
-"""Shortest range of `rate()`: four scrapes at the usual 15 s (Grafana's $__rate_interval uses the
-same four)."""
+RANGE_SCRAPES = 4
+"""Scrapes in the range of `rate()`, as many as Grafana's $__rate_interval has."""
+UNKNOWN_RANGE_S = 60.0
+"""Its shortest range where nothing tells how often is scraped: four scrapes at the usual 15 s."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
 ALL_SERVICES = 100
 """Up to that many services all are asked, for the cause may lie in one that nobody named; beyond,
@@ -225,13 +232,15 @@ class PrometheusConnector:
         metrics = list(dict.fromkeys(one.metric for one in templates))
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
+        intervals = await self._intervals(session, labels, spans[-1])
 
         # Each default query for all services, and for those in scope alone.
         wide: list[PromQuery] = []
         narrow: list[PromQuery] = []
         for template in templates:
-            for_all = self._default(template, labels[template.metric], scope, ())
-            in_scope = self._default(template, labels[template.metric], scope, scope.services)
+            known, every_s = labels[template.metric], intervals[template.metric]
+            for_all = self._default(template, known, scope, (), every_s)
+            in_scope = self._default(template, known, scope, scope.services, every_s)
             if for_all is not None and in_scope is not None:
                 wide.append(for_all)
                 narrow.append(in_scope)
@@ -288,10 +297,40 @@ class PrometheusConnector:
         return promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
 
     def _default(
-        self, template: PromTemplate, labels: Iterable[str], scope: Scope, services: Sequence[str]
+        self,
+        template: PromTemplate,
+        labels: Iterable[str],
+        scope: Scope,
+        services: Sequence[str],
+        every_s: float | None,
     ) -> PromQuery | None:
-        range_s = max(MIN_RANGE_S, 4 * self._step_s)
-        return promql.build(template, labels, self._service_label, services, scope.job, range_s)
+        range_s = RANGE_SCRAPES * max(self._step_s, every_s or 0.0)
+        if every_s is None:
+            range_s = max(UNKNOWN_RANGE_S, range_s)
+        query = promql.build(template, labels, self._service_label, services, scope.job, range_s)
+        return replace(query, every_s=every_s) if query is not None else None
+
+    async def _intervals(
+        self, session: HttpSession, labels: Mapping[str, Iterable[str]], span: Window
+    ) -> dict[str, float | None]:
+        """How often each metric is scraped; None where that cannot be told."""
+        found = await asyncio.gather(
+            *(self._interval(session, metric, known, span) for metric, known in labels.items())
+        )
+        return dict(zip(labels, found, strict=True))
+
+    async def _interval(
+        self, session: HttpSession, metric: str, labels: Iterable[str], span: Window
+    ) -> float | None:
+        by = promql.subject_labels("service", frozenset(labels), self._service_label)
+        period = period_s(span)
+        query = counting_query(metric, by, period)
+        try:
+            params = counting_params(query, span, period)
+            answer = await session.get(CALL, params, type=RangeAnswer)
+        except FaultlineError:
+            return None
+        return slowest_interval(answer.data.result, period)
 
     async def _labels(
         self, session: HttpSession, metric: str, spans: Sequence[Window]
@@ -309,7 +348,7 @@ class PrometheusConnector:
     ) -> None:
         """Fill in what the query brings over all spans, or why it brought nothing."""
         for span in spans:
-            wanted_s = self._step_s
+            wanted_s = max(self._step_s, asked.query.every_s or 0.0)
             if asked.query.points:
                 wanted_s = max(wanted_s, span.seconds / asked.query.points)
             asked.step_s = step(span, wanted_s)

@@ -60,6 +60,8 @@ class PromQuery:
     of: str | None = None
     points: int | None = None
     cut: str | None = None
+    every_s: float | None = None
+    """How often the metric is scraped, where that is known: a shorter step would repeat values."""
     asked_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
@@ -163,7 +165,7 @@ def build(
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status."""
     known = frozenset(labels)
-    by = _subject_labels(template.subject, known, service_label)
+    by = subject_labels(template.subject, known, service_label)
     status = next((label for label in STATUS_LABELS if label in known), None)
     if not by or ("{status}" in template.promql and status is None):
         return None
@@ -180,7 +182,8 @@ def build(
     )
 
 
-def _subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
+def subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
+    """The label that names whom a metric is about; none where it carries no such label."""
     preferred: tuple[str, ...] = DECISIVE_LABELS
     if subject == "job":
         preferred = JOB_LABELS

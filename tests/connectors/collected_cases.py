@@ -11,7 +11,7 @@ from analysis.case.folder import read_case, write_evidence, write_json
 from analysis.case.tables import SCHEMAS, write_table
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
-from connectors.base import Collected, Connector, collect_one
+from connectors.base import Collected, Connector, Request, collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 
 
@@ -34,7 +34,13 @@ def diagnosed(
 ) -> Diagnosis:
     """The case that these connectors' evidence makes, diagnosed."""
     alert = Alert(source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout")
-    request = request_for(folder, services=services, alert=alert)
+    return diagnosed_request(
+        folder, request_for(folder, services=services, alert=alert), *connectors
+    )
+
+
+def diagnosed_request(folder: Path, request: Request, *connectors: Connector) -> Diagnosis:
+    """The same for any alert and scope."""
     write_json(folder / "alert.json", request.alert)
     write_json(folder / "scope.json", request.scope)
     found = [(c.name, asyncio.run(collect_one(c, request))) for c in connectors]

@@ -1,0 +1,1 @@
+"""Incidents of the live shop, played through the bot's production path and graded."""

