@@ -33,10 +33,6 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0)
 TIMEOUT_S = 1.0
 CALLS = (("web", "checkout"), ("checkout", "inventory"), ("checkout", "payments"))
 SPREAD = 0.5
-not_yet = pytest.mark.xfail(
-    strict=False,
-    reason="at 15 s the recovered dip of web sets when it began, and web is named for it",
-)
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,6 @@ def test_a_cause_is_found(diagnosis: Diagnosis) -> None:
     assert diagnosis.verdict is Verdict.CAUSE_FOUND
 
 
-@not_yet
 def test_the_dependency_is_the_culprit(diagnosis: Diagnosis) -> None:
     assert diagnosis.causes[0].subject == "payments"
 
@@ -152,14 +147,12 @@ def test_its_own_deploy_is_to_blame(diagnosis: Diagnosis) -> None:
     assert diagnosis.causes[0].change == CHANGE
 
 
-@not_yet
 def test_it_began_after_the_deploy_and_not_with_the_dip(diagnosis: Diagnosis) -> None:
     onset = diagnosis.causes[0].onset
     assert onset is not None
     assert abs((onset - ONSET).total_seconds()) <= 120
 
 
-@not_yet
 def test_the_answer_tells_of_one_onset(diagnosis: Diagnosis) -> None:
     first = diagnosis.causes[0]
     since = diagnosis.impact.since
