@@ -26,6 +26,9 @@ CORROBORATES = 2.0
 """A service below is out of its noise at least so clearly that two of a hundred services, which no
 incident touches, do not suffice."""
 AGREES = 0.5
+LEAST_QUIET = 8
+"""Half-overlapping windows. In fewer, one earlier incident is too large a part of what was seen for
+any level to be called quiet."""
 _NOT_SERVING = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
 
 
@@ -33,7 +36,7 @@ class GateState(StrEnum):
     """What the alerting signal itself says."""
 
     UNKNOWN = "unknown"
-    """It could not be compared."""
+    """It could not be compared, or with too little of its past."""
     CALM = "calm"
     UNCLEAR = "unclear"
     """Beyond its quiet windows, and by less than chance may bring about."""
@@ -61,6 +64,8 @@ def alert_gate(seen: Observed) -> AlertGate:
         return AlertGate(GateState.UNKNOWN)
     if seen.alert.excess >= CLEARLY_OUT:
         return AlertGate(GateState.OUT)
+    if seen.alert.quiet_windows < LEAST_QUIET:
+        return AlertGate(GateState.UNKNOWN)
     state = GateState.CALM if seen.alert.excess < WITHIN else GateState.UNCLEAR
     return AlertGate(state, corroborated=_corroborated(seen))
 

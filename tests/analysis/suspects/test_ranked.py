@@ -48,9 +48,9 @@ def test_what_was_bad_already_while_the_alert_was_calm_is_not_the_cause(tmp_path
 
 
 def test_the_callee_that_times_out_explains_its_callers_failures(tmp_path: Path) -> None:
-    rows = series("web", "error_ratio", 0.001, 0.2) + series("api", "error_ratio", 0.001, 0.2)
-    rows += series("api", "latency_ms", 60, 1000) + series("db", "latency_ms", 5, 2300)
-    assert subjects(diagnosed(tmp_path, rows, alert=FAILS))[0] == "db"
+    rows = series("web", "error_ratio", 0.001, 0.2) + series("web", "latency_ms", 90, 1000)
+    rows += series("api", "latency_ms", 60, 2300) + series("db", "latency_ms", 5, 5)
+    assert subjects(diagnosed(tmp_path, rows, alert=FAILS))[0] == "api"
 
 
 def test_a_provider_without_any_signal_is_found_by_the_lines_that_name_it(tmp_path: Path) -> None:
