@@ -62,10 +62,10 @@ def alert_gate(seen: Observed) -> AlertGate:
     """The gate of a case."""
     if seen.alert is None:
         return AlertGate(GateState.UNKNOWN)
-    if seen.alert.excess >= CLEARLY_OUT:
-        return AlertGate(GateState.OUT)
     if seen.alert.quiet_windows < LEAST_QUIET:
         return AlertGate(GateState.UNKNOWN)
+    if seen.alert.excess >= CLEARLY_OUT:
+        return AlertGate(GateState.OUT)
     state = GateState.CALM if seen.alert.excess < WITHIN else GateState.UNCLEAR
     return AlertGate(state, corroborated=_corroborated(seen))
 

@@ -112,11 +112,14 @@ def _behind(
     try:
         traces = example_traces(case, finding)
         chosen = trace_id or (traces[0].id if traces else "")
-        return (
+        behind = (
             log_lines(case, finding),
             traces,
             span_tree(case, finding, chosen) if chosen else None,
         )
+        unread = case.gaps[len(case.recorded_gaps) :]
+        troubles += [f"What was recorded cannot be read in full. {g.reason}." for g in unread]
+        return behind
     except FaultlineError as error:
         troubles.append(f"What was recorded cannot be read. {error}.")
         return None, (), None

@@ -149,10 +149,11 @@ def test_check_says_what_can_be_read_and_warns_of_a_token_that_writes(server: Lo
     assert "the token can also write (annotations:create, dashboards:write)" in said.line
 
 
-def test_the_deploy_of_an_annotation_is_blamed_for_the_errors_in_the_log(
+def test_the_deploy_of_an_annotation_is_near_the_errors_in_the_log(
     server: LocalServer, tmp_path: Path
 ) -> None:
     loki.serve(server)
     found = diagnosed(tmp_path, connector(server), LokiConnector(server.url))
-    assert found.causes[0].subject == "checkout"
-    assert found.causes[0].change == "annotation 11"
+    assert [cause.subject for cause in found.causes[:2]] == ["cart", "checkout"]
+    near = [f for f in found.findings if f.kind == "change_near" and f.subject == "checkout"]
+    assert [f.details.written()["change"] for f in near] == ["annotation 11"]

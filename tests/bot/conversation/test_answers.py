@@ -186,7 +186,7 @@ def test_what_is_not_in_the_table_is_admitted(shop: AnsweredCase) -> None:
     reply = answer_from_case(shop, "sing me a song")
     assert not reply.useful
     assert reply.text.lead == "I cannot answer that from the case."
-    assert "5 findings" in reply.text.lines[0].text
+    assert "6 findings" in reply.text.lines[0].text
 
 
 def test_a_question_of_strange_words_is_said_back_and_not_useful(shop: AnsweredCase) -> None:

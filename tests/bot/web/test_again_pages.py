@@ -123,10 +123,10 @@ def test_a_replay_says_what_differs(recorded: str, site: Site) -> None:
 def test_a_case_that_cannot_be_read_is_not_replayed_and_says_why(
     sample: str, site: Site, post: Post
 ) -> None:
-    (site.cases / sample / "metrics.parquet").write_bytes(b"PAR1")
+    (site.cases / sample / "scope.json").write_bytes(b"{")
     answer = post(f"/investigations/{sample}/replay", {})
     assert answer.status_code == 422
-    assert "metrics.parquet" in answer.text
+    assert "scope.json" in answer.text
 
 
 def test_the_trace_report_of_a_job_is_a_page_under_its_own_policy(
