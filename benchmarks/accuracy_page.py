@@ -4,7 +4,8 @@
 
 Tables: systems, faults, verdicts, confidence, carried-over, failures (one run of `faultline eval`),
 ablation (one run for each hidden table), and what two other scripts print: baselines
-(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`). The text between them is written by hand.
+(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`). The text between them is written
+by hand.
 """
 
 from __future__ import annotations
