@@ -1,0 +1,92 @@
+"""The gate: what the alerting signal's own noise decides, at each of its levels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.kinds.signals import SignalClass
+from analysis.ranking.alert_gate import GateState, alert_gate
+from analysis.requests.topology import topology_of
+from analysis.suspects.accounting import Moves
+from analysis.suspects.deviations import Deviation
+from analysis.suspects.features import Observed
+
+CALLS = (("web", "api"), ("web", "db"))
+
+
+def series(service: str, excess: float, quiet_windows: int = 40) -> Deviation:
+    return Deviation(
+        service=service,
+        signal="latency_ms",
+        signal_class=SignalClass.LATENCY,
+        labels={},
+        times=np.arange(3),
+        badness=np.zeros(3),
+        values=np.zeros(3),
+        searched=1,
+        before=0.0,
+        excess=excess,
+        quiet_windows=quiet_windows,
+    )
+
+
+def seen(
+    alert: Deviation | None, *others: Deviation, agreement: float = 1.0, service: str = "web"
+) -> Observed:
+    return Observed(
+        alerting=service,
+        alert=alert,
+        curve=None,
+        graph=topology_of(CALLS),
+        own=[(one, 1.0) for one in others],
+        calls=[],
+        lines=[],
+        places=[],
+        moves=Moves(),
+        services=frozenset({"web", "api", "db"}),
+        agreements={(one.service, one.signal): agreement for one in others},
+    )
+
+
+@pytest.mark.parametrize(
+    ("excess", "state"),
+    [
+        (1.0, GateState.CALM),
+        (1.2, GateState.CALM),
+        (1.3, GateState.UNCLEAR),
+        (1.6, GateState.UNCLEAR),
+        (1.8, GateState.OUT),
+        (9.0, GateState.OUT),
+    ],
+)
+def test_levels(excess: float, state: GateState) -> None:
+    assert alert_gate(seen(series("web", excess))).state is state
+
+
+@pytest.mark.parametrize(("windows", "is_known"), [(5, False), (7, False), (8, True), (11, True)])
+def test_too_short_a_past_decides_nothing(windows: int, is_known: bool) -> None:
+    gate = alert_gate(seen(series("web", 0.5, windows)))
+    assert (gate.state is not GateState.UNKNOWN) is is_known
+    assert gate.is_calm is is_known
+
+
+def test_without_the_alerting_signal_it_says_nothing() -> None:
+    assert not alert_gate(seen(None)).is_calm
+
+
+@pytest.mark.parametrize(
+    ("service", "excess", "agreement", "is_calm"),
+    [
+        ("db", 2.1, 0.9, False),
+        ("db", 1.9, 0.9, True),
+        ("db", 2.1, 0.4, True),
+        ("batch", 9.0, 0.9, True),
+        ("web", 9.0, 0.9, True),
+    ],
+)
+def test_between_the_levels_a_service_below_has_to_agree(
+    service: str, excess: float, agreement: float, is_calm: bool
+) -> None:
+    gate = alert_gate(seen(series("web", 1.5), series(service, excess), agreement=agreement))
+    assert gate.is_calm is is_calm
