@@ -65,7 +65,7 @@ def test_there_are_faults_of_many_kinds_and_one_that_is_none() -> None:
     assert [one.name for one in FAULTS.values() if one.calm] == ["false_alarm"]
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=str)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
 def test_a_fault_hits_what_exists_by_a_change_that_exists(fault) -> None:  # type: ignore[no-untyped-def]
     known = {one.name for one in SERVICES} | {DATABASE, CACHE, "us"}
     assert known.issuperset(fault.targets)
