@@ -90,6 +90,11 @@ class Case:
         return self._read("monitors").rows
 
     @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What one analyzer made of the tables and another can use as well, by the maker's name."""
+        return {}
+
+    @cached_property
     def earlier(self) -> Earlier:
         """What memory gave; empty without earlier.json."""
         path = self.path / EARLIER_FILE

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.case.windows import Windows
+from analysis.case.folder import Case
+from analysis.case.windows import Windows, metric_windows
 from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.shift_statistics import Bools, Floats, Ints
@@ -48,6 +49,15 @@ class Block:
     pooled: Floats
     ceiling: Floats
     recent_ns: int
+
+
+def blocks_of(case: Case) -> tuple[Block, ...]:
+    """The blocks of a case's metrics, made once. Whoever reads them must not write to them."""
+    if "metric_blocks" not in case.derived:
+        made = tuple(metric_blocks(case.metrics, metric_windows(case)))
+        case.derived["metric_blocks"] = made
+    blocks: tuple[Block, ...] = case.derived["metric_blocks"]
+    return blocks
 
 
 def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:

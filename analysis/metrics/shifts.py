@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
 from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
 from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
@@ -21,7 +20,7 @@ from analysis.metrics.baseline_comparison import SeriesComparison, compare
 from analysis.metrics.series import COUNTER as COUNTER
 from analysis.metrics.series import LARGEST as LARGEST
 from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
-from analysis.metrics.series import metric_blocks
+from analysis.metrics.series import blocks_of
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
@@ -53,7 +52,7 @@ def metric_shifts(case: Case) -> list[Finding]:
         return []
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
     found: dict[tuple[str, str], Finding] = {}
-    for block in metric_blocks(case.metrics, metric_windows(case)):
+    for block in blocks_of(case):
         for finding in _shifts_of(compare(block), alerting, evidence):
             key = (finding.subject, finding.signal or "")
             if key not in found or finding.strength > found[key].strength:

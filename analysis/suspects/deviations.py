@@ -16,9 +16,8 @@ import msgspec
 import numpy as np
 
 from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
 from analysis.kinds.signals import SignalClass, classify, is_headroom
-from analysis.metrics.series import Block, metric_blocks
+from analysis.metrics.series import Block, blocks_of
 from analysis.metrics.shift_statistics import Floats, Ints, describe
 
 LEAST_NOISE = 3.0
@@ -82,7 +81,7 @@ def deviations(case: Case) -> list[Deviation]:
     if not case.metrics.height:
         return []
     series: list[_Series] = []
-    for block in metric_blocks(case.metrics, metric_windows(case)):
+    for block in blocks_of(case):
         series += _rows(block)
     requests = _requests(series)
     found = []
