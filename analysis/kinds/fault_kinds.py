@@ -404,7 +404,7 @@ CONNECTIONS = FaultKind(
 )
 MISSES = FaultKind("cache_misses", weight=0.6, cause=CACHE_MISSES, own=True)
 CALLERS_FAIL = FaultKind(
-    "unreached", weight=0.6, cause=UNREACHED, own=True, has_impact=True, tables=("metrics", "logs")
+    "unreached", weight=0.6, cause=UNREACHED, own=True, tables=("metrics", "logs")
 )
 PLACE = FaultKind("place", weight=0.75, cause=PLACE_IN_TROUBLE, own=True)
 TRAFFIC = FaultKind(

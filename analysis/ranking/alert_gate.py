@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis.kinds.signals import SignalClass
-from analysis.suspects.deviations import Deviation
+from analysis.suspects.deviations import NOT_SERVING, Deviation
 from analysis.suspects.features import Observed
 
 CLEARLY_OUT = 1.7
@@ -29,7 +28,6 @@ AGREES = 0.5
 LEAST_QUIET = 8
 """Half-overlapping windows. In fewer, one earlier incident is too large a part of what was seen for
 any level to be called quiet."""
-_NOT_SERVING = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
 
 
 class GateState(StrEnum):
@@ -80,7 +78,7 @@ def _corroborated(seen: Observed) -> bool:
 
 def _any_clear(others: Iterable[Deviation], seen: Observed) -> bool:
     for one in others:
-        serving = one.signal_class not in _NOT_SERVING
+        serving = one.signal_class not in NOT_SERVING
         agrees = seen.agreement(one.service, one.signal) >= AGREES
         if serving and agrees and one.excess >= CORROBORATES:
             return True

@@ -14,7 +14,7 @@ from analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
 from analysis.changes.alternatives import reason_for
 from analysis.changes.nearby import NEAR, RULED_OUT
 from analysis.changes.weighing import BEARS
-from analysis.kinds.fault_kinds import RESOURCE, WITHOUT_CHANGE, FaultKind
+from analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.logs.signature_findings import KIND as SIGNATURE
 from analysis.ranking.confidence import FirstSuspectStanding, confidence_of
@@ -33,7 +33,7 @@ MAX_EFFECTS = 3
 """Findings of other services that this cause explains, cited beside its own."""
 LIKELIER_THAN_ALL = 0.5
 CLEAR_STRAGGLER_IS_RIGHT = 0.95
-"""A rank that clearly delays all others is told from their own waiting times."""
+"""That a rank clearly delays all others is read from their own waiting times."""
 RIVAL = 0.5
 """A suspect with at least this much of another's score is its rival."""
 CHANGE_STEP = (
@@ -201,7 +201,9 @@ def _cause(
     if reason is not None:
         draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
         draft.kind = draft.kind if fault.training else reason.kind
-        draft.step = cause_kinds()[reason.kind].next_step
+        if fault is not CALLERS_FAIL:
+            # What only its callers see is checked from there, whatever else is in trouble.
+            draft.step = cause_kinds()[reason.kind].next_step
         draft.advice = draft.advice if lead.kind == SIGNATURE else ""
     blamed = ChangeDetails.of(change) if change is not None else None
     if change is not None and blamed is not None:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.metrics.labels import labels_of
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,13 @@ def labelled_edges(metrics: pl.DataFrame) -> list[tuple[str, str]]:
     """(caller, callee) of every series whose labels name both."""
     found = set()
     for text in metrics["labels"].drop_nulls().unique().to_list():
-        labels = _labels(text)
+        labels = labels_of(text)
         for caller, callee in LABELS:
             a, b = labels.get(caller), labels.get(callee)
-            if isinstance(a, str) and isinstance(b, str):
+            if a is not None and b is not None:
                 found.add((a, b))
                 break
     return sorted(found)
-
-
-def _labels(text: str) -> dict[str, object]:
-    try:
-        labels = msgspec.json.decode(text) if text.startswith("{") else {}
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {}
-    return labels if isinstance(labels, dict) else {}
 
 
 def topology_of(pairs: Iterable[tuple[str | None, str | None]]) -> Topology:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from analysis.kinds.signals import SignalClass
+from analysis.metrics.explained_share import FAILING
 from analysis.requests.topology import Topology
 from analysis.suspects.deviations import Deviation
 
@@ -28,6 +30,9 @@ TIMES_OUT = 0.7
 """The share of a caller's failures that a callee explains which is several times slower."""
 MUCH_SLOWER = 3.0
 NO_LOAD_CHANGE = 0.15
+"""A change of load that is less sure than this is none."""
+UNLIKE = 0.5
+"""What is lost in a signal that the alerting service does not have counts half."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,18 @@ def moves_of(rows: Iterable[tuple[Deviation, float]], bad_now: Mapping[int, Move
         )
         if kind is SignalClass.LATENCY:
             found.latency[service][signal] = mean
-        elif kind in (SignalClass.ERRORS, SignalClass.AVAILABILITY):
+        elif kind in FAILING:
             found.failures[service][signal] = mean
     return found
+
+
+class Own(NamedTuple):
+    """What a service loses by itself; both times how sure the move is, in [0, 1]."""
+
+    share: float
+    """Of what it loses."""
+    of_alert: float
+    """As a share of what the alerting service loses."""
 
 
 @dataclass(frozen=True)
@@ -103,38 +117,35 @@ class Accounts:
     it, in [0, 1]."""
     alerting: str | None
 
-    def own_latency(self, service: str) -> tuple[float, float]:
-        """The share of its lost time that is its own, and that time as a share of what the alerting
-        service loses; both times how sure the rise is."""
-        best = (0.0, 0.0)
-        alert = self.moves.latency.get(self.alerting or "", {})
-        for signal, move in self.moves.latency.get(service, {}).items():
-            if move.size <= 0:
-                continue
-            own = max(0.0, move.size - self._lost_below(service, signal, move.size))
-            share = own / move.size
-            of_alert = 0.5 * share
-            if signal in alert and alert[signal].size > 0:
-                of_alert = min(1.0, own / alert[signal].size)
-            if move.sure * share > best[0]:
-                best = move.sure * share, move.sure * of_alert
-        return best
+    def own_latency(self, service: str) -> Own:
+        """What of its lost time nothing that it calls explains."""
+        return self._own(service, self.moves.latency, self._lost_below)
 
-    def own_failures(self, service: str) -> tuple[float, float]:
-        """The same for the share of its requests that fail."""
-        best = (0.0, 0.0)
-        alert = self.moves.failures.get(self.alerting or "", {})
-        for signal, move in self.moves.failures.get(service, {}).items():
+    def own_failures(self, service: str) -> Own:
+        """What of its failing requests nothing that it calls explains."""
+        return self._own(service, self.moves.failures, self._failed_below)
+
+    def _own(
+        self,
+        service: str,
+        moves: Mapping[str, Mapping[str, Move]],
+        below: Callable[[str, str, float], float],
+    ) -> Own:
+        """The clearest of its signals; `below` says what its callees explain of a move."""
+        clearest = Own(0.0, 0.0)
+        of_alert = moves.get(self.alerting or "", {})
+        for signal, move in moves.get(service, {}).items():
             if move.size <= 0:
                 continue
-            own = max(0.0, move.size - self._failed_below(service, signal, move.size))
+            own = max(0.0, move.size - below(service, signal, move.size))
             share = own / move.size
-            of_alert = 0.5 * share
-            if signal in alert and alert[signal].size > 0:
-                of_alert = min(1.0, own / alert[signal].size)
-            if move.sure * share > best[0]:
-                best = move.sure * share, move.sure * of_alert
-        return best
+            # The alert may be about a signal that this service does not have.
+            share_of_alert = UNLIKE * share
+            if signal in of_alert and of_alert[signal].size > 0:
+                share_of_alert = min(1.0, own / of_alert[signal].size)
+            if move.sure * share > clearest.share:
+                clearest = Own(move.sure * share, move.sure * share_of_alert)
+        return clearest
 
     def _lost_below(self, service: str, signal: str, size: float) -> float:
         """What its callees lose of this signal, in the signal's unit."""

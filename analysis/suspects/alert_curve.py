@@ -5,14 +5,15 @@ What was bad already, or is bad still, while the alert is calm does not explain 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.alert_signal.deriving import watched_signal
 from analysis.case.folder import Case
 from analysis.kinds.signals import SignalClass, classify
+from analysis.metrics.explained_share import FAILING
 from analysis.metrics.shift_statistics import Floats, Ints
 from analysis.suspects.deviations import Deviation
 from analysis.vocabulary import Alert
@@ -25,15 +26,7 @@ LEAST_AGREEMENT = 0.05
 CALM_POINTS = 0.5
 """Without so much calm nothing can be said about what was bad while the alert was calm."""
 LAGS = (-1, 0, 1)
-FAILURES = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
-_TITLE_WORDS = (
-    (frozenset({SignalClass.LATENCY}), re.compile(r"(?i)\bp\d\d|latenc|slow|duration|response")),
-    (FAILURES, re.compile(r"(?i)error|fail|5xx|availab|unavailable")),
-    (frozenset({SignalClass.QUEUE}), re.compile(r"(?i)pile|queue|backlog|\blag\b|depth")),
-    (frozenset({SignalClass.CPU}), re.compile(r"(?i)\bcpu\b")),
-    (frozenset({SignalClass.TRAFFIC}), re.compile(r"(?i)traffic|request rate|\brequests\b")),
-)
-SYMPTOM_CLASSES = frozenset({SignalClass.LATENCY}) | FAILURES
+SYMPTOM_CLASSES = frozenset({SignalClass.LATENCY}) | FAILING
 
 
 @dataclass(frozen=True)
@@ -103,15 +96,16 @@ def alerting_series(
 
 
 def signal_classes(alert: Alert) -> frozenset[SignalClass]:
-    """What the alert may be about: by its signal, else by the words of its title, else any
+    """What the alert may be about: its signal, else what its rule or its words say, else any
     symptom."""
     if alert.signal:
         signal_class = classify(alert.signal)
-        return FAILURES if signal_class in FAILURES else frozenset({signal_class})
-    for classes, words in _TITLE_WORDS:
-        if words.search(alert.title):
-            return classes
-    return SYMPTOM_CLASSES
+    else:
+        signal_class = (alert.watches or watched_signal(alert)).signal_class
+    if signal_class in FAILING:
+        return FAILING
+    unknown = signal_class is SignalClass.OTHER and not alert.signal
+    return SYMPTOM_CLASSES if unknown else frozenset({signal_class})
 
 
 def alert_curve(case: Case, alerting: Deviation | None) -> AlertCurve | None:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 
 from analysis.case.folder import Case
 from analysis.kinds.signals import SignalClass, classify, is_headroom
+from analysis.metrics.labels import labels_of
 from analysis.metrics.series import Block, blocks_of
 from analysis.metrics.shift_statistics import Floats, Ints, describe
 
@@ -35,6 +35,8 @@ BOTH_KNOWN = 0.8
 """Least share of the points at which failures and requests must both have been counted."""
 HARMFUL_DOWN = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
 EITHER_WAY = frozenset({SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER})
+NOT_SERVING = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
+"""Classes that do not say how well a service, an instance or a call does."""
 SHARE_WORDS = ("ratio", "rate", "pct", "percent", "share")
 
 
@@ -247,19 +249,6 @@ def usual_height(quiet: Floats) -> float:
         return float(np.max(quiet))
     ordered = np.sort(quiet)
     return float(ordered[int(np.ceil(QUIET_QUANTILE * (len(ordered) - 1)))])
-
-
-def labels_of(text: str) -> dict[str, str]:
-    """A series' labels by name; none where they are no JSON object."""
-    if not text.startswith("{"):
-        return {}
-    try:
-        labels = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {}
-    if not isinstance(labels, dict):
-        return {}
-    return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 
 def loudest(found: Sequence[Deviation]) -> float:

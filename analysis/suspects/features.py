@@ -22,7 +22,8 @@ from analysis.kinds.finding_kinds import (
     ERROR_ORIGIN,
     FLOW_BREAK,
 )
-from analysis.kinds.signals import SignalClass
+from analysis.kinds.signals import RESOURCES, SignalClass
+from analysis.metrics.explained_share import FAILING
 from analysis.requests.topology import Topology
 from analysis.suspects.accounting import Accounts, Move, Moves, moves_of
 from analysis.suspects.alert_curve import (
@@ -32,18 +33,13 @@ from analysis.suspects.alert_curve import (
     alerting_service,
 )
 from analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
-from analysis.suspects.deviations import Deviation, deviations, loudest
+from analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
 from analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
 from analysis.suspects.places import Place, placed_share, places
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import rounded
 
-FAILURES = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
-RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
-NOT_OF_CALLS = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
-SEEN_BELOW = 0.9
-"""What a caller sees of a call is nearly what the callee shows itself."""
 LEAST_ALERT = 0.15
 """An alert hardly out of its noise is taken to be this bad, or every path would be a clear one."""
 FALLS = -0.05
@@ -233,7 +229,7 @@ class SuspectFeatures:
         self._shown = _shown(seen.own)
         self._on_calls: dict[str, dict[str, float]] = defaultdict(dict)
         for callee, one, weight in seen.calls:
-            if one.signal_class not in NOT_OF_CALLS:
+            if one.signal_class not in NOT_SERVING:
                 by_callee = self._on_calls[one.service]
                 by_callee[callee] = max(by_callee.get(callee, 0.0), weight)
         self._named: dict[str, float] = defaultdict(float)
@@ -262,7 +258,7 @@ class SuspectFeatures:
     def of(self, subject: str) -> Features:
         """The features of one suspect."""
         shown = self._shown[subject]
-        slow, failing = shown[SignalClass.LATENCY], _largest(shown, FAILURES)
+        slow, failing = shown[SignalClass.LATENCY], _largest(shown, FAILING)
         path = self._reach.to(subject)
         callers = self._graph.callers(subject)
         path_above = max([path, *(self._reach.to(caller) for caller in callers)])
@@ -321,7 +317,7 @@ class SuspectFeatures:
         """How badly it serves, by its own signals and by those of its calls."""
         shown = self._shown[service]
         on_calls = max(self._on_calls[service].values(), default=0.0)
-        return max(shown[SignalClass.LATENCY], _largest(shown, FAILURES), on_calls)
+        return max(shown[SignalClass.LATENCY], _largest(shown, FAILING), on_calls)
 
     def _reached(self) -> Reach:
         alerting = self._seen.alerting

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.kinds.signals import SignalClass
-from analysis.suspects.deviations import Deviation
+from analysis.suspects.deviations import NOT_SERVING, Deviation
 
 PLACE_LABELS = (
     "node",
@@ -31,11 +31,10 @@ PLACE_LABELS = (
     "k8s.cluster.name",
 )
 """Labels that name where an instance runs: OpenTelemetry, kube-state-metrics, cloud vendors."""
-IGNORED = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
 LEAST_SERVICES = 2
 """Trouble of one service alone is the service's, wherever it runs."""
 WORST_ELSEWHERE = 0.7
-"""An instance elsewhere that is nearly as bad speaks against the place."""
+"""An instance elsewhere that is nearly as bad is evidence against the place."""
 DIFFERENT = 0.1
 """From this difference on a service is counted as troubled there."""
 
@@ -67,7 +66,7 @@ def places(rows: Sequence[tuple[Deviation, float]]) -> list[Place]:
         lambda: defaultdict(list)
     )
     for one, weight in rows:
-        if one.signal_class in IGNORED:
+        if one.signal_class in NOT_SERVING:
             continue
         for kind in PLACE_LABELS:
             if one.labels.get(kind):

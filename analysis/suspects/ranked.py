@@ -26,7 +26,20 @@ def rank_suspects(
     odds = {s.subject: log_odds(WEIGHTS, features.of(s.subject)) for s in suspects}
     for suspect, probability in zip(suspects, _probabilities(suspects, odds), strict=True):
         suspect.probability = probability
-    return sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
+    ranked = sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
+    _explain_by_place(ranked, seen)
+    return ranked
+
+
+def _explain_by_place(ranked: Sequence[Suspect], seen: Observed) -> None:
+    """What runs in the place that comes first is its victim, and no evidence against it."""
+    first = ranked[0].subject if ranked else None
+    for place in seen.places:
+        if place.name != first:
+            continue
+        for suspect in ranked[1:]:
+            if suspect.subject in place.services:
+                suspect.explained_by = first
 
 
 def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:

@@ -15,8 +15,8 @@ import numpy as np
 from analysis.case.folder import Case
 from analysis.kinds.finding_details import CallsIntoDetails, PlaceDetails
 from analysis.kinds.finding_kinds import CALLS_INTO, PLACE_CONTRAST
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.features import NOT_OF_CALLS, Observed
+from analysis.suspects.deviations import NOT_SERVING, Deviation
+from analysis.suspects.features import Observed
 from analysis.suspects.places import DIFFERENT, Place
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain, rounded
@@ -33,7 +33,7 @@ def calls_into(case: Case, seen: Observed) -> list[Finding]:
     failing lines, than before."""
     by_callee: dict[str, list[tuple[Deviation, float]]] = defaultdict(list)
     for callee, one, weight in seen.calls:
-        if one.signal_class not in NOT_OF_CALLS and weight > 0:
+        if one.signal_class not in NOT_SERVING and weight > 0:
             by_callee[callee].append((one, weight))
     lines: dict[str, list[tuple[Deviation, float, int]]] = defaultdict(list)
     for line, weight in seen.lines:
@@ -60,8 +60,9 @@ def _calls_into(
         return None
     named = sum(count for _, _, count in lines)
     callers = tuple(dict.fromkeys(one.service for one, _ in every))
-    tables = ["metrics"] if measured else []
-    evidence = [i for table in [*tables, *(["logs"] if lines else [])] for i in _ids(case, table)]
+    evidence = case.evidence_ids("metrics") if measured else ()
+    if lines:
+        evidence += case.evidence_ids("logs")
     who = " and ".join(plain(caller) for caller in callers[:2])
     if len(callers) > 2:
         who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
@@ -82,7 +83,7 @@ def _calls_into(
         strength=round(min(1.0, strength), 4),
         sentence=f"{said}.",
         numbers=numbers,
-        evidence=tuple(dict.fromkeys(evidence)),
+        evidence=evidence,
         series=_series(worst, callee, measured=bool(measured)),
         details=CallsIntoDetails(callers=callers[:MAX_NAMED], lines=named, bad=True),
     )
@@ -122,10 +123,6 @@ def _place(case: Case, place: Place) -> Finding:
             place_kind=place.kind, services=place.services[:20], services_there=known, bad=True
         ),
     )
-
-
-def _ids(case: Case, table: str) -> tuple[str, ...]:
-    return case.evidence_ids("logs" if table == "logs" else "metrics")
 
 
 def _onset(one: Deviation) -> datetime | None:

@@ -1,4 +1,4 @@
-"""One replica of a service: what its process is told when it starts, as JSON between processes."""
+"""One replica of a service: what its process is given when it starts, as JSON between processes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PROXY, SHOPPERS, EXPORTER = "proxy", "shoppers", "exporter"
 SAMPLED, SAMPLED_IF_SMALL = 0.1, 0.5
 """Shares of traces that are kept. The small shop has few requests and a short life."""
 OVERLAP_S = 0.3
-"""A new version has taken its first requests before the old one is told to stop."""
+"""A new version has taken its first requests before the old one has to stop."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def entering(graph: Graph, clock: WorldClock, seed: WorldSeed) -> Floats:
 
 
 def slow_noise(rng: np.random.Generator, steps: int, size: float, memory: int) -> Floats:
-    """A factor around 1 that wanders with a memory of so many steps; shape [steps]."""
+    """A factor around 1 that wanders, and forgets over that many steps; shape [steps]."""
     knots = max(2, steps // memory + 2)
     values = rng.normal(0.0, size, knots)
     places = np.linspace(0, steps, knots)
