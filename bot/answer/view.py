@@ -185,7 +185,7 @@ def answer_view(
         remembered=tuple(claim for claim in said if _is_memory(claim, findings)),
         said=tuple(said),
         guidance=tuple(report.guidance) if report else (),
-        next_steps=_next_steps(causes, report),
+        next_steps=_next_steps(diagnosis.verdict, causes, report),
         to_tell_apart=question.text if question else None,
         missing=tuple(diagnosis.missing),
         gaps=tuple(gaps),
@@ -205,11 +205,16 @@ def _headline(alert: Alert, causes: Sequence[Cause], report: Report | None) -> s
     return causes[0].summary if causes else alert.title
 
 
-def _next_steps(causes: Sequence[Cause], report: Report | None) -> tuple[Claim, ...]:
-    """The report's; where it names none, that of the first cause."""
+def _next_steps(
+    verdict: Verdict, causes: Sequence[Cause], report: Report | None
+) -> tuple[Claim, ...]:
+    """The report's; where it names none, that of the first cause.
+
+    Where nothing is wrong with what alerts, the first suspect is somebody else's trouble.
+    """
     if report is not None and report.next_steps:
         return tuple(report.next_steps)
-    if causes and causes[0].next_step:
+    if causes and verdict is not Verdict.NO_ACTIVE_INCIDENT and causes[0].next_step:
         first = causes[0]
         return (Claim(text=first.next_step or "", findings=first.findings[:STEP_FINDINGS]),)
     return ()

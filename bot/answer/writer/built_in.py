@@ -60,7 +60,8 @@ def headline(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> str:
 def _claims(diagnosis: Diagnosis) -> list[Claim]:
     known = {f.id: f for f in diagnosis.findings}
     cause = leading_cause(diagnosis)
-    claims = [_impact(diagnosis, known)]
+    beside = "Seen beside it: " if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT else ""
+    claims = [_impact(diagnosis, known, beside)]
     if diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED) and cause is not None:
         claims += _case_for(cause, diagnosis, known)
         claims += [_said(known[i], _against(known[i])) for i in cause.contradicting if i in known][
@@ -70,14 +71,14 @@ def _claims(diagnosis: Diagnosis) -> list[Claim]:
     elif not (claims[0] and diagnosis.impact.findings):
         seen = [f for f in diagnosis.findings if not is_memory(f)]
         strongest = sorted(seen, key=lambda f: (-f.strength, f.id))[:SUPPORTING]
-        beside = "Seen beside it: " if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT else ""
         claims += [_said(f, beside) for f in strongest]
     return [c for c in (*claims, *memory_claims(diagnosis)) if c is not None][:MAX_CLAIMS]
 
 
-def _impact(diagnosis: Diagnosis, known: dict[str, Finding]) -> Claim | None:
+def _impact(diagnosis: Diagnosis, known: dict[str, Finding], beside: str) -> Claim | None:
     cited = tuple(i for i in diagnosis.impact.findings if i in known)[:CITED]
-    return Claim(text=_sentence(diagnosis.impact.sentence), findings=cited) if cited else None
+    text = f"{beside}{_sentence(diagnosis.impact.sentence)}"
+    return Claim(text=text, findings=cited) if cited else None
 
 
 def _case_for(cause: Cause, diagnosis: Diagnosis, known: dict[str, Finding]) -> list[Claim]:
