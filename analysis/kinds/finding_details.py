@@ -142,7 +142,8 @@ class RequestPathDetails(_Closed):
     """Requests whose time or failure was traced to one service."""
 
     how: str = ""
-    """Of slow requests "own" or "lost"; of failing ones "own", "waited" or "unreached"."""
+    """Of slow requests "own" or "lost"; of failing ones "own", "waited", "unreached" or
+    "outside"."""
     requests: int = 0
     baseline_requests: int | None = None
 

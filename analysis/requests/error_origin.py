@@ -18,6 +18,7 @@ import polars as pl
 from analysis.case.windows import Windows
 from analysis.kinds.finding_details import RequestPathDetails
 from analysis.kinds.finding_kinds import ERROR_ORIGIN
+from analysis.requests.peers import peer_named
 from analysis.requests.visits import MAX_DEPTH_BITS
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
@@ -32,12 +33,6 @@ GAVE_UP = (
     r"|\"http\.(?:response\.)?status_code\":\s?\"?(?:408|499|504)\b"
 )
 """gRPC's CANCELLED (1) and DEADLINE_EXCEEDED (4); HTTP's 408 and 504, and 499 of nginx."""
-PEER = (
-    r"\"(?:peer\.service|server\.address|net\.peer\.name"
-    r"|upstream_cluster\.name)\":\s?\"([^\"\\]{1,200})\""
-)
-"""OpenTelemetry's attributes of a client span that name the other side, old and new, and
-Envoy's."""
 WAITED = 0.5
 """A span waits for the call that takes at least this share of its time."""
 MIN_FAILING = 3
@@ -75,28 +70,28 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
     """The first failing spans with the service and operation to blame, and whether for being waited
     for."""
     text = pl.concat_str("status", "attributes", separator=" ", ignore_nulls=True).fill_null("")
-    first = first.with_columns(
-        text.str.contains(GAVE_UP).alias("gave_up"),
-        pl.col("attributes").str.extract(PEER).alias("peer"),
-    )
+    services = set(spans["service"].unique()) - {""}
+    attributes = first["attributes"].drop_nulls().unique().to_list()
+    peers = {one: peer_named(one, services) for one in attributes}
+    peer = pl.col("attributes").replace_strict(peers, default=None, return_dtype=pl.String)
+    first = first.with_columns(text.str.contains(GAVE_UP).alias("gave_up"), peer.alias("peer"))
     first = _with_slow_visits(first, spans, calls)
-    known = spans.select(
-        pl.col("service").unique().alias("peer"), pl.lit(value=True).alias("known")
-    ).filter(pl.col("peer") != "")
-    first = first.join(known, on="peer", how="left", maintain_order="left")
 
     service, slow_service = pl.col("service"), pl.col("slow_service")
     waits = pl.col("gave_up") & slow_service.is_not_null() & (slow_service != service)
-    calls_a_peer = pl.col("known").fill_null(value=False) & (pl.col("peer") != service)
+    calls_a_peer = pl.col("peer").is_not_null() & (pl.col("peer") != service)
     left_a_trace = pl.col("row").is_in(calls["parent"].unique().implode())
     unreached = calls_a_peer & ~left_a_trace & ~pl.col("entry")
+    sends_spans = pl.col("peer").is_in(list(services))
     blamed = pl.when(waits).then("slow_service").when(unreached).then("peer").otherwise("service")
     at = pl.when(waits).then("slow_op").otherwise("operation")
     how = (
         pl.when(waits)
         .then(pl.lit("waited"))
-        .when(unreached)
+        .when(unreached & sends_spans)
         .then(pl.lit("unreached"))
+        .when(unreached)
+        .then(pl.lit("outside"))
         .otherwise(pl.lit("own"))
     )
     return first.select(
@@ -184,6 +179,7 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
         "own": f"fail first in {service} {at}, where no call of it fails",
         "waited": f"give up waiting for {service} {at}",
         "unreached": f"fail first in a call to {service} ({at}) that left no trace there",
+        "outside": f"fail first in a call to {service} ({at}), which sends no spans",
     }[row["how"]]
     numbers: dict[str, float] = {"percent": percent, "failing": row["failing"]}
     before = ""

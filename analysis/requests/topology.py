@@ -16,6 +16,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.metrics.labels import labels_of
+from analysis.requests.peers import peer_calls
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def read_topology(case: Case) -> Topology:
             *case.topology.select("caller", "callee").iter_rows(),
             *case.scope.calls,
             *call_edges(case.spans).select("caller", "callee").unique().iter_rows(),
+            *peer_calls(case.spans).select("caller", "callee").unique().iter_rows(),
         )
     )
     return known if known.edges else topology_of(labelled_edges(case.metrics))

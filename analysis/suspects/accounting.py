@@ -6,7 +6,6 @@ as well where what it calls is slow enough to time out.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +18,7 @@ from analysis.kinds.signals import SignalClass
 from analysis.metrics.explained_share import FAILING
 from analysis.requests.topology import Topology
 from analysis.suspects.deviations import Deviation
+from analysis.suspects.load import LoadChange, load_change, together
 
 REQUEST_WORDS = re.compile(r"(?i)req|rps|hits|rate|count|invoc")
 """Of the signals of traffic, those that count requests."""
@@ -29,8 +29,6 @@ LEAST_CALLS, MOST_CALLS = 0.5, 3.0
 TIMES_OUT = 0.7
 """The share of a caller's failures that a callee explains which is several times slower."""
 MUCH_SLOWER = 3.0
-NO_LOAD_CHANGE = 0.15
-"""A change of load that is less sure than this is none."""
 UNLIKE = 0.5
 """What is lost in a signal that the alerting service does not have counts half."""
 
@@ -56,35 +54,29 @@ class Moves:
 
     latency: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
     failures: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
-    requests: dict[str, Move] = field(default_factory=dict)
-
-    def load(self, service: str) -> float | None:
-        """The logarithm of how many times its usual requests it gets; None where unknown."""
-        move = self.requests.get(service)
-        if move is None or move.before <= 0:
-            return None
-        if move.sure <= NO_LOAD_CHANGE:
-            return 0.0
-        return math.log(max(move.now, 0.01 * move.before) / move.before)
+    requests: dict[str, LoadChange] = field(default_factory=dict)
 
 
 def moves_of(rows: Iterable[tuple[Deviation, float]], bad_now: Mapping[int, Move]) -> Moves:
     """Levels of every service, over its instances. `bad_now` holds by the id of a series its level
     while the alert is bad."""
     grouped: dict[tuple[str, str, SignalClass], list[Move]] = defaultdict(list)
+    loads: dict[tuple[str, str], list[LoadChange]] = defaultdict(list)
     for one, _ in rows:
-        grouped[one.service, one.signal, one.signal_class].append(bad_now[id(one)])
+        move = bad_now[id(one)]
+        if one.signal_class is not SignalClass.TRAFFIC:
+            grouped[one.service, one.signal, one.signal_class].append(move)
+        elif REQUEST_WORDS.search(one.signal):
+            change = load_change(one, move.now)
+            if change is not None:
+                loads[one.service, one.signal].append(change)
     found = Moves()
+    for (service, _), changes in loads.items():
+        load, known = together(changes), found.requests.get(service)
+        if known is None or load.clearness > known.clearness:
+            found.requests[service] = load
     for (service, signal, kind), parts in grouped.items():
         sure = max(part.sure for part in parts)
-        if kind is SignalClass.TRAFFIC:
-            total = Move(
-                sum(max(0.0, part.before) for part in parts), sum(p.now for p in parts), sure
-            )
-            known = found.requests.get(service)
-            if REQUEST_WORDS.search(signal) and (known is None or total.sure > known.sure):
-                found.requests[service] = total
-            continue
         mean = Move(
             float(np.mean([part.before for part in parts])),
             float(np.mean([part.now for part in parts])),

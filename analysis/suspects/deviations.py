@@ -7,6 +7,7 @@ requests they were counted among, since they grow with the load alone.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,42 @@ class _Series:
     scale: float
     usual_scale: float
     is_shortfall: bool
+
+
+@dataclass(frozen=True)
+class Points:
+    """A series that no table of metrics holds, counted in steps on both sides."""
+
+    service: str
+    signal: str
+    signal_class: SignalClass
+    labels: Mapping[str, str]
+    before_times: Ints
+    before: Floats
+    times: Ints
+    values: Floats
+    least_noise: float
+    """Of a share, what chance alone makes of so few events."""
+
+
+def deviation_of(points: Points) -> Deviation | None:
+    """How far it is out of its own noise; None with too few points on a side."""
+    base = describe(points.before[None, :])
+    series = _Series(
+        points.service,
+        points.signal,
+        points.signal_class,
+        json.dumps(dict(points.labels)),
+        points.before_times,
+        points.before,
+        points.times,
+        points.values,
+        float(base.centre[0]),
+        max(float(base.scale[0]), points.least_noise),
+        0.0,
+        is_shortfall=False,
+    )
+    return _deviation(series)
 
 
 def _rows(block: Block) -> Iterator[_Series]:

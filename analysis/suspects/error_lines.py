@@ -17,7 +17,9 @@ import polars as pl
 from analysis.case.folder import Case
 from analysis.case.windows import log_windows
 from analysis.kinds.signals import SignalClass
+from analysis.logs.named_peers import named_peers
 from analysis.metrics.shift_statistics import Floats, Ints
+from analysis.requests.peers import peer_name
 from analysis.suspects.deviations import (
     LEAST_NOISE,
     LEAST_QUIET_WINDOWS,
@@ -94,12 +96,17 @@ def _failing(logs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The known services that the text names as a whole word, or as a part of an address."""
+    """The known services that the text names as a whole word, or as a part of an address, and
+    others that it says were called."""
     found = set()
     for word in _WORDS.findall(text):
         for part in (word.strip(".:/-_"), *_PARTS.split(word)):
             if part in known:
                 found.add(part)
+    for address in named_peers(text):
+        name = peer_name(address, known)
+        if name is not None and name not in found:
+            found.add(name)
     return tuple(sorted(found))
 
 

@@ -35,7 +35,9 @@ from analysis.suspects.alert_curve import (
 from analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
 from analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
 from analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
+from analysis.suspects.load import Loads
 from analysis.suspects.places import Place, placed_share, places
+from analysis.suspects.span_series import call_deviations
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import rounded
 
@@ -81,6 +83,10 @@ class Features:
     """A fall of its hit ratio on a path of trouble."""
     stuck: float = 0.0
     """The queue before it grows while it handles no more."""
+    starved: float = 0.0
+    """How much less it gets than its callers are asked for, as far as these are in trouble."""
+    asks_more: float = 0.0
+    """How much more often it calls one of its callees than it is asked for itself."""
     surge: float = 0.0
     """Of a front door, how much more is asked of it."""
     load: float = 0.0
@@ -150,7 +156,7 @@ class Observed:
 
 def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observed:
     """Read the tables of a case once, for all of its suspects."""
-    series = deviations(case)
+    series = [*deviations(case), *call_deviations(case)]
     named = {one.service for one in series} | known.services | {f.subject for f in findings}
     named |= {peer for one in series if (peer := peer_of(one.labels))}
     alerting = alerting_service(case.alert, named)
@@ -241,6 +247,7 @@ class SuspectFeatures:
         self._extra = extra_by_writer([line for line, _ in seen.lines])
         self._watched = {one.service for one, _ in seen.own}
         self._places = {place.name: place for place in seen.places}
+        self._loads = Loads(seen.moves.requests, self._graph)
         self._reach = self._reached()
         self._accounts = Accounts(seen.moves, self._graph, self._unseen(), seen.alerting)
         self._findings: dict[str, dict[str, float]] = defaultdict(dict)
@@ -267,7 +274,7 @@ class SuspectFeatures:
         own = max(own_slow * slow, own_failing * failing)
         in_vain = self._called_in_vain(subject, max(slow, failing))
         waiting = _largest(shown, WAITING)
-        load = self._seen.moves.load(subject)
+        load = self._loads.of(subject)
         surge = self._load_without_callers(subject)
         loaded = max(0.0, load or 0.0)
         not_loaded = 1.0 - min(1.0, loaded)
@@ -297,8 +304,10 @@ class SuspectFeatures:
             waiting=waiting,
             cache_misses=path_above * self._share_of_class(subject, SignalClass.HIT_RATIO),
             stuck=self._stuck(subject, load),
+            starved=self._starved(subject),
+            asks_more=self._loads.asks_more(subject),
             surge=surge if is_door else 0.0,
-            load=max(0.0, min(1.0, loaded, self._load_of_callers(subject))),
+            load=max(0.0, min(1.0, loaded, self._loads.of_callers(subject))),
             load_from_caller=surge if callers else 0.0,
             surge_above=surge if self._is_above_alert(subject) else 0.0,
             path=path,
@@ -368,16 +377,17 @@ class SuspectFeatures:
         most = max((shown[kind] for shown in self._shown.values()), default=0.0)
         return self._shown[subject][kind] / most if most > 0 else 0.0
 
-    def _load_of_callers(self, subject: str) -> float:
-        loads = [self._seen.moves.load(caller) for caller in self._graph.callers(subject)]
-        return max([0.0, *(load for load in loads if load is not None)])
-
     def _load_without_callers(self, subject: str) -> float:
         """How much more is asked of it than its callers are asked for, as a logarithm up to 1."""
-        load = self._seen.moves.load(subject)
+        load = self._loads.of(subject)
         if not load:
             return 0.0
-        return min(1.0, max(0.0, load - self._load_of_callers(subject)))
+        return min(1.0, max(0.0, load - self._loads.of_callers(subject)))
+
+    def _starved(self, subject: str) -> float:
+        callers = self._graph.callers(subject)
+        troubled = max([self.trouble(caller) for caller in callers], default=0.0)
+        return troubled * self._loads.starved(subject)
 
     def _stuck(self, subject: str, load: float | None) -> float:
         handles_less = load is not None and load < FALLS

@@ -3,7 +3,7 @@
 A conditional logit model: the odds of two suspects are the exponential of the difference of their
 weighted features (`analysis.suspects.features`). Fitted on simulated worlds of the training stream
 and on recorded systems together. With each system left out of the fit in turn the first cause was
-right in 82 of 86 recorded cases and in 133 of 215 worlds (docs/accuracy.md).
+right in 82 of 86 recorded cases and in 146 of 215 worlds (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -11,40 +11,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WEIGHTS: Mapping[str, float] = {
-    "findings": 4.06,
-    "slow": -0.45,
-    "failing": -0.69,
-    "own_failing": 0.82,
-    "own_on_path": 0.51,
-    "lost_time": 1.09,
-    "lost_requests": 0.68,
-    "called_in_vain": 1.14,
-    "called_in_vain_on_path": 1.23,
-    "named": -1.20,
-    "named_share": 0.64,
+    "findings": 4.19,
+    "slow": -0.65,
+    "failing": -0.97,
+    "own_failing": 0.92,
+    "own_on_path": 0.57,
+    "lost_time": 1.03,
+    "lost_requests": 0.70,
+    "called_in_vain": 1.15,
+    "called_in_vain_on_path": 1.09,
+    "named": -1.22,
+    "named_share": 0.62,
     "own_lines": 1.42,
-    "resource": 0.44,
-    "limits_on_path": 0.74,
-    "waiting": 0.16,
-    "cache_misses": 2.62,
-    "stuck": 0.37,
-    "surge": 2.84,
-    "load": -1.08,
-    "load_from_caller": -1.44,
-    "surge_above": 2.07,
-    "path": 0.00,
-    "path_above": 0.10,
+    "resource": 0.33,
+    "limits_on_path": 0.93,
+    "waiting": 0.21,
+    "cache_misses": 2.61,
+    "stuck": 0.45,
+    "starved": 0.66,
+    "asks_more": 0.42,
+    "surge": 3.30,
+    "load": -1.09,
+    "load_from_caller": -1.27,
+    "surge_above": 2.40,
+    "path": -0.15,
+    "path_above": 0.28,
     "is_alerting": -0.64,
-    "worst_callee": 0.39,
+    "worst_callee": 0.64,
     "place": 1.41,
-    "place_share": 1.91,
-    "confined": -0.45,
-    "is_place": 3.35,
+    "place_share": 1.94,
+    "confined": -0.42,
+    "is_place": 3.42,
     "unwatched": 1.17,
-    "call_gap": 1.24,
-    "critical_path": 0.59,
-    "flow_break": 1.84,
-    "error_origin": -0.46,
+    "call_gap": 1.15,
+    "critical_path": 0.43,
+    "flow_break": 1.68,
+    "error_origin": -0.17,
 }
 TEMPERATURE = 0.8
 """Odds are divided by it: fitted, like the next, on answers about systems that were left out."""

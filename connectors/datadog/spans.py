@@ -49,6 +49,7 @@ KEPT = (
     "http.status_code",
     "http.url",
     "peer.service",
+    "out.host",
     "span.kind",
     "version",
 )

@@ -1,0 +1,48 @@
+"""Whom a failing line says it was calling, where nothing else knows the name.
+
+Providers outside, host names and databases often appear nowhere but in the lines of those who
+call them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = r"[A-Za-z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)*"
+_URL = re.compile(rf"\b[a-z][a-z0-9+]{{1,15}}://(?:[^\s/@]*@)?({_NAME})", re.IGNORECASE)
+_ADDRESS = re.compile(rf"(?<![\w./:-])({_NAME}):\d{{2,5}}\b")
+_ASKED = re.compile(
+    r"\b(?:call(?:s|ing)?|request(?:s|ing)?|connect(?:ion|ions|ing)?|talk(?:ing)?|send(?:ing)?"
+    r"|post(?:ing)?|dial(?:ing)?|reach(?:ing)?|publish(?:ing)?|resolv(?:e|ing)|lookup|upstream"
+    r"|certificate|rate limit|quota|response|answer|reply|host(?:name)?|dependency|ENOTFOUND)\s+"
+    rf"(?:tcp\s+|to\s+|of\s+|from\s+|for\s+|with\s+|host\s+|service\s+|upstream\s+|name\s+)*"
+    rf"[\"'`]?({_NAME})",
+    re.IGNORECASE,
+)
+_FAILED_THEN = re.compile(
+    rf"\b({_NAME})[\"'`]?\s+(?:returned|answered|responded|refused|timed out|is (?:down|unreachable"
+    r"|unavailable)|rate limit)\b",
+    re.IGNORECASE,
+)
+_FILE = re.compile(r"\.(?:java|py|go|js|ts|rb|kt|scala|cs|php|rs|cpp|c|h|jar|so|html?|json|ya?ml)$")
+MAX_NAMES = 3
+
+
+def named_peers(text: str) -> tuple[str, ...]:
+    """Names of hosts or services that the line speaks of calling; at most three, in their order.
+
+    A bare word is one only where it stands both as what was called and as what failed: most are
+    plain English.
+    """
+    found = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
+    asked = set(_ASKED.findall(text))
+    failed = set(_FAILED_THEN.findall(text))
+    found += [name for name in asked | failed if _is_name(name) or name in asked & failed]
+    names = [name for name in dict.fromkeys(found) if not _FILE.search(name.lower())]
+    return tuple(sorted(names)[:MAX_NAMES])
+
+
+def _is_name(word: str) -> bool:
+    """Whether it is made like the name of a host or a service."""
+    has_parts = any(sign in word for sign in "-_.")
+    return has_parts or any(letter.isdigit() for letter in word)

@@ -1,0 +1,99 @@
+"""Calls to what sends no spans of its own: a provider outside, a database, a queue, a cache.
+
+They are known from the caller's client spans, whose attributes name the other side.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+
+import polars as pl
+
+from analysis.requests.visits import with_visits
+
+PEER_ATTRIBUTES = (
+    "peer.service",
+    "upstream_cluster.name",
+    "server.address",
+    "net.peer.name",
+    "out.host",
+    "db.name",
+)
+"""What names the other side, the most telling first: OpenTelemetry's semantic conventions, current
+and former, Envoy's and Datadog's."""
+MENTIONS_PEER = "|".join(re.escape(f'"{name}"') for name in PEER_ATTRIBUTES)
+CLIENT = r"\"span\.kind\":\s?\"(?i:client|producer|span_kind_client|span_kind_producer)\""
+NOT_CALLING = frozenset(
+    {"server", "consumer", "internal", "span_kind_server", "span_kind_consumer"}
+)
+_ADDRESS = re.compile(r"\[?[0-9a-f.:]*[:.][0-9a-f.:]*\]?", re.IGNORECASE)
+_PORT = re.compile(r":\d+$")
+_LOCAL = frozenset({"localhost", "unknown", "unknown_service"})
+
+CALLS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "caller": pl.String,
+    "callee": pl.String,
+    "start": pl.Datetime("ns", "UTC"),
+    "duration_us": pl.Float64,
+    "status": pl.String,
+}
+
+
+def peer_calls(spans: pl.DataFrame) -> pl.DataFrame:
+    """One row per call below which no other service sent a span: caller, callee, start, duration
+    (us) and status."""
+    names_peers = pl.col("attributes").str.contains(MENTIONS_PEER)
+    if not spans.select(names_peers.any()).item():
+        return pl.DataFrame(schema=CALLS)
+    services = set(spans["service"].drop_nulls().unique())
+    rows = with_visits(spans)
+    answered = rows.filter("entry")["parent"].drop_nulls().unique()
+    # A span by which a request enters may name the host that was asked for: its own.
+    calling = ~pl.col("entry") | pl.col("attributes").str.contains(CLIENT)
+    naming = rows.filter(
+        names_peers,
+        ~pl.col("row").is_in(answered.implode()),
+        calling,
+    )
+    texts = naming["attributes"].unique().to_list()
+    peers = {text: peer_named(text, services) for text in texts}
+    named = naming.with_columns(
+        pl.col("attributes")
+        .replace_strict(peers, default=None, return_dtype=pl.String)
+        .alias("callee")
+    )
+    calls = named.filter(pl.col("callee").is_not_null(), pl.col("callee") != pl.col("service"))
+    return calls.select(
+        pl.col("service").alias("caller"),
+        "callee",
+        pl.col("start").cast(CALLS["start"]),
+        "duration_us",
+        "status",
+    )
+
+
+def peer_named(attributes: str, services: Collection[str]) -> str | None:
+    """Whom a client span calls; None for spans of other kinds, bare addresses and unreadable
+    attributes."""
+    try:
+        known = json.loads(attributes)
+    except ValueError:
+        return None
+    if not isinstance(known, dict) or str(known.get("span.kind", "")).lower() in NOT_CALLING:
+        return None
+    for name in PEER_ATTRIBUTES:
+        value = known.get(name)
+        if isinstance(value, str) and value:
+            return peer_name(value, services)
+    return None
+
+
+def peer_name(address: str, services: Collection[str]) -> str | None:
+    """A host or service name without its port; the known service where its first label is one."""
+    name = _PORT.sub("", address.strip())
+    if not name or name.lower() in _LOCAL or _ADDRESS.fullmatch(name):
+        return None
+    first = name.split(".", 1)[0]
+    return first if name not in services and first in services else name
