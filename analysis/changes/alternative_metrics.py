@@ -29,9 +29,10 @@ OFFERED = re.compile(
 )
 NOT_OFFERED = re.compile(
     r"(?i)db_|quer|per_request|error|fail|retr|5xx|4xx|duration|latency|queue|bytes|cache"
-    r"|out(going|bound)"
+    r"|out(going|bound)|active|in_?flight|pending|concurren|busy"
 )
-"""What is asked of a service, and what it only does to answer."""
+"""What is asked of a service, and what it only does to answer. Requests under way pile up where
+answers take longer."""
 NODE_SIGNAL = re.compile(r"(?i)^(node|host|machine|vm|instance|kubelet)[_.]|steal|_node_")
 LATER = timedelta(seconds=60)
 REQUESTS = (SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from analysis.case.folder import Case
 from analysis.changes.alternatives import no_change_reasons, reason_for
+from analysis.changes.chance import ChangeHistory, change_history
 from analysis.changes.evidence import FailingLine, failing_lines, failing_operations
 from analysis.changes.onsets import climb_of
 from analysis.changes.reading import Reading, read_change
@@ -74,7 +75,8 @@ def nearby_changes(
     near = _read(_near(case, suspects, topology, views))
     best: dict[Shipped, tuple[Weighed, Scales]] = {}
     for view in views:
-        scales = view.scales(topology, near, known)
+        history = change_history(case, near, view.onset.time)
+        scales = view.scales(topology, near, known, history)
         for change in near:
             weighed = scales.weigh(change, view.share(suspects))
             if change not in best or weighed.preferred_to(best[change][0]):
@@ -138,7 +140,11 @@ class _View:
         return RIVAL * min(1.0, self.suspects[0].score / max(suspects[0].score, 1e-9))
 
     def scales(
-        self, topology: Topology, readings: Mapping[Shipped, Reading], known: Sequence[Finding]
+        self,
+        topology: Topology,
+        readings: Mapping[Shipped, Reading],
+        known: Sequence[Finding],
+        history: ChangeHistory,
     ) -> Scales:
         in_order = sorted(readings, key=lambda change: change.time)
         return Scales(
@@ -151,6 +157,7 @@ class _View:
             common_names=_common_names(readings.values()),
             other_reason=reason_for(known, self.suspects, topology),
             back=taken_back(in_order, self.onset.time - self.onset.slack),
+            history=history,
         )
 
 
@@ -212,7 +219,8 @@ def _why_ruled_out(weighed: Weighed, scales: Scales, best: Weighed | None) -> li
     if weighed.reasons:
         return list(weighed.reasons)
     if weighed.strength < LIKELY:
-        return [why_weak(weighed, scales.other_reason)]
+        by_chance = 1 - scales.history.guilty(weighed.change, weighed.lead_min)
+        return [why_weak(weighed, scales.other_reason, by_chance)]
     if best is not None and weighed.strength < FITS_WORSE * best.strength:
         return [f"{best.change.label} fits better"]
     return []

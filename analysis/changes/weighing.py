@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.analyzers import cause_kinds, fault_kind
+from analysis.changes.chance import ChangeHistory
 from analysis.changes.mechanisms import MechanismMatch, best_match
 from analysis.changes.onsets import Climb
 from analysis.changes.reading import Reading
@@ -23,6 +24,7 @@ from analysis.kinds.finding_details import JobDetails
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.vocabulary import Finding
+from analysis.wording.phrases import plain
 
 HALF_LIFE_MIN = 30.0
 """How fast a change grows unlikely with the minutes between it and a sudden onset."""
@@ -61,6 +63,8 @@ SMALL_RELEASE = 0.6
 BY_NAME = 0.5
 """A mechanism that only a name suggests, or a version of what no failing line names, counts
 half."""
+USUAL = 0.5
+"""From here on a change so near is as likely there by chance."""
 BEARS = 0.4
 """From here on the text bears on what fails."""
 HARMLESS_AFTER_MIN = 60.0
@@ -120,6 +124,7 @@ class Scales:
     common_names: frozenset[str]
     other_reason: Finding | None
     back: Collection[Shipped]
+    history: ChangeHistory
 
     def weigh(self, change: Shipped, share: float = 1.0) -> Weighed:
         """Strength, of which the change keeps `share`, and reasons of one change."""
@@ -133,6 +138,9 @@ class Scales:
         strength *= self._text_weight(change, bearing)
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
+        # Text that bears on what fails is no chance.
+        by_chance = 1 - self.history.guilty(change, lead)
+        strength *= 1 - by_chance * (1 - bearing.score)
         if self.other_reason is not None:
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
         strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
@@ -257,8 +265,9 @@ def _no_effect(change: Shipped, bearing: Bearing) -> str | None:
     return None
 
 
-def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
-    """Why a change that nothing excludes is not near all the same."""
+def why_weak(weighed: Weighed, other_reason: Finding | None, by_chance: float = 0.0) -> str:
+    """Why a change that nothing excludes is not near all the same; `by_chance` in [0, 1] says how
+    far one so near is usual."""
     change, bearing = weighed.change, weighed.bearing
     if other_reason is not None and bearing.exact < BEARS:
         without_change = cause_kinds()[other_reason.kind].without_change
@@ -267,6 +276,8 @@ def why_weak(weighed: Weighed, other_reason: Finding | None) -> str:
         return "so long it had done no harm"
     if weighed.place in ("caller", "unknown"):
         return "it is on a service that the suspects are not known to call"
+    if change.service and by_chance >= USUAL:
+        return f"{plain(change.service)} is changed so often that one this near is no sign"
     if change.kind == "flag" and not change.text.is_known:
         return "its name says nothing of what fails"
     if change.text.is_known and bearing.score < BEARS:

@@ -25,6 +25,14 @@ _FAILED_THEN = re.compile(
     re.IGNORECASE,
 )
 _FILE = re.compile(r"\.(?:java|py|go|js|ts|rb|kt|scala|cs|php|rs|cpp|c|h|jar|so|html?|json|ya?ml)$")
+_ENGLISH = """
+a an and are be been being by call client connect connection database down error failed
+failing for from got had has have host in is it no not of on or peer refused remote request
+response returned reset server service that the this timed timeout to unavailable unknown
+upstream was were which with
+"""
+NO_NAMES = frozenset(_ENGLISH.split())
+"""Words that stand where a name could, and are none."""
 MAX_NAMES = 3
 
 
@@ -37,7 +45,9 @@ def named_peers(text: str) -> tuple[str, ...]:
     found = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
     asked = set(_ASKED.findall(text))
     failed = set(_FAILED_THEN.findall(text))
-    found += [name for name in asked | failed if _is_name(name) or name in asked & failed]
+    for name in asked | failed:
+        if _is_name(name) or (name in asked & failed and name.lower() not in NO_NAMES):
+            found.append(name)
     names = [name for name in dict.fromkeys(found) if not _FILE.search(name.lower())]
     return tuple(sorted(names)[:MAX_NAMES])
 

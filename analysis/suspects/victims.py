@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from analysis.analyzers import fault_kind
-from analysis.kinds.fault_kinds import LATENCY
+from analysis.analyzers import fault_kind, fault_of
+from analysis.kinds.fault_kinds import LATENCY, TRAFFIC
 from analysis.kinds.signals import SignalClass, classify
 from analysis.metrics.explained_share import (
     FAILING,
@@ -246,7 +246,12 @@ def later(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
 
 
 def onset_of(findings: Sequence[Finding]) -> datetime | None:
-    """The earliest onset among the findings at least half as strong as the strongest."""
-    strongest = max((f.strength for f in findings if f.onset), default=0.0)
-    clear = [f.onset for f in findings if f.onset and f.strength >= 0.5 * strongest]
+    """The earliest onset among the findings at least half as strong as the strongest.
+
+    Other traffic than before is no trouble: it counts only where there is nothing else.
+    """
+    dated = [finding for finding in findings if finding.onset is not None]
+    telling = [finding for finding in dated if fault_of(finding) is not TRAFFIC] or dated
+    strongest = max((finding.strength for finding in telling), default=0.0)
+    clear = [f.onset for f in telling if f.onset and f.strength >= 0.5 * strongest]
     return min(clear, default=None)

@@ -20,6 +20,8 @@ from analysis.logs.named_peers import named_peers
         ("GET https://user:pw@api.bank.example/v1/pay: 502", ["api.bank.example"]),
         ("connection to orders-db:5432 refused", ["orders-db"]),
         ("upstream request timeout", []),
+        ("the connection was refused", []),
+        ("connection to server timed out", []),
         ("call to the database failed", []),
         ("request failed after 3 retries", []),
         ("connection to server was lost", []),

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from analysis.changes.alternative_metrics import metric_reasons
 from analysis.logs.templates import log_findings
 from analysis.metrics.explained_share import calls_per_request, explained_share, measured
 from analysis.metrics.shifts import metric_shifts
 from analysis.requests.topology import read_topology
 from analysis.suspects.explanations import Suspect, weigh_suspects
-from tests.analysis.cases import at, series, write_case
+from tests.analysis.cases import START, at, series, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]
 ALERT = {"service": "web", "signal": "latency_ms"}
@@ -133,3 +134,27 @@ def test_calls_per_request_are_bounded_and_assumed_where_unmeasured(tmp_path: Pa
     assert calls_per_request("log", "api", known) == 20
     assert calls_per_request("api", "db", known) == 1
     assert calls_per_request("cache", "api", known) == 3
+
+
+def test_other_traffic_than_before_sets_no_onset(tmp_path: Path) -> None:
+    busy = series("api", "requests", 50, 90, onset=-25)
+    slow = series("api", "latency_ms", 60, 260)
+    window = {"incident": [at(-28), at(30)], "baseline": [[at(-60), at(-28)]]}
+    (both,) = ranked(tmp_path / "both", busy + slow, scope=window)
+    assert both.onset is not None
+    assert abs((both.onset - START).total_seconds()) <= 120
+    (alone,) = ranked(tmp_path / "alone", busy, scope=window)
+    assert alone.onset is not None
+    assert alone.onset < START
+
+
+def test_requests_under_way_that_pile_up_are_no_demand(tmp_path: Path) -> None:
+    slow = series("web", "latency_ms", 60, 260)
+    piling = write_case(
+        tmp_path / "active", metrics=slow + series("web", "http_server_active_requests", 5, 50)
+    )
+    assert not [f for f in metric_reasons(piling, read_topology(piling)) if f.kind == "demand"]
+    asked = write_case(
+        tmp_path / "asked", metrics=slow + series("web", "http_server_requests_total", 50, 500)
+    )
+    assert [f for f in metric_reasons(asked, read_topology(asked)) if f.kind == "demand"]
