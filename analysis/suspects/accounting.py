@@ -33,6 +33,10 @@ UNLIKE = 0.5
 """What is lost in a signal that the alerting service does not have counts half."""
 
 
+SIZED = frozenset({SignalClass.LATENCY, SignalClass.TRAFFIC}) | FAILING
+"""Classes of which levels are compared between services."""
+
+
 @dataclass(frozen=True)
 class Move:
     """The level of a signal before and while the alert is bad; `sure` in [0, 1] says how far it
@@ -57,13 +61,11 @@ class Moves:
     requests: dict[str, LoadChange] = field(default_factory=dict)
 
 
-def moves_of(rows: Iterable[tuple[Deviation, float]], bad_now: Mapping[int, Move]) -> Moves:
-    """Levels of every service, over its instances. `bad_now` holds by the id of a series its level
-    while the alert is bad."""
+def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
+    """Levels of every service, over its instances."""
     grouped: dict[tuple[str, str, SignalClass], list[Move]] = defaultdict(list)
     loads: dict[tuple[str, str], list[LoadChange]] = defaultdict(list)
-    for one, _ in rows:
-        move = bad_now[id(one)]
+    for one, move in levels:
         if one.signal_class is not SignalClass.TRAFFIC:
             grouped[one.service, one.signal, one.signal_class].append(move)
         elif REQUEST_WORDS.search(one.signal):

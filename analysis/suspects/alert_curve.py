@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,10 @@ class AlertCurve:
     badness: Floats
     deviation: Deviation
 
+    @cached_property
+    def _step(self) -> int:
+        return _step(self.times)
+
     def agreement(self, other: Deviation) -> float:
         """In [0.05, 1]: how far the series is bad while the alert is, less how far it is while the
         alert is calm.
@@ -53,7 +58,7 @@ class AlertCurve:
         if worst <= 0:
             return LEAST_AGREEMENT
         share = badness / worst
-        step = max(_step(self.times), _step(times))
+        step = max(self._step, _step(times))
         best = max(self._lagged(times + lag * step, share) for lag in LAGS)
         return float(np.clip(best, LEAST_AGREEMENT, 1.0))
 

@@ -25,7 +25,7 @@ from analysis.kinds.finding_kinds import (
 from analysis.kinds.signals import RESOURCES, SignalClass
 from analysis.metrics.explained_share import FAILING
 from analysis.requests.topology import Topology
-from analysis.suspects.accounting import Accounts, Move, Moves, moves_of
+from analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
 from analysis.suspects.alert_curve import (
     AlertCurve,
     alert_curve,
@@ -165,20 +165,25 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
     curve = alert_curve(case, alert)
     lines = error_lines(case, named)
     loud, loud_lines = loudest(series), loudest([line.course for line in lines])
+    told = {(finding.subject, finding.signal or "") for finding in findings}
     agreements: dict[tuple[str, str], float] = {}
-    own, calls, bad_now = [], [], {}
+    own, calls, levels = [], [], []
     for one in series:
-        agreement = curve.agreement(one) if curve else 1.0
+        key = (one.service, one.signal)
+        # Within its own noise it explains nothing, however it goes with the alert.
+        compared = curve is not None and (one.size > 0 or key in told)
+        agreement = curve.agreement(one) if curve is not None and compared else 1.0
         weight = agreement * one.size / loud
         peer = peer_of(one.labels)
         if peer is not None:
             calls.append((peer, one, weight))
             continue
         own.append((one, weight))
-        key = (one.service, one.signal)
-        agreements[key] = max(agreements.get(key, 0.0), agreement)
-        now = _level_while_bad(one, curve)
-        bad_now[id(one)] = Move(one.before, now, agreement * min(1.0, one.size))
+        if compared:
+            agreements[key] = max(agreements.get(key, 0.0), agreement)
+        if one.signal_class in SIZED:
+            sure = agreement * min(1.0, one.size)
+            levels.append((one, Move(one.before, _level_while_bad(one, curve), sure)))
     weighed_lines = []
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
@@ -192,7 +197,7 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
         calls=calls,
         lines=weighed_lines,
         places=places(own),
-        moves=moves_of(own, bad_now),
+        moves=moves_of(levels),
         services=frozenset(named),
         agreements=agreements,
     )

@@ -78,11 +78,12 @@ def _levels(past: Floats, length: int) -> Floats:
 
 def _usual(levels: Floats) -> float:
     """By how much a stretch differs from those before it while nothing is wrong."""
-    changes = []
-    for at in range(RECENT, len(levels)):
-        before = float(np.median(levels[at - RECENT : at]))
-        if before > 0 and levels[at] > 0:
-            changes.append(abs(math.log(levels[at] / before)))
+    if len(levels) < RECENT + LEAST_CHANGES:
+        return USUAL_IF_UNKNOWN
+    before = np.median(np.lib.stride_tricks.sliding_window_view(levels[:-1], RECENT), axis=1)
+    after = levels[RECENT:]
+    known = (before > 0) & (after > 0)
+    changes = np.abs(np.log(after[known] / before[known]))
     if len(changes) < LEAST_CHANGES:
         return USUAL_IF_UNKNOWN
     return max(LEAST_USUAL, float(np.quantile(changes, QUANTILE)))
