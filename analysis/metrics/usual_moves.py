@@ -83,7 +83,13 @@ class MetricSeries(NamedTuple):
 
 
 def _series(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
-    """The series of each service and signal."""
+    """The series of each service and signal, each read once for a case."""
+    known: dict[tuple[str, str], MetricSeries] = case.derived.setdefault("metric_series", {})
+    known.update(_read(case, wanted - known.keys()))
+    return known
+
+
+def _read(case: Case, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], MetricSeries]:
     if not wanted:
         return {}
     windows = metric_windows(case)
