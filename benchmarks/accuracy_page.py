@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from evaluation import page_tables
 from evaluation.grading import Grade
 from evaluation.hidden_tables import has_tables
-from evaluation.running import case_folders, evaluate, evaluate_folders
+from evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -54,9 +54,8 @@ def ablated(
 ) -> list[Grade]:
     """The grades without those tables; a case that has none of them is as it was."""
     smaller = [folder for folder in folders if has_tables(folder, hidden)]
-    changed = {
-        grade.case: grade for grade in evaluate_folders(smaller, without=hidden, workers=workers)
-    }
+    options = GradingOptions(hidden=tuple(hidden))
+    changed = {grade.case: grade for grade in evaluate_folders(smaller, options, workers=workers)}
     return [changed.get(grade.case, grade) for grade in full]
 
 

@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import EvidenceError
 from evaluation.as_json import as_json
 from evaluation.grading import Grade
-from evaluation.running import evaluate, evaluate_folders, grade_folder
+from evaluation.running import GradingOptions, evaluate, evaluate_folders, grade_folder
 from tests.scenarios.small_case import write_small_case
 
 KILLER = "shop-2"
@@ -25,11 +25,11 @@ def labelled_case(folder: Path, **label: object) -> Path:
     return folder
 
 
-def ends_its_process(folder: Path, hidden: Sequence[str]) -> Grade:
+def ends_its_process(folder: Path, options: GradingOptions) -> Grade:
     """Grades like any, but for one case."""
     if folder.name == KILLER:
         os._exit(3)
-    return grade_folder(folder, hidden)
+    return grade_folder(folder, options)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_case_that_ends_its_process_is_told_of_and_the_others_are_graded(tmp_p
 
 
 def test_a_hidden_table_plays_no_part(cases: Path) -> None:
-    first = evaluate(cases, without=["changes"], workers=1)[0]
+    first = evaluate(cases, GradingOptions(hidden=("changes",)), workers=1)[0]
     assert (first.rank, first.change, first.change_rank) == (1, "none", None)
 
 
