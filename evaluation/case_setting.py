@@ -57,6 +57,13 @@ def read_setting(folder: Path, label: CaseLabel | None) -> CaseSetting:
     )
 
 
+def named_by_replay(folder: Path) -> tuple[str, ...] | None:
+    """Whom an observer would name who has the replay without the fault at hand, and all calls; None
+    of a case that has no replay."""
+    named = _read(folder / "truth.json").get("named_by_replay")
+    return tuple(named) if isinstance(named, list) else None
+
+
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(file.read_bytes())

@@ -22,8 +22,8 @@ from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
 from bot.answer.replay import Replayed, replay
 from bot.runtime.process_pool import ProcessPool
 from evaluation.baselines.inputs import BaselineInputs
-from evaluation.baselines.methods import named_by_baselines
-from evaluation.case_setting import read_setting
+from evaluation.baselines.methods import KEPT, named_by_baselines
+from evaluation.case_setting import named_by_replay, read_setting
 from evaluation.fitted_elsewhere import Constants, fitted_without
 from evaluation.grading import Grade, grade
 from evaluation.hidden_tables import without_tables
@@ -54,6 +54,7 @@ Grading = Callable[[Path, GradingOptions], Grade]
 
 UNLABELLED = "no label.json: not graded"
 NOTHING_TO_GRADE = "label.json names no subject, change or verdict: not graded"
+ORACLE = "oracle: truth by replay"
 ENDED = "the process that analysed it ended"
 
 
@@ -116,7 +117,7 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
         label = read_label(folder)
         with without_tables(folder, options.hidden) as view:
             if options.baselines:
-                named = named_by_baselines(BaselineInputs(read_case(view)))
+                named = _baselines(folder, view)
             with options.as_fitted_for(system):
                 began = time.process_time()
                 replayed = replay(view)
@@ -134,6 +135,15 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
         return Grade(name, system, verdict=verdict, cpu_s=spent, problem=problem)
     graded = grade(name, system, label, replayed.diagnosis, spent)
     return _with_setting(replace(graded, baselines=named), folder, replayed)
+
+
+def _baselines(folder: Path, view: Path) -> dict[str, tuple[str, ...]]:
+    """What simple methods name, and the oracle of a case that has one."""
+    named = named_by_baselines(BaselineInputs(read_case(view)))
+    by_replay = named_by_replay(folder)
+    if by_replay is not None:
+        named[ORACLE] = by_replay[:KEPT]
+    return named
 
 
 def _with_setting(graded: Grade, folder: Path, replayed: Replayed) -> Grade:
