@@ -1,6 +1,7 @@
 """Fit the weights of the ranking, and say how well they carry over to systems that were left out.
 
-    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--left-out FILE] [--print]
+    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--left-out FILE]
+        [--print]
 
 RECORDED holds labelled case folders of recorded systems, WORLDS simulated ones of the *training*
 stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`). Every recorded system is left

@@ -19,6 +19,9 @@ Z = 1.959964
 DRAWS = 1000
 SEED = 20261121
 LEVEL = (2.5, 97.5)
+ONE_SIDED = 0.95
+HALVINGS = 40
+"""Enough to find a share to twelve digits."""
 
 Floats = NDArray[np.float64]
 
@@ -116,3 +119,16 @@ def sign_test(won: int, lost: int) -> float:
         return 1.0
     tail = sum(math.comb(of, k) for k in range(min(won, lost) + 1))
     return min(1.0, float(2 * tail / 2**of))
+
+
+def at_most(hits: int, of: int) -> float:
+    """The exact one-sided 95 % limit of a share (Clopper and Pearson): it is beyond with a chance
+    of 5 %."""
+    low, high = 0.0, 1.0
+    if of == 0 or hits == of:
+        return high
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        chance = sum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(hits + 1))
+        low, high = (share, high) if chance > 1 - ONE_SIDED else (low, share)
+    return high

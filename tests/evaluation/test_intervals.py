@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluation.intervals import (
+    at_most,
     calibration_interval,
     mean_interval,
     mean_over_groups,
@@ -61,3 +62,10 @@ def test_the_sign_test_counts_only_cases_that_differ() -> None:
     assert sign_test(5, 0) == pytest.approx(0.0625)
     assert sign_test(1, 8) == pytest.approx(0.0390625)
     assert sign_test(3, 3) == 1.0
+
+
+@pytest.mark.parametrize(("hits", "of"), [(0, 149), (1, 236), (3, 386), (5, 523)])
+def test_so_few_of_so_many_are_at_most_two_percent(hits: int, of: int) -> None:
+    assert at_most(hits, of) == pytest.approx(0.02, abs=1e-4)
+    assert at_most(hits + 1, of) > 0.02
+    assert at_most(of, of) == at_most(0, 0) == 1.0
