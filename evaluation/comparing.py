@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.grading import Grade
-from evaluation.intervals import Interval, mean_interval, sign_test
+from evaluation.intervals import ConfidenceInterval, mean_interval, sign_test
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PairedDifference:
     old: float
     new: float
     difference: float
-    interval: Interval
+    interval: ConfidenceInterval
     won: tuple[str, ...]
     lost: tuple[str, ...]
     p: float

@@ -17,7 +17,7 @@ import numpy as np
 from analysis.vocabulary import Verdict
 from evaluation.grading import NAMES_A_CAUSE, Grade
 from evaluation.intervals import (
-    Interval,
+    ConfidenceInterval,
     calibration_interval,
     mean_interval,
     mean_over_groups,
@@ -84,7 +84,7 @@ class AccuracyFigures:
     cpu_s: float
     cpu_max_s: float
     failed: int
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class MacroMean:
 
     systems: int
     value: float
-    interval: Interval
+    interval: ConfidenceInterval
 
 
 def figures(grades: Sequence[Grade]) -> AccuracyFigures:
@@ -179,7 +179,7 @@ def is_quiet(grade: Grade) -> bool:
 
 def _intervals(
     shares: Mapping[str, CountedGrades], grades: Sequence[Grade], located: Sequence[Grade]
-) -> dict[str, Interval]:
+) -> dict[str, ConfidenceInterval]:
     found = {name: wilson(counted.hits, counted.of) for name, counted in shares.items()}
     means = [sum(g.hit(k) for k in range(1, 6)) / 5 for g in located]
     found["avg5"] = mean_interval(means, [g.cluster for g in located])
@@ -191,7 +191,9 @@ def _intervals(
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _ece_interval(pairs: Sequence[tuple[float, bool]], grades: Sequence[Grade]) -> Interval | None:
+def _ece_interval(
+    pairs: Sequence[tuple[float, bool]], grades: Sequence[Grade]
+) -> ConfidenceInterval | None:
     gaps = [right - confidence for confidence, right in pairs]
     bins = [_bin_of(confidence) for confidence, _ in pairs]
     return calibration_interval(gaps, bins, [g.cluster for g in grades])

@@ -27,14 +27,14 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """The lower and the upper end of a 95 % interval."""
 
     low: float
     high: float
 
 
-def wilson(hits: int, of: int) -> Interval | None:
+def wilson(hits: int, of: int) -> ConfidenceInterval | None:
     """Of a share; None without cases."""
     if of == 0:
         return None
@@ -42,7 +42,9 @@ def wilson(hits: int, of: int) -> Interval | None:
     spread = Z * math.sqrt(share * (1 - share) / of + Z**2 / (4 * of**2))
     centre = share + Z**2 / (2 * of)
     scale = 1 + Z**2 / of
-    return Interval(max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+    return ConfidenceInterval(
+        max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    )
 
 
 def redrawn(clusters: Sequence[Hashable]) -> Floats:
@@ -58,7 +60,9 @@ def redrawn(clusters: Sequence[Hashable]) -> Floats:
     return np.asarray(times[:, columns], dtype=np.float64)
 
 
-def mean_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval | None:
+def mean_interval(
+    values: Sequence[float], clusters: Sequence[Hashable]
+) -> ConfidenceInterval | None:
     """Of a mean; None without cases."""
     if not values:
         return None
@@ -68,7 +72,7 @@ def mean_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Inte
 
 def calibration_interval(
     gaps: Sequence[float], bins: Sequence[int], clusters: Sequence[Hashable]
-) -> Interval | None:
+) -> ConfidenceInterval | None:
     """Of the expected calibration error; `gaps` are right or not, less the stated confidence."""
     if not gaps:
         return None
@@ -83,7 +87,7 @@ def calibration_interval(
 
 def mean_over_groups(
     values: Sequence[float], groups: Sequence[str], clusters: Sequence[Hashable]
-) -> tuple[float, Interval] | None:
+) -> tuple[float, ConfidenceInterval] | None:
     """The mean of the groups' means, with an interval by drawing groups, and clusters inside
     them."""
     by_group: dict[str, tuple[list[float], list[Hashable]]] = {}
@@ -106,10 +110,10 @@ def mean_over_groups(
     return float(np.mean(means)), percentiles(every[picked, turns].mean(axis=1))
 
 
-def percentiles(drawn: Floats) -> Interval:
+def percentiles(drawn: Floats) -> ConfidenceInterval:
     """The interval that the middle 95 % of the draws span."""
     low, high = np.percentile(drawn, LEVEL)
-    return Interval(float(low), float(high))
+    return ConfidenceInterval(float(low), float(high))
 
 
 def sign_test(won: int, lost: int) -> float:

@@ -34,7 +34,7 @@ from evaluation.figures import (
     reliability,
 )
 from evaluation.grading import Grade
-from evaluation.intervals import Interval
+from evaluation.intervals import ConfidenceInterval
 
 PIPED_WIDTH = 160
 _HEADINGS = (
@@ -70,7 +70,7 @@ def shown(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def shown_interval(one: Interval | None, digits: int = 2) -> str:
+def shown_interval(one: ConfidenceInterval | None, digits: int = 2) -> str:
     """An interval as tables show it; empty where there is none."""
     return "" if one is None else f"{one.low:.{digits}f}-{one.high:.{digits}f}"
 
@@ -155,7 +155,7 @@ def signed(value: float) -> str:
     return f"{value:+.2f}"
 
 
-def signed_interval(one: Interval) -> str:
+def signed_interval(one: ConfidenceInterval) -> str:
     """The interval of a difference."""
     return f"{one.low:+.2f} to {one.high:+.2f}"
 
