@@ -50,7 +50,6 @@ HIDDEN = (
 )
 WINDOWS = 80
 """Healthy windows of each system: enough that one system alone can show 2 % to be unlikely."""
-FIT = "fitted_without.json"
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,14 @@ def measure_recorded(run: MeasuringRun) -> None:
 def measure_left_out(run: MeasuringRun) -> None:
     """The recorded systems, each by numbers that were fitted without it."""
     cases, train = _given(run.recorded, "--recorded"), _given(run.train, "--train")
-    file = run.results / FIT
+    file = run.results / f"fitted-without-{run.code}.json"
+    if not file.exists():
+        _fit_without(run, cases, train, file)
+    options = GradingOptions(baselines=True, left_out=read_left_out(file))
+    run.keep("left-out", evaluate(cases, options, workers=run.workers), weights=file.name)
+
+
+def _fit_without(run: MeasuringRun, cases: Path, train: Path, file: Path) -> None:
     script = ROOT / "benchmarks" / "suspect_weights.py"
     # Reading the features takes most of the time, and they change with nothing but the code.
     features = run.results / f"features-{run.code}.pickle"
@@ -99,8 +105,6 @@ def measure_left_out(run: MeasuringRun) -> None:
     if run.workers:
         command += ["--workers", str(run.workers)]
     subprocess.run(command, check=True, cwd=ROOT)
-    options = GradingOptions(baselines=True, left_out=read_left_out(file))
-    run.keep("left-out", evaluate(cases, options, workers=run.workers), weights=FIT)
 
 
 def measure_worlds(run: MeasuringRun) -> None:

@@ -122,13 +122,13 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
                 began = time.process_time()
                 replayed = replay(view)
                 spent = time.process_time() - began
-    except FaultlineError as error:
-        failed = _failed(name, system, label, str(error), time.process_time() - began)
-        return replace(failed, baselines=named)
     except Exception as error:
-        log.debug("%s", name, exc_info=True)
-        problem = f"cannot be analysed ({type(error).__name__}: {error})"[:300]
-        return replace(_failed(name, system, label, problem), baselines=named)
+        problem = str(error)
+        if not isinstance(error, FaultlineError):
+            log.debug("%s", name, exc_info=True)
+            problem = f"cannot be analysed ({type(error).__name__}: {error})"[:300]
+        failed = _failed(name, system, label, problem, time.process_time() - began)
+        return replace(failed, baselines=named, setting=read_setting(folder, label))
     if label is None or not label.gradable:
         problem = UNLABELLED if label is None else NOTHING_TO_GRADE
         verdict = replayed.diagnosis.verdict
