@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.vocabulary import Verdict
+from evaluation.baselines.methods import LARGEST_SHIFT
 from evaluation.grading import NAMES_A_CAUSE, Grade
 from evaluation.intervals import (
     ConfidenceInterval,
@@ -237,12 +238,23 @@ def by_culprit_kind(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
 
 
 def by_condition(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
-    """The grades of each telemetry condition, such as "topology: partial"; a case is in several."""
+    """The grades of each telemetry condition, such as "topology: partial"; a case is in several.
+
+    Where simple methods were asked, whether the culprit has the largest shift of all is one of
+    them: methods that look for the loudest do well where it has.
+    """
     groups: dict[str, list[Grade]] = {}
     for grade in grades:
-        for name, value in grade.setting.conditions:
+        for name, value in (*grade.setting.conditions, *_loudness(grade)):
             groups.setdefault(f"{name}: {value}", []).append(grade)
     return {name: groups[name] for name in sorted(groups)}
+
+
+def _loudness(grade: Grade) -> list[tuple[str, str]]:
+    loudest = grade.baselines.get(LARGEST_SHIFT)
+    if loudest is None or not grade.subject:
+        return []
+    return [("culprit the loudest", "yes" if loudest[:1] == (grade.subject,) else "no")]
 
 
 def answer_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:

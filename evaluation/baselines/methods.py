@@ -16,6 +16,7 @@ from analysis.kinds.signals import SignalClass
 from evaluation.baselines.inputs import BaselineInputs, MeasuredSeries
 from evaluation.baselines.simple_rules import simple_rules
 
+LARGEST_SHIFT = "largest shift"
 KEPT = 5
 """Services that are graded."""
 LEAST_TOGETHER = 4
@@ -110,7 +111,7 @@ def ranked_correlation(inputs: BaselineInputs) -> list[str]:
 METHODS: Mapping[str, Callable[[BaselineInputs], list[str]]] = {
     "the alerting service": alerting_service,
     "its busiest callee": busiest_callee,
-    "largest shift": largest_shift,
+    LARGEST_SHIFT: largest_shift,
     "N-sigma": n_sigma,
     "BARO": baro,
     "score ordering": score_ordering,

@@ -124,6 +124,16 @@ def test_cases_are_grouped_by_what_their_setting_tells() -> None:
     assert list(by_condition(grades)) == ["logs: no", "spans: no"]
 
 
+def test_cases_whose_culprit_is_the_loudest_stand_apart() -> None:
+    loud = replace(located(1), baselines={"largest shift": ("cart", "web")})
+    quiet = replace(located(1), baselines={"largest shift": ("web", "cart")})
+    found = by_condition([loud, quiet, quiet, located(1)])
+    assert {name: len(group) for name, group in found.items()} == {
+        "culprit the loudest: no": 2,
+        "culprit the loudest: yes": 1,
+    }
+
+
 def test_systems_count_alike_in_the_mean_over_them() -> None:
     found = macro_ac1([located(1, "a"), located(1, "a"), located(1, "a"), located(2, "b")])
     assert found is not None
