@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from analysis.errors import EvidenceError
 
 _PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+NOT_MEASURED = "Not measured yet."
 _MEASURED = re.compile(r"^Measured with code `([0-9a-f]+)`\.$", re.MULTILINE)
 
 
@@ -31,6 +32,11 @@ def fill(page: str, tables: Mapping[str, str], code: str) -> str:
         return f"{place[1]}{tables[name]}\nMeasured with code `{code}`.\n{place[4]}"
 
     return _PLACE.sub(filled, page)
+
+
+def with_empty_places_told(page: str) -> str:
+    """The page, which says of each table without a result that it was not measured."""
+    return _PLACE.sub(lambda place: place[1] + (place[3] or f"{NOT_MEASURED}\n") + place[4], page)
 
 
 def measured_with(page: str) -> dict[str, str]:

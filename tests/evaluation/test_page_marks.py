@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.errors import EvidenceError
-from evaluation.page_marks import fill, measured_with, older_than
+from evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
 
 PAGE = (
     "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults "
@@ -40,3 +40,10 @@ def test_what_a_table_quotes_is_not_its_hash() -> None:
     quoted = "| Measured with code `def456`. |\n"
     filled = fill(PAGE, {"systems": quoted}, "abc123")
     assert measured_with(filled)["systems"] == "abc123"
+
+
+def test_a_table_without_a_result_says_so() -> None:
+    told = with_empty_places_told(PAGE)
+    assert told.endswith("<!-- table: faults -->\nNot measured yet.\n<!-- end -->\n")
+    assert "old" in told
+    assert older_than(told, "abc123") == ["systems", "faults"]
