@@ -64,6 +64,20 @@ class BaselineInputs:
         return tuple(found)
 
     @cached_property
+    def alike(self) -> tuple[MeasuredSeries, ...]:
+        """Where the alert names a signal, the series of its class, and all those of services that
+        have none; else every series."""
+        if not self.case.alert.signal:
+            return self.series
+        wanted = classify(self.case.alert.signal)
+        with_wanted = {one.service for one in self.series if one.signal_class is wanted}
+        kept = []
+        for one in self.series:
+            if one.signal_class is wanted or one.service not in with_wanted:
+                kept.append(one)
+        return tuple(kept)
+
+    @cached_property
     def graph(self) -> Topology:
         """Who calls whom, as far as the case tells."""
         return read_topology(self.case)

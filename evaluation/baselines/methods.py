@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.errors import FaultlineError
 from analysis.kinds.signals import SignalClass
+from analysis.metrics.shift_statistics import Floats
 from evaluation.baselines.inputs import BaselineInputs, MeasuredSeries
 from evaluation.baselines.simple_rules import simple_rules
 
@@ -131,9 +132,13 @@ def _ranked(scores: Iterable[tuple[str, float]]) -> list[str]:
 
 def _rarities(inputs: BaselineInputs) -> dict[str, float]:
     """Of each service the -log p of its rarest series; p counts windows before the incident, as
-    long as it, that were as far out."""
+    long as it, that were as far out.
+
+    Both methods score one kind of signal: where the alert names one, a service is scored by its
+    series of that class, if it has any.
+    """
     found: dict[str, float] = {}
-    for one in inputs.series:
+    for one in inputs.alike:
         found[one.service] = max(found.get(one.service, 0.0), _rarity(one))
     return found
 
@@ -142,12 +147,18 @@ def _rarity(one: MeasuredSeries) -> float:
     centre, scale = one.robust_scale
     length = min(len(one.now), len(one.before))
     before = np.lib.stride_tricks.sliding_window_view(np.abs(one.before - centre), length)
-    quiet = np.median(before, axis=1)
-    height = float(np.median(np.abs(one.now - centre)))
+    quiet = _second_largest(before)
+    height = float(_second_largest(np.abs(one.now - centre)[None, :])[0])
     as_far = int((quiet >= height).sum())
     # Baselines are short: many series reach the least p, and of those the larger move is rarer.
     beyond = min(height / scale, 1e6) * 1e-9
     return beyond - math.log((1 + as_far) / (1 + len(quiet)))
+
+
+def _second_largest(windows: Floats) -> Floats:
+    """Of each row the second largest point, as one alone may be a spike."""
+    place = min(2, windows.shape[1])
+    return np.asarray(np.partition(windows, -place, axis=1)[:, -place])
 
 
 def _significance(target: MeasuredSeries, other: MeasuredSeries) -> float:

@@ -79,6 +79,18 @@ def test_traversal_ends_at_the_last_unusual_service(tmp_path: Path) -> None:
     assert METHODS["smooth traversal"](inputs)[0] == "cart"
 
 
+def test_traversal_scores_the_class_of_signal_that_alerts(tmp_path: Path) -> None:
+    inputs = shop(tmp_path, {"web": 20.0, "cart": 10.0, "db": 0.0})
+    memory = pl.read_parquet(tmp_path / "metrics.parquet").filter(pl.col("service") == "web")
+    leak = memory.with_columns(pl.lit("db").alias("service"), pl.lit("memory").alias("signal"))
+    both = pl.concat([pl.read_parquet(tmp_path / "metrics.parquet"), leak])
+    both.write_parquet(tmp_path / "metrics.parquet")
+    alert = json.loads((tmp_path / "alert.json").read_text()) | {"signal": "latency_ms"}
+    (tmp_path / "alert.json").write_text(json.dumps(alert))
+    named = METHODS["smooth traversal"](BaselineInputs(read_case(tmp_path)))
+    assert (inputs.alerting, named[0]) == (("web",), "cart")
+
+
 def test_correlation_goes_with_the_alert_in_time(tmp_path: Path) -> None:
     inputs = shop(tmp_path, {"web": 20.0, "cart": 20.0, "db": 0.0})
     assert METHODS["ranked correlation"](inputs)[0] == "cart"
