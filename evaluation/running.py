@@ -54,7 +54,7 @@ Grading = Callable[[Path, GradingOptions], Grade]
 
 UNLABELLED = "no label.json: not graded"
 NOTHING_TO_GRADE = "label.json names no subject, change or verdict: not graded"
-ORACLE = "oracle: truth by replay"
+BY_REPLAY = "lowest moved, by replay"
 ENDED = "the process that analysed it ended"
 
 
@@ -138,11 +138,11 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
 
 
 def _baselines(folder: Path, view: Path) -> dict[str, tuple[str, ...]]:
-    """What simple methods name, and the oracle of a case that has one."""
+    """What simple methods name, and what the replay says of a case that has one."""
     named = named_by_baselines(BaselineInputs(read_case(view)))
     by_replay = named_by_replay(folder)
     if by_replay is not None:
-        named[ORACLE] = by_replay[:KEPT]
+        named[BY_REPLAY] = by_replay[:KEPT]
     return named
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from proving_ground.worlds.clock import STEP_S
-from proving_ground.worlds.oracle import named_by_replay
+from proving_ground.worlds.moved_units import named_by_replay
 from proving_ground.worlds.telemetry.conditions import Conditions, draw_conditions
 from proving_ground.worlds.telemetry.conventions import CONVENTIONS
 from proving_ground.worlds.telemetry.logs import logs_table

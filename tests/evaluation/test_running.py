@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import EvidenceError
 from evaluation.as_json import as_json
 from evaluation.grading import Grade
-from evaluation.running import ORACLE, GradingOptions, evaluate, evaluate_folders, grade_folder
+from evaluation.running import BY_REPLAY, GradingOptions, evaluate, evaluate_folders, grade_folder
 from tests.scenarios.small_case import write_small_case
 
 KILLER = "shop-2"
@@ -101,14 +101,14 @@ def test_a_hidden_table_plays_no_part(cases: Path) -> None:
     assert (first.rank, first.change, first.change_rank) == (1, "none", None)
 
 
-def test_a_case_that_has_a_replay_has_an_oracle(tmp_path: Path) -> None:
+def test_a_case_that_has_a_replay_is_compared_with_it(tmp_path: Path) -> None:
     truth = {"named_by_replay": ["cart", "checkout"]}
     with_replay = labelled_case(tmp_path / "shop-1", subject="checkout")
     (with_replay / "truth.json").write_text(json.dumps(truth))
     labelled_case(tmp_path / "shop-2", subject="checkout")
     first, second = evaluate(tmp_path, GradingOptions(baselines=True), workers=1)
-    assert first.baselines[ORACLE] == ("cart", "checkout")
-    assert ORACLE not in second.baselines
+    assert first.baselines[BY_REPLAY] == ("cart", "checkout")
+    assert BY_REPLAY not in second.baselines
 
 
 def test_one_case_folder_is_graded_by_itself(cases: Path) -> None:

@@ -15,7 +15,7 @@ from proving_ground.worlds.__main__ import main
 from proving_ground.worlds.alerts import Signals
 from proving_ground.worlds.changes import KINDS, OF_KIND, THEMES, draw_change
 from proving_ground.worlds.faults import FAULTS, targets_of
-from proving_ground.worlds.oracle import named_by_replay
+from proving_ground.worlds.moved_units import named_by_replay
 from proving_ground.worlds.random_graph import random_graph
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World, WorldBuilder

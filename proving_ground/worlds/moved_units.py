@@ -2,8 +2,8 @@
 
 World and replay share their load and their chance, so wherever the state of a unit differs the
 fault moved it. The observer names the lowest units that were moved, whose own callees all stayed as
-they were. It sees no unit without metrics, and names no place: this is what records of units can
-tell without any noise, not a perfect answer.
+they were. It sees no unit without metrics, and names no place. Load and waiting move innocent units
+below the culprit as well: this is what a simple rule makes of perfect records, no upper bound.
 """
 
 from __future__ import annotations
