@@ -1,38 +1,44 @@
-"""Refreshes the tables of docs/accuracy.md: everything that is measured there, in one go.
+"""Measures everything that docs/accuracy.md shows, and writes its tables.
 
-    python benchmarks/accuracy_page.py CASES [--only systems,faults,...] [--workers 2]
+    python benchmarks/accuracy_page.py measure RESULTS --recorded CASES --train WORLDS
+        --worlds WORLDS --live CASES [--workers 2] [--only worlds,healthy]
+    python benchmarks/accuracy_page.py write RESULTS
+    python benchmarks/accuracy_page.py check
 
-Tables: systems, faults, verdicts, confidence, carried-over, failures (one run of `faultline eval`),
-ablation (one run for each hidden table), and what two other scripts print: baselines
-(`diagnosis_baselines.py`), sensitivity (`weight_sensitivity.py`). The text between them is written
-by hand.
+`measure` keeps what each step found in the folder RESULTS, with the hash of the code that decided;
+a step whose file has today's hash is not repeated, so that an interrupted run goes on where it
+ended. `write` puts what is there into the page; every table says with which code it was measured.
+`check` names the tables that are older than the code, and fails if there is one.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from analysis.errors import EvidenceError
 from evaluation import page_tables
+from evaluation.as_json import EvaluationResults, as_json, read_results
+from evaluation.code_hash import code_hash
+from evaluation.fitted_elsewhere import read_left_out
 from evaluation.grading import Grade
+from evaluation.headline import headline
+from evaluation.healthy_windows import write_healthy_windows
 from evaluation.hidden_tables import has_tables
-from evaluation.running import case_folders, evaluate, evaluate_folders
+from evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
+from evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
-FROM_GRADES: dict[str, Callable[[list[Grade]], str]] = {
-    "systems": page_tables.systems,
-    "faults": page_tables.faults,
-    "verdicts": page_tables.verdicts,
-    "confidence": page_tables.confidence,
-    "carried-over": page_tables.carried_over,
-    "failures": page_tables.failures,
-}
 HIDDEN = (
     ("logs",),
     ("spans",),
@@ -42,68 +48,271 @@ HIDDEN = (
     ("topology", "spans"),
     ("logs", "spans"),
 )
-PRINTED = {
-    "baselines": "diagnosis_baselines.py",
-    "sensitivity": "weight_sensitivity.py",
+PART = 100
+"""Worlds that are lost at most when a run is interrupted."""
+WINDOWS = 80
+"""Healthy windows of each system: enough that one system alone can show 2 % to be unlikely."""
+
+
+@dataclass(frozen=True)
+class MeasuringRun:
+    """Where the cases of a run are, and where its results go."""
+
+    results: Path
+    recorded: Path | None
+    train: Path | None
+    worlds: Path | None
+    live: Path | None
+    workers: int | None
+    code: str
+
+    def result(self, step: str) -> EvaluationResults | None:
+        """What a step found; None before it."""
+        file = self.results / f"{step}.json"
+        return read_results(file) if file.exists() else None
+
+    def keep(self, step: str, grades: Sequence[Grade], **told: str) -> None:
+        """Store what a step found."""
+        document = as_json(grades, **told)
+        # Whoever changes the code while it is being measured gets the hash of the beginning.
+        document["code"] = self.code
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        part = self.results / f"{step}.json.part"
+        part.write_text(text)
+        part.replace(self.results / f"{step}.json")
+
+
+def measure_recorded(run: MeasuringRun) -> None:
+    """The recorded systems by the weights as they are."""
+    cases = _given(run.recorded, "--recorded")
+    run.keep("recorded", evaluate(cases, GradingOptions(baselines=True), workers=run.workers))
+
+
+def measure_left_out(run: MeasuringRun) -> None:
+    """The recorded systems, each by numbers that were fitted without it."""
+    cases, train = _given(run.recorded, "--recorded"), _given(run.train, "--train")
+    file = run.results / f"fitted-without-{run.code}.json"
+    if not file.exists():
+        _fit_without(run, cases, train, file)
+    options = GradingOptions(baselines=True, left_out=read_left_out(file))
+    run.keep("left-out", evaluate(cases, options, workers=run.workers), weights=file.name)
+
+
+def _fit_without(run: MeasuringRun, cases: Path, train: Path, file: Path) -> None:
+    script = ROOT / "benchmarks" / "suspect_weights.py"
+    # Reading the features takes most of the time, and they change with nothing but the code.
+    features = run.results / f"features-{run.code}.pickle"
+    command = [sys.executable, str(script), str(cases), str(train)]
+    command += ["--left-out", str(file), "--features", str(features)]
+    if run.workers:
+        command += ["--workers", str(run.workers)]
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+def measure_worlds(run: MeasuringRun) -> None:
+    """The simulated worlds of the test stream."""
+    folders = case_folders(_given(run.worlds, "--worlds"))
+    grades: list[Grade] = []
+    for first in range(0, len(folders), PART):
+        grades += _part(run, f"worlds-from-{first}", folders[first : first + PART])
+        print(f"worlds: {len(grades)} of {len(folders)}", flush=True)
+    run.keep("worlds", grades)
+
+
+def _part(run: MeasuringRun, step: str, folders: Sequence[Path]) -> Sequence[Grade]:
+    """Some of the cases of a long step, kept by themselves."""
+    known = run.result(step)
+    if known is not None and known.code == run.code:
+        same = [grade.case for grade in known.grades] == [folder.name for folder in folders]
+        if same:
+            return known.grades
+    grades = evaluate_folders(folders, GradingOptions(baselines=True), workers=run.workers)
+    run.keep(step, grades)
+    return grades
+
+
+def measure_healthy(run: MeasuringRun) -> None:
+    """Quiet stretches of the recordings; they are cut once, and kept beside the results."""
+    windows = run.results / "healthy-windows"
+    if not windows.exists():
+        folders = case_folders(_given(run.recorded, "--recorded"))
+        folders += case_folders(run.live) if run.live else []
+        part = run.results / "healthy-windows.part"
+        shutil.rmtree(part, ignore_errors=True)
+        write_healthy_windows(folders, part, WINDOWS)
+        part.rename(windows)
+    run.keep("healthy", evaluate(windows, workers=run.workers))
+
+
+def measure_live(run: MeasuringRun) -> None:
+    """Incidents that the live shop played."""
+    cases = _given(run.live, "--live")
+    run.keep("live", evaluate(cases, GradingOptions(baselines=True), workers=run.workers))
+
+
+def measure_ablation(run: MeasuringRun) -> None:
+    """The recorded systems without some of their tables; a case that has none of them is as it
+    was."""
+    folders = case_folders(_given(run.recorded, "--recorded"))
+    full = run.result("recorded")
+    if full is None:
+        raise EvidenceError("ablation", "measure `recorded` first")
+    for hidden in HIDDEN:
+        smaller = [folder for folder in folders if has_tables(folder, hidden)]
+        options = GradingOptions(hidden=hidden)
+        found = evaluate_folders(smaller, options, workers=run.workers) if smaller else []
+        changed = {grade.case: grade for grade in found}
+        grades = [changed.get(grade.case, grade) for grade in full.grades]
+        run.keep(_hidden_step(hidden), grades)
+    run.keep("ablation", full.grades)
+
+
+def _hidden_step(hidden: Sequence[str]) -> str:
+    return f"without-{'-'.join(hidden)}"
+
+
+def _given(folder: Path | None, option: str) -> Path:
+    if folder is None:
+        raise EvidenceError(option, "is not given")
+    return folder
+
+
+STEPS: dict[str, Callable[[MeasuringRun], None]] = {
+    "recorded": measure_recorded,
+    "left-out": measure_left_out,
+    "worlds": measure_worlds,
+    "healthy": measure_healthy,
+    "live": measure_live,
+    "ablation": measure_ablation,
 }
-ALL = (*FROM_GRADES, "ablation", *PRINTED)
 
 
-def ablated(
-    folders: Sequence[Path], full: Sequence[Grade], hidden: Sequence[str], workers: int | None
-) -> list[Grade]:
-    """The grades without those tables; a case that has none of them is as it was."""
-    smaller = [folder for folder in folders if has_tables(folder, hidden)]
-    changed = {
-        grade.case: grade for grade in evaluate_folders(smaller, without=hidden, workers=workers)
-    }
-    return [changed.get(grade.case, grade) for grade in full]
+def measure(run: MeasuringRun, steps: Sequence[str]) -> None:
+    """The steps that today's code has not been measured by, one after the other."""
+    run.results.mkdir(parents=True, exist_ok=True)
+    for step in steps:
+        known = run.result(step)
+        if known is not None and known.code == run.code:
+            print(f"{step}: measured already", flush=True)
+            continue
+        began = time.perf_counter()
+        try:
+            STEPS[step](run)
+        except EvidenceError as error:
+            print(f"{step}: left out: {error}", flush=True)
+            continue
+        print(f"{step}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def printed_by(script: str, cases: Path, workers: int | None) -> str:
-    """What a benchmark prints, as a block of code."""
-    command = [sys.executable, str(ROOT / "benchmarks" / script), str(cases)]
-    command += ["--workers", str(workers)] if workers else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    lines = (line.rstrip() for line in done.stdout.strip("\n").splitlines())
-    return "```text\n" + "\n".join(lines) + "\n```\n"
+FROM_ONE: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
+    "left-out": ("left-out", page_tables.systems),
+    "left-out-baselines": ("left-out", page_tables.baselines),
+    "left-out-verdicts": ("left-out", page_tables.verdicts),
+    "left-out-confidence": ("left-out", page_tables.confidence),
+    "failures": ("left-out", page_tables.failures),
+    "recorded": ("recorded", page_tables.systems),
+    "recorded-faults": ("recorded", page_tables.faults),
+    "worlds": ("worlds", page_tables.systems),
+    "worlds-distance": ("worlds", page_tables.distances),
+    "worlds-culprits": ("worlds", page_tables.culprits),
+    "worlds-faults": ("worlds", page_tables.faults_of_one),
+    "worlds-telemetry": ("worlds", page_tables.telemetry),
+    "worlds-baselines": ("worlds", page_tables.baselines),
+    "worlds-verdicts": ("worlds", page_tables.verdicts),
+    "worlds-confidence": ("worlds", page_tables.confidence),
+    "healthy": ("healthy", page_tables.healthy),
+    "worlds-calm": ("worlds", page_tables.healthy),
+    "live": ("live", page_tables.systems),
+    "live-faults": ("live", page_tables.faults_of_one),
+}
+"""The tables of one step's grades, by name."""
+HEADLINE = ("left-out", "worlds", "healthy", "live")
+TABLES = ("headline", *FROM_ONE, "ablation")
 
 
-def main() -> None:
-    """Measure what was asked for and write the page; each table is stored as soon as it is
-    there."""
+def tables(run: MeasuringRun) -> Iterator[tuple[str, str, str]]:
+    """(name, text, hash) of every table that can be written."""
+    found = {step: result for step in STEPS if (result := run.result(step))}
+    for name, (step, text) in FROM_ONE.items():
+        if step in found:
+            yield name, text(found[step].grades), found[step].code
+    parts = [found[step].grades if step in found else () for step in HEADLINE]
+    codes = {found[step].code for step in HEADLINE if step in found}
+    if len(codes) == 1:
+        yield "headline", headline(*parts), codes.pop()
+    if "ablation" in found:
+        without = {}
+        for hidden in HIDDEN:
+            part = run.result(_hidden_step(hidden))
+            if part is not None:
+                without[" and ".join(hidden)] = part.grades
+        ablation = found["ablation"]
+        yield "ablation", page_tables.ablation(ablation.grades, without), ablation.code
+
+
+def write(run: MeasuringRun) -> None:
+    """Put every table that was measured into the page."""
+    written = []
+    for name, text, code in tables(run):
+        PAGE.write_text(fill(PAGE.read_text(), {name: text}, code))
+        written.append(name)
+    PAGE.write_text(with_empty_places_told(PAGE.read_text()))
+    print(f"written: {', '.join(written)}")
+    missing = [name for name in TABLES if name not in written]
+    if missing:
+        print(f"not measured, or not with one version of the code: {', '.join(missing)}")
+
+
+def check(page: Path, code: str) -> int:
+    """Print which tables are older than the code; 1 if there is one."""
+    text = page.read_text()
+    older = older_than(text, code)
+    measured = measured_with(text)
+    for name in older:
+        print(f"{name}: measured with {measured[name] or 'unknown code'}, the code is {code}")
+    print(f"{len(older)} of {len(measured)} tables are older than the code")
+    return 1 if older else 0
+
+
+def main() -> int:
+    """Measure, write or check; returns the exit status."""
+    options = _parser().parse_args()
+    code = code_hash()
+    if options.command == "check":
+        return check(PAGE, code)
+    given = vars(options)
+    folders = [given.get(name) for name in ("recorded", "train", "worlds", "live")]
+    run = MeasuringRun(options.results, *folders, given.get("workers"), code)
+    if options.command == "write":
+        write(run)
+        return 0
+    steps = [name.strip() for name in options.only.split(",")]
+    unknown = set(steps) - set(STEPS)
+    if unknown:
+        print(f"no step is called {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}")
+        return 2
+    measure(run, steps)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("cases", type=Path)
-    parser.add_argument("--only", default=",".join(ALL))
-    parser.add_argument("--workers", type=int, default=None)
-    options = parser.parse_args()
-    wanted = [name.strip() for name in options.only.split(",")]
-    unknown = set(wanted) - set(ALL)
-    if unknown:
-        parser.error(f"no table is called {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
-
-    def store(name: str, text: str) -> None:
-        PAGE.write_text(page_tables.fill(PAGE.read_text(), {name: text}))
-        print(f"{name}: written", flush=True)
-
-    if set(wanted) & {*FROM_GRADES, "ablation"}:
-        grades = evaluate(options.cases, workers=options.workers)
-        for name in wanted:
-            if name in FROM_GRADES:
-                store(name, FROM_GRADES[name](grades))
-        if "ablation" in wanted:
-            folders = case_folders(options.cases)
-            without = {
-                " and ".join(hidden): ablated(folders, grades, hidden, options.workers)
-                for hidden in HIDDEN
-            }
-            store("ablation", page_tables.ablation(grades, without))
-    for name in wanted:
-        if name in PRINTED:
-            store(name, printed_by(PRINTED[name], options.cases, options.workers))
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure", help="measure what is not measured yet")
+    measuring.add_argument("results", type=Path)
+    measuring.add_argument("--recorded", type=Path, help="cases of recorded systems")
+    measuring.add_argument("--train", type=Path, help="worlds of the training stream")
+    measuring.add_argument("--worlds", type=Path, help="worlds of the test stream")
+    measuring.add_argument("--live", type=Path, help="cases of the live shop")
+    measuring.add_argument("--workers", type=int, default=None)
+    measuring.add_argument("--only", default=",".join(STEPS), help=", ".join(STEPS))
+    writing = commands.add_parser("write", help="write the tables of the page")
+    writing.add_argument("results", type=Path)
+    commands.add_parser("check", help="name the tables that are older than the code")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.case.folder import Case, read_case
 from analysis.diagnosis import diagnose
-from benchmarks.weight_sensitivity import Factors, constants, multiplied
+from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, FaultKind
 from tests.analysis.labelled.answers import CASES, in_short
 
 ROOMS = ("ranking", "suspects", "changes", "metrics", "logs", "requests")
@@ -34,6 +37,79 @@ BOUNDS = re.compile(
 )
 """Bounds on work and on how much is said, and vendors' codes; no weights."""
 FACTORS = (0.5, 1.5)
+FAULTS = "fault_kinds"
+"""Stands for the module of the weights in the table of faults."""
+UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS", "MAX_AGAINST"})
+"""How much is shown, not how it is weighed."""
+Factors = dict[tuple[str, str, str], float]
+
+
+def constants(modules: Sequence[str]) -> list[tuple[str, str, str]]:
+    """(module, name, key): every weight; the key is empty for a plain number."""
+    found = []
+    for name in modules:
+        module = importlib.import_module(f"analysis.{name}")
+        for constant, value in vars(module).items():
+            if not constant.isupper() or constant in UNTOUCHED or _is_elsewhere(module, constant):
+                continue
+            if _is_number(value):
+                found.append((name, constant, ""))
+            elif isinstance(value, dict) and value and all(_is_number(v) for v in value.values()):
+                found += [(name, constant, str(key)) for key in value]
+    found += [(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
+    return found
+
+
+@contextmanager
+def multiplied(factors: Factors) -> Iterator[None]:
+    """The analysis with those constants multiplied, wherever they were imported."""
+    undo: list[Callable[[], None]] = []
+    faults = {fault.name: fault for fault in FAULTS_OF_SERVICES}
+    for (module, name, key), factor in factors.items():
+        if module == FAULTS:
+            fault = faults[key]
+            undo.append(lambda fault=fault, old=fault.weight: _set_weight(fault, old))
+            _set_weight(fault, _times(fault.weight, factor))
+            continue
+        source = importlib.import_module(f"analysis.{module}")
+        value = getattr(source, name)
+        if key:
+            undo.append(lambda table=value, key=key, old=value[key]: table.__setitem__(key, old))
+            value[key] = _times(value[key], factor)
+            continue
+        for holder in [m for n, m in list(sys.modules.items()) if n.startswith("analysis.")]:
+            if getattr(holder, name, None) is value:
+                undo.append(lambda holder=holder, name=name, old=value: setattr(holder, name, old))
+                setattr(holder, name, _times(value, factor))
+    try:
+        yield
+    finally:
+        for step in reversed(undo):
+            step()
+
+
+def _set_weight(fault: FaultKind, weight: float) -> None:
+    """Entries of the table are frozen, and everything holds the same entry."""
+    object.__setattr__(fault, "weight", weight)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_elsewhere(module: ModuleType, constant: str) -> bool:
+    """Whether the module only imports it."""
+    return not any(
+        line.startswith((f"{constant} ", f"{constant}:", f"{constant},"))
+        or f", {constant}" in line.partition(" = ")[0]
+        for line in inspect.getsource(module).splitlines()
+        if " = " in line
+    )
+
+
+def _times(value: float, factor: float) -> float:
+    new = min(value * factor, 1.0) if 0 <= value <= 1 else value * factor
+    return max(1, round(new)) if isinstance(value, int) else new
 
 
 def modules_of(rooms: tuple[str, ...]) -> list[str]:

@@ -1,16 +1,19 @@
 """Fit the weights of the ranking, and say how well they carry over to systems that were left out.
 
-    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--print]
+    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--left-out FILE]
+        [--print]
 
 RECORDED holds labelled case folders of recorded systems, WORLDS simulated ones of the *training*
 stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`). Every recorded system is left
 out in turn, and every fourth world; the rest is fitted. `--print` prints the numbers of
-`analysis/suspects/ranking_weights.py`, fitted on all of them.
+`analysis/suspects/ranking_weights.py`, fitted on all of them. `--left-out` writes for each recorded
+system the numbers that were fitted without it, for `faultline eval RECORDED --left-out FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import pickle
 import sys
 from collections import defaultdict
@@ -173,6 +176,23 @@ def report(answers: Sequence[Answer], temperature: float, not_seen: float) -> No
     print(f"expected calibration error {_ece(np.array(stated), np.array(right, dtype=float)):.3f}")
 
 
+def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, object]:
+    """By recorded system, the constants of the ranking as fitted on everything else.
+
+    Temperature and the odds of "not seen" are those of answers that were left out once more, so
+    that nothing about the system is in them either.
+    """
+    found: dict[str, object] = {}
+    for system in sorted({case.system for case in cases} - {simulated}):
+        others = [case for case in cases if case.system != system]
+        answers = [answer for answer in left_out(others, simulated) if answer.has_subject]
+        temperature, not_seen = calibrated(answers)
+        weights = dict(zip(NAMES, fit(others).tolist(), strict=True))
+        constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": not_seen}
+        found[system] = {"analysis.suspects.ranking_weights": constants}
+    return found
+
+
 def _ece(stated: Floats, right: Floats) -> float:
     error = 0.0
     for tenth in range(TENTHS):
@@ -187,14 +207,18 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recorded", type=Path)
     parser.add_argument("worlds", type=Path)
+    parser.add_argument("--workers", type=int, help="processes side by side; one per core")
     parser.add_argument("--features", type=Path, help="keep the features here, and read them back")
+    parser.add_argument("--left-out", type=Path, help="write each system's left-out numbers here")
     parser.add_argument("--print", action="store_true", dest="printed")
     given = parser.parse_args(arguments)
-    cases = _cases(given.recorded, given.worlds, given.features)
+    cases = _cases(given.recorded, given.worlds, given.features, given.workers)
     simulated = system_of(case_folders(given.worlds)[0].name)
     answers = left_out(cases, simulated)
     temperature, not_seen = calibrated([a for a in answers if a.has_subject])
     report(answers, temperature, not_seen)
+    if given.left_out is not None:
+        given.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
     if given.printed:
         print("WEIGHTS: Mapping[str, float] = {")
         for name, weight in zip(NAMES, fit(cases), strict=True):
@@ -202,11 +226,11 @@ def main(arguments: Sequence[str]) -> None:
         print(f"}}\nTEMPERATURE = {temperature:.1f}\nNOT_SEEN = {not_seen:.1f}")
 
 
-def _cases(recorded: Path, worlds: Path, kept: Path | None) -> list[Labelled]:
+def _cases(recorded: Path, worlds: Path, kept: Path | None, workers: int | None) -> list[Labelled]:
     if kept is not None and kept.exists():
         return list(pickle.loads(kept.read_bytes()))
     folders = [*case_folders(recorded), *case_folders(worlds)]
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(workers) as pool:
         read = list(pool.map(labelled, folders, chunksize=4))
     cases = [case for case in read if case is not None]
     if kept is not None:

@@ -1,28 +1,51 @@
-"""`faultline eval CASES`."""
+"""`faultline eval CASES...`."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from analysis.errors import SettingsError
-from evaluation.as_json import as_json
+from evaluation.as_json import as_json, read_results
+from evaluation.comparing import PairedDifference, compared
+from evaluation.fitted_elsewhere import read_left_out
 from evaluation.hidden_tables import parse_hidden
-from evaluation.running import evaluate
+from evaluation.running import GradingOptions, evaluate
 from evaluation.terminal import print_grades
 
 
-def run_eval(cases: Path, *, json_: bool, without: str, workers: int | None) -> None:
+def run_eval(
+    cases: Sequence[Path],
+    *,
+    json_: bool,
+    without: str = "",
+    workers: int | None = None,
+    baselines: bool = False,
+    compare: Path | None = None,
+    left_out: Path | None = None,
+) -> None:
     """Grade the cases and print what came of it."""
     hidden = parse_hidden(without)
     if workers is not None and workers < 1:
         raise SettingsError("--workers", "must be at least 1")
-    with Console(stderr=True).status("analysing the cases"):
-        grades = evaluate(cases, without=hidden, workers=workers)
+    fitted = read_left_out(left_out) if left_out else None
+    earlier = read_results(compare) if compare else None
+    options = GradingOptions(hidden, baselines, fitted)
+    console = Console(stderr=True)
+    began = time.perf_counter()
+    with console.status("analysing the cases"):
+        grades = evaluate(cases, options, workers=workers)
+    took = time.perf_counter() - began
+    console.print(f"{len(grades)} cases in {took:.0f} s", style="dim", highlight=False)
+    differences: list[PairedDifference] = compared(grades, earlier.grades) if earlier else []
     if json_:
-        sys.stdout.write(json.dumps(as_json(grades, hidden), indent=1, ensure_ascii=False) + "\n")
+        weights = left_out.name if left_out else ""
+        document = as_json(grades, hidden, weights=weights, differences=differences)
+        sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     else:
-        print_grades(grades, hidden)
+        print_grades(grades, hidden, differences)

@@ -4,16 +4,17 @@ The place of the true subject among the causes gives AC@k, whatever the verdict.
 right when the verdict names a cause and the first cause is the true subject, or when the verdict is
 the label's own ("no active incident", "not enough evidence"): that is what the stated confidence is
 about. "No change is to blame" is decided by the first cause alone: further causes without a change
-are no second answer.
+are no second answer. An answer that nothing is wrong blames no change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from analysis.vocabulary import Cause, Diagnosis, Verdict
 from analysis.wording.phrases import plain
+from evaluation.case_setting import NOTHING_TOLD, CaseSetting
 from evaluation.labels import NO_CHANGE, CaseLabel
 
 NAMES_A_CAUSE = frozenset({Verdict.CAUSE_FOUND, Verdict.RECOVERED})
@@ -50,6 +51,12 @@ class Grade:
     cpu_s: float = 0.0
     answer_why: str = ""
     truth_why: str = ""
+    setting: CaseSetting = NOTHING_TOLD
+    path_shown: bool | None = None
+    """Whether the answer names every hop from the alert to the culprit, and the culprit first; None
+    where no such path is known."""
+    baselines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What simple methods named on the same case, by method."""
     problem: str | None = None
     """Why there is no answer, or why it is not graded."""
 
@@ -69,6 +76,11 @@ class Grade:
         expected = self.label.verdict if self.label else None
         return None if expected is None else self.verdict is expected
 
+    @property
+    def cluster(self) -> tuple[str, str, str]:
+        """Cases alike in these are hardly independent tests."""
+        return self.system, self.subject or "", self.fault
+
     def hit(self, k: int) -> bool:
         """Whether the true subject is among the first k causes."""
         return self.rank is not None and self.rank <= k
@@ -84,6 +96,8 @@ def grade(case: str, system: str, label: CaseLabel, diagnosis: Diagnosis, cpu_s:
     subjects = [cause.subject for cause in causes]
     rank = subjects.index(label.subject) + 1 if label.subject in subjects else None
     blamed = [cause.change or NO_CHANGE for cause in causes[:CHANGES_READ]] or [NO_CHANGE]
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        blamed = [NO_CHANGE]
     decoys = set(label.decoys)
     return Grade(
         case=case,

@@ -24,6 +24,8 @@ class CaseLabel(Frozen):
     fault: str | None = None
     change: str | None = None
     decoys: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    """Services from the one that alerts down to the subject, along calls."""
     verdict: Verdict | None = None
 
     @property

@@ -1,47 +1,35 @@
-"""The tables of docs/accuracy.md, as Markdown; and putting them into the page between their marks.
-
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`: what lies between is replaced, all
-else is kept.
-"""
+"""The tables of docs/accuracy.md, as Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from analysis.errors import EvidenceError
 from analysis.wording.phrases import plain
+from evaluation.comparing import as_baseline, beside_baseline
 from evaluation.figures import (
     AccuracyFigures,
     answer_pairs,
+    by_condition,
+    by_culprit_kind,
+    by_distance,
     by_fault,
     by_system,
     change_pairs,
     figures,
+    is_quiet,
+    macro_ac1,
+    methods_of,
     reliability,
 )
-from evaluation.grading import Grade
-from evaluation.terminal import bin_cells, shown
-from evaluation.transfer import leave_one_out
+from evaluation.grading import NAMES_A_CAUSE, Grade
+from evaluation.intervals import at_most
+from evaluation.terminal import bin_cells, shown, shown_interval, signed, signed_interval
 
-_PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MARKUP = re.compile(r"([\\|*_`<>\[\]~])")
 MAX_WHY = 220
-
-
-def fill(page: str, tables: Mapping[str, str]) -> str:
-    """The page with those tables in their places. Raises EvidenceError for one that has no
-    place."""
-    places = {name for _, name, _ in _PLACE.findall(page)}
-    for name in tables:
-        if name not in places:
-            raise EvidenceError("the page", f"has no place for the table {name!r}")
-
-    def filled(place: re.Match[str]) -> str:
-        name = place[2]
-        return f"{place[1]}{tables[name]}{place[3]}" if name in tables else place[0]
-
-    return _PLACE.sub(filled, page)
+Grades = Sequence[Grade]
+ACCURACY = ("cases", "AC@1", "95 %", "AC@3", "Avg@5")
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -55,59 +43,111 @@ def _table_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def systems(grades: Sequence[Grade]) -> str:
+def systems(grades: Grades) -> str:
     """Accuracy, changes, calibration and cost of each system."""
-    headings = (
-        "system",
-        "cases",
-        "AC@1",
-        "AC@3",
-        "AC@5",
-        "Avg@5",
-        "change @1",
-        "@3",
-        "decoys",
-        "answer right",
-    )
+    blame = ("guilty change first", "harmless one blamed")
+    trust = ("answer right", "ECE", "95 %", "by chance")
     rows = []
     for name, f in _groups(grades):
-        changes = (shown(f.change1), shown(f.change3), _decoys(f))
-        trust = (shown(f.answers_right), shown(f.ece), shown(f.ece_floor))
+        changes = (_of(f.guilty1, f.guilty), _of(f.decoy_share, f.decoy_n))
+        calibration = (shown(f.ece), shown_interval(f.intervals.get("ece")), shown(f.ece_floor))
         cost = (shown(f.cpu_s), shown(f.cpu_max_s))
-        rows.append([_text(name), str(f.n), *_accuracy(f), *changes, *trust, *cost])
-    return table((*headings, "ECE", "ECE by chance", "CPU s", "most"), rows)
+        told = (shown(f.answers_right), *calibration, *cost)
+        rows.append([_text(name), *_accuracy(f), *changes, *told])
+    mean = macro_ac1(grades)
+    if mean is not None and mean.systems > 1:
+        cells = ["mean of the systems", "", shown(mean.value), shown_interval(mean.interval)]
+        rows.append([*cells, *[""] * (len(rows[0]) - len(cells))])
+    return table(("system", *ACCURACY, *blame, *trust, "CPU s", "most"), rows)
 
 
-def faults(grades: Sequence[Grade]) -> str:
+def groups(name: str, grouping: Callable[[Grades], Mapping[str, Grades]]) -> Callable[..., str]:
+    """A table of the groups that `grouping` makes, under that heading."""
+
+    def of(grades: Grades) -> str:
+        rows = []
+        for group, part in grouping(grades).items():
+            f = figures(part)
+            if f.n:
+                rows.append([_text(group), *_accuracy(f), *_answers(f)])
+        headings = (name, *ACCURACY, "path shown", "guilty change first", "answer right", "CPU s")
+        return table(headings, rows)
+
+    return of
+
+
+distances = groups("the culprit is", by_distance)
+culprits = groups("culprit", by_culprit_kind)
+telemetry = groups("telemetry", by_condition)
+faults_of_one = groups("fault", by_fault)
+
+
+def faults(grades: Grades) -> str:
     """Accuracy of each fault of each system."""
     rows = []
     for system, group in by_system(grades).items():
         for fault, part in by_fault(group).items():
-            f = figures(part)
-            rows.append([_text(f"{system}, {fault}"), str(f.n), *_accuracy(f)])
-    return table(("system, fault", "cases", "AC@1", "AC@3", "AC@5", "Avg@5"), rows)
+            rows.append([_text(f"{system}, {fault}"), *_accuracy(figures(part))])
+    return table(("system, fault", *ACCURACY), rows)
 
 
-def ablation(full: Sequence[Grade], without: Mapping[str, Sequence[Grade]]) -> str:
+def healthy(grades: Grades) -> str:
+    """Cases in which nothing is wrong, and how many of them name a cause all the same."""
+    quiet = [g for g in grades if is_quiet(g)]
+    rows = []
+    for name, part in [*by_system(quiet).items(), ("all", quiet)]:
+        f = figures(part)
+        accused = [g for g in part if g.verdict in NAMES_A_CAUSE]
+        limit = shown(at_most(len(accused), len(part)), 3)
+        share = (shown(f.accused, 3), shown_interval(f.intervals.get("accused"), 3), limit)
+        silent = str(f.verdicts.get("insufficient_evidence", 0))
+        counts = (str(len(part)), str(len(accused)))
+        rows.append([_text(name), *counts, *share, silent, _of(f.decoy_share, f.decoy_n)])
+    named = ("windows", "name a cause", "share", "95 %", "at most")
+    return table(("", *named, "insufficient evidence", "harmless change blamed"), rows)
+
+
+def verdicts(grades: Grades) -> str:
+    """How often each verdict was given."""
+    kinds = sorted({str(g.verdict) for g in grades if g.verdict})
+    rows = []
+    for name, f in _groups(grades):
+        rows.append([_text(name), *(str(f.verdicts.get(kind, 0)) for kind in kinds)])
+    return table(("system", *(kind.replace("_", " ") for kind in kinds)), rows)
+
+
+def baselines(grades: Grades) -> str:
+    """AC@1 of simple methods on the same cases, and how far ours is ahead."""
+    names = list(by_system(grades))
+    ours = {name: figures(group) for name, group in by_system(grades).items()}
+    total = figures(grades)
+    rows = [["**Faultline**", *(shown(ours[name].ac1) for name in names), *_baseline_cells(total)]]
+    rows[0] += ["", ""]
+    for method in methods_of(grades):
+        answered = [as_baseline(g, method) for g in grades if method in g.baselines]
+        parts = by_system(answered)
+        cells = [shown(figures(parts.get(name, [])).ac1) for name in names]
+        gain = beside_baseline(grades, method)
+        less = [signed(gain.difference), signed_interval(gain.interval)] if gain else ["", ""]
+        rows.append([method, *cells, *_baseline_cells(figures(answered)), *less])
+    headings = ("AC@1", *(_text(name) for name in names), "all", "95 %", "AC@3", "Avg@5")
+    return table((*headings, "ours is ahead by", "95 %"), rows)
+
+
+def _baseline_cells(f: AccuracyFigures) -> list[str]:
+    return [shown(f.ac1), shown_interval(f.intervals.get("ac1")), shown(f.ac3), shown(f.avg5)]
+
+
+def ablation(full: Grades, without: Mapping[str, Grades]) -> str:
     """AC@1 and Avg@5 of each system with all tables, and what each hidden table takes away."""
     names = list(by_system(full))
     rows = [["all tables", *_ablation_cells(full, names)]]
     for hidden, grades in without.items():
         rows.append([f"without {hidden}", *_ablation_cells(grades, names)])
-    return table(("", *(_text(name) for name in names), "change @1"), rows)
+    return table(("", *(_text(name) for name in names), "change right"), rows)
 
 
-def verdicts(grades: Sequence[Grade]) -> str:
-    """How often each verdict was given."""
-    kinds = sorted({str(g.verdict) for g in grades if g.verdict})
-    rows = []
-    for name, f in _groups(grades):
-        counts = [str(f.verdicts.get(kind, 0)) for kind in kinds]
-        rows.append([_text(name), *counts])
-    return table(("system", *(kind.replace("_", " ") for kind in kinds)), rows)
-
-
-def confidence(grades: Sequence[Grade]) -> str:
+def confidence(grades: Grades) -> str:
     """Stated confidence against the share of right answers, and of right changes."""
     headings = ("stated", "answers", "mean stated", "right")
     tables = [table(headings, [bin_cells(b) for b in reliability(answer_pairs(grades))])]
@@ -118,18 +158,7 @@ def confidence(grades: Sequence[Grade]) -> str:
     return "\n".join(tables)
 
 
-def carried_over(grades: Sequence[Grade]) -> str:
-    """The confidence as stated, and refitted on other systems."""
-    rows = [
-        [_text(t.system), str(t.n), shown(t.stated), shown(t.from_others), shown(t.from_itself)]
-        for t in leave_one_out(grades)
-    ]
-    return table(
-        ("system", "answers", "ECE as stated", "refitted on the others", "refitted on itself"), rows
-    )
-
-
-def failures(grades: Sequence[Grade]) -> str:
+def failures(grades: Grades) -> str:
     """Every wrong answer: what was said and why, where the truth stood and what speaks for it."""
     lines = []
     for g in grades:
@@ -158,24 +187,30 @@ def _wrong_answer(g: Grade) -> list[str]:
     return [*told, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else told
 
 
-def _groups(grades: Sequence[Grade]) -> list[tuple[str, AccuracyFigures]]:
-    groups = [(name, figures(group)) for name, group in by_system(grades).items()]
-    return [*groups, ("all", figures(grades))]
+def _groups(grades: Grades) -> list[tuple[str, AccuracyFigures]]:
+    found = [(name, figures(group)) for name, group in by_system(grades).items()]
+    return found if len(found) == 1 else [*found, ("all cases", figures(grades))]
 
 
 def _accuracy(f: AccuracyFigures) -> list[str]:
-    return [shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5)]
+    ends = shown_interval(f.intervals.get("ac1"))
+    return [str(f.n), shown(f.ac1), ends, shown(f.ac3), shown(f.avg5)]
 
 
-def _decoys(f: AccuracyFigures) -> str:
-    return f"{f.decoys} of {f.change_n}" if f.change_n else "-"
+def _answers(f: AccuracyFigures) -> list[str]:
+    right = (_of(f.path, f.path_n), _of(f.guilty1, f.guilty), shown(f.answers_right))
+    return [*right, shown(f.cpu_s)]
 
 
-def _ablation_cells(grades: Sequence[Grade], names: Sequence[str]) -> list[str]:
-    groups = {name: figures(group) for name, group in by_system(grades).items()}
+def _of(share: float | None, count: int) -> str:
+    return f"{shown(share)} of {count}" if count else "-"
+
+
+def _ablation_cells(grades: Grades, names: Sequence[str]) -> list[str]:
+    parts = {name: figures(group) for name, group in by_system(grades).items()}
     cells = []
     for name in names:
-        f = groups.get(name)
+        f = parts.get(name)
         cells.append(f"{shown(f.ac1)} · {shown(f.avg5)}" if f else "-")
     return [*cells, shown(figures(grades).change1)]
 

@@ -11,37 +11,71 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from analysis.case.folder import read_case
 from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
-from bot.answer.replay import replay
+from bot.answer.replay import Replayed, replay
 from bot.runtime.process_pool import ProcessPool
+from evaluation.baselines.inputs import BaselineInputs
+from evaluation.baselines.methods import KEPT, named_by_baselines
+from evaluation.case_setting import named_by_replay, read_setting
+from evaluation.fitted_elsewhere import Constants, fitted_without
 from evaluation.grading import Grade, grade
 from evaluation.hidden_tables import without_tables
 from evaluation.labels import CaseLabel, read_label, system_of
+from evaluation.shown_path import path_shown
 
 log = logging.getLogger("faultline.evaluation")
-Grading = Callable[[Path, Sequence[str]], Grade]
+
+
+@dataclass(frozen=True)
+class GradingOptions:
+    """How cases are answered: `hidden` names tables that the analysis does not get, `baselines`
+    asks simple methods beside it, `left_out` holds by system the fitted numbers to answer with."""
+
+    hidden: tuple[str, ...] = ()
+    baselines: bool = False
+    left_out: Mapping[str, Constants] | None = None
+
+    def as_fitted_for(self, system: str) -> AbstractContextManager[None]:
+        """The analysis as it is to answer cases of that system."""
+        if self.left_out is None:
+            return nullcontext()
+        return fitted_without(system, self.left_out)
+
+
+AS_IT_IS = GradingOptions()
+Grading = Callable[[Path, GradingOptions], Grade]
 
 UNLABELLED = "no label.json: not graded"
 NOTHING_TO_GRADE = "label.json names no subject, change or verdict: not graded"
+BY_REPLAY = "lowest moved, by replay"
 ENDED = "the process that analysed it ended"
 
 
 def evaluate(
-    cases: Path, *, without: Sequence[str] = (), workers: int | None = None
+    cases: Path | Sequence[Path],
+    options: GradingOptions = AS_IT_IS,
+    *,
+    workers: int | None = None,
 ) -> list[Grade]:
-    """Grade every case folder in `cases`, or `cases` itself if it is one. Raises EvidenceError if
-    there is none."""
-    return evaluate_folders(case_folders(cases), without=without, workers=workers)
+    """Grade every case folder in each of `cases`, which may be such a folder itself. Raises
+    EvidenceError if there is none."""
+    folders: list[Path] = []
+    for one in [cases] if isinstance(cases, Path) else cases:
+        folders += case_folders(one)
+    return evaluate_folders(folders, options, workers=workers)
 
 
 def evaluate_folders(
     folders: Sequence[Path],
+    options: GradingOptions = AS_IT_IS,
     *,
-    without: Sequence[str] = (),
     workers: int | None = None,
     one: Grading | None = None,
 ) -> list[Grade]:
@@ -50,12 +84,12 @@ def evaluate_folders(
     `one` grades a folder, `grade_folder` if not given; it must be importable by name, as processes
     are spawned.
     """
-    one, hidden = one or grade_folder, tuple(without)
+    one = one or grade_folder
     workers = min(workers or _cores(), len(folders))
     if workers <= 1:
         _load_analyzers()
-        return [one(folder, hidden) for folder in folders]
-    return asyncio.run(_side_by_side(one, folders, hidden, workers))
+        return [one(folder, options) for folder in folders]
+    return asyncio.run(_side_by_side(one, folders, options, workers))
 
 
 def case_folders(cases: Path) -> list[Path]:
@@ -73,28 +107,52 @@ def case_folders(cases: Path) -> list[Path]:
     return folders
 
 
-def grade_folder(folder: Path, hidden: Sequence[str] = ()) -> Grade:
+def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
     """Analyse one case as `faultline investigate` does, and grade the answer. Never raises."""
     name, system = folder.name, system_of(folder.name)
     label: CaseLabel | None = None
+    named: dict[str, tuple[str, ...]] = {}
     began = time.process_time()
     try:
         label = read_label(folder)
-        with without_tables(folder, hidden) as view:
-            began = time.process_time()
-            diagnosis = replay(view).diagnosis
-            spent = time.process_time() - began
-    except FaultlineError as error:
-        return _failed(name, system, label, str(error), time.process_time() - began)
+        with without_tables(folder, options.hidden) as view:
+            if options.baselines:
+                named = _baselines(folder, view)
+            with options.as_fitted_for(system):
+                began = time.process_time()
+                replayed = replay(view)
+                spent = time.process_time() - began
     except Exception as error:
-        log.debug("%s", name, exc_info=True)
-        return _failed(
-            name, system, label, f"cannot be analysed ({type(error).__name__}: {error})"[:300]
-        )
+        problem = str(error)
+        if not isinstance(error, FaultlineError):
+            log.debug("%s", name, exc_info=True)
+            problem = f"cannot be analysed ({type(error).__name__}: {error})"[:300]
+        failed = _failed(name, system, label, problem, time.process_time() - began)
+        return replace(failed, baselines=named, setting=read_setting(folder, label))
     if label is None or not label.gradable:
         problem = UNLABELLED if label is None else NOTHING_TO_GRADE
-        return Grade(name, system, verdict=diagnosis.verdict, cpu_s=spent, problem=problem)
-    return grade(name, system, label, diagnosis, spent)
+        verdict = replayed.diagnosis.verdict
+        return Grade(name, system, verdict=verdict, cpu_s=spent, problem=problem)
+    graded = grade(name, system, label, replayed.diagnosis, spent)
+    return _with_setting(replace(graded, baselines=named), folder, replayed)
+
+
+def _baselines(folder: Path, view: Path) -> dict[str, tuple[str, ...]]:
+    """What simple methods name, and what the replay says of a case that has one."""
+    named = named_by_baselines(BaselineInputs(read_case(view)))
+    by_replay = named_by_replay(folder)
+    if by_replay is not None:
+        named[BY_REPLAY] = by_replay[:KEPT]
+    return named
+
+
+def _with_setting(graded: Grade, folder: Path, replayed: Replayed) -> Grade:
+    setting = read_setting(folder, graded.label)
+    shown = path_shown(setting.path, replayed.diagnosis, replayed.report)
+    # The way to a wrong culprit is no way to the right one.
+    return replace(
+        graded, setting=setting, path_shown=None if shown is None else shown and graded.hit(1)
+    )
 
 
 def _failed(
@@ -106,25 +164,25 @@ def _failed(
 
 
 async def _side_by_side(
-    one: Grading, folders: Sequence[Path], hidden: Sequence[str], workers: int
+    one: Grading, folders: Sequence[Path], options: GradingOptions, workers: int
 ) -> list[Grade]:
     pool = ProcessPool(workers=workers, deadline_s=None, on_start=_load_analyzers)
     try:
-        grading = [_graded(pool, one, folder, hidden) for folder in folders]
+        grading = [_graded(pool, one, folder, options) for folder in folders]
         return await asyncio.gather(*grading)
     finally:
         pool.close()
 
 
-async def _graded(pool: ProcessPool, one: Grading, folder: Path, hidden: Sequence[str]) -> Grade:
+async def _graded(pool: ProcessPool, one: Grading, folder: Path, options: GradingOptions) -> Grade:
     try:
-        return await pool.run(partial(_grade_in_process, one, hidden), folder)
+        return await pool.run(partial(_grade_in_process, one, options), folder)
     except BudgetExceeded:
         return _failed(folder.name, system_of(folder.name), _label_or_none(folder), ENDED)
 
 
-def _grade_in_process(one: Grading, hidden: Sequence[str], folder: Path) -> Grade:
-    return one(folder, hidden)
+def _grade_in_process(one: Grading, options: GradingOptions, folder: Path) -> Grade:
+    return one(folder, options)
 
 
 def _label_or_none(folder: Path) -> CaseLabel | None:

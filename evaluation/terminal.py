@@ -1,5 +1,5 @@
-"""The grades for a person: figures by system and fault, each case with its why, and how far
-confidence can be trusted.
+"""The grades for a person: figures by system and fault, each case with its why, how far confidence
+can be trusted, and what simple methods or an earlier version make of the same cases.
 
 Everything out of a case is foreign text: it is printed as text, never as markup, on one line.
 """
@@ -17,37 +17,49 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.wording.phrases import plain
+from evaluation.comparing import PairedDifference, as_baseline, beside_baseline
 from evaluation.figures import (
     AccuracyFigures,
     Bin,
     answer_pairs,
+    by_condition,
+    by_culprit_kind,
+    by_distance,
     by_fault,
     by_system,
     change_pairs,
     figures,
+    macro_ac1,
+    methods_of,
     reliability,
 )
 from evaluation.grading import Grade
+from evaluation.intervals import ConfidenceInterval
 
 PIPED_WIDTH = 160
 _HEADINGS = (
-    "", "n", "AC@1", "AC@3", "AC@5", "Avg@5", "change@1", "@3", "decoys", "verdict", "answer",
-    "ECE", "by chance", "CPU s", "max",
+    "", "n", "AC@1", "95 %", "AC@3", "Avg@5", "change", "decoy", "accused", "verdict", "path",
+    "answer", "ECE", "chance", "ECE chg", "CPU s", "max",
 )  # fmt: skip
 LARGEST_CPU_S = 2.0
 """An analysis that takes longer is shown in red: what one case may cost."""
 
 
-def print_grades(grades: Sequence[Grade], without: Sequence[str] = ()) -> None:
+def print_grades(
+    grades: Sequence[Grade],
+    without: Sequence[str] = (),
+    differences: Sequence[PairedDifference] = (),
+) -> None:
     """Print everything on standard output."""
+    parts = _parts(grades, without, differences)
     options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     console = Console(**options)
     if console.is_terminal:
-        for part in _parts(grades, without):
+        for part in parts:
             console.print(part)
         return
     piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
-    for part in _parts(grades, without):
+    for part in parts:
         piped.print(part)
     lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
@@ -58,11 +70,22 @@ def shown(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _parts(grades: Sequence[Grade], without: Sequence[str]) -> list[RenderableType]:
+def shown_interval(one: ConfidenceInterval | None, digits: int = 2) -> str:
+    """An interval as tables show it; empty where there is none."""
+    return "" if one is None else f"{one.low:.{digits}f}-{one.high:.{digits}f}"
+
+
+def _parts(
+    grades: Sequence[Grade], without: Sequence[str], differences: Sequence[PairedDifference]
+) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if without:
         parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
-    parts += [_figures_table(grades), Text(), *_cases(grades)]
+    parts += [_figures_table(grades), Text(), *_macro(grades), *_cases(grades)]
+    if methods_of(grades):
+        parts += [Text("Beside simple methods", style="bold"), _baselines(grades), Text()]
+    if differences:
+        parts += [Text("Compared with the earlier run", style="bold"), *_compared(differences)]
     parts += _reliability("Confidence and answers that were right", answer_pairs(grades))
     changes = change_pairs(grades)
     if changes:
@@ -88,16 +111,66 @@ def _figures_table(grades: Sequence[Grade]) -> Table:
         if len(faults) > 1:
             for fault, part in faults.items():
                 table.add_row(*_figures_row(fault, figures(part), "  "), style="dim")
+    for grouping in (by_distance, by_culprit_kind, by_condition):
+        for name, part in grouping(grades).items():
+            table.add_row(*_figures_row(name, figures(part), "  "))
     table.add_row(*_figures_row("all", figures(grades)), style="bold")
     return table
 
 
 def _figures_row(name: str, f: AccuracyFigures, indent: str = "") -> list[str | Text]:
     cost = Text(shown(f.cpu_max_s), style="bold red" if f.cpu_max_s > LARGEST_CPU_S else "")
-    decoys = f"{f.decoys}/{f.decoys3}" if f.change_n else "-"
-    at = (shown(v) for v in (f.ac1, f.ac3, f.ac5, f.avg5, f.change1, f.change3))
-    rest = (shown(v) for v in (f.verdict_right, f.answers_right, f.ece, f.ece_floor))
-    return [indent + plain(name), str(f.n), *at, decoys, *rest, shown(f.cpu_s), cost]
+    accuracy = (shown(f.ac1), shown_interval(f.intervals.get("ac1")), shown(f.ac3), shown(f.avg5))
+    blame = (shown(f.change1), shown(f.decoy_share), shown(f.accused))
+    rest = (f.verdict_right, f.path, f.answers_right, f.ece, f.ece_floor, f.ece_change)
+    found = (shown(value) for value in rest)
+    return [indent + plain(name, 34), str(f.n), *accuracy, *blame, *found, shown(f.cpu_s), cost]
+
+
+def _macro(grades: Sequence[Grade]) -> list[RenderableType]:
+    mean = macro_ac1(grades)
+    if mean is None or mean.systems < 2:
+        return []
+    told = f"AC@1, mean over {mean.systems} systems: {shown(mean.value)}"
+    return [Text(f"{told} ({shown_interval(mean.interval)})"), Text()]
+
+
+def _baselines(grades: Sequence[Grade]) -> Table:
+    table = _table("", "n", "AC@1", "95 %", "AC@3", "Avg@5", "ours less its", "95 %")
+    for name in methods_of(grades):
+        found = figures([as_baseline(g, name) for g in grades if name in g.baselines])
+        table.add_row(name, *baseline_cells(found, beside_baseline(grades, name)))
+    return table
+
+
+def baseline_cells(f: AccuracyFigures, gain: PairedDifference | None) -> list[str]:
+    """One row of a table of baselines."""
+    own = [str(f.n), shown(f.ac1), shown_interval(f.intervals.get("ac1"))]
+    less = [signed(gain.difference), signed_interval(gain.interval)] if gain else ["-", ""]
+    return [*own, shown(f.ac3), shown(f.avg5), *less]
+
+
+def signed(value: float) -> str:
+    """A difference of shares."""
+    return f"{value:+.2f}"
+
+
+def signed_interval(one: ConfidenceInterval) -> str:
+    """The interval of a difference."""
+    return f"{one.low:+.2f} to {one.high:+.2f}"
+
+
+def _compared(differences: Sequence[PairedDifference]) -> list[RenderableType]:
+    table = _table("", "cases", "old", "new", "new less old", "95 %", "won", "lost", "p")
+    named: list[RenderableType] = []
+    for one in differences:
+        change = (signed(one.difference), signed_interval(one.interval))
+        counts = (str(len(one.won)), str(len(one.lost)), f"{one.p:.3f}")
+        table.add_row(one.question, str(one.n), shown(one.old), shown(one.new), *change, *counts)
+        for what, cases in (("won", one.won), ("lost", one.lost)):
+            if cases:
+                named.append(Text(f"  {one.question}, {what}: {plain(', '.join(cases), 2000)}"))
+    return [table, *named, Text()]
 
 
 def _cases(grades: Sequence[Grade]) -> list[RenderableType]:

@@ -168,7 +168,9 @@ def export(
 
 @app.command("eval")
 def eval_(
-    cases: Annotated[Path, typer.Argument(help="A folder of case folders with a label.json each.")],
+    cases: Annotated[
+        list[Path], typer.Argument(help="Folders of case folders with a label.json each.")
+    ],
     json_: Annotated[
         bool, typer.Option("--json", help="Print the figures and each case as JSON.")
     ] = False,
@@ -184,6 +186,21 @@ def eval_(
         int | None,
         typer.Option("--workers", help="Processes side by side; one per core if not given."),
     ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Ask simple methods beside it, on the same cases.")
+    ] = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="FILE", help="Compare with an earlier --json output."),
+    ] = None,
+    left_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--left-out",
+            metavar="FILE",
+            help="Answer each system by numbers that were fitted without it.",
+        ),
+    ] = None,
     model: Annotated[
         bool,
         typer.Option(
@@ -198,13 +215,23 @@ def eval_(
         from bot.settings import load_settings
         from evaluation.wording_run import run_wording
 
-        if without or workers is not None:
-            raise SettingsError("--model", "takes neither --without nor --workers")
-        run_wording(cases, load_settings(config).model, json_=json_)
+        if without or workers is not None or baselines or compare or left_out:
+            raise SettingsError("--model", "takes no other option but --config and --json")
+        if len(cases) != 1:
+            raise SettingsError("--model", "takes one folder of cases")
+        run_wording(cases[0], load_settings(config).model, json_=json_)
         return
     from evaluation.command import run_eval
 
-    run_eval(cases, json_=json_, without=without, workers=workers)
+    run_eval(
+        cases,
+        json_=json_,
+        without=without,
+        workers=workers,
+        baselines=baselines,
+        compare=compare,
+        left_out=left_out,
+    )
 
 
 @app.command()

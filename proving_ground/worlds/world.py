@@ -126,6 +126,8 @@ class World:
     bystanders: tuple[Bystander, ...]
     fires_without: bool
     """Whether the alert fires in the replay without the fault."""
+    calm: History
+    """The replay without the fault."""
 
     @classmethod
     def of(cls, seed: WorldSeed, *, size: int | None = None, fault: str | None = None) -> World:
@@ -310,6 +312,7 @@ class WorldBuilder:
             None,
             self.bystanders,
             False,
+            self.calm,
         )
         return self._changed(world, rng)
 
@@ -412,6 +415,7 @@ class WorldBuilder:
             None,
             self.bystanders,
             True,
+            self.calm,
         )
         changes = usual_changes(self.graph, self.clock, fired, self._seed)
         return replace(world, changes=self._until_end(world, changes))

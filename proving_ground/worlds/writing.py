@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from proving_ground.worlds.clock import STEP_S
+from proving_ground.worlds.moved_units import named_by_replay
 from proving_ground.worlds.telemetry.conditions import Conditions, draw_conditions
 from proving_ground.worlds.telemetry.conventions import CONVENTIONS
 from proving_ground.worlds.telemetry.logs import logs_table
@@ -46,7 +47,10 @@ def write_world(world: World, folder: Path) -> Path:
     _write_json(path / "alert.json", alert)
     _write_json(path / "scope.json", scope_document(world, since))
     _write_json(path / "label.json", label_of(world, named=named))
-    _write_json(path / "truth.json", truth_of(world, conditions, named=named))
+    watched = set(tables["metrics"]["service"].unique()) if tables["metrics"].height else set()
+    truth = truth_of(world, conditions, named=named)
+    truth["named_by_replay"] = named_by_replay(world, watched)
+    _write_json(path / "truth.json", truth)
     return path
 
 

@@ -42,7 +42,7 @@ def test_json_holds_the_figures_of_each_system(cases: Path) -> None:
 def test_a_person_reads_what_was_answered_what_is_true_and_why(
     cases: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_eval(cases, json_=False, without="", workers=1)
+    run_eval([cases], json_=False, workers=1)
     out = capsys.readouterr().out
     assert "checkout p99_latency_ms rose" in out
     assert "truth not among the causes: nothing was found about it" in out
@@ -53,8 +53,51 @@ def test_a_person_reads_what_was_answered_what_is_true_and_why(
     assert all(len(line) <= 160 for line in out.splitlines())
 
 
+def test_several_folders_are_graded_together(
+    cases: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = labelled_case(tmp_path_factory.mktemp("more") / "mall-1", subject="checkout")
+    run_eval([cases, other.parent], json_=True, workers=1)
+    printed = json.loads(capsys.readouterr().out)
+    assert {name: s["n"] for name, s in printed["systems"].items()} == {"mall": 1, "shop": 2}
+    assert printed["macro_ac1"]["value"] == 0.75
+
+
+def test_a_run_is_compared_with_an_earlier_one(
+    cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_eval([cases], json_=True, without="changes", workers=1)
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(capsys.readouterr().out)
+    run_eval([cases], json_=True, workers=1, compare=earlier)
+    found = {one["question"]: one for one in json.loads(capsys.readouterr().out)["compared"]}
+    assert found["culprit first"]["difference"] == 0
+    assert found["no decoy blamed"]["lost"] == ["shop-1"]
+    assert found["no decoy blamed"]["p"] == 1.0
+    run_eval([cases], json_=False, workers=1, compare=earlier)
+    assert "no decoy blamed, lost: shop-1" in capsys.readouterr().out
+
+
+def test_what_is_no_earlier_run_is_one_line(cases: Path) -> None:
+    done = eval_(str(cases), "--compare", str(cases / "shop-1" / "label.json"))
+    assert done.returncode == 2
+    assert "is not what `faultline eval --json` prints" in done.stderr
+
+
+def test_simple_methods_answer_the_same_cases(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_eval([cases], json_=True, workers=1, baselines=True)
+    found = json.loads(capsys.readouterr().out)["baselines"]
+    assert found["the alerting service"]["n"] == 2
+    assert found["largest shift"]["ac1"] == 0.5
+    assert found["largest shift"]["ours_less_its"]["difference"] == 0
+    run_eval([cases], json_=False, workers=1, baselines=True)
+    assert "Beside simple methods" in capsys.readouterr().out
+
+
 def test_hidden_tables_are_said(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_eval(cases, json_=False, without="changes", workers=1)
+    run_eval([cases], json_=False, without="changes", workers=1)
     out = capsys.readouterr().out
     assert "without changes" in out
     assert "a decoy" not in out
@@ -66,7 +109,7 @@ def test_wrong_options_are_one_line(cases: Path) -> None:
     assert "--without" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     with pytest.raises(SettingsError, match="--workers"):
-        run_eval(cases, json_=False, without="", workers=0)
+        run_eval([cases], json_=False, workers=0)
 
 
 def test_public_cases_of_every_system_are_graded(
@@ -74,7 +117,7 @@ def test_public_cases_of_every_system_are_graded(
 ) -> None:
     for case in sorted((shared / "cases").glob("*-0[12]")):
         (tmp_path / case.name).symlink_to(case)
-    run_eval(tmp_path, json_=True, without="", workers=1)
+    run_eval([tmp_path], json_=True, workers=1)
     printed = json.loads(capsys.readouterr().out)
     systems = printed["systems"]
     assert {name: s["n"] for name, s in systems.items()} == {

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.vocabulary import Verdict
-from evaluation.figures import by_fault, by_system, calibration_error, figures, reliability
+from evaluation.case_setting import CaseSetting
+from evaluation.figures import (
+    by_condition,
+    by_culprit_kind,
+    by_distance,
+    by_fault,
+    by_system,
+    calibration_error,
+    figures,
+    macro_ac1,
+    reliability,
+)
 from evaluation.grading import Grade
+from evaluation.intervals import wilson
 from evaluation.labels import CaseLabel
 
 
@@ -68,6 +82,63 @@ def test_changes_and_decoys_are_counted_where_a_culprit_is_known() -> None:
     assert found.change_n == 3
     assert (found.change1, found.change3) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert (found.decoys, found.decoys3) == (1, 2)
+
+
+def test_a_quiet_case_is_accused_by_any_named_cause() -> None:
+    quiet = CaseLabel(verdict=Verdict.NO_ACTIVE_INCIDENT)
+    verdicts = (*Verdict, Verdict.NO_ACTIVE_INCIDENT)
+    found = figures([Grade("q-1", "q", label=quiet, verdict=verdict) for verdict in verdicts])
+    assert (found.quiet, found.accused) == (5, 0.4)
+    assert found.intervals["accused"] == wilson(2, 5)
+    assert figures([located(1)]).accused is None
+
+
+def test_guilty_and_innocent_changes_are_counted_apart() -> None:
+    guilty = CaseLabel(subject="cart", change="c1", decoys=("d1",))
+    innocent = CaseLabel(subject="cart", change="none", decoys=("d1", "d2"))
+    found = figures(
+        [
+            Grade("s-1", "s", label=guilty, change_rank=1),
+            Grade("s-2", "s", label=guilty, decoy_first=True),
+            Grade("s-3", "s", label=innocent, change_rank=1),
+            Grade("s-4", "s", label=CaseLabel(subject="cart", change="none"), change_rank=1),
+        ]
+    )
+    assert (found.change_n, found.change1) == (4, 0.75)
+    assert (found.guilty, found.guilty1) == (2, 0.5)
+    assert (found.decoy_n, found.decoy_share) == (3, pytest.approx(1 / 3))
+
+
+def test_every_share_has_an_interval_around_it() -> None:
+    found = figures([located(1), located(2, fault="net"), located(None, confidence=0.9)])
+    for name in ("ac1", "ac3", "avg5", "ece", "cpu_s", "answers_right"):
+        interval = found.intervals[name]
+        assert interval.low <= getattr(found, name) <= interval.high
+
+
+def test_cases_are_grouped_by_what_their_setting_tells() -> None:
+    far = CaseSetting(("web", "db"), "1 call away", "database", (("logs", "no"), ("spans", "no")))
+    grades = [replace(located(1), setting=far), located(1)]
+    assert {name: len(group) for name, group in by_distance(grades).items()} == {"1 call away": 1}
+    assert list(by_culprit_kind(grades)) == ["database"]
+    assert list(by_condition(grades)) == ["logs: no", "spans: no"]
+
+
+def test_cases_whose_culprit_is_the_loudest_stand_apart() -> None:
+    loud = replace(located(1), baselines={"largest shift": ("cart", "web")})
+    quiet = replace(located(1), baselines={"largest shift": ("web", "cart")})
+    found = by_condition([loud, quiet, quiet, located(1)])
+    assert {name: len(group) for name, group in found.items()} == {
+        "culprit the loudest: no": 2,
+        "culprit the loudest: yes": 1,
+    }
+
+
+def test_systems_count_alike_in_the_mean_over_them() -> None:
+    found = macro_ac1([located(1, "a"), located(1, "a"), located(1, "a"), located(2, "b")])
+    assert found is not None
+    assert (found.systems, found.value) == (2, 0.5)
+    assert macro_ac1([]) is None
 
 
 def test_a_confidence_that_holds_has_no_calibration_error() -> None:

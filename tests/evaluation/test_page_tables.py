@@ -1,30 +1,28 @@
-"""The page's tables are replaced between their marks; foreign text in them is no markup."""
+"""The page's tables hold the figures of the grades; foreign text in them is no markup."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from analysis.errors import EvidenceError
 from analysis.vocabulary import Verdict
+from evaluation.case_setting import CaseSetting
 from evaluation.grading import Grade
 from evaluation.labels import CaseLabel
 from evaluation.page_tables import (
     ablation,
-    carried_over,
+    baselines,
     confidence,
+    culprits,
+    distances,
     failures,
     faults,
-    fill,
+    faults_of_one,
+    healthy,
     systems,
+    telemetry,
     verdicts,
 )
 
-PAGE = (
-    "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults "
-    "-->\n<!-- end -->\n"
-)
 RIGHT = Grade(
     "shop-1",
     "shop",
@@ -53,39 +51,58 @@ WRONG = replace(
 )
 
 
-def test_a_table_is_replaced_and_the_prose_stays() -> None:
-    filled = fill(PAGE, {"systems": "| new |\n"})
-    assert "<!-- table: systems -->\n| new |\n<!-- end -->" in filled
-    assert "old" not in filled
-    assert "Prose." in filled
-    assert fill(filled, {"systems": "| new |\n"}) == filled
-
-
-def test_a_table_without_a_place_is_refused() -> None:
-    with pytest.raises(EvidenceError, match="failures"):
-        fill(PAGE, {"failures": "x"})
+SETTING = CaseSetting(("web", "cart"), "1 call away", "database", (("logs", "yes"),))
+QUIET = Grade(
+    "calm-1",
+    "calm",
+    "healthy",
+    CaseLabel(verdict=Verdict.NO_ACTIVE_INCIDENT),
+    verdict=Verdict.NO_ACTIVE_INCIDENT,
+)
 
 
 def test_every_table_has_as_many_cells_as_headings() -> None:
-    grades = [RIGHT, WRONG]
+    placed = replace(RIGHT, setting=SETTING, path_shown=True, baselines={"BARO": ("cart",)})
+    elsewhere = replace(placed, case="mall-1", system="mall")
+    grades = [placed, WRONG, elsewhere, QUIET]
     for text in (
         systems(grades),
         faults(grades),
         verdicts(grades),
         ablation(grades, {"logs": grades}),
-        carried_over(grades),
+        healthy(grades),
+        baselines(grades),
+        distances(grades),
+        culprits(grades),
+        telemetry(grades),
+        faults_of_one(grades),
     ):
-        widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line}
+        lines = [line for line in text.splitlines() if line]
+        assert len(lines) > 2, text
+        widths = {line.replace("\\|", "").count("|") for line in lines}
         assert len(widths) == 1, text
 
 
 def test_figures_are_those_of_the_grades() -> None:
-    assert "| shop | 2 | 0.50 | 1.00 | 1.00 | 0.80 | 0.50 | 0.50 | 1 of 2 |" in systems(
-        [RIGHT, WRONG]
-    )
-    assert "| shop, cpu | 2 | 0.50 | 1.00 |" in faults([RIGHT, WRONG])
+    both = systems([RIGHT, WRONG])
+    assert "| shop | 2 | 0.50 | 0.09-0.91 | 1.00 | 0.80 | 0.50 of 2 | 0.50 of 2 |" in both
+    assert "| shop, cpu | 2 | 0.50 | 0.09-0.91 | 1.00 |" in faults([RIGHT, WRONG])
     assert "| 0.8-0.9 | 2 | 0.80 | 0.50 |" in confidence([RIGHT, WRONG])
     assert "| without logs | 0.00 · 0.60 | 0.00 |" in ablation([RIGHT, WRONG], {"logs": [WRONG]})
+    assert "| mean of the systems |  | 0.75 |" in systems(
+        [RIGHT, WRONG, replace(RIGHT, system="mall")]
+    )
+
+
+def test_a_window_that_names_a_cause_is_counted_with_its_limit() -> None:
+    accused = replace(QUIET, verdict=Verdict.RECOVERED)
+    told = healthy([QUIET] * 9 + [accused, RIGHT])
+    assert "| all | 10 | 1 | 0.100 | 0.018-0.404 | 0.394 | 0 | - |" in told
+
+
+def test_ours_is_compared_with_each_method_case_by_case() -> None:
+    named = [replace(RIGHT, baselines={"BARO": ("web", "cart")}), WRONG]
+    assert "| BARO | 0.00 | 0.00 | 0.00-0.79 | 1.00 | 0.80 | +1.00 |" in baselines(named)
 
 
 def test_a_failure_tells_both_sides_and_its_names_are_no_markup() -> None:

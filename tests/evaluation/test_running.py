@@ -12,7 +12,7 @@ import pytest
 from analysis.errors import EvidenceError
 from evaluation.as_json import as_json
 from evaluation.grading import Grade
-from evaluation.running import evaluate, evaluate_folders, grade_folder
+from evaluation.running import BY_REPLAY, GradingOptions, evaluate, evaluate_folders, grade_folder
 from tests.scenarios.small_case import write_small_case
 
 KILLER = "shop-2"
@@ -25,11 +25,11 @@ def labelled_case(folder: Path, **label: object) -> Path:
     return folder
 
 
-def ends_its_process(folder: Path, hidden: Sequence[str]) -> Grade:
+def ends_its_process(folder: Path, options: GradingOptions) -> Grade:
     """Grades like any, but for one case."""
     if folder.name == KILLER:
         os._exit(3)
-    return grade_folder(folder, hidden)
+    return grade_folder(folder, options)
 
 
 @pytest.fixture
@@ -97,8 +97,18 @@ def test_a_case_that_ends_its_process_is_told_of_and_the_others_are_graded(tmp_p
 
 
 def test_a_hidden_table_plays_no_part(cases: Path) -> None:
-    first = evaluate(cases, without=["changes"], workers=1)[0]
+    first = evaluate(cases, GradingOptions(hidden=("changes",)), workers=1)[0]
     assert (first.rank, first.change, first.change_rank) == (1, "none", None)
+
+
+def test_a_case_that_has_a_replay_is_compared_with_it(tmp_path: Path) -> None:
+    truth = {"named_by_replay": ["cart", "checkout"]}
+    with_replay = labelled_case(tmp_path / "shop-1", subject="checkout")
+    (with_replay / "truth.json").write_text(json.dumps(truth))
+    labelled_case(tmp_path / "shop-2", subject="checkout")
+    first, second = evaluate(tmp_path, GradingOptions(baselines=True), workers=1)
+    assert first.baselines[BY_REPLAY] == ("cart", "checkout")
+    assert BY_REPLAY not in second.baselines
 
 
 def test_one_case_folder_is_graded_by_itself(cases: Path) -> None:

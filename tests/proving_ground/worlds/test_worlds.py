@@ -15,6 +15,7 @@ from proving_ground.worlds.__main__ import main
 from proving_ground.worlds.alerts import Signals
 from proving_ground.worlds.changes import KINDS, OF_KIND, THEMES, draw_change
 from proving_ground.worlds.faults import FAULTS, targets_of
+from proving_ground.worlds.moved_units import named_by_replay
 from proving_ground.worlds.random_graph import random_graph
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World, WorldBuilder
@@ -132,3 +133,25 @@ def test_every_fault_with_a_change_has_a_theme_that_harmless_ones_have_too():
     harmless = {theme for themes in OF_KIND.values() for theme in themes}
     guilty = {kind.theme for kind in FAULTS.values() if kind.changed}
     assert guilty <= harmless
+
+
+def test_the_replay_names_the_lowest_unit_that_the_fault_moved():
+    _, world = incident("slow_code")
+    assert world.fault is not None
+    names = {unit.name for unit in world.graph.units}
+    culprit = world.fault.subject(world.graph)
+    named = named_by_replay(world, names)
+    assert culprit in named
+    callers = {world.graph.units[unit].name for unit in world.graph.hops_to(world.fault.target)}
+    # Of those that the fault moved, whoever calls the culprit stands behind it.
+    above = [named.index(name) for name in named if name in callers - {culprit}]
+    assert all(named.index(culprit) < place for place in above)
+    assert culprit not in named_by_replay(world, names - {culprit})
+
+
+def test_the_replay_names_nobody_in_a_calm_world():
+    calm = [World.of(WorldSeed(number), size=8) for number in range(12)]
+    quiet = [world for world in calm if world.fault is None]
+    assert quiet
+    for world in quiet:
+        assert named_by_replay(world, {unit.name for unit in world.graph.units}) == []

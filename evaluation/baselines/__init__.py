@@ -1,0 +1,1 @@
+"""Simple and published methods on the same case folders: what any analysis has to beat."""

@@ -1,0 +1,53 @@
+"""A hash of the code that decides: equal hashes give equal answers to equal cases.
+
+It covers `analysis/` with its fitted weights and tables of words. Comments, docstrings and layout
+do not count, nor does the reading of GPU traces, which no case of docs/accuracy.md holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import analysis
+
+ROOT = Path(analysis.__file__).resolve().parent
+NOT_MEASURED = ("traces",)
+DIGITS = 12
+
+
+def code_hash(root: Path = ROOT) -> str:
+    """The first 12 hex digits of the hash."""
+    found = hashlib.sha256()
+    for path in sorted(_files(root), key=lambda path: path.relative_to(root).as_posix()):
+        found.update(path.relative_to(root).as_posix().encode())
+        found.update(_what_decides(path))
+    return found.hexdigest()[:DIGITS]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*"):
+        inside = path.relative_to(root).parts
+        if inside[0] not in NOT_MEASURED and path.suffix in (".py", ".toml"):
+            yield path
+
+
+def _what_decides(path: Path) -> bytes:
+    text = path.read_bytes()
+    if path.suffix != ".py":
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.body = [one for one in node.body if not _is_text(one)]
+    # Written anew from its tree, code has no comments and one layout.
+    return ast.unparse(tree).encode()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether it is a docstring, of a module, a class, a function or an attribute."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return False
+    return isinstance(node.value.value, str)
