@@ -64,7 +64,11 @@ _WORDS = (
         r"(?<!re)(connections|conn|hikaricp)(_|$)(?!.*(lat|dur|time|sec))"
         r"|busy_(threads|workers)|active_requests|pool_(util|usage|in_use|busy)",
     ),
-    (SignalClass.QUEUE, r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight"),
+    (
+        SignalClass.QUEUE,
+        r"queue|backlog|lag|depth|buffer|pending|oldest|saturation|inflight|lock_?wait|deadlock"
+        r"|longest_(transaction|query)|blocked",
+    ),
     (
         SignalClass.LATENCY,
         r"lat(ency)?(_?p?\d+)?$|latency|duration|response_?time|elapsed|ttft|step_time|(^|_)p\d\d"

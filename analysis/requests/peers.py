@@ -11,8 +11,6 @@ from collections.abc import Collection
 
 import polars as pl
 
-from analysis.requests.visits import with_visits
-
 PEER_ATTRIBUTES = (
     "peer.service",
     "upstream_cluster.name",
@@ -41,37 +39,23 @@ CALLS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def peer_calls(spans: pl.DataFrame) -> pl.DataFrame:
+def peer_calls(visits: pl.DataFrame) -> pl.DataFrame:
     """One row per call below which no other service sent a span: caller, callee, start, duration
-    (us) and status."""
+    (us) and status. `visits` are spans with their visits."""
     names_peers = pl.col("attributes").str.contains(MENTIONS_PEER)
-    if not spans.select(names_peers.any()).item():
+    if not visits.select(names_peers.any()).item():
         return pl.DataFrame(schema=CALLS)
-    services = set(spans["service"].drop_nulls().unique())
-    rows = with_visits(spans)
-    answered = rows.filter("entry")["parent"].drop_nulls().unique()
+    services = set(visits["service"].unique()) - {""}
+    answered = visits.filter("entry")["parent"].drop_nulls().unique()
     # A span by which a request enters may name the host that was asked for: its own.
     calling = ~pl.col("entry") | pl.col("attributes").str.contains(CLIENT)
-    naming = rows.filter(
-        names_peers,
-        ~pl.col("row").is_in(answered.implode()),
-        calling,
-    )
+    naming = visits.filter(names_peers, ~pl.col("row").is_in(answered.implode()), calling)
     texts = naming["attributes"].unique().to_list()
     peers = {text: peer_named(text, services) for text in texts}
-    named = naming.with_columns(
-        pl.col("attributes")
-        .replace_strict(peers, default=None, return_dtype=pl.String)
-        .alias("callee")
-    )
-    calls = named.filter(pl.col("callee").is_not_null(), pl.col("callee") != pl.col("service"))
-    return calls.select(
-        pl.col("service").alias("caller"),
-        "callee",
-        pl.col("start").cast(CALLS["start"]),
-        "duration_us",
-        "status",
-    )
+    callee = pl.col("attributes").replace_strict(peers, default=None, return_dtype=pl.String)
+    calls = naming.with_columns(callee.alias("callee"))
+    calls = calls.filter(pl.col("callee").is_not_null(), pl.col("callee") != pl.col("service"))
+    return calls.select(pl.col("service").alias("caller"), *list(CALLS)[1:])
 
 
 def peer_named(attributes: str, services: Collection[str]) -> str | None:

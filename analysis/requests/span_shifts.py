@@ -35,7 +35,7 @@ from analysis.requests.call_patterns import call_patterns
 from analysis.requests.critical_path import critical_path
 from analysis.requests.error_origin import FAILED, error_origins
 from analysis.requests.span_gaps import accountable
-from analysis.requests.visits import calls_made, own_times, with_visits
+from analysis.requests.visits import calls_made, own_times, visits_of
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import number, plain, rounded
 
@@ -57,7 +57,7 @@ def span_shifts(case: Case) -> list[Finding]:
         return []
     windows = span_windows(case)
     evidence = case.evidence_ids("spans")
-    spans = with_visits(case.spans)
+    spans = visits_of(case)
     calls = calls_made(spans)
     visits = own_times(spans, calls)
     own = _in_windows(visits, windows, "start")

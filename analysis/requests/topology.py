@@ -17,6 +17,7 @@ import polars as pl
 from analysis.case.folder import Case
 from analysis.metrics.labels import labels_of
 from analysis.requests.peers import peer_calls
+from analysis.requests.visits import visits_of
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,16 @@ def read_topology(case: Case) -> Topology:
             *case.topology.select("caller", "callee").iter_rows(),
             *case.scope.calls,
             *call_edges(case.spans).select("caller", "callee").unique().iter_rows(),
-            *peer_calls(case.spans).select("caller", "callee").unique().iter_rows(),
+            *_peer_edges(case),
         )
     )
     return known if known.edges else topology_of(labelled_edges(case.metrics))
+
+
+def _peer_edges(case: Case) -> list[tuple[str, str]]:
+    if not case.spans.height:
+        return []
+    return sorted(peer_calls(visits_of(case)).select("caller", "callee").unique().iter_rows())
 
 
 def labelled_edges(metrics: pl.DataFrame) -> list[tuple[str, str]]:

@@ -9,10 +9,20 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from analysis.case.folder import Case
+
 MAX_DEPTH_BITS = 24
 """Each round of looking above doubles the reach; chains of parents that are cycles end here."""
 LONGEST_NS = 10**17
 """Three years: no span is longer, and sums stay within 64 bits."""
+
+
+def visits_of(case: Case) -> pl.DataFrame:
+    """The case's spans with their visits, made once."""
+    if "visits" not in case.derived:
+        case.derived["visits"] = with_visits(case.spans)
+    made: pl.DataFrame = case.derived["visits"]
+    return made
 
 
 def with_visits(spans: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """Series that spans make: how long calls to a peer take, and how many of them fail, step by step.
 
-Of a peer that sends no spans and has no metrics these are all that can be known.
+Of a peer that sends no spans and has no metrics these are all that can be known. The same series of
+calls that the other side answers with spans made recorded systems worse: its own say it better.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from analysis.case.windows import span_windows
 from analysis.kinds.signals import SignalClass
 from analysis.requests.error_origin import FAILED
 from analysis.requests.peers import peer_calls
+from analysis.requests.visits import visits_of
 from analysis.suspects.deviations import Deviation, Points, deviation_of
 
 STEPS_S = (30, 60, 120, 300, 600)
@@ -31,12 +33,12 @@ SERIES = (
 )
 
 
-def call_deviations(case: Case, calls: pl.DataFrame | None = None) -> list[Deviation]:
-    """Duration and share of failures of every pair of caller and peer, as far as spans have both
+def call_deviations(case: Case) -> list[Deviation]:
+    """Duration and share of failures of every pair of caller and callee, as far as spans have both
     windows."""
-    made = peer_calls(case.spans) if calls is None else calls
-    if not made.height:
+    if not case.spans.height:
         return []
+    made = peer_calls(visits_of(case))
     windows = span_windows(case)
     side = windows.side("start", searched=1, baseline=0)
     failed = pl.col("status").fill_null("").str.contains(FAILED)

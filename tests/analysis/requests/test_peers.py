@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from analysis.requests.peers import peer_calls, peer_name, peer_named
+from analysis.requests.visits import with_visits
 
 SERVICES = {"web", "payments"}
 
@@ -58,7 +59,10 @@ def calls(*rows: dict[str, Any]) -> list[tuple[str, str]]:
     schema = {"parent_id": pl.String, "status": pl.String, "attributes": pl.String}
     table = pl.DataFrame(rows, schema_overrides=schema)
     table = table.with_columns(pl.col("start").str.to_datetime(time_unit="ns", time_zone="UTC"))
-    return [(row["caller"], row["callee"]) for row in peer_calls(table).iter_rows(named=True)]
+    return [
+        (row["caller"], row["callee"])
+        for row in peer_calls(with_visits(table)).iter_rows(named=True)
+    ]
 
 
 def test_a_call_below_which_nobody_sends_spans_leads_to_its_peer() -> None:
