@@ -25,6 +25,7 @@ from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.suspects.features import Observed, observe, with_agreement
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
+from analysis.suspects.state_objects import with_objects
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
@@ -50,7 +51,8 @@ def established(case: Case) -> Established:
     facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
     facts += alert_history(case, facts)
     facts = without_what_ranks_tell(facts)
-    seen = observe(case, with_ranks(read_topology(case), facts, case.alert), facts)
+    topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
+    seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)
