@@ -34,6 +34,9 @@ class StateFault:
     """The sentence; may name `{object}`, `{value}` and `{expected}`."""
     says_less: str = ""
     """The sentence where the value is not known."""
+    signatures: frozenset[str] = frozenset()
+    """The known failures by which log lines, that connectors make of the cluster's events, say the
+    same (`failure_signatures.toml`)."""
 
     @property
     def name(self) -> str:
@@ -51,6 +54,7 @@ def _fact(
     step: str,
     less: str = "",
     travels: bool = False,
+    logged_as: tuple[str, ...] = (),
 ) -> StateFault:
     """The subject has it by itself, unless it `travels` from what it calls."""
     fault = FaultKind(
@@ -63,7 +67,7 @@ def _fact(
         has_impact=depth is Depth.EFFECT,
         tables=("states",),
     )
-    return StateFault(fault, depth, says, less)
+    return StateFault(fault, depth, says, less, frozenset(logged_as))
 
 
 _ROUTES = (
@@ -131,6 +135,7 @@ _STARTS = (
         "{object} cannot start, because its image cannot be pulled: {value}",
         less="{object} cannot start, because its image cannot be pulled",
         step="Check the image name and tag of {subject}, and its right to pull from the registry.",
+        logged_as=("image_pull_failed",),
     ),
     _fact(
         "reference_missing",
@@ -140,6 +145,7 @@ _STARTS = (
         "{object} cannot start without {value}, which is not there",
         less="{object} cannot start, because a config map, a secret or a key of it is not there",
         step="Bring the missing object back, or correct its name in the pod template of {subject}.",
+        logged_as=("container_config_error", "volume_mount_failed"),
     ),
     _fact(
         "container_refused",
@@ -149,6 +155,7 @@ _STARTS = (
         "{object} cannot start: {value}",
         less="{object} cannot start",
         step="Read the container's message, and correct the pod template of {subject}.",
+        logged_as=("container_config_error",),
     ),
     _fact(
         "scaled_to_zero",
@@ -170,6 +177,7 @@ _ENDS = (
         less="{object} was killed for using more memory than its limit",
         step="Compare the memory use of {subject} with its limit, before and after the last "
         "rollout.",
+        logged_as=("container_out_of_memory", "host_out_of_memory", "crash_loop"),
     ),
     _fact(
         "crash_loop",
@@ -179,6 +187,7 @@ _ENDS = (
         "{object} ends again and again; {value}",
         less="{object} ends again and again",
         step="Read the last lines of the ended containers of {subject} (kubectl logs --previous).",
+        logged_as=("crash_loop",),
     ),
     _fact(
         "evicted",
@@ -188,6 +197,7 @@ _ENDS = (
         "{object} was evicted: {value}",
         less="{object} was evicted",
         step="Find out what its node ran out of, and what {subject} requests of it.",
+        logged_as=("pod_evicted",),
     ),
     _fact(
         "job_failed",
@@ -208,6 +218,7 @@ _PROBES = (
         "The probe of {object} asks {value}, and the containers serve {expected}",
         less="{object} does not serve what its probe asks for",
         step="Correct the path or port of the probe of {subject}.",
+        logged_as=("probe_failed",),
     ),
     _fact(
         "liveness_failing",
@@ -217,6 +228,7 @@ _PROBES = (
         "{object} fails its liveness or startup probe: {value}",
         less="{object} fails its liveness or startup probe",
         step="Find out what the probe of {subject} waits for, and whether its time is too short.",
+        logged_as=("probe_failed", "crash_loop"),
     ),
     _fact(
         "readiness_failing",
@@ -227,6 +239,7 @@ _PROBES = (
         less="{object} is not ready",
         step="Find out what the readiness probe of {subject} waits for.",
         travels=True,
+        logged_as=("probe_failed",),
     ),
 )
 _PLACING = (
@@ -238,6 +251,7 @@ _PLACING = (
         "{object} cannot be placed: {value}",
         less="No node satisfies what {object} asks for",
         step="Compare the node selector, affinity and tolerations of {subject} with the nodes.",
+        logged_as=("pod_unschedulable",),
     ),
     _fact(
         "unschedulable",
@@ -247,6 +261,7 @@ _PLACING = (
         "{object} cannot be placed: {value}",
         less="{object} finds no node with room for it",
         step="Compare what {subject} requests with what the nodes have left, and add capacity.",
+        logged_as=("pod_unschedulable",),
     ),
     _fact(
         "replicas_missing",
@@ -276,6 +291,7 @@ _LIMITS = (
         "{object} refuses new pods: {value}",
         less="{object} refuses new pods",
         step="Raise the quota of {subject}, or free what uses it up.",
+        logged_as=("resource_quota",),
     ),
     _fact(
         "limit_range_refused",
@@ -304,6 +320,7 @@ _VOLUMES = (
         "{object} is {value}",
         less="{object} is not bound to a volume",
         step="Check the storage class, the provisioner and the zone of the volume of {subject}.",
+        logged_as=("pod_unschedulable",),
     ),
     _fact(
         "volume_not_attached",
@@ -313,6 +330,7 @@ _VOLUMES = (
         "{object} cannot mount its volume: {value}",
         less="{object} cannot mount its volume",
         step="Find the node that still holds the volume of {subject}, and what its driver says.",
+        logged_as=("volume_mount_failed",),
     ),
     _fact(
         "volume_full",
@@ -361,6 +379,7 @@ _NODES = (
         "{object} is not ready: {value}",
         less="{object} is not ready",
         step="Drain {subject}, then look at its kubelet, its network and its machine.",
+        logged_as=("node_not_ready",),
     ),
     _fact(
         "node_under_pressure",
@@ -370,6 +389,7 @@ _NODES = (
         "{object} has {value}",
         less="{object} runs out of a resource",
         step="Find out what uses up the resource of {subject}, and move pods off it.",
+        logged_as=("disk_pressure", "memory_pressure"),
     ),
     _fact(
         "node_cordoned",
