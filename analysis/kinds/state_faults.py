@@ -393,7 +393,7 @@ _NODES = (
     ),
     _fact(
         "node_cordoned",
-        0.75,
+        0.9,
         Depth.SETTING,
         "takes no new pods",
         "{object} takes no new pods: it was cordoned or tainted ({value})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,7 +31,19 @@ UNFELT = 0.5
 """A node that runs no unwell pod, where others do, harms nobody that was seen."""
 NOBODY_WAITS = 0.3
 """A cordon matters to pods that look for a node."""
-_WAITING = frozenset({"unschedulable", "placement_impossible", "replicas_missing"})
+_MISSING = frozenset(
+    {
+        "unschedulable",
+        "replicas_missing",
+        "rollout_stuck",
+        "no_ready_endpoints",
+        "disruption_blocked",
+    }
+)
+"""What a node without pods brings about elsewhere."""
+_WAITING = frozenset({"unschedulable", "placement_impossible"})
+CLOSED = re.compile(r"(?i)unschedulable|taint")
+"""How the scheduler says that a node was closed to a pod (kubernetes/pkg/scheduler/framework)."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +78,25 @@ def _alone(
     strength = age_weight(group.since, case)
     if group.fault.name not in OF_NODES:
         return strength
-    waits = any(one.fault.name in _WAITING for one in groups)
-    if group.fault.name == "node_cordoned" and not waits:
+    if group.fault.name == "node_cordoned" and not _somebody_waits(group, groups):
         return strength * NOBODY_WAITS
     placed = [node for node in unwell.values() if node]
     if placed and group.fault.name != "node_cordoned":
         inside = sum(node == group.subject for node in placed)
         strength *= UNFELT + (1 - UNFELT) * inside / len(placed)
     return strength
+
+
+def _somebody_waits(group: FactGroup, groups: Sequence[FactGroup]) -> bool:
+    """Whether pods look for a node since this one was closed."""
+    return any(_waits_for(group, one) and _may_precede(group, one) for one in groups)
+
+
+def _waits_for(node: FactGroup, pods: FactGroup) -> bool:
+    """Whether these pods wait for closed nodes, and not for room alone."""
+    if pods.fault.name not in _WAITING or not node.services & pods.services:
+        return False
+    return any(not fact.value or CLOSED.search(fact.value) for fact in pods.facts)
 
 
 def age_weight(since: datetime | None, case: Case) -> float:
@@ -99,8 +123,10 @@ def _explains(other: FactGroup, group: FactGroup) -> bool:
     if other.fault.depth >= group.fault.depth or not other.services & group.services:
         return False
     if other.fault.name in OF_NODES:
+        if other.fault.name == "node_cordoned" and group.fault.name in _WAITING:
+            return _waits_for(other, group)
         # Pods that run are hurt by their own node alone; those that are missing by any.
-        return not group.places
+        return not group.places and group.fault.name in _MISSING
     if other.fault.name in OF_NAMESPACES:
         return group.fault.depth is Depth.EFFECT
     return True

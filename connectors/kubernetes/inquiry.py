@@ -27,7 +27,7 @@ from connectors.kubernetes.answers import (
     Workload,
 )
 from connectors.kubernetes.pod_templates import config_maps_of
-from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
+from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
 from connectors.kubernetes.state_inquiry import StateInquiry
 from connectors.kubernetes.state_rows import NamespaceContents
 from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
@@ -48,7 +48,7 @@ class ClusterInquiry:
     """One collection. Rows come together in `tables`; a list that cannot be read is in
     `missing`."""
 
-    def __init__(self, reads: Reads, scope: Scope, page: str | None) -> None:
+    def __init__(self, reads: ObjectLists, scope: Scope, page: str | None) -> None:
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
         self._changes = Window(start=start - LOOKBACK, end=scope.incident.end + SKEW)

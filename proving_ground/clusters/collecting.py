@@ -22,13 +22,13 @@ from connectors.base import Collected
 from connectors.kubernetes.inquiry import ClusterInquiry
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
 from proving_ground.worlds.cluster.snapshot import Snapshot, snapshot_of
+from proving_ground.worlds.cluster_faults import CLUSTER_FAULTS
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World
 from proving_ground.worlds.writing import write_world
 
 T = TypeVar("T")
 NO_SELECTION: Mapping[str, str] = {}
-SELECTED = ("labelSelector", "fieldSelector")
 
 
 class SnapshotReads:
@@ -142,8 +142,6 @@ def _relabel(path: Path, culprit: str) -> None:
 
 def cluster_world(number: int, *, test: bool, fault: str | None, size: int | None) -> World:
     """The world of a seed, with a fault of its cluster in five of six."""
-    from proving_ground.worlds.cluster_faults import CLUSTER_FAULTS
-
     seed = WorldSeed(number, test)
     rng = seed.generator("cluster fault")
     wanted = size or int(rng.integers(6, 21))

@@ -41,7 +41,7 @@ def fewer_instances(it: Injection) -> None:
 def crashing(it: Injection) -> None:
     """Instances end and start again: requests in flight fail."""
     it.levers.move("failing", it.target, it.share(0.2, 0.8))
-    it.levers.move("restarts", it.target, (it.course > 0) * 0.05)
+    it.levers.move("restarts", it.target, 0.05 * (it.course > 0).astype(np.float64))
 
 
 def dead_machine(it: Injection) -> None:

@@ -15,6 +15,7 @@ from proving_ground.worlds.cluster.objects import (
     ClusterObjects,
     Object,
     object_name,
+    time_text,
     well_cluster,
 )
 from proving_ground.worlds.cluster.troubles import Span
@@ -204,9 +205,9 @@ def _add_oddities(made: ClusterObjects, world: World, now_s: float) -> None:
     if not units:
         return
     for _ in range(int(rng.integers(2, 7))):
-        unit = str(rng.choice(units))
+        chosen = str(rng.choice(units))
         oddity = _ODDITIES[int(rng.integers(len(_ODDITIES)))]
-        oddity(made, unit, now_s, rng)
+        oddity(made, chosen, now_s, rng)
 
 
 def _days(now_s: float, rng: np.random.Generator) -> Span:
@@ -257,7 +258,7 @@ def _one_restart(made: ClusterObjects, unit: str, now_s: float, rng: np.random.G
         ended = {
             "exitCode": 137,
             "reason": "OOMKilled",
-            "finishedAt": troubles.time_text(ended_s),
+            "finishedAt": time_text(ended_s),
         }
         status = pod["status"].get("containerStatuses", [{}])[0]
         status |= {"restartCount": 1, "lastState": {"terminated": ended}}
