@@ -209,7 +209,7 @@ class ContainerProbe(Struct):
     tcp_socket: HttpProbe | None = None
 
 
-class Container(Struct):
+class PodContainer(Struct):
     """A container as its pod's template has it."""
 
     name: str = ""
@@ -235,7 +235,7 @@ class PodSpec(Struct):
     """Where a pod runs, and what of."""
 
     node_name: str | None = None
-    containers: list[Container] | None = None
+    containers: list[PodContainer] | None = None
     volumes: list[PodVolume] | None = None
 
 

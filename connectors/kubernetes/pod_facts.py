@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from connectors.evidence_rows import StateRow
 from connectors.kubernetes.answers import (
-    Container,
     ContainerProbe,
     ContainerStatus,
     KubernetesCondition,
     KubernetesEvent,
     Pod,
+    PodContainer,
     Terminated,
 )
 from connectors.kubernetes.state_rows import NamespaceContents, listed
@@ -223,7 +223,7 @@ def _unserved(pod: Pod, words: str) -> tuple[str, str] | None:
     return None
 
 
-def _probe_of(container: Container, words: str) -> ContainerProbe | None:
+def _probe_of(container: PodContainer, words: str) -> ContainerProbe | None:
     probes: Mapping[str, ContainerProbe | None] = {
         "Liveness probe": container.liveness_probe,
         "Startup probe": container.startup_probe,
@@ -232,7 +232,7 @@ def _probe_of(container: Container, words: str) -> ContainerProbe | None:
     return probes[words]
 
 
-def _ports(container: Container) -> set[int | str]:
+def _ports(container: PodContainer) -> set[int | str]:
     """The ports that a container declares, by number and by name."""
     found: set[int | str] = set()
     for port in container.ports or ():

@@ -21,7 +21,7 @@ from analysis.vocabulary import Alert, Scope
 from connectors.base import Collected
 from connectors.kubernetes.inquiry import ClusterInquiry
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
-from proving_ground.worlds.cluster.snapshot import Snapshot, snapshot_of
+from proving_ground.worlds.cluster.snapshot import ClusterSnapshot, snapshot_of
 from proving_ground.worlds.cluster_faults import CLUSTER_FAULTS
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World
@@ -34,7 +34,7 @@ NO_SELECTION: Mapping[str, str] = {}
 class SnapshotReads:
     """Answers the connector's lists from a snapshot, as an API server would."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._lists = snapshot.lists
 
     async def all(
@@ -106,7 +106,7 @@ def in_scope(alert: Alert, world: World) -> tuple[str, ...]:
     return tuple(names)
 
 
-async def collect(snapshot: Snapshot, alert: Alert, scope: Scope) -> Collected:
+async def collect(snapshot: ClusterSnapshot, alert: Alert, scope: Scope) -> Collected:
     """What the connector makes of the snapshot."""
     known: dict[str, Sequence[Ref]] = {}
     for unit, text in snapshot.workloads.items():

@@ -18,7 +18,7 @@ from proving_ground.worlds.cluster.objects import (
     time_text,
     well_cluster,
 )
-from proving_ground.worlds.cluster.troubles import Span
+from proving_ground.worlds.cluster.troubles import TroubleSpan
 from proving_ground.worlds.cluster_faults import CLUSTER_FAULTS
 from proving_ground.worlds.graph import UnitKind
 from proving_ground.worlds.world import World
@@ -28,7 +28,7 @@ NO_ROOM = "0/9 nodes are available: 9 Insufficient cpu."
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ClusterSnapshot:
     """Every list of the API by its path; `workloads` names each unit's, as
     "namespace/kind/name"."""
 
@@ -42,7 +42,7 @@ class Snapshot:
         return {"lists": self.lists, "workloads": self.workloads}
 
 
-def snapshot_of(world: World) -> Snapshot:
+def snapshot_of(world: World) -> ClusterSnapshot:
     """The cluster of a world when its incident window ends."""
     rng = world.seed.generator("cluster")
     made = well_cluster(world.graph, world.clock.at(0), rng)
@@ -51,14 +51,14 @@ def snapshot_of(world: World) -> Snapshot:
     culprit = None
     fault = world.fault
     if fault is not None and fault.kind.name in CLUSTER_FAULTS:
-        span = Span(world.clock.at(fault.begins), now_s)
+        span = TroubleSpan(world.clock.at(fault.begins), now_s)
         culprit = _TRACES[fault.kind.name](made, world, span)
     workloads = {}
     for unit in world.graph.units:
         if unit.kind is not UnitKind.EXTERNAL:
             kind = "statefulset" if unit.kind in STORES else "deployment"
             workloads[unit.name] = f"{made.namespace}/{kind}/{object_name(unit.name)}"
-    return Snapshot(_by_path(made), workloads, culprit)
+    return ClusterSnapshot(_by_path(made), workloads, culprit)
 
 
 def _by_path(made: ClusterObjects) -> dict[str, list[Object]]:
@@ -83,89 +83,89 @@ def _some(made: ClusterObjects, unit: str, low: float) -> list[Object]:
     return pods[:wanted]
 
 
-def _selector(made: ClusterObjects, world: World, span: Span) -> str:
+def _selector(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.wrong_selector(made, _subject(world), span)
     return _subject(world)
 
 
-def _port(made: ClusterObjects, world: World, span: Span) -> str:
+def _port(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.wrong_port(made, _subject(world), span)
     return _subject(world)
 
 
-def _policy(made: ClusterObjects, world: World, span: Span) -> str:
+def _policy(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.closed_policy(made, _subject(world), span)
     return _subject(world)
 
 
-def _backend(made: ClusterObjects, world: World, span: Span) -> str:
+def _backend(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.missing_backend(made, _subject(world), span)
     return _subject(world)
 
 
-def _quota(made: ClusterObjects, world: World, span: Span) -> str:
+def _quota(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.used_up(made, unit, _some(made, unit, 0.6), span)
     return f"namespace/{made.namespace}"
 
 
-def _unschedulable(made: ClusterObjects, world: World, span: Span) -> str:
+def _unschedulable(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.unplaced(made, unit, _some(made, unit, 0.6), span, NO_ROOM)
     return unit
 
 
-def _image(made: ClusterObjects, world: World, span: Span) -> str:
+def _image(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.no_image(made, unit, _some(made, unit, 0.6), span)
     return unit
 
 
-def _config(made: ClusterObjects, world: World, span: Span) -> str:
+def _config(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.no_config(made, unit, _some(made, unit, 0.6), span)
     return unit
 
 
-def _probe(made: ClusterObjects, world: World, span: Span) -> str:
+def _probe(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.wrong_probe(made, unit, _some(made, unit, 0.6), span)
     return unit
 
 
-def _claim(made: ClusterObjects, world: World, span: Span) -> str:
+def _claim(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.claim_pending(made, _subject(world), span)
     return _subject(world)
 
 
-def _scaling(made: ClusterObjects, world: World, span: Span) -> str:
+def _scaling(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.capped(made, _subject(world), span)
     return _subject(world)
 
 
-def _memory(made: ClusterObjects, world: World, span: Span) -> str:
+def _memory(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.crashes(made, unit, _some(made, unit, 0.5), span, for_memory=True)
     return unit
 
 
-def _crash(made: ClusterObjects, world: World, span: Span) -> str:
+def _crash(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     unit = _subject(world)
     troubles.crashes(made, unit, _some(made, unit, 0.5), span, for_memory=False)
     return unit
 
 
-def _lost(made: ClusterObjects, world: World, span: Span) -> str:
+def _lost(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.lost_node(made, _subject(world), span)
     return _subject(world)
 
 
-def _pressure(made: ClusterObjects, world: World, span: Span) -> str:
+def _pressure(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     troubles.pressed_node(made, _subject(world), span)
     return _subject(world)
 
 
-def _zone(made: ClusterObjects, world: World, span: Span) -> str:
+def _zone(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
     zone = _subject(world)
     names = [machine.name for machine in world.graph.machines if machine.zone == zone]
     troubles.drained(made, names, span)
@@ -173,7 +173,7 @@ def _zone(made: ClusterObjects, world: World, span: Span) -> str:
     return zone if len(set(names)) > 1 else names[0]
 
 
-Traces = Callable[[ClusterObjects, World, Span], str]
+Traces = Callable[[ClusterObjects, World, TroubleSpan], str]
 _TRACES: dict[str, Traces] = {
     "wrong_selector": _selector,
     "wrong_port": _port,
@@ -210,8 +210,8 @@ def _add_oddities(made: ClusterObjects, world: World, now_s: float) -> None:
         oddity(made, chosen, now_s, rng)
 
 
-def _days(now_s: float, rng: np.random.Generator) -> Span:
-    return Span(now_s - float(rng.uniform(2, 30)) * DAY_S, now_s)
+def _days(now_s: float, rng: np.random.Generator) -> TroubleSpan:
+    return TroubleSpan(now_s - float(rng.uniform(2, 30)) * DAY_S, now_s)
 
 
 def _one(made: ClusterObjects, unit: str) -> list[Object]:
@@ -242,13 +242,13 @@ def _old_cap(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Gener
 
 def _new_cap(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
     """At its maximum for a while, which the service bears."""
-    troubles.capped(made, unit, Span(now_s - float(rng.uniform(0.2, 4)) * HOUR_S, now_s))
+    troubles.capped(made, unit, TroubleSpan(now_s - float(rng.uniform(0.2, 4)) * HOUR_S, now_s))
 
 
 def _cordon(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
     """A node is taken out of use, and nobody waits for it."""
     name = str(rng.choice([node["metadata"]["name"] for node in made.nodes]))
-    troubles.cordoned(made, name, Span(now_s - float(rng.uniform(0.5, 40)) * HOUR_S, now_s))
+    troubles.cordoned(made, name, TroubleSpan(now_s - float(rng.uniform(0.5, 40)) * HOUR_S, now_s))
 
 
 def _one_restart(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:

@@ -19,7 +19,7 @@ from proving_ground.worlds.cluster.objects import (
 
 
 @dataclass(frozen=True)
-class Span:
+class TroubleSpan:
     """When something is so, in seconds since 1970: from its beginning to when it was looked at."""
 
     since_s: float
@@ -31,12 +31,12 @@ class Span:
         return max(1, min(400, int((self.now_s - self.since_s) / 45)))
 
 
-def _event(made: ClusterObjects, pod: Object, reason: str, note: str, span: Span) -> None:
+def _event(made: ClusterObjects, pod: Object, reason: str, note: str, span: TroubleSpan) -> None:
     name = pod["metadata"]["name"]
     made.event("Pod", name, reason, note, span.since_s + 5, span.now_s - 10, span.repeats)
 
 
-def unready(pods: Sequence[Object], span: Span) -> None:
+def unready(pods: Sequence[Object], span: TroubleSpan) -> None:
     """Pods that take no requests."""
     for pod in pods:
         ready = _condition(pod, "Ready")
@@ -49,7 +49,7 @@ def unready(pods: Sequence[Object], span: Span) -> None:
             status["ready"] = False
 
 
-def count(made: ClusterObjects, unit: str, span: Span) -> None:
+def count(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """Let workload, endpoints and budget follow from which pods are ready."""
     pods = made.pods_of(unit)
     ready = [pod for pod in pods if _condition(pod, "Ready")["status"] == "True"]
@@ -83,7 +83,9 @@ def _condition(pod: Object, kind: str) -> Object:
     return added
 
 
-def waits(made: ClusterObjects, pods: Sequence[Object], span: Span, reason: str, text: str) -> None:
+def waits(
+    made: ClusterObjects, pods: Sequence[Object], span: TroubleSpan, reason: str, text: str
+) -> None:
     """New pods whose container never starts."""
     for pod in pods:
         pod["metadata"]["creationTimestamp"] = time_text(span.since_s)
@@ -94,14 +96,14 @@ def waits(made: ClusterObjects, pods: Sequence[Object], span: Span, reason: str,
     unready(pods, span)
 
 
-def no_image(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span) -> None:
+def no_image(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
     """The new image is not in the registry."""
     text = f'Back-off pulling image "registry.example.com/{object_name(unit)}:v99": not found'
     waits(made, pods, span, "ImagePullBackOff", text)
     count(made, unit, span)
 
 
-def no_config(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span) -> None:
+def no_config(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
     """A config map that the template names is not there."""
     text = f'configmap "{object_name(unit)}-settings" not found'
     waits(made, pods, span, "CreateContainerConfigError", text)
@@ -109,7 +111,7 @@ def no_config(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Spa
 
 
 def crashes(
-    made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span, *, for_memory: bool
+    made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan, *, for_memory: bool
 ) -> None:
     """Containers that end again and again."""
     for number, pod in enumerate(pods):
@@ -134,7 +136,7 @@ def crashes(
 
 
 def unplaced(
-    made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span, message: str
+    made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan, message: str
 ) -> None:
     """New pods that no node takes."""
     for pod in pods:
@@ -153,7 +155,7 @@ def unplaced(
     count(made, unit, span)
 
 
-def wrong_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span) -> None:
+def wrong_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
     """A readiness probe that asks a port on which nothing listens."""
     for pod in pods:
         pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] = 9999
@@ -163,7 +165,7 @@ def wrong_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: S
     count(made, unit, span)
 
 
-def slow_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span) -> None:
+def slow_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
     """Readiness that depends on what the service calls."""
     for pod in pods:
         note = "Readiness probe failed: HTTP probe failed with statuscode: 503"
@@ -172,7 +174,7 @@ def slow_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Sp
     count(made, unit, span)
 
 
-def wrong_selector(made: ClusterObjects, unit: str, span: Span) -> None:
+def wrong_selector(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """The Service selects a label that no pod has."""
     name = object_name(unit)
     service = made.find("services", name)
@@ -183,14 +185,14 @@ def wrong_selector(made: ClusterObjects, unit: str, span: Span) -> None:
             one["endpoints"] = []
 
 
-def wrong_port(made: ClusterObjects, unit: str, span: Span) -> None:
+def wrong_port(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """The Service sends to a port that no container opens."""
     service = made.find("services", object_name(unit))
     service["spec"]["ports"][0]["targetPort"] = 8099
     made.touch(service, span.since_s)
 
 
-def closed_policy(made: ClusterObjects, unit: str, span: Span) -> None:
+def closed_policy(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """A policy that admits somebody else than the callers."""
     name = f"{object_name(unit)}-callers"
     others = made.lists.get("networkpolicies", [])
@@ -199,7 +201,7 @@ def closed_policy(made: ClusterObjects, unit: str, span: Span) -> None:
     made.add("networkpolicies", policy(made, unit, admitted, span.since_s))
 
 
-def missing_backend(made: ClusterObjects, unit: str, span: Span) -> None:
+def missing_backend(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """An Ingress that leads to a Service of another name."""
     name = object_name(unit)
     backend = {"service": {"name": f"{name}-green", "port": {"number": 80}}}
@@ -209,7 +211,7 @@ def missing_backend(made: ClusterObjects, unit: str, span: Span) -> None:
     made.add("ingresses", {"metadata": metadata, "spec": {"rules": rules}})
 
 
-def used_up(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span) -> None:
+def used_up(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
     """A quota that refuses the pods of a workload."""
     quota = made.find("resourcequotas", "compute")
     hard = quota["status"]["hard"]
@@ -231,7 +233,7 @@ def used_up(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Span)
     count(made, unit, span)
 
 
-def claim_pending(made: ClusterObjects, unit: str, span: Span) -> None:
+def claim_pending(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """A new volume that nothing provides, and the pod that waits for it."""
     name = f"data-{object_name(unit)}-0"
     claim = made.find("persistentvolumeclaims", name)
@@ -251,7 +253,7 @@ def claim_pending(made: ClusterObjects, unit: str, span: Span) -> None:
     unplaced(made, unit, made.pods_of(unit), span, message)
 
 
-def capped(made: ClusterObjects, unit: str, span: Span) -> None:
+def capped(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """An autoscaler that may go no further."""
     name = object_name(unit)
     scalers = made.lists.setdefault("horizontalpodautoscalers", [])
@@ -280,7 +282,7 @@ def capped(made: ClusterObjects, unit: str, span: Span) -> None:
     )
 
 
-def lost_node(made: ClusterObjects, name: str, span: Span) -> None:
+def lost_node(made: ClusterObjects, name: str, span: TroubleSpan) -> None:
     """A node whose kubelet is silent; its pods count as not ready after a while."""
     node = _node(made, name)
     for condition in node["status"]["conditions"]:
@@ -293,7 +295,7 @@ def lost_node(made: ClusterObjects, name: str, span: Span) -> None:
     _of_node(made, name, span, hurt=1.0)
 
 
-def pressed_node(made: ClusterObjects, name: str, span: Span) -> None:
+def pressed_node(made: ClusterObjects, name: str, span: TroubleSpan) -> None:
     """A node that runs out of memory or disk; some of its pods are hurt."""
     kind = str(made.rng.choice(("MemoryPressure", "DiskPressure")))
     for condition in _node(made, name)["status"]["conditions"]:
@@ -306,7 +308,7 @@ def pressed_node(made: ClusterObjects, name: str, span: Span) -> None:
     _of_node(made, name, span, hurt=0.4)
 
 
-def _of_node(made: ClusterObjects, name: str, span: Span, hurt: float) -> None:
+def _of_node(made: ClusterObjects, name: str, span: TroubleSpan, hurt: float) -> None:
     there = [pod for pod in made.lists["pods"] if pod["spec"].get("nodeName") == name]
     hit = [pod for pod in there if made.rng.random() < hurt]
     unready(hit, span)
@@ -314,7 +316,7 @@ def _of_node(made: ClusterObjects, name: str, span: Span, hurt: float) -> None:
         count(made, app, span)
 
 
-def cordoned(made: ClusterObjects, name: str, span: Span) -> None:
+def cordoned(made: ClusterObjects, name: str, span: TroubleSpan) -> None:
     """A node that takes no new pods."""
     taint = {
         "key": "node.kubernetes.io/unschedulable",
@@ -324,7 +326,7 @@ def cordoned(made: ClusterObjects, name: str, span: Span) -> None:
     _node(made, name)["spec"] = {"unschedulable": True, "taints": [taint]}
 
 
-def drained(made: ClusterObjects, names: Sequence[str], span: Span) -> None:
+def drained(made: ClusterObjects, names: Sequence[str], span: TroubleSpan) -> None:
     """Nodes that were emptied: their pods wait for others, which have no room."""
     for name in names:
         cordoned(made, name, span)
