@@ -29,6 +29,7 @@ MODULES = (
     "analysis.traces.job.training",
     "analysis.training.run_states",
     "analysis.gpus.health",
+    "analysis.states.findings",
 )
 """The module of each analyzer, in the order in which they run."""
 

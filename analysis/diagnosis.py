@@ -21,10 +21,12 @@ from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
 from analysis.ranking.verdicts import conclude
 from analysis.requests.topology import read_topology
+from analysis.states.same_lines import without_what_states_tell
 from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.suspects.features import Observed, observe, with_agreement
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
+from analysis.suspects.state_objects import with_objects
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
@@ -49,8 +51,9 @@ def established(case: Case) -> Established:
     cannot be read."""
     facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
     facts += alert_history(case, facts)
-    facts = without_what_ranks_tell(facts)
-    seen = observe(case, with_ranks(read_topology(case), facts, case.alert), facts)
+    facts = without_what_states_tell(without_what_ranks_tell(facts))
+    topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
+    seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)

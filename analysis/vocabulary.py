@@ -27,7 +27,7 @@ from analysis.kinds.finding_kinds import details_model
 from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
 
 EvidenceKind = Literal[
-    "metrics", "logs", "spans", "changes", "topology", "monitors", "traces", "alert"
+    "metrics", "logs", "spans", "changes", "topology", "monitors", "states", "traces", "alert"
 ]
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
 

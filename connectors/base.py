@@ -26,6 +26,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "changes": ("title", "diff", "link"),
     "metrics": ("labels",),
     "monitors": ("monitor", "link"),
+    "states": ("value", "expected", "link"),
 }
 """Columns that hold free text, by table."""
 

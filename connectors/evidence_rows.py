@@ -54,3 +54,20 @@ class LogRow(NamedTuple):
     level: str | None
     trace_id: str | None
     attributes: str | None
+
+
+class StateRow(NamedTuple):
+    """A row of the table `states`: one thing that is wrong with one object."""
+
+    kind: str
+    name: str
+    fact: str
+    namespace: str | None = None
+    service: str | None = None
+    place: str | None = None
+    field: str | None = None
+    value: str | None = None
+    expected: str | None = None
+    since: datetime | None = None
+    query: str | None = None
+    link: str | None = None

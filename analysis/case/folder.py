@@ -90,6 +90,12 @@ class Case:
         return self._read("monitors").rows
 
     @cached_property
+    def states(self) -> pl.DataFrame:
+        """kind, name, fact; namespace, service, place, field, value, expected, since, query,
+        link."""
+        return self._read("states").rows
+
+    @cached_property
     def derived(self) -> dict[str, Any]:
         """What one analyzer made of the tables and another can use as well, by the maker's name."""
         return {}

@@ -63,8 +63,24 @@ MONITORS = TableSchema(
     "monitors", {"monitor": _S, "service": _S, "state": _S, "since": TIME}, {"link": _S}
 )
 
+STATES = TableSchema(
+    "states",
+    {"kind": _S, "name": _S, "fact": _S},
+    {
+        "namespace": _S,
+        "service": _S,
+        "place": _S,
+        "field": _S,
+        "value": _S,
+        "expected": _S,
+        "since": TIME,
+        "query": _S,
+        "link": _S,
+    },
+)
+
 SCHEMAS: dict[str, TableSchema] = {
-    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS)
+    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS, STATES)
 }
 
 ROWS = {
@@ -74,6 +90,7 @@ ROWS = {
     "changes": "changes",
     "topology": "calls",
     "monitors": "monitor states",
+    "states": "facts about objects",
 }
 """What a row of each table is called."""
 

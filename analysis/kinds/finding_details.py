@@ -197,6 +197,21 @@ class SignatureDetails(LineDetails):
     baseline_lines: int = 0
 
 
+class StateFactDetails(_Closed):
+    """What is wrong with objects of a cluster or a cloud, by their own state."""
+
+    fact: str = ""
+    """Its name in `analysis.kinds.state_faults`."""
+    objects: tuple[str, ...] = ()
+    """As "Kind namespace/name"."""
+    services: tuple[str, ...] = ()
+    """Those that it bears on."""
+    places: tuple[str, ...] = ()
+    """Nodes on which the objects are."""
+    explained_by: str | None = None
+    """The subject of the fact that brought this one about, as far as one did."""
+
+
 class RunStateDetails(_Closed):
     """A training run that ended or fell silent."""
 

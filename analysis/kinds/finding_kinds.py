@@ -36,11 +36,13 @@ from analysis.kinds.finding_details import (
     RunStateDetails,
     SignatureDetails,
     SpanShiftDetails,
+    StateFactDetails,
     StragglerDetails,
     TraceDetails,
     UnreadableDetails,
 )
 from analysis.kinds.signals import RESOURCES, SignalClass, is_headroom
+from analysis.kinds.state_faults import FAMILIES, STATE_FAULTS
 from analysis.kinds.training_causes import GPU_CAUSES, RULE_CAUSES, TRAINING_CAUSES
 
 if TYPE_CHECKING:
@@ -109,6 +111,13 @@ def _fault_of_signature(finding: Finding) -> FaultKind:
     """A failure that the service has by itself, or one that may come from what it calls."""
     details = SignatureDetails.of(finding)
     return TRAINING_CAUSES["known_failure"] if details and details.own else fault.LOG_ERRORS
+
+
+def _fault_of_state(finding: Finding) -> FaultKind | None:
+    """The fault of an object's state: that of the fact."""
+    details = StateFactDetails.of(finding)
+    known = STATE_FAULTS.get(details.fact) if details else None
+    return known.fault if known else None
 
 
 METRIC_SHIFT = FindingKind(
@@ -386,6 +395,30 @@ NO_CHANGE_KINDS: Mapping[str, FindingKind] = {
     )
     for cause in fault.WITHOUT_CHANGE
 }
+_OF_STATES = {
+    "route_state": "What a Service, an Ingress or a network policy names, beside what is there",
+    "start_state": "What containers that cannot start wait for",
+    "end_state": "How the containers' last runs ended",
+    "probe_state": "What probes ask for, beside what containers serve",
+    "placing_state": "What the scheduler and the workload's controller say of missing pods",
+    "limit_state": "What a namespace refuses, by its quota, its limit range and its phase",
+    "volume_state": "The state of volume claims, and what kubelets say of mounting them",
+    "scaling_state": "Conditions of autoscalers and disruption budgets",
+    "node_state": "Conditions, cordons and taints of nodes, beside where the unwell pods run",
+    "database_state": "Status and events of a database instance, as its cloud reports them",
+}
+STATE_KINDS: Mapping[str, FindingKind] = {
+    name: FindingKind(
+        name,
+        how=f"{_OF_STATES[name]}; one that began long before the alert counts less",
+        faults=tuple(fact.fault for fact in facts),
+        choose=_fault_of_state,
+        details=StateFactDetails,
+        tables=("states",),
+    )
+    for name, facts in FAMILIES.items()
+}
+"""What an object's own state shows, by the kind of object."""
 BUILT_IN: tuple[FindingKind, ...] = (
     METRIC_SHIFT,
     SPAN_OWN_TIME,
@@ -417,6 +450,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     TRACES_INCONCLUSIVE,
     TRACE_UNREADABLE,
     RUN_ENDED,
+    *STATE_KINDS.values(),
     *RULE_KINDS.values(),
     *GPU_KINDS.values(),
     *NO_CHANGE_KINDS.values(),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from analysis.analyzers import fault_of
+from analysis.kinds.finding_details import StateFactDetails
 from analysis.suspects.explanations import Suspect
 from analysis.suspects.features import Observed, SuspectFeatures, log_odds
 from analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
@@ -16,6 +18,12 @@ from analysis.vocabulary import Finding
 CLEARLY_DELAYS = 1.0
 """Added to what the findings say of a rank that clearly delays all others."""
 
+STATE_FACT = 2.0
+"""The log odds of a fresh fact about an object that nothing else explains, beside the features,
+which were fitted on cases without such facts. On 155 worlds of the training stream with clusters
+the likelihood is flat from 2 to 4; the lowest of these takes least from causes that only metrics
+show."""
+
 
 def rank_suspects(
     suspects: Sequence[Suspect], seen: Observed, findings: Sequence[Finding]
@@ -23,12 +31,26 @@ def rank_suspects(
     """The suspects with their probabilities, the likeliest first; a rank that clearly delays all
     others before everybody."""
     features = SuspectFeatures(seen, findings, findings_shares(suspects))
-    odds = {s.subject: log_odds(WEIGHTS, features.of(s.subject)) for s in suspects}
+    odds = {}
+    for suspect in suspects:
+        own = log_odds(WEIGHTS, features.of(suspect.subject))
+        odds[suspect.subject] = own + STATE_FACT * state_evidence(suspect)
     for suspect, probability in zip(suspects, _probabilities(suspects, odds), strict=True):
         suspect.probability = probability
     ranked = sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
     _explain_by_place(ranked, seen)
     return ranked
+
+
+def state_evidence(suspect: Suspect) -> float:
+    """How far the state of an object speaks for it, in [0, 1]: squared, because weak facts are
+    found in every cluster."""
+    largest = 0.0
+    for finding in suspect.findings:
+        fault = fault_of(finding)
+        if fault is not None and StateFactDetails.of(finding) is not None:
+            largest = max(largest, fault.weight * finding.strength)
+    return largest**2
 
 
 def _explain_by_place(ranked: Sequence[Suspect], seen: Observed) -> None:

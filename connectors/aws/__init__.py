@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="aws",
     settings=AwsSettings,
     build="connectors.aws.connector:build",
-    kinds=("metrics", "logs", "spans", "changes", "topology", "monitors"),
+    kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states"),
     docs="aws.md",
 )

@@ -17,6 +17,7 @@ from connectors.aws.alarms import Alarms, firing_alarms, own_alarms
 from connectors.aws.calls import AwsCalls
 from connectors.aws.check import check_place
 from connectors.aws.cloudwatch import alarm_metric, metrics_of
+from connectors.aws.database_states import database_states
 from connectors.aws.deployments import codedeploy_deployments, ecs_deployments, lambda_versions
 from connectors.aws.errors import OF_CREDENTIALS
 from connectors.aws.evidence import AwsEvidence, collected
@@ -75,6 +76,7 @@ class AwsConnector:
         "changes",
         "topology",
         "monitors",
+        "states",
     )
 
     def __init__(
@@ -124,6 +126,11 @@ class AwsConnector:
             ),
             _part("changes", "changes", self._changes(calls, resources, services, scope)),
             _part("logs", "logs", self._logs(calls, resources, services, scope)),
+            *(
+                _part("states", f"state of {one.name}", database_states(calls, one, scope))
+                for one in resources
+                if one.kind == "database"
+            ),
             *(
                 _part("spans", f"X-Ray {place}", self._xray(calls, place, services, scope))
                 for place in self._looked_at(services, resources)

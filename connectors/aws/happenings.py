@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import database_link, ecs_link
+from connectors.aws.database_states import LONGEST_BACK, event_states
 from connectors.aws.evidence import AwsEvidence, cut_note, moment, within, words
 from connectors.aws.logs import task_log_groups
 from connectors.aws.resource import Resource
@@ -26,8 +27,6 @@ MOST_TASKS = 100
 MOST_EVENTS = 300
 MOST_CONTAINERS = 10
 """Containers of one task; ECS allows as many in a task definition."""
-LONGEST_BACK = timedelta(days=14)
-"""RDS keeps events that long (RDS API reference, DescribeEvents)."""
 _TROUBLE = re.compile(
     r"unable|fail|unhealthy|error|out ?of ?memory|oom|killed|not "
     r"(enough|available)|insufficient|rolling back|"
@@ -144,8 +143,9 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         found.lacks("logs", query, error)
         return found
     link = database_link(resource.place.region, resource.name)
-    count = 0
-    for event in objects(page.entries):
+    events, count = objects(page.entries), 0
+    states = event_states(resource, events, scope, query)
+    for event in events:
         at = moment(event.get("Date"))
         said = words(event.get("Message"))
         categories = event.get("EventCategories")
@@ -160,6 +160,9 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
             found.add("changes", [change])
     cut = cut_note(len(page.entries), more=page.more, what="events")
     found.items.append(Item("logs", query, window, link, rows=count, cut=cut))
+    if states:
+        found.add("states", states)
+        found.items.append(Item("states", query, window, link, rows=len(states), cut=cut))
     return found
 
 

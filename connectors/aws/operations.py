@@ -36,6 +36,7 @@ ACTIONS: Mapping[tuple[str, str], str] = {
     ("codedeploy", "BatchGetDeployments"): "codedeploy:BatchGetDeployments",
     ("lambda", "ListVersionsByFunction"): "lambda:ListVersionsByFunction",
     ("rds", "DescribeEvents"): "rds:DescribeEvents",
+    ("rds", "DescribeDBInstances"): "rds:DescribeDBInstances",
     ("cloudtrail", "LookupEvents"): "cloudtrail:LookupEvents",
     ("s3", "ListObjectsV2"): "s3:ListBucket",
     ("s3", "GetObject"): "s3:GetObject",

@@ -1,4 +1,4 @@
-"""Kubernetes: events, rollouts, pods and nodes."""
+"""Kubernetes: events, rollouts, pods, nodes, and what routes to them or limits them."""
 
 from connectors.connector_type import ConnectorType
 from connectors.kubernetes.settings import KubernetesSettings
@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="kubernetes",
     settings=KubernetesSettings,
     build="connectors.kubernetes.connector:build",
-    kinds=("logs", "changes", "monitors"),
+    kinds=("logs", "changes", "monitors", "states"),
     docs="kubernetes.md",
 )

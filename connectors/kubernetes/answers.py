@@ -46,6 +46,17 @@ class Meta(Struct):
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
     managed_fields: list[Managed] | None = None
+    deletion_timestamp: str | None = None
+
+    @property
+    def written(self) -> datetime | None:
+        """When anything but its status was last written, else when it was made."""
+        times = []
+        for one in self.managed_fields or ():
+            at = moment(one.time)
+            if at is not None and one.subresource != "status":
+                times.append(at)
+        return max(times, default=self.created)
 
     @property
     def created(self) -> datetime | None:
@@ -116,11 +127,13 @@ class WorkloadSpec(Struct):
 
     selector: Selector | None = None
     template: dict[str, Any] | None = None
+    replicas: int | None = None
 
 
 class WorkloadStatus(Struct):
-    """Of a Deployment."""
+    """Of a Deployment, StatefulSet or Job."""
 
+    ready_replicas: int | None = None
     conditions: list[KubernetesCondition] | None = None
 
 
@@ -162,6 +175,7 @@ class ContainerState(Struct):
 
     waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
+    running: dict[str, Any] | None = None
 
 
 class ContainerStatus(Struct):
@@ -174,10 +188,55 @@ class ContainerStatus(Struct):
     last_state: ContainerState | None = None
 
 
+class ContainerPort(Struct):
+    """A port that a container declares."""
+
+    name: str | None = None
+    container_port: int | None = None
+
+
+class HttpProbe(Struct):
+    """Where a probe asks."""
+
+    path: str | None = None
+    port: int | str | None = None
+
+
+class ContainerProbe(Struct):
+    """A probe of a container."""
+
+    http_get: HttpProbe | None = None
+    tcp_socket: HttpProbe | None = None
+
+
+class PodContainer(Struct):
+    """A container as its pod's template has it."""
+
+    name: str = ""
+    ports: list[ContainerPort] | None = None
+    liveness_probe: ContainerProbe | None = None
+    readiness_probe: ContainerProbe | None = None
+    startup_probe: ContainerProbe | None = None
+
+
+class PodClaim(Struct):
+    """The claim behind a volume."""
+
+    claim_name: str = ""
+
+
+class PodVolume(Struct):
+    """A volume of a pod, as far as it is a claim."""
+
+    persistent_volume_claim: PodClaim | None = None
+
+
 class PodSpec(Struct):
-    """Where a pod runs."""
+    """Where a pod runs, and what of."""
 
     node_name: str | None = None
+    containers: list[PodContainer] | None = None
+    volumes: list[PodVolume] | None = None
 
 
 class PodStatus(Struct):
@@ -211,10 +270,26 @@ class NodeStatus(Struct):
     conditions: list[KubernetesCondition] | None = None
 
 
+class Taint(Struct):
+    """What keeps pods off a node."""
+
+    key: str = ""
+    effect: str | None = None
+    time_added: str | None = None
+
+
+class NodeSpec(Struct):
+    """Whether a node takes pods."""
+
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
 class Node(Struct):
     """A node."""
 
     metadata: Meta
+    spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 

@@ -1,5 +1,5 @@
-"""Kubernetes: events, rollouts, scaling, states of pods and of the nodes they run on, of the
-services in scope.
+"""Kubernetes: events, rollouts, scaling, states of pods, of the nodes they run on, and of what
+routes to them or limits them, of the services in scope.
 
 Lists of the API server over GET, and nothing else. No client library: one role that may only `list`
 is all it needs.
@@ -16,6 +16,7 @@ from connectors.base import Check, Collected, Missing, Request
 from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, ClusterInquiry, named_path
 from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess
 from connectors.kubernetes.settings import KubernetesSettings
+from connectors.kubernetes.state_inquiry import NAMESPACES, NODES, state_paths
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
 from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
@@ -61,7 +62,7 @@ class KubernetesConnector:
     """`workloads` by our name of the service; `jobs`: patterns of a training job's pods."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("logs", "changes", "monitors")
+    kinds: tuple[EvidenceKind, ...] = ("logs", "changes", "monitors", "states")
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class KubernetesConnector:
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
+            await inquiry.states()
             return inquiry.collected()
 
     async def check(self) -> Check:
@@ -138,8 +140,11 @@ def _wanted(spaces: Sequence[str]) -> dict[str, str]:
             f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
         )
         calls[f"config maps in {space}"] = f"/api/v1/namespaces/{space}/configmaps"
+        for what, path in state_paths(space).items():
+            calls[f"{what} in {space}"] = path
     return {
         **calls,
-        "nodes": "/api/v1/nodes",
+        "nodes": NODES,
+        "namespaces": NAMESPACES,
         "events of nodes": f"/{EVENTS[0]}/namespaces/default/events",
     }

@@ -27,7 +27,9 @@ from connectors.kubernetes.answers import (
     Workload,
 )
 from connectors.kubernetes.pod_templates import config_maps_of
-from connectors.kubernetes.session import NO_SELECTION, Reads, replayed
+from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
+from connectors.kubernetes.state_inquiry import StateInquiry
+from connectors.kubernetes.state_rows import NamespaceContents
 from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
 
 T = TypeVar("T")
@@ -46,19 +48,28 @@ class ClusterInquiry:
     """One collection. Rows come together in `tables`; a list that cannot be read is in
     `missing`."""
 
-    def __init__(self, reads: Reads, scope: Scope, page: str | None) -> None:
+    def __init__(self, reads: ObjectLists, scope: Scope, page: str | None) -> None:
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
         self._changes = Window(start=start - LOOKBACK, end=scope.incident.end + SKEW)
+        self._scope = scope
         self._reads = reads
         self._page = page
-        self._tables: dict[str, list[tuple[Any, ...]]] = {"logs": [], "changes": [], "monitors": []}
+        self._tables: dict[str, list[tuple[Any, ...]]] = {
+            "logs": [],
+            "changes": [],
+            "monitors": [],
+            "states": [],
+        }
         self._items: list[Item] = []
         self._missing: list[Missing] = []
         self._found: list[FoundWorkload] = []
         self._revisions: list[tuple[FoundWorkload, list[Any]]] = []
         self._pods: dict[tuple[str, str], pods.ObservedPod] = {}
         self._objects: dict[tuple[str, str, str], str] = {}
+        self._events_of: dict[str, list[KubernetesEvent]] = {}
+        self._scalers_of: dict[str, list[Scaler]] = {}
+        self._nodes: list[Node] = []
 
     def collected(self) -> Collected:
         """Everything that was brought."""
@@ -212,7 +223,9 @@ class ClusterInquiry:
         (found, query, cut), scalers, _ = await asyncio.gather(
             self._events(space), self._list("changes", path, Scaler), self._config_maps(space)
         )
-        scaled = self._scaled(space, scalers[0] if scalers else [], found)
+        self._events_of[space] = found
+        self._scalers_of[space] = scalers[0] if scalers else []
+        scaled = self._scaled(space, self._scalers_of[space], found)
         self._rollouts(space, events.scaled_up(found))
         before = len(self._tables["logs"])
         for event in found:
@@ -339,10 +352,42 @@ class ClusterInquiry:
             return None
         states: list[tuple[Any, ...]] = []
         for node in listed[0]:
+            self._nodes.append(node)
             states += pods.node_states(node, services)
             self._add_logs(pods.node_logs(node, services))
         self._add_states(states, self._link("", "Node", name))
         return len(states)
+
+    async def states(self) -> None:
+        """What the objects around the workloads show by themselves; asked once all else is
+        known."""
+        spaces = {space for space, _ in self._pods} | {one.ref.namespace for one in self._found}
+        inquiry = StateInquiry(self._list, self._nodes)
+        contents = [self._contents(space) for space in sorted(spaces)]
+        rows = await inquiry.rows(contents, self._scalers_of)
+        for row in rows:
+            link = self._link(row.namespace or "", row.kind, row.name)
+            self._tables["states"].append(row._replace(link=link))
+        self._items += inquiry.items(self._window)
+
+    def _contents(self, space: str) -> NamespaceContents:
+        pods_there = {}
+        for (namespace, name), one in self._pods.items():
+            if namespace == space:
+                pods_there[name] = (one.service, one.pod)
+        services = {}
+        for (namespace, kind, name), service in self._objects.items():
+            if namespace == space:
+                services[kind, name] = service
+        return NamespaceContents(
+            name=space,
+            pods=pods_there,
+            workloads=[one for one in self._found if one.ref.namespace == space],
+            services=services,
+            events=self._events_of.get(space, ()),
+            calls=self._scope.calls,
+            end=self._scope.incident.end,
+        )
 
     async def _events(
         self, space: str, kind: str = ""

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import SecretStr
@@ -101,6 +101,20 @@ class Cluster:
         deadline = Deadline.within(self._limits)
         async with whole.open(deadline) as objects, names.open(deadline) as metadata:
             yield Reads(objects, metadata)
+
+
+class ObjectLists(Protocol):
+    """Whatever can list a cluster's objects."""
+
+    async def all(
+        self,
+        path: str,
+        type: type[T],
+        *,
+        selection: Mapping[str, str] = NO_SELECTION,
+        names_only: bool = False,
+    ) -> tuple[list[T], str | None]:
+        """The objects at `path`, and what of them was left out."""
 
 
 class Reads:

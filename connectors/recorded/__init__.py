@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="recorded",
     settings=RecordedSettings,
     build="connectors.recorded.connector:build",
-    kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "traces"),
+    kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states", "traces"),
     docs="recorded.md",
 )

@@ -43,6 +43,7 @@ class RecordedConnector:
         "changes",
         "topology",
         "monitors",
+        "states",
         "traces",
     )
 

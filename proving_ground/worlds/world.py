@@ -23,6 +23,7 @@ from proving_ground.worlds.alerts import (
 )
 from proving_ground.worlds.changes import RecordedChange, draw_change, guilty_delay, usual_changes
 from proving_ground.worlds.clock import STEP_S, WorldClock
+from proving_ground.worlds.cluster_faults import ALL_FAULTS
 from proving_ground.worlds.counts import Counts, count_requests
 from proving_ground.worlds.fault_actions import Injection
 from proving_ground.worlds.faults import (
@@ -252,7 +253,7 @@ class WorldBuilder:
         name = self._wanted or str(rng.choice(list(FAULTS)))
         if story == "surge":
             name = "traffic_surge"
-        kind = FAULTS[name]
+        kind = ALL_FAULTS[name]
         targets = targets_of(kind, self.graph)
         if not targets:
             return None

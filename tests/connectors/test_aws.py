@@ -88,7 +88,8 @@ def test_everything_of_an_incident_is_collected_and_linked(
     incident: tuple[Collected, list[str]],
 ) -> None:
     collected, operations = incident
-    assert set(collected.tables) == {"metrics", "logs", "spans", "changes", "topology", "monitors"}
+    tables = {"metrics", "logs", "spans", "changes", "topology", "monitors", "states"}
+    assert set(collected.tables) == tables
     assert all(table.height for table in collected.tables.values())
     assert all(
         item.link and item.link.startswith("https://eu-west-1.console.aws.amazon.com/")
@@ -417,7 +418,7 @@ def test_credentials_that_do_not_work_are_one_thing_to_say(
         server.on(path, Reply({"__type": code, "message": "x"}, status=400))
     found = asyncio.run(collect_one(connector(server), asked(tmp_path, "checkout")))
     assert {gap.reason for gap in found.missing} == {f"aws every call: the credentials {said}"}
-    assert len(found.missing) == 6
+    assert len(found.missing) == 7
 
 
 def test_pagerdutys_words_for_an_alarm_are_understood(

@@ -424,7 +424,7 @@ def test_a_refused_token_says_so_for_everything_and_is_not_quoted(
 ) -> None:
     cluster.refusal = refused(401, f"Unauthorized {TOKEN}")
     found = collect(cluster, tmp_path)
-    assert {m.kind for m in found.missing} == {"logs", "changes", "monitors"}
+    assert {m.kind for m in found.missing} == {"logs", "changes", "monitors", "states"}
     assert "authentication failed" in reasons(found)
     assert TOKEN not in repr(found)
 
@@ -598,7 +598,7 @@ def used(server: LocalServer) -> set[tuple[str, str, str]]:
     out = set()
     for asked in server.asked:
         match = re.fullmatch(
-            r"/(?:api/v1|apis/([a-z0-9.]+)/v\d)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path
+            r"/(?:api/v1|apis/([a-z0-9.-]+)/v\d)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path
         )
         assert match is not None, asked.path
         assert asked.method == "GET"

@@ -424,6 +424,19 @@ class AwsStandIn:
         )
         return _xml("DescribeEvents", f"<Events>{event}</Events>")
 
+    def _on_DescribeDBInstances(self, _: Mapping[str, Any]) -> str:
+        waits = (
+            "<DBParameterGroups><DBParameterGroup>"
+            "<DBParameterGroupName>checkout-pg16</DBParameterGroupName>"
+            "<ParameterApplyStatus>pending-reboot</ParameterApplyStatus>"
+            "</DBParameterGroup></DBParameterGroups>"
+        )
+        instance = (
+            "<DBInstance><DBInstanceIdentifier>checkout-db</DBInstanceIdentifier>"
+            f"<DBInstanceStatus>available</DBInstanceStatus>{waits}</DBInstance>"
+        )
+        return _xml("DescribeDBInstances", f"<DBInstances>{instance}</DBInstances>")
+
     def _on_LookupEvents(self, params: Mapping[str, Any]) -> Body:
         wanted = (params.get("LookupAttributes") or [{}])[0].get("AttributeValue")
         events = [

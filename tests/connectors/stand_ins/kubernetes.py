@@ -45,6 +45,7 @@ def settings(url: str) -> dict[str, Any]:
 
 def serve(server: LocalServer) -> None:
     """Every list that is asked for."""
+    serve_states(server, {})
     for resource, objects in of_namespace().items():
         server.on(f"{GROUPS[resource]}/namespaces/{SPACE}/{resource}", listed(objects))
     server.on("/apis/events.k8s.io/v1/namespaces/default/events", listed(node_events()))
@@ -63,6 +64,27 @@ GROUPS = {
     "horizontalpodautoscalers": "/apis/autoscaling/v2",
     "configmaps": "/api/v1",
 }
+
+
+STATE_GROUPS = {
+    "services": "/api/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "ingresses": "/apis/networking.k8s.io/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
+    "resourcequotas": "/api/v1",
+    "persistentvolumeclaims": "/api/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
+    "httproutes": "/apis/gateway.networking.k8s.io/v1",
+    "certificates": "/apis/cert-manager.io/v1",
+}
+
+
+def serve_states(server: LocalServer, objects: dict[str, list[Object]]) -> None:
+    """What routes to the workloads, limits them or holds their data."""
+    for resource, group in STATE_GROUPS.items():
+        path = f"{group}/namespaces/{SPACE}/{resource}"
+        server.on(path, listed(objects.get(resource, [])))
+    server.on("/api/v1/namespaces", listed([{"metadata": meta(SPACE, space=None)}]))
 
 
 def of_namespace() -> dict[str, list[Object]]:

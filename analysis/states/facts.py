@@ -1,0 +1,149 @@
+"""The facts of a case about objects, grouped by what they accuse."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from analysis.case.folder import Case
+from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, STATE_FAULTS, Depth, StateFault
+
+MAX_FACTS = 5000
+"""Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""
+
+
+@dataclass(frozen=True)
+class StateFact:
+    """One row of the table `states`, of a fact that is known."""
+
+    fault: StateFault
+    kind: str
+    name: str
+    namespace: str
+    service: str | None
+    place: str | None
+    value: str
+    expected: str
+    since: datetime | None
+    query: str
+
+    @property
+    def object(self) -> str:
+        """For humans: "Service shop/cart"."""
+        if not self.namespace:
+            return f"{self.kind} {self.name}"
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class FactGroup:
+    """Everything that says the same of one subject, the earliest first."""
+
+    fault: StateFault
+    subject: str
+    facts: tuple[StateFact, ...]
+
+    @property
+    def services(self) -> frozenset[str]:
+        """The services that it bears on."""
+        return frozenset(one.service for one in self.facts if one.service)
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Where its objects are: nodes of pods, zones of nodes."""
+        return frozenset(one.place for one in self.facts if one.place)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """Each object once."""
+        return tuple(dict.fromkeys(one.object for one in self.facts))
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when the first of its objects is so."""
+        known = [one.since for one in self.facts if one.since is not None]
+        return min(known, default=None)
+
+    @property
+    def is_unwell_instance(self) -> bool:
+        """Whether it speaks of pods that do not serve."""
+        return self.fault.depth is not Depth.SETTING and self.facts[0].kind == "Pod"
+
+
+def fact_groups(case: Case) -> list[FactGroup]:
+    """The facts that hold before the incident ends, by fact and subject, in a fixed order."""
+    facts = []
+    for row in case.states.head(MAX_FACTS).iter_rows(named=True):
+        fact = _read(row)
+        if fact is not None and not _is_later(fact, case):
+            facts.append(fact)
+    services = _services_by_object(facts)
+    grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
+    for fact in facts:
+        grouped[fact.fault.name, _subject(fact, services)].append(fact)
+    found = []
+    for (name, subject), own in sorted(grouped.items()):
+        found.append(FactGroup(STATE_FAULTS[name], subject, tuple(sorted(own, key=_order))))
+    return found
+
+
+def _read(row: Mapping[str, Any]) -> StateFact | None:
+    """A fact of a name that nobody knows says nothing."""
+    fault = STATE_FAULTS.get(row["fact"])
+    if fault is None:
+        return None
+    return StateFact(
+        fault=fault,
+        kind=row["kind"],
+        name=row["name"],
+        namespace=row["namespace"] or "",
+        service=row["service"] or None,
+        place=row["place"] or None,
+        value=row["value"] or "",
+        expected=row["expected"] or "",
+        since=row["since"],
+        query=row["query"] or "",
+    )
+
+
+def _is_later(fact: StateFact, case: Case) -> bool:
+    return fact.since is not None and fact.since > case.scope.incident.end
+
+
+def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
+    services: dict[str, set[str]] = defaultdict(set)
+    for fact in facts:
+        if fact.service:
+            services[fact.object].add(fact.service)
+    return services
+
+
+def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
+    """Whom the fact accuses: the node, the namespace, the one service that the object is of, or the
+    object itself where it is of several or of none."""
+    if fact.fault.name in OF_NODES:
+        return fact.name
+    if fact.fault.name in OF_NAMESPACES:
+        return f"namespace/{fact.namespace or fact.name}"
+    own = services.get(fact.object, set())
+    if len(own) == 1:
+        return next(iter(own))
+    return f"{fact.kind.lower()}/{fact.name}"
+
+
+def _order(fact: StateFact) -> tuple[bool, float, str, str]:
+    at = fact.since.timestamp() if fact.since else 0.0
+    return fact.since is None, at, fact.object, fact.value
+
+
+def unwell_instances(groups: Sequence[FactGroup]) -> dict[str, str]:
+    """The node of each pod that does not serve, by the pod; "" where it is on none."""
+    found: dict[str, str] = {}
+    for group in groups:
+        if group.is_unwell_instance:
+            for fact in group.facts:
+                found[fact.object] = fact.place or found.get(fact.object, "")
+    return found

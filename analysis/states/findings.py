@@ -1,0 +1,119 @@
+"""What the state of objects says by itself: a selector that matches nothing, a node that is not
+ready, a quota that is used up, a database without storage.
+
+Rows of the table `states` are facts that a connector read from a cluster or a cloud. They are
+weighed by when they began and by what else explains them (`analysis.states.weighing`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from analysis.case.folder import Case
+from analysis.kinds.finding_details import StateFactDetails
+from analysis.kinds.finding_kinds import STATE_KINDS, Analyzer
+from analysis.kinds.state_faults import FAMILY_OF, OF_NODES
+from analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
+from analysis.states.weighing import OLD, WeighedGroup, weighed_groups
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import counted, plain
+
+MAX_STATES = 40
+LEAST_STRENGTH = 0.02
+MAX_QUOTE = 140
+MAX_LISTED = 12
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def state_findings(case: Case) -> list[Finding]:
+    """One finding per fact and subject, at most forty, the strongest first."""
+    if not case.states.height:
+        return []
+    groups = fact_groups(case)
+    unwell = unwell_instances(groups)
+    weighed = weighed_groups(groups, case, unwell)
+    weighed.sort(key=lambda one: (-one.strength, one.group.fault.name, one.group.subject))
+    found = []
+    for one in weighed[:MAX_STATES]:
+        if one.strength >= LEAST_STRENGTH:
+            found.append(_finding(case, one, unwell))
+    return found
+
+
+ANALYZER = Analyzer(state_findings, kinds=tuple(STATE_KINDS.values()))
+
+
+def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Finding:
+    group = weighed.group
+    sentence = f"{_said(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
+    numbers = {}
+    for i, digits in enumerate(_NUMBER.findall(sentence), start=1):
+        numbers[f"quoted_{i}"] = float(digits)
+    return Finding(
+        id="",
+        kind=FAMILY_OF[group.fault.name],
+        subject=group.subject,
+        onset=group.since,
+        strength=weighed.strength,
+        sentence=sentence,
+        numbers=numbers,
+        evidence=_evidence(case, group),
+        details=StateFactDetails(
+            fact=group.fault.name,
+            objects=group.objects[:MAX_LISTED],
+            services=tuple(sorted(group.services))[:MAX_LISTED],
+            places=tuple(sorted(group.places))[:MAX_LISTED],
+            explained_by=weighed.explained_by,
+            bad=True,
+        ),
+    )
+
+
+def _said(group: FactGroup) -> str:
+    """The fact in words, by its earliest object."""
+    first, fault = _fullest(group), group.fault
+    said = fault.says
+    if fault.says_less and _lacks(first, fault.says):
+        said = fault.says_less
+    text = said.format(
+        object=plain(first.object),
+        value=plain(first.value, MAX_QUOTE).rstrip("."),
+        expected=plain(first.expected, MAX_QUOTE).rstrip("."),
+    )
+    others = len(group.objects) - 1
+    return f"{text}; {others} more like it" if others else text
+
+
+def _fullest(group: FactGroup) -> StateFact:
+    """The earliest fact that says most."""
+    return max(group.facts, key=lambda one: bool(one.value) + bool(one.expected))
+
+
+def _lacks(fact: StateFact, says: str) -> bool:
+    wants_value = "{value}" in says and not fact.value
+    return wants_value or ("{expected}" in says and not fact.expected)
+
+
+def _who_runs_there(group: FactGroup, unwell: dict[str, str]) -> str:
+    """Of a node, how many of the unwell pods are on it."""
+    placed = [node for node in unwell.values() if node]
+    there = sum(node == group.subject for node in placed)
+    if group.fault.name not in OF_NODES or not there:
+        return ""
+    return f"; {there} of {counted(len(placed), 'unwell pod')} run there"
+
+
+def _since(group: FactGroup, case: Case) -> str:
+    """Said of what is as it is since long before."""
+    since = group.since
+    if since is None or case.scope.incident.start - since < OLD:
+        return ""
+    days = (case.scope.incident.start - since).days
+    return f", for {counted(days, 'day')} already"
+
+
+def _evidence(case: Case, group: FactGroup) -> tuple[str, ...]:
+    """The items whose query gave these rows, else all about states."""
+    queries = {one.query for one in group.facts}
+    own = [one.id for one in case.evidence if one.kind == "states" and one.query in queries]
+    return tuple(own) or case.evidence_ids("states")

@@ -1,0 +1,207 @@
+"""What is wrong with a database instance by its own status, and by RDS's events of it and of its
+cluster.
+
+Statuses are those of "Viewing Amazon RDS DB instance status", messages those of "Amazon RDS event
+categories and event messages" (Amazon RDS user guide).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Scope
+from connectors.aws.calls import AwsCalls, objects
+from connectors.aws.console import database_link
+from connectors.aws.evidence import AwsEvidence, cut_note, moment, within, words
+from connectors.aws.resource import Resource
+from connectors.base import Item
+from connectors.collection_builder import full_window
+from connectors.evidence_rows import StateRow
+
+MOST_EVENTS = 300
+LONGEST_BACK = timedelta(days=14)
+"""RDS keeps events that long (RDS API reference, DescribeEvents)."""
+OF_STATUS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("database_storage_full", re.compile(r"storage-full|storage-low")),
+    ("database_restarted", re.compile(r"rebooting|starting")),
+    ("database_access_changed", re.compile(r"resetting-master-credentials")),
+    ("database_in_maintenance", re.compile(r"maintenance|upgrading|storage-config-upgrade")),
+    (
+        "database_unavailable",
+        re.compile(
+            r"stopped|stopping|failed|deleting|inaccessible-encryption-credentials\S{0,20}"
+            r"|incompatible-\S{1,30}|insufficient-capacity|\S{0,10}restore-error"
+        ),
+    ),
+)
+"""A status that none of these matches serves requests, or is of an instance that is new."""
+OF_MESSAGE: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "database_storage_full",
+        re.compile(
+            r"(?i)allocated storage (?:for the DB instance )?has been (?:exhausted|consumed)"
+            r"|free storage capacity .{1,120} is low|storage is dangerously low"
+            r"|unable to scale the storage"
+        ),
+    ),
+    (
+        "database_failed_over",
+        re.compile(
+            r"(?i)failover (?:started|completed|to standby complete)|(?:started|completed) "
+            r"(?:same az |cross.az )?failover|instance activation (?:started|completed)"
+            r"|promoting previous primary"
+        ),
+    ),
+    (
+        "database_access_changed",
+        re.compile(r"(?i)reset master credentials|security group|master user password"),
+    ),
+    (
+        "database_unavailable",
+        re.compile(
+            r"(?i)DB (?:instance|cluster) (?:is )?(?:shutdown|stopped|deleted|being stopped)"
+            r"|instance (?:put into|in) (?:the )?\S{0,4}(?:incompatible|failed|inaccessible)"
+            r"|unable to access the KMS"
+        ),
+    ),
+    (
+        "database_restarted",
+        re.compile(r"(?i)DB instance restarted|recovery of the (?:DB )?instance"),
+    ),
+    (
+        "database_in_maintenance",
+        re.compile(
+            r"(?i)applying off-?line patches|downtime started|version upgrade started"
+            r"|upgrade is in progress|replace the host"
+        ),
+    ),
+    (
+        "database_lagging",
+        re.compile(
+            r"(?i)replication (?:on .{1,80} )?(?:has )?(?:stopped|was terminated|is stopped)"
+            r"|(?:read )?replica(?:tion)? .{0,40}(?:error|failed|terminated)"
+        ),
+    ),
+)
+PENDING = "pending-reboot"
+"""Of a parameter group whose values wait for a restart (RDS API reference,
+DBParameterGroupStatus)."""
+
+
+async def database_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
+    """Facts of one instance. Its status has no time: the events say since when."""
+    found = AwsEvidence()
+    query = f"DescribeDBInstances {resource.place} {resource.name}"
+    cluster = ""
+    try:
+        answer = await calls.call(
+            resource.place, "rds", "DescribeDBInstances", DBInstanceIdentifier=resource.name
+        )
+    except FaultlineError as error:
+        found.lacks("states", query, error)
+    else:
+        rows: list[StateRow] = []
+        for instance in objects(answer.get("DBInstances"))[:1]:
+            rows += _of_instance(resource, instance, query)
+            cluster = words(instance.get("DBClusterIdentifier"), 80)
+        found.add("states", rows)
+        link = database_link(resource.place.region, resource.name)
+        window = full_window(scope)
+        found.items.append(Item("states", query, window, link, rows=len(rows)))
+    if cluster:
+        await _cluster_events(calls, resource, cluster, scope, found)
+    return found
+
+
+async def _cluster_events(
+    calls: AwsCalls, resource: Resource, cluster: str, scope: Scope, found: AwsEvidence
+) -> None:
+    """Aurora tells of failovers as events of the cluster."""
+    window = full_window(scope)
+    query = f"DescribeEvents {resource.place} db-cluster {cluster}"
+    try:
+        page = await calls.pages(
+            resource.place,
+            "rds",
+            "DescribeEvents",
+            "Events",
+            most=MOST_EVENTS,
+            SourceIdentifier=cluster,
+            SourceType="db-cluster",
+            StartTime=max(window.start, window.end - LONGEST_BACK),
+            EndTime=window.end,
+        )
+    except FaultlineError as error:
+        found.lacks("states", query, error)
+        return
+    rows = event_states(resource, objects(page.entries), scope, query)
+    count = found.add("states", rows)
+    cut = cut_note(len(page.entries), more=page.more, what="events")
+    link = database_link(resource.place.region, resource.name)
+    found.items.append(Item("states", query, window, link, rows=count, cut=cut))
+
+
+def _of_instance(resource: Resource, instance: Mapping[str, Any], query: str) -> Iterator[StateRow]:
+    status = words(instance.get("DBInstanceStatus"), 60)
+    for fact, pattern in OF_STATUS:
+        if pattern.fullmatch(status):
+            yield _row(resource, fact, "DBInstanceStatus", status, query, expected="available")
+    for group in objects(instance.get("DBParameterGroups")):
+        if group.get("ParameterApplyStatus") == PENDING:
+            name = words(group.get("DBParameterGroupName"), 80)
+            value = f"parameter group {name} waits for a restart"
+            yield _row(resource, "database_parameters_pending", "DBParameterGroups", value, query)
+    for info in objects(instance.get("StatusInfos")):
+        if info.get("Normal") is False:
+            said = [words(info.get(key), 120) for key in ("Status", "Message")]
+            value = ": ".join(part for part in said if part)
+            yield _row(resource, "database_lagging", "StatusInfos", value, query)
+
+
+def event_states(
+    resource: Resource, events: Iterable[Mapping[str, Any]], scope: Scope, query: str
+) -> list[StateRow]:
+    """Facts that events tell of, in their order."""
+    window = full_window(scope)
+    rows = []
+    for event in events:
+        at = moment(event.get("Date"))
+        said = words(event.get("Message"), 300)
+        fact = _fact_of(said)
+        if fact is not None and within(at, window):
+            rows.append(_row(resource, fact, "events", said, query)._replace(since=at))
+    return rows
+
+
+def _fact_of(message: str) -> str | None:
+    for fact, pattern in OF_MESSAGE:
+        if pattern.search(message):
+            return fact
+    return None
+
+
+def _row(
+    resource: Resource,
+    fact: str,
+    field: str,
+    value: str,
+    query: str,
+    *,
+    expected: str | None = None,
+) -> StateRow:
+    return StateRow(
+        kind="DBInstance",
+        name=resource.name,
+        fact=fact,
+        service=resource.service,
+        place=None,
+        field=field,
+        value=value or None,
+        expected=expected,
+        query=query,
+        link=database_link(resource.place.region, resource.name),
+    )

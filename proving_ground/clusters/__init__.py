@@ -1,0 +1,1 @@
+"""Simulated worlds with their cluster, read as the Kubernetes connector reads one."""
