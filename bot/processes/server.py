@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -30,7 +30,6 @@ from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
-from bot.queue.engine import migrate_engine
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
@@ -43,8 +42,10 @@ from bot.store.opening import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.web.pages import page_routes
 from bot.web.rendering import CasePath
-from connectors.base import Check
 from connectors.registry import build_connectors
+
+if TYPE_CHECKING:
+    from connectors.base import Check
 
 
 def build_app(
@@ -151,10 +152,14 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
 def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
     store = open_store(settings)
     cases = open_cases(settings)
-    migrate_engine(engine_url(settings))
     beside: list[Component] = []
     if with_worker:
+        # It also makes the engine's tables, because the engine is loaded there and not here.
         beside.append(Supervisor(config, grace_s=settings.worker.grace_s))
+    else:
+        from bot.queue.engine import migrate_engine
+
+        migrate_engine(engine_url(settings))
     app = build_app(settings, store, cases, beside)
     how = uvicorn.Config(
         app,

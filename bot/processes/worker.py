@@ -64,8 +64,7 @@ def run_worker(
     os.nice(settings.worker.niceness)
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)
-    if supervised_by is None:
-        migrate_engine(engine_url(settings))
+    migrate_engine(engine_url(settings))
     components = Components(
         [
             FunctionComponent("scratch folder", on_stop=scratch.remove),
