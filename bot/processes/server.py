@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -18,7 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from analysis.errors import SettingsError
+from analysis.errors import FaultlineError, SettingsError
 from bot.intake.accepting import store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.questions.message_router import MessageRouter
@@ -30,6 +31,7 @@ from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
+from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
@@ -145,18 +147,36 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     the like."""
     configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
-    with Scratch():
-        _serve(settings, config, with_worker=with_worker)
+    if not with_worker:
+        with Scratch():
+            _serve(settings, [])
+        return
+    # Before anything here starts a thread.
+    first = ForkedWorker(partial(_work, settings))
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, first=first)
+    try:
+        with Scratch():
+            _serve(settings, [supervisor])
+    finally:
+        supervisor.stop()
 
 
-def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
+def _work(settings: Settings, server: int, ready_fd: int) -> None:
+    """The first worker's life, in a fork of the server."""
+    from bot.processes.worker import run_worker
+
+    try:
+        run_worker(settings, supervised_by=server, ready_fd=ready_fd)
+    except FaultlineError as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        raise SystemExit(1) from error
+
+
+def _serve(settings: Settings, beside: Sequence[Component]) -> None:
     store = open_store(settings)
     cases = open_cases(settings)
-    beside: list[Component] = []
-    if with_worker:
-        # It also makes the engine's tables, because the engine is loaded there and not here.
-        beside.append(Supervisor(config, grace_s=settings.worker.grace_s))
-    else:
+    # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
+    if not beside:
         from bot.queue.engine import migrate_engine
 
         migrate_engine(engine_url(settings))
