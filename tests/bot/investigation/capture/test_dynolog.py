@@ -28,13 +28,15 @@ from tests.dynolog_daemon import DynologDaemon, Process, environment
 from tests.torch_python import torch_python
 
 TRAINING = """
-import time, torch
+import itertools, time, torch
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
+for step in itertools.count():
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
+    if step == 0:
+        print("trains", flush=True)
     time.sleep(0.05)
 """
 
