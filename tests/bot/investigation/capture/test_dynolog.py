@@ -123,10 +123,13 @@ def job(folder: Path) -> Iterator[tuple[DynologDaemon, int]]:
 @contextmanager
 def _training(python: str, folder: Path, daemon: DynologDaemon) -> Iterator[int]:
     command = [python, "-c", textwrap.dedent(TRAINING)]
-    log = (folder / "train.log").open("wb")
+    written = folder / "train.log"
+    log = written.open("wb")
     with log, subprocess.Popen(command, env=environment(folder), stderr=log, stdout=log) as job:
         try:
             _until(lambda: daemon.processes, 60)
+            # It registers as soon as it loads PyTorch, before there is a step to record.
+            _until(lambda: b"trains" in written.read_bytes(), 60)
             yield job.pid
         finally:
             job.kill()
