@@ -19,6 +19,8 @@ from connectors.vendor_text import short
 
 T = TypeVar("T")
 
+EARLIEST_NS = 31_536_000_000_000_000
+"""Earlier times (before 1971) are seconds or milliseconds that were taken for nanoseconds."""
 LATEST_NS = 9_000_000_000_000_000_000
 """Later times (the year 2255) do not fit the tables."""
 MOST_ATTRIBUTES, LONGEST_NAME, LONGEST_VALUE = 40, 100, 500

@@ -45,4 +45,6 @@ Locations = Annotated[tuple[Location, ...], BeforeValidator(_split)]
 class Section(BaseModel):
     """A table of the settings file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # The fields' docstrings are read by who writes the page (`bot.settings.reference`): pydantic
+    # would parse every section's source at every start.
+    model_config = ConfigDict(frozen=True, extra="forbid")

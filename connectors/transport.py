@@ -13,6 +13,7 @@ nobody waits for any more: here a pause that is too long is an error at once.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,6 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Protocol
 
 import httpx
@@ -232,9 +234,25 @@ def plain_client(
     environment's proxies are used.
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
+    if verify is True:
+        verify = _public_trust(use_proxies)
     return httpx.AsyncClient(
         verify=verify, timeout=timeout, trust_env=use_proxies, follow_redirects=False
     )
+
+
+def _public_trust(use_environment: bool) -> ssl.SSLContext:
+    """What httpx verifies with by itself; the environment may name other certificates."""
+    if not use_environment:
+        return _trust(None, None)
+    return _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _trust(file: str | None, directory: str | None) -> ssl.SSLContext:
+    """Kept for the life of the process: to read all certificates takes 30 ms, which each collection
+    of each connector would wait for."""
+    return httpx.create_ssl_context(trust_env=file is not None or directory is not None)
 
 
 @asynccontextmanager

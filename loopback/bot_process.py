@@ -22,6 +22,7 @@ from typing import Any, Self
 import httpx
 
 from analysis.errors import FaultlineError
+from bot.runtime.process_life import WORKER_NAME
 from bot.settings import ENV_PREFIX
 
 START_TIMEOUT_S = 300.0
@@ -42,7 +43,11 @@ def worker_of(server_pid: int) -> int | None:
     children too."""
     for child in child_pids(server_pid):
         with contextlib.suppress(OSError):
-            if b"worker" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+            # A fork of the server calls itself so, a program has the command's name from the start.
+            process = Path(f"/proc/{child}")
+            if (process / "comm").read_text().strip() == WORKER_NAME:
+                return child
+            if WORKER_NAME.encode() in (process / "cmdline").read_bytes().split(b"\0"):
                 return child
     return None
 

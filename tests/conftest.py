@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import sys
 import tempfile
 import uuid
 import warnings
@@ -47,8 +46,7 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, among the objects that tests make; every test is imported by now."""
     gc.freeze()
     gc.enable()
-    if "httpx" in sys.modules:
-        share_default_context()
+    share_default_context()
 
 
 @pytest.fixture(scope="session")

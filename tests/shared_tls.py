@@ -8,27 +8,35 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
+from importlib import import_module
 from typing import Any
+
+CLIENTS = ("httpx", "httpx2")
+"""The second is what the model's client brings."""
 
 
 def share_default_context() -> None:
-    """Let clients that verify in httpx's default way share what they verify with.
+    """Let clients that verify in the default way share what they verify with."""
+    for library in CLIENTS:
+        if library in sys.modules:
+            _share(import_module(f"{library}._transports.default"))
 
-    A client with a context, a file or a certificate of its own keeps it; so does one that verifies
-    nothing. Other certificates in the environment give another context.
-    """
-    from httpx._transports import default
 
-    create = default.create_ssl_context
+def _share(transports: Any) -> None:
+    """A client with a context, a file or a certificate of its own keeps it; so does one that
+    verifies nothing. Other certificates in the environment give another context."""
+    create = transports.create_ssl_context
     made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
 
     def shared(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
         if verify is not True or cert is not None:
-            return create(verify=verify, cert=cert, trust_env=trust_env)
+            context: ssl.SSLContext = create(verify=verify, cert=cert, trust_env=trust_env)
+            return context
         trusted = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
         key = trusted if trust_env else ()
         if key not in made:
             made[key] = create(trust_env=trust_env)
         return made[key]
 
-    default.create_ssl_context = shared
+    transports.create_ssl_context = shared

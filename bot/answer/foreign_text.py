@@ -25,8 +25,10 @@ def one_line(text: str, limit: int) -> str:
     An address in it is readable and no link: chat clients and PagerDuty make one of every `://`.
     """
     head = text[: 4 * limit + 64]
-    seen = "".join(" " if unicodedata.category(c) in _INVISIBLE else c for c in head)
-    line = _MARKS.sub(r"\1", " ".join(seen.split())).replace("://", ": //")
+    # Printable is less than visible: spaces other than the plain one are not.
+    if not head.isprintable():
+        head = "".join(" " if unicodedata.category(c) in _INVISIBLE else c for c in head)
+    line = _MARKS.sub(r"\1", " ".join(head.split())).replace("://", ": //")
     if len(line) <= limit and len(text) == len(head):
         return line
     cut = line[: limit - 1]

@@ -15,7 +15,13 @@ from typing import Protocol
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import PostsDigests, ReplyTarget
-from bot.queue.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from bot.queue.engine import (
+    ENGINE_ERRORS,
+    INVESTIGATIONS,
+    WORKFLOW_INVESTIGATE,
+    WORKFLOW_REPLY,
+    reply_queue,
+)
 from bot.runtime.background_loop import BackgroundLoop
 from bot.store.message_updates import EDIT_EVERY, DueDigest, DueUpdates, MessageRevision, Rerun
 from bot.store.store import Store
@@ -35,6 +41,8 @@ class Enqueue(Protocol):
 
 class MessageUpdates(BackgroundLoop):
     """Looks at the store every few moments, in a thread of its own."""
+
+    expected_errors = ENGINE_ERRORS
 
     def __init__(
         self,

@@ -16,9 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Frozen, Report
@@ -120,6 +117,10 @@ def print_json(replayed: Replayed) -> None:
 
 def print_report(replayed: Replayed) -> None:
     """Print the answer for a person."""
+    # Late: the bot's processes read this module too, and print nothing.
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(highlight=False)
     view = replayed.view
     verdict = view.verdict.value.replace("_", " ")

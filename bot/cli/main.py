@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -14,6 +13,7 @@ import typer
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
 from bot.cli.operating_commands import add_operating_commands
+from bot.runtime import garbage
 from trace_report.commands import trace_commands
 
 app = typer.Typer(
@@ -41,8 +41,6 @@ class ExportAs(StrEnum):
     AGENT = "agent"
 
 
-GARBAGE_AFTER = 50_000
-"""New objects after which Python looks for garbage; its own 700 suit programs of few modules."""
 BAD_INPUT = 2
 """Exit code when settings or input cannot be read."""
 
@@ -97,8 +95,9 @@ def serve(
     ] = False,
 ) -> None:
     """The bot: webhooks, Slack, web pages, and one worker."""
-    from bot.processes.server import serve as run
-    from bot.settings import load_settings
+    with garbage.loading():
+        from bot.processes.server import serve as run
+        from bot.settings import load_settings
 
     run(load_settings(config), config, with_worker=not no_worker)
 
@@ -110,8 +109,9 @@ def worker(
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """More hands on the same queue."""
-    from bot.processes.worker import run_worker
-    from bot.settings import load_settings
+    with garbage.loading():
+        from bot.processes.worker import run_worker
+        from bot.settings import load_settings
 
     run_worker(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
 
@@ -276,8 +276,7 @@ add_operating_commands(app)
 
 def main() -> None:
     """Entry point: a known error is one line on standard error."""
-    # Modules are loaded for good: to look through them for garbage takes a tenth of each start.
-    gc.set_threshold(GARBAGE_AFTER)
+    garbage.look_rarely()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         app()

@@ -11,13 +11,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from analysis.errors import BudgetExceeded
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
-from connectors.asking import checks_of
-from connectors.base import Check
+
+if TYPE_CHECKING:
+    from connectors.base import Check
 
 START_S = 10.0
 """A bot that starts again and again shall ask no vendor each time."""
@@ -73,7 +75,7 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
 
     async def ask() -> Sequence[Check]:
         pool = ProcessPool(deadline_s=DEADLINE_S, workers=1, niceness=NICER)
-        asking = asyncio.create_task(pool.run(checks_of, settings))
+        asking = asyncio.create_task(pool.run(ask_connectors, settings))
         try:
             while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:
                 if stopping.is_set():
@@ -83,6 +85,12 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
             pool.close()
 
     return asyncio.run(ask())
+
+
+def ask_connectors(settings: Settings) -> Sequence[Check]:
+    from connectors.asking import checks_of
+
+    return checks_of(settings)
 
 
 def problem_of(check: Check) -> str | None:

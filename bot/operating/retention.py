@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from bot.operating.engine_rows import EngineRows
 from bot.operating.sweep import Sweep
-from bot.queue.engine import system_engine
+from bot.queue.engine import ENGINE_ERRORS, system_engine
 from bot.runtime.background_loop import BackgroundLoop
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
@@ -31,6 +31,8 @@ log = logging.getLogger("faultline.retention")
 
 class Retention(BackgroundLoop):
     """Sweeps every `retention.sweep_minutes`."""
+
+    expected_errors = ENGINE_ERRORS
 
     def __init__(
         self,

@@ -15,13 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from analysis.errors import FaultlineError
 from bot.answer.targets.target_type import ReplyTargetType, configured_types
 from bot.intake.alert_sources import alert_sources
-from bot.investigation.model.probe import PROBE_S, probe
 from bot.investigation.runbooks.checking import runbook_checks
 from bot.policy.reply_targets import declared_targets
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.opening import open_cases, open_store
-from bot.web.oidc.provider import Provider
 from connectors.asking import bounded
 from connectors.base import Check
 from connectors.plugins import Plugin, installed
@@ -62,7 +60,7 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
         parts.append(("login", lambda: _login(settings)))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
     own = [bounded(name, check) for name, check in parts]
-    own.append(bounded("model", lambda: _model(settings), 2 * PROBE_S))
+    own.append(_model(settings))
     checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
     runbooks = await in_thread(runbook_checks, settings)
     return [*checks, *await in_thread(plugin_checks), *runbooks]
@@ -149,10 +147,18 @@ async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
 
 
 async def _login(settings: Settings) -> Check:
+    # Late, like the model's client below: few settings name either.
+    from bot.web.oidc.provider import Provider
+
     return Check("login", True, await Provider(settings.login).check())
 
 
 async def _model(settings: Settings) -> Check:
     if settings.model.name is None:
         return Check("model", True, "none: the built-in writer words the reports")
-    return Check("model", True, (await probe(settings.model)).line)
+    from bot.investigation.model.probe import PROBE_S, probe
+
+    async def ask() -> Check:
+        return Check("model", True, (await probe(settings.model)).line)
+
+    return await bounded("model", ask, 2 * PROBE_S)

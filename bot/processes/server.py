@@ -7,18 +7,19 @@ import asyncio
 import contextlib
 import errno
 import socket
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from analysis.errors import SettingsError
+from analysis.errors import FaultlineError, SettingsError
 from bot.intake.accepting import store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.questions.message_router import MessageRouter
@@ -30,7 +31,7 @@ from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
-from bot.queue.engine import migrate_engine
+from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
@@ -43,8 +44,10 @@ from bot.store.opening import engine_url, open_cases, open_store
 from bot.store.store import Store
 from bot.web.pages import page_routes
 from bot.web.rendering import CasePath
-from connectors.base import Check
 from connectors.registry import build_connectors
+
+if TYPE_CHECKING:
+    from connectors.base import Check
 
 
 def build_app(
@@ -144,17 +147,39 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     the like."""
     configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
-    with Scratch():
-        _serve(settings, config, with_worker=with_worker)
+    if not with_worker:
+        with Scratch():
+            _serve(settings, [])
+        return
+    # Before anything here starts a thread.
+    first = ForkedWorker(partial(_work, settings))
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, first=first)
+    try:
+        with Scratch():
+            _serve(settings, [supervisor])
+    finally:
+        supervisor.stop()
 
 
-def _serve(settings: Settings, config: Path | None, *, with_worker: bool) -> None:
+def _work(settings: Settings, server: int, ready_fd: int) -> None:
+    """The first worker's life, in a fork of the server."""
+    from bot.processes.worker import run_worker
+
+    try:
+        run_worker(settings, supervised_by=server, ready_fd=ready_fd)
+    except FaultlineError as error:
+        sys.stderr.write(f"faultline: {error}\n")
+        raise SystemExit(1) from error
+
+
+def _serve(settings: Settings, beside: Sequence[Component]) -> None:
     store = open_store(settings)
     cases = open_cases(settings)
-    migrate_engine(engine_url(settings))
-    beside: list[Component] = []
-    if with_worker:
-        beside.append(Supervisor(config, grace_s=settings.worker.grace_s))
+    # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
+    if not beside:
+        from bot.queue.engine import migrate_engine
+
+        migrate_engine(engine_url(settings))
     app = build_app(settings, store, cases, beside)
     how = uvicorn.Config(
         app,

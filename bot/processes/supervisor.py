@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from bot.processes.worker_process import ForkedWorker, SpawnedWorker, WorkerProcess
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.components import STOP_DEADLINE_S
 
@@ -29,7 +29,10 @@ class Supervisor(BackgroundLoop):
     thread must outlive it.
     """
 
-    def __init__(self, config: Path | None, *, grace_s: float = 0.0) -> None:
+    def __init__(
+        self, config: Path | None, *, grace_s: float = 0.0, first: ForkedWorker | None = None
+    ) -> None:
+        """`first` waits to be the first worker; those after it are started as programs."""
         super().__init__(
             "supervisor",
             every_s=RESTART_WAIT_S[0],
@@ -46,7 +49,8 @@ class Supervisor(BackgroundLoop):
         ]
         if config is not None:
             self._command += ["--config", str(config)]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._first = first
+        self._worker: WorkerProcess | None = None
         self._starting = threading.Lock()
 
     def turn(self) -> bool:
@@ -64,35 +68,27 @@ class Supervisor(BackgroundLoop):
         self.stop_soon()
         # No worker is started once this lock was held, as `stopping` is set.
         with self._starting:
-            process = self._process
-        if process is not None:
-            process.terminate()
-            try:
-                process.wait(self._end_within_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            worker, first = self._worker, self._first
+            self._first = None
+        if worker is not None:
+            worker.end(self._end_within_s)
+        if first is not None:
+            first.abandon()
         super().stop()
 
     def _run_worker(self) -> bool:
         """Start a worker and wait for its end; says whether it had been ready."""
-        read, write = os.pipe()
-        try:
-            process = self._start_worker(write)
-        finally:
-            os.close(write)
-        try:
-            if process is None:
-                return False
-            process.wait()
-            return os.read(read, 1) == b"1"
-        finally:
-            os.close(read)
-
-    def _start_worker(self, ready_fd: int) -> subprocess.Popen[bytes] | None:
-        """None where the server is stopping."""
         with self._starting:
             if self.stopping.is_set():
-                return None
-            command = [*self._command, "--ready-fd", str(ready_fd)]
-            self._process = subprocess.Popen(command, pass_fds=[ready_fd])
-            return self._process
+                return False
+            worker = self._start_worker()
+            self._worker = worker
+        return worker.wait()
+
+    def _start_worker(self) -> WorkerProcess:
+        first = self._first
+        if first is None:
+            return SpawnedWorker(self._command)
+        self._first = None
+        first.begin()
+        return first

@@ -36,7 +36,12 @@ from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
-from bot.runtime.process_life import die_with_parent, say_ready
+from bot.runtime.process_life import (
+    WORKER_NAME,
+    call_yourself,
+    die_with_parent,
+    say_ready,
+)
 from bot.runtime.process_pool import ProcessPool
 from bot.runtime.scratch import Scratch
 from bot.settings import Settings
@@ -59,13 +64,13 @@ def run_worker(
     """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
     the process."""
     configure_logging(settings.telemetry, "worker")
+    call_yourself(WORKER_NAME)
     if supervised_by is not None:
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)
-    if supervised_by is None:
-        migrate_engine(engine_url(settings))
+    migrate_engine(engine_url(settings))
     components = Components(
         [
             FunctionComponent("scratch folder", on_stop=scratch.remove),

@@ -16,7 +16,7 @@ from typing import Protocol
 from bot.policy.priority import URGENT
 from bot.policy.teams import Teams
 from bot.queue.capacity import Capacity
-from bot.queue.engine import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from bot.queue.engine import ENGINE_ERRORS, INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.queue.order import in_order
 from bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
 from bot.runtime.background_loop import BackgroundLoop
@@ -38,6 +38,8 @@ class Accepting(Protocol):
 class Dispatch(BackgroundLoop):
     """Puts on a queue what was accepted. Several workers may do so at once: an id is queued
     once."""
+
+    expected_errors = ENGINE_ERRORS
 
     def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
         super().__init__(

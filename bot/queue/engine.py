@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from dbos import DBOS, DBOSConfig, WorkflowStatus
+from dbos import error as dbos_error
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -51,6 +52,9 @@ WORKERS_COUNTED_EVERY_S = 2.0
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the
 executor's lock, one listens, and the queues, at most eight of them, look in turn."""
+
+ENGINE_ERRORS = (*BackgroundLoop.expected_errors, dbos_error.DBOSException)
+"""The expected errors of a loop that speaks with the engine."""
 
 log = logging.getLogger("faultline.engine")
 
@@ -385,6 +389,8 @@ class WorkerEngine:
 
 class Takeover(BackgroundLoop):
     """Looks for dead workers, and whether this one still holds its own lock."""
+
+    expected_errors = ENGINE_ERRORS
 
     def __init__(self, engine: WorkerEngine, on_lock_lost: Callable[[], None]) -> None:
         super().__init__("takeover", every_s=TAKEOVER_INTERVAL_S, part="takeover")

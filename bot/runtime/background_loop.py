@@ -8,7 +8,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
@@ -28,6 +27,9 @@ class BackgroundLoop(ABC):
     under which each turn is reported to the heartbeat; it is None for loops whose turns are rare or
     long, because their silence says nothing.
     """
+
+    expected_errors: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, FaultlineError)
+    """What a turn raises when the database, a vendor or the machine fails; logged by its name."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class BackgroundLoop(ABC):
             HEARTBEAT.beat(self._part)
         try:
             more_to_do = self.turn()
-        except (SQLAlchemyError, OSError, FaultlineError, dbos_error.DBOSException) as error:
+        except self.expected_errors as error:
             self._failures.expected(error, self.every_s)
         # The edge of the thread: it must outlive what nobody thought of.
         except Exception as error:  # noqa: BLE001

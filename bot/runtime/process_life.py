@@ -9,6 +9,17 @@ import signal
 PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel ends the child when its parent dies, also after kill -9."""
 
+PR_SET_NAME = 15
+"""prctl(2): what `ps -o comm` shows; 15 characters at most."""
+
+WORKER_NAME = "worker"
+"""What a worker calls itself: a fork of the server has the server's command line."""
+
+
+def call_yourself(name: str) -> None:
+    """Give this process a name for whoever looks at the machine's processes."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to end this process when `parent` dies; end it now if that has happened

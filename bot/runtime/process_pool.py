@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded
+from bot.runtime import garbage
 from bot.runtime.process_life import die_with_parent
 
 A = TypeVar("A")
@@ -214,6 +215,7 @@ def _serve(pipe: Connection, setup: ProcessSetup) -> None:
     # Ctrl-C in a terminal goes to every process; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(setup.parent)
+    garbage.look_rarely()
     os.nice(setup.niceness)
     if setup.memory_bytes is not None:
         # getrlimit(2): since Linux 4.7 this limit counts private memory, and not what is mapped.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +59,11 @@ def page() -> str:
         assert isinstance(section, type)
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
-        rows = [_row(name, key, section, info) for key, info in section.model_fields.items()]
+        meanings = _docstrings_of_fields(section)
+        rows = [
+            _row(name, key, section, info, meanings.get(key, ""))
+            for key, info in section.model_fields.items()
+        ]
         # A docstring that is wrapped in the source is one paragraph on the page.
         about = " ".join((section.__doc__ or "").split())
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
@@ -63,8 +71,30 @@ def page() -> str:
     return "".join(sections)
 
 
-def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo) -> str:
-    meaning = " ".join((info.description or "").split())
+def _docstrings_of_fields(section: type[BaseModel]) -> dict[str, str]:
+    """What stands below each field in the source, a section's parents included."""
+    found: dict[str, str] = {}
+    for model in reversed(section.__mro__):
+        if issubclass(model, BaseModel) and model is not BaseModel:
+            source = textwrap.dedent(inspect.getsource(model))
+            found |= _docstrings_in(ast.parse(source).body[0])
+    return found
+
+
+def _docstrings_in(node: ast.stmt) -> dict[str, str]:
+    assert isinstance(node, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, below in pairwise(node.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return found
+
+
+def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo, meaning: str) -> str:
     if section not in NAMED_TABLES and is_secret(model, key):
         key = f"`{secret_variable(section, key)}`"
         meaning = meaning.removeprefix("Secret.").strip() or "Secret."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -16,12 +17,14 @@ from bot.store.audit_log import AuditEntry
 from bot.store.visitors import ProviderIdentity, new_secret
 from bot.web.access import AccessControl, local_target, too_many_attempts
 from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
-from bot.web.oidc.provider import Provider
-from bot.web.oidc.provider_http import plain_code
+from bot.web.oidc.error_code import plain_code
 from bot.web.rendering import Site
 from bot.web.same_site import csrf_value, same
 from bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
 from bot.web.visitor import let_in
+
+if TYPE_CHECKING:
+    from bot.web.oidc.provider import Provider
 
 CALLBACK = "/login/callback"
 MAX_LOGOUT_BODY = 65_536
@@ -74,7 +77,7 @@ class LoginPages:
         self.access = access
         self.site = site
         self.sessions = access.sessions
-        self.provider = Provider(access.settings.login) if access.by_provider else None
+        self.provider = _provider_of(access)
         self.redirect_uri = access.server.public_url + CALLBACK
 
     async def show(self, request: Request) -> Response:
@@ -272,6 +275,16 @@ class LoginPages:
             if n.startswith(self.sessions.cookies.attempt)
         ]
         return [name for name, value in sorted(given, key=lambda item: item[1].split(".")[1:2])]
+
+
+def _provider_of(access: AccessControl) -> Provider | None:
+    """The provider with whose accounts one signs in; None where the settings name none."""
+    if not access.by_provider:
+        return None
+    # Late: what checks its signatures is loaded only where there is one.
+    from bot.web.oidc.provider import Provider
+
+    return Provider(access.settings.login)
 
 
 def _one(request: Request, name: str) -> str | None:

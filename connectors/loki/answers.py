@@ -15,7 +15,13 @@ from typing import Any
 import msgspec
 
 from analysis.vocabulary import Window
-from connectors.collection_builder import attributes, nanoseconds, ns_of, trace_of
+from connectors.collection_builder import (
+    EARLIEST_NS,
+    attributes,
+    nanoseconds,
+    ns_of,
+    trace_of,
+)
 from connectors.otlp_spans import TRACE_ID_BYTES, hex_id
 from connectors.vendor_text import short
 
@@ -91,7 +97,7 @@ def line_rows(streams: Iterable[LokiStream], service: str) -> tuple[list[Row], i
 
 def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row | None:
     at = ns_of(value[0]) if len(value) >= 2 else None
-    if at is None or not isinstance(value[1], str):
+    if at is None or at < EARLIEST_NS or not isinstance(value[1], str):
         return None
     known: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
     kept = {}

@@ -40,8 +40,10 @@ def found_in_terraform(
 def main() -> None:
     """Plant each by itself and print what became of it. Exit 1 if one is not found."""
     missed = 0
-    with tempfile.TemporaryDirectory(prefix="faultline-infra-") as scratch:
-        terraform = Terraform(Path(scratch))
+    with (
+        tempfile.TemporaryDirectory(prefix="faultline-infra-") as scratch,
+        Terraform(Path(scratch)) as terraform,
+    ):
         sys.stdout.write("| defect | found by | |\n|---|---|---|\n")
         for number, defect in enumerate(TERRAFORM):
             (found,) = found_in_terraform(terraform, [defect], f"copy-{number}").values()

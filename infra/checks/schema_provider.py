@@ -20,6 +20,7 @@ import grpc
 
 NESTED_SINGLE, NESTED_LIST = 1, 2
 EVERYTHING = 1 << 29
+LIVES_S = 3600
 
 
 def number(value: int) -> bytes:
@@ -131,7 +132,7 @@ def main() -> None:
     sys.stdout.write(f"1|5|tcp|127.0.0.1:{port}|grpc\n")
     sys.stdout.flush()
     try:
-        provider.stopped.result(timeout=600)
+        provider.stopped.result(timeout=LIVES_S)
     finally:
         server.stop(0)
 

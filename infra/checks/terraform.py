@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
 from infra.checks.tools import PYTHON, ROOT, bindings, terraform, tool
 
@@ -31,7 +32,8 @@ ephemeral value."""
 
 
 class Terraform:
-    """Terraform in a folder of its own. Raises NotHere where a tool is missing."""
+    """Terraform in a folder of its own, with one provider for all its runs. Raises NotHere where a
+    tool is missing."""
 
     def __init__(self, folder: Path) -> None:
         self._program = terraform()
@@ -67,6 +69,24 @@ class Terraform:
             "CHECKPOINT_DISABLE": "1",
             "FAULTLINE_SCHEMAS": str(answer),
         }
+        # Terraform would start it some forty times, which takes longer than what it is asked.
+        self._provider = subprocess.Popen(
+            [python, str(HERE / "schema_provider.py")],
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._provider.stdout is not None
+        where = _address(self._provider.stdout.readline(), self._provider.pid)
+        self._environ["TF_REATTACH_PROVIDERS"] = json.dumps({"hashicorp/aws": where})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the provider."""
+        with self._provider:
+            self._provider.terminate()
 
     def copy(self, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Path:
         """A copy of the modules, with texts of its files replaced."""
@@ -123,6 +143,19 @@ class Terraform:
             timeout=TIMEOUT_S,
             check=False,
         )
+
+
+def _address(handshake: str, pid: int) -> dict[str, object]:
+    """Where a running provider is, from the line with which a plugin greets Terraform; see
+    developer.hashicorp.com/terraform/plugin/debugging. `Test`: Terraform leaves it running."""
+    _, version, network, address, protocol = handshake.strip().split("|")
+    return {
+        "Protocol": protocol,
+        "ProtocolVersion": int(version),
+        "Pid": pid,
+        "Test": True,
+        "Addr": {"Network": network, "String": address},
+    }
 
 
 def change(file: Path, old: str, new: str) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analysis.case.tables import conform
@@ -286,6 +286,7 @@ VALUES = st.lists(
 
 
 @given(VALUES, st.dictionaries(st.sampled_from(["level", "trace_id", "a"]), st.text(max_size=30)))
+@example([[1, "a line of 1970"]], {})
 def test_any_values_of_a_line_are_left_out_or_rows(
     values: list[list[Any]], labels: dict[str, str]
 ) -> None:

@@ -18,9 +18,11 @@ from infra.checks.tools import NotHere
 def terraform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terraform]:
     """The program, with a provider that knows its schemas."""
     try:
-        yield Terraform(tmp_path_factory.mktemp("terraform"))
+        program = Terraform(tmp_path_factory.mktemp("terraform"))
     except NotHere as reason:
         pytest.skip(str(reason))
+    with program:
+        yield program
 
 
 def test_the_modules_are_formatted_valid_and_hold_their_assertions(terraform: Terraform) -> None:

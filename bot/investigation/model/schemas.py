@@ -3,6 +3,8 @@ keywords they refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import openai
@@ -16,8 +18,9 @@ NAMED = frozenset({"properties", "$defs"})
 """Keywords whose values are tables of schemas by name."""
 
 
-def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a model."""
+@cache
+def strict_schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The schema of a model. The same object each time: it is asked for in every turn."""
     schema = openai.pydantic_function_tool(model)["function"].get("parameters", {})
     accepted: dict[str, Any] = _accepted(schema)
     # It is the model's docstring, which is written for us.

@@ -8,7 +8,6 @@ TLS.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -16,15 +15,13 @@ import httpx
 import msgspec
 
 from analysis.errors import ConnectorError
+from bot.web.oidc.error_code import plain_code
 
 T = TypeVar("T")
 
 VENDOR = "login provider"
 WITHIN_S = 10.0
 MAX_BYTES = 1_048_576
-_PLAIN = re.compile(r"[a-z_]{1,40}")
-"""Error codes of OAuth (RFC 6749 section 5.2, OpenID Connect Core section 3.1.2.6): nothing else is
-repeated."""
 
 
 class _OauthError(msgspec.Struct):
@@ -45,11 +42,6 @@ async def post(
     return await _ask(
         call, "POST", url, type, form=form, auth=httpx.BasicAuth(*auth) if auth else None
     )
-
-
-def plain_code(error: str | None) -> str:
-    """An error's code as the provider gave it if it is a code, so that a page can repeat it."""
-    return error if error and _PLAIN.fullmatch(error) else "an error that is not of the protocol"
 
 
 async def _ask(

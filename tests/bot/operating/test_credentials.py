@@ -117,7 +117,7 @@ def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_ther
 def test_a_bot_that_stops_while_they_are_looked_at_ends_soon_and_leaves_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.operating.credentials.checks_of", time.sleep)
+    monkeypatch.setattr("bot.operating.credentials.ask_connectors", time.sleep)
     credentials = Credentials(partial(checks_beside, 60), after_s=0)  # type: ignore[arg-type]
     before = set(multiprocessing.active_children())
     credentials.start()

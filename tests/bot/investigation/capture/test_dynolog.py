@@ -28,13 +28,15 @@ from tests.dynolog_daemon import DynologDaemon, Process, environment
 from tests.torch_python import torch_python
 
 TRAINING = """
-import time, torch
+import itertools, time, torch
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
+for step in itertools.count():
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
+    if step == 0:
+        print("trains", flush=True)
     time.sleep(0.05)
 """
 
@@ -121,10 +123,13 @@ def job(folder: Path) -> Iterator[tuple[DynologDaemon, int]]:
 @contextmanager
 def _training(python: str, folder: Path, daemon: DynologDaemon) -> Iterator[int]:
     command = [python, "-c", textwrap.dedent(TRAINING)]
-    log = (folder / "train.log").open("wb")
+    written = folder / "train.log"
+    log = written.open("wb")
     with log, subprocess.Popen(command, env=environment(folder), stderr=log, stdout=log) as job:
         try:
             _until(lambda: daemon.processes, 60)
+            # It registers as soon as it loads PyTorch, before there is a step to record.
+            _until(lambda: b"trains" in written.read_bytes(), 60)
             yield job.pid
         finally:
             job.kill()

@@ -333,12 +333,23 @@ def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return faultline("capture", *arguments)
 
 
+def _first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 def test_a_real_job_of_two_processes_is_captured(tmp_path: Path) -> None:
     python = torch_python()
     with tempfile.TemporaryDirectory(prefix="fl-") as short, DynologDaemon(Path(short)) as daemon:
         command = [python, "-c", textwrap.dedent(TRAINING)]
-        ranks = [subprocess.Popen(command, env=environment(Path(short))) for _ in range(2)]
+        environ = environment(Path(short))
+        ranks = [
+            subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
         try:
+            # They register as soon as they load PyTorch, before there is a step to record.
+            assert [_first_line(rank) for rank in ranks] == ["trains\n", "trains\n"]
             ends = time.monotonic() + 60
             while len(daemon.processes) < 2 and time.monotonic() < ends:
                 time.sleep(0.1)
@@ -347,7 +358,7 @@ def test_a_real_job_of_two_processes_is_captured(tmp_path: Path) -> None:
         finally:
             for rank in ranks:
                 rank.kill()
-                rank.wait()
+                rank.communicate()
     assert (result.status, result.gaps) == ("recorded", ())
     assert {file.pid for file in result.files} == {rank.pid for rank in ranks}
     assert all(b"aten::linear" in file.path.read_bytes() for file in result.files)
