@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from analysis.kinds.signals import SignalClass
+from analysis.metrics.explained_share import FAILING
 from analysis.suspects.deviations import NOT_SERVING, Deviation
 from analysis.suspects.features import Observed
 
@@ -28,6 +30,9 @@ AGREES = 0.5
 LEAST_QUIET = 8
 """Half-overlapping windows. In fewer, one earlier incident is too large a part of what was seen for
 any level to be called quiet."""
+
+
+USER_FACING = frozenset({SignalClass.LATENCY}) | FAILING
 
 
 class GateState(StrEnum):
@@ -47,6 +52,8 @@ class AlertGate:
 
     state: GateState
     corroborated: bool = False
+    names_nothing: bool = False
+    """The alert names no service, and no front door is clearly out of its noise."""
 
     @property
     def is_calm(self) -> bool:
@@ -57,7 +64,10 @@ class AlertGate:
 
 
 def alert_gate(seen: Observed) -> AlertGate:
-    """The gate of a case."""
+    """The gate of a case. An alert that names no service speaks of the front doors."""
+    if seen.alerting is None:
+        out = _any_front_door_out(seen)
+        return AlertGate(GateState.OUT if out else GateState.UNKNOWN, names_nothing=not out)
     if seen.alert is None:
         return AlertGate(GateState.UNKNOWN)
     if seen.alert.quiet_windows < LEAST_QUIET:
@@ -66,6 +76,17 @@ def alert_gate(seen: Observed) -> AlertGate:
         return AlertGate(GateState.OUT)
     state = GateState.CALM if seen.alert.excess < WITHIN else GateState.UNCLEAR
     return AlertGate(state, corroborated=_corroborated(seen))
+
+
+def _any_front_door_out(seen: Observed) -> bool:
+    """Whether a service that nobody calls is clearly slower or fails more than its past."""
+    for one, _ in seen.own:
+        if one.signal_class not in USER_FACING or seen.graph.callers(one.service):
+            continue
+        is_door = bool(seen.graph.callees(one.service))
+        if is_door and one.quiet_windows >= LEAST_QUIET and one.excess >= CLEARLY_OUT:
+            return True
+    return False
 
 
 def _corroborated(seen: Observed) -> bool:

@@ -24,6 +24,7 @@ TELLS = {
     "spans": 0.9,
     "logs": 0.8,
     "changes": 0.6,
+    "states": 0.4,
     "topology": 0.4,
     "monitors": 0.3,
     "alert": 0.3,

@@ -38,6 +38,14 @@ otherwise."""
 EXPLAINED = 0.85
 """And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the
 normal range."""
+SURE = 0.7
+"""Of an alert that names no service, while its front doors are calm, a cause is named from this
+confidence on. In 86 healthy stretches of two recorded systems whose alerts name none, 55 were
+given a cause before, 19 with it; of their 48 incidents three are lost."""
+NAMES_NOTHING = (
+    "Which service alerts is not said, and what users reach behaves as before. "
+    "Needed: the service or signal that alerts."
+)
 DISPUTED = 0.6
 """A symptom of at least this strength contradicts a calm alerting signal."""
 CLEAR = 0.3
@@ -79,6 +87,8 @@ def conclude(
     missing = missing_evidence(case, compared, findings, causes)
     unknown = Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing)
     strong = top >= WEAK and bool(causes)
+    if gate.names_nothing and _is_doubtful(case, causes, findings):
+        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, (NAMES_NOTHING, *missing))
     if not compared and not strong:
         return unknown
 
@@ -103,6 +113,15 @@ def conclude(
     if healthy or _everything_was_seen(case, state, compared):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
     return unknown
+
+
+def _is_doubtful(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> bool:
+    """Whether the first cause may be any service's trouble. A training job's is the job's."""
+    if not causes or causes[0].confidence >= SURE:
+        return False
+    cited = {finding.id for finding in findings if is_training(finding)}
+    of_job = case.alert.job is not None or bool(case.trace_files)
+    return not of_job and cited.isdisjoint(causes[0].findings)
 
 
 def _compared_tables(case: Case, findings: Sequence[Finding]) -> set[str]:

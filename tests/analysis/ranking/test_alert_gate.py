@@ -32,7 +32,10 @@ def series(service: str, excess: float, quiet_windows: int = 40) -> Deviation:
 
 
 def seen(
-    alert: Deviation | None, *others: Deviation, agreement: float = 1.0, service: str = "web"
+    alert: Deviation | None,
+    *others: Deviation,
+    agreement: float = 1.0,
+    service: str | None = "web",
 ) -> Observed:
     return Observed(
         alerting=service,
@@ -90,3 +93,20 @@ def test_between_the_levels_a_service_below_has_to_agree(
 ) -> None:
     gate = alert_gate(seen(series("web", 1.5), series(service, excess), agreement=agreement))
     assert gate.is_calm is is_calm
+
+
+@pytest.mark.parametrize(
+    ("service", "excess", "quiet_windows", "names_nothing"),
+    [
+        ("web", 1.8, 40, False),
+        ("web", 1.6, 40, True),
+        ("web", 1.8, 7, True),
+        ("api", 9.0, 40, True),
+    ],
+)
+def test_an_alert_that_names_no_service_speaks_of_the_front_doors(
+    service: str, excess: float, quiet_windows: int, *, names_nothing: bool
+) -> None:
+    gate = alert_gate(seen(None, series(service, excess, quiet_windows), service=None))
+    assert gate.names_nothing is names_nothing
+    assert gate.state is (GateState.UNKNOWN if names_nothing else GateState.OUT)

@@ -11,6 +11,7 @@ from analysis.metrics.recovery import KIND as RECOVERED
 from analysis.metrics.recovery import alert_state
 from analysis.metrics.shifts import metric_shifts
 from analysis.metrics.usual_moves import usual_moves
+from analysis.ranking.alert_gate import AlertGate, GateState
 from analysis.ranking.missing_evidence import MOST, missing_evidence
 from analysis.ranking.verdicts import EXPLAINED, QUIET, Conclusion, conclude
 from analysis.vocabulary import Cause, Finding, Verdict
@@ -224,3 +225,25 @@ def test_a_gap_in_what_others_gave_matters_only_about_the_suspects(
     )
     said = missing_evidence(case, {"metrics"}, (), (CAUSE,))
     assert any(s.startswith("metrics from datadog") for s in said) is matters
+
+
+@pytest.mark.parametrize(
+    ("confidence", "given", "verdict"),
+    [
+        (0.69, {}, Verdict.INSUFFICIENT_EVIDENCE),
+        (0.71, {}, Verdict.CAUSE_FOUND),
+        (0.69, {"labels": {"job_name": "pretrain"}}, Verdict.CAUSE_FOUND),
+    ],
+)
+def test_an_alert_that_names_nothing_needs_a_surer_cause(
+    tmp_path: Path, confidence: float, given: dict[str, Any], verdict: Verdict
+) -> None:
+    alert = {"title": "user-facing errors above objective", **given}
+    case = write_case(tmp_path, alert=alert, metrics=series("api", "latency_ms", 60, 260))
+    findings = findings_of(case)
+    cause = CAUSE.model_copy(update={"confidence": confidence})
+    gate = AlertGate(GateState.UNKNOWN, names_nothing=True)
+    found = conclude(case, [cause], findings, alert_state(case, findings), 0.9, gate)
+    assert found.verdict is verdict
+    names_it = any("service alerts is not said" in entry for entry in found.missing)
+    assert names_it is (verdict is Verdict.INSUFFICIENT_EVIDENCE)
