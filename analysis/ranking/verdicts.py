@@ -42,10 +42,7 @@ SURE = 0.7
 """Of an alert that names no service, while its front doors are calm, a cause is named from this
 confidence on. In 86 healthy stretches of two recorded systems whose alerts name none, 55 were
 given a cause before, 19 with it; of their 48 incidents three are lost."""
-NAMES_NOTHING = (
-    "Which service alerts is not said, and what users reach behaves as before. "
-    "Needed: the service or signal that alerts."
-)
+NAMES_NOTHING = "The alert names no service, and what users reach behaves as before."
 DISPUTED = 0.6
 """A symptom of at least this strength contradicts a calm alerting signal."""
 CLEAR = 0.3

@@ -47,7 +47,7 @@ def headline(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap]) -> str:
         return clipped(f"No active incident was found for: {about}", HEADLINE_LIMIT)
     if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE or cause is None:
         lack = next((quotable(m) for m in [*diagnosis.missing, *(g.reason for g in gaps)]), "")
-        return _two_parts(f"Not enough evidence to name a cause for: {clipped(about, 100)}", lack)
+        return _two_parts(f"Not enough evidence for a cause: {clipped(about, 100)}", lack)
     blamed = f"{_how_sure(cause)}: {_blamed(cause, diagnosis)}"
     felt = _felt(diagnosis) or about
     if quotable(cause.summary).startswith(felt):  # the cause is told next

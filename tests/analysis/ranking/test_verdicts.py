@@ -245,5 +245,5 @@ def test_an_alert_that_names_nothing_needs_a_surer_cause(
     gate = AlertGate(GateState.UNKNOWN, names_nothing=True)
     found = conclude(case, [cause], findings, alert_state(case, findings), 0.9, gate)
     assert found.verdict is verdict
-    names_it = any("service alerts is not said" in entry for entry in found.missing)
+    names_it = any("names no service" in entry for entry in found.missing)
     assert names_it is (verdict is Verdict.INSUFFICIENT_EVIDENCE)
