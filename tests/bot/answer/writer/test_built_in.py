@@ -95,9 +95,7 @@ def test_each_verdict_is_worded_as_what_it_is() -> None:
         quiet.headline
         == "No active incident was found for: checkoutservice p99 latency above 800ms for 3m"
     )
-    assert unknown.headline.startswith(
-        "Not enough evidence for a cause: checkoutservice p99"
-    )
+    assert unknown.headline.startswith("Not enough evidence for a cause: checkoutservice p99")
     assert unknown.headline.endswith(". Spans from datadog are missing: HTTP 403.")
     assert quiet.next_steps == unknown.next_steps == ()
 
