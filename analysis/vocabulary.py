@@ -200,6 +200,8 @@ class Scope(Frozen):
     calls: tuple[tuple[str, str], ...] = ()
     """(caller, callee) as the service catalogue has them."""
     connectors: tuple[str, ...] = ()
+    obtainable: tuple[EvidenceKind, ...] = ()
+    """Kinds of evidence that the configured connectors can give; empty where nobody said."""
     job: str | None = None
     training: JobIdentity | None = None
     queries: tuple[AddedQuery, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import analysis
@@ -18,8 +19,14 @@ NOT_MEASURED = ("traces",)
 DIGITS = 12
 
 
-def code_hash(root: Path = ROOT) -> str:
-    """The first 12 hex digits of the hash."""
+@cache
+def code_hash() -> str:
+    """The hash of the code that runs, read once."""
+    return hash_of(ROOT)
+
+
+def hash_of(root: Path) -> str:
+    """The first 12 hex digits of the hash of a package."""
     found = hashlib.sha256()
     for path in sorted(_files(root), key=lambda path: path.relative_to(root).as_posix()):
         found.update(path.relative_to(root).as_posix().encode())

@@ -39,33 +39,6 @@ NOT_THERE, ONE_SIDE = 1.0, 0.6
 """What asking brings where nothing of it was collected, and where only the baseline or only the
 incident was; where both are there, nothing new."""
 
-CONNECTORS: Mapping[EvidenceKind, frozenset[str]] = {
-    "metrics": frozenset(
-        {"prometheus", "datadog", "aws", "azure_monitor", "loki", "sentry", "wandb", "recorded"}
-    ),
-    "logs": frozenset(
-        {"loki", "datadog", "aws", "azure_monitor", "kubernetes", "sentry", "recorded"}
-    ),
-    "spans": frozenset({"tempo", "jaeger", "datadog", "aws", "azure_monitor", "recorded"}),
-    "changes": frozenset(
-        {
-            "github",
-            "gitlab",
-            "grafana",
-            "datadog",
-            "aws",
-            "azure_monitor",
-            "kubernetes",
-            "pagerduty",
-            "sentry",
-            "slack",
-        }
-        | {"wandb", "recorded"}
-    ),
-    "traces": frozenset({"traces", "recorded"}),
-}
-"""Which connectors give which kind; each connector says so itself, and a test compares."""
-
 TELLS: Mapping[EvidenceKind, float] = {
     "spans": 1.0,
     "traces": 1.0,
@@ -215,18 +188,18 @@ class _Collected:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self._connectors = frozenset(case.scope.connectors)
+        self._obtainable = frozenset(case.scope.obtainable)
         self._gaps = {gap.kind for gap in case.gaps}
 
     def obtainable(self, kind: EvidenceKind) -> bool:
-        """Whether a configured connector gives this kind; where none is named, anyone may."""
+        """Whether a configured connector gives this kind; where nobody said, one may."""
         is_job = bool(self._case.scope.job or self._case.alert.job)
         # Only training jobs leave profiler traces, and only services leave spans.
         if kind == "traces" and not is_job:
             return False
         if kind == "spans" and is_job:
             return False
-        return not self._connectors or bool(self._connectors & CONNECTORS[kind])
+        return not self._obtainable or kind in self._obtainable
 
     def novelty(self, kind: EvidenceKind, service: str, cause: CauseKind | None) -> float:
         """How much asking for it would bring beyond what was collected."""

@@ -125,6 +125,8 @@ class InvestigationSteps:
             )
         follow_ups = FollowUps(self.context.store.engine)
         scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
+        kinds = {kind for connector in self.context.connectors for kind in connector.kinds}
+        scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
         names = [connector.name for connector in self.context.connectors]
         asked = ", ".join(names) or "no connector is configured"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.code_hash import DIGITS, code_hash
+from evaluation.code_hash import DIGITS, hash_of
 
 CODE = '''"""A rule."""
 
@@ -19,7 +19,7 @@ def beyond(value: int) -> bool:
 
 def hashed(folder: Path, text: str, name: str = "rule.py") -> str:
     (folder / name).write_text(text)
-    return code_hash(folder)
+    return hash_of(folder)
 
 
 def test_comments_docstrings_and_layout_do_not_count(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def write(folder: Path, table: str, column: str, row: int, value: Any, suffix: s
     return read_case(folder)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(corruptions(), st.sampled_from([".jsonl", ".csv"]))
 def test_a_single_bad_cell_costs_its_row_and_is_reported(
     tmp_path: Path, corruption: tuple[str, str, int, Any], suffix: str

@@ -7,10 +7,9 @@ import pytest
 
 from analysis.case.folder import Case
 from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, OTHER
-from analysis.ranking.discriminating_query import CONNECTORS, NextQuery, next_query
+from analysis.ranking.discriminating_query import NextQuery, next_query
 from analysis.requests.topology import Topology, read_topology
 from analysis.vocabulary import Cause
-from connectors import registry
 from tests.analysis.cases import START, logs, series, spans, write_case
 
 
@@ -86,7 +85,7 @@ def test_what_is_there_already_is_not_asked_for_again(tmp_path: Path) -> None:
 
 
 def test_nothing_is_asked_when_no_connector_could_give_what_is_missing(tmp_path: Path) -> None:
-    case = everything(tmp_path, connectors=["prometheus", "loki", "tempo"])
+    case = everything(tmp_path, obtainable=["metrics", "logs", "spans"])
     assert (
         asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45))
         is None
@@ -94,7 +93,7 @@ def test_nothing_is_asked_when_no_connector_could_give_what_is_missing(tmp_path:
 
 
 def test_only_what_a_configured_connector_gives_is_asked(tmp_path: Path) -> None:
-    case = write_case(tmp_path, scope={"connectors": ["prometheus", "loki"]})
+    case = write_case(tmp_path, scope={"obtainable": ["logs", "metrics"]})
     found = asked(case, cause(1, "web", "slow_code", 0.5), cause(2, "api", "network", 0.45))
     assert found is not None
     assert found.kind == "metrics"
@@ -104,7 +103,7 @@ def test_metrics_of_the_wrong_kind_do_not_count_as_collected(tmp_path: Path) -> 
     case = write_case(
         tmp_path,
         metrics=series("web", "latency_ms", 100, 900) + series("api", "latency_ms", 100, 900),
-        scope={"connectors": ["prometheus"]},
+        scope={"obtainable": ["metrics"]},
     )
     found = asked(
         case, cause(1, "web", "latency", 0.5), cause(2, "api", "resource_saturation", 0.45)
@@ -139,15 +138,6 @@ def test_the_same_prediction_for_both_is_said_once(tmp_path: Path) -> None:
     assert found is not None
     assert found.text.count("its own time rises") == 1
     assert " of a and b," in found.text
-
-
-def test_the_connectors_of_each_kind_are_what_the_connectors_say() -> None:
-    said: dict[str, set[str]] = {}
-    for name in registry.CONNECTORS:
-        for kind in registry.CONNECTORS[name].kinds:
-            said.setdefault(kind, set()).add(name)
-    for kind, names in CONNECTORS.items():
-        assert names == said[kind], kind
 
 
 def test_every_fault_of_a_service_predicts_what_its_spans_show() -> None:
