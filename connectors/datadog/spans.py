@@ -121,7 +121,7 @@ def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | N
         return None
     custom = {**table(entry.get("attributes")), **table(entry.get("custom"))}
     us = _duration_us(custom, start, moment(entry.get("end_timestamp")))
-    if us is None:
+    if us is None or us < 0:
         return None
     operation = text(entry.get("operation_name"))
     kept: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
@@ -233,7 +233,7 @@ def _span_of_trace(
     start = nanoseconds(entry.get("start_time"))
     ns = number(entry.get("duration"))
     span_id = text(entry.get("span_id"), 40)
-    if start is None or ns is None or not span_id:
+    if start is None or ns is None or ns < 0 or not span_id:
         return None
     operation = text(entry.get("name"))
     meta = table(entry.get("meta"))

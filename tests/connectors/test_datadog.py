@@ -30,6 +30,7 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import datadog as stand_in
 
 LOGS = "/api/v2/logs/events/search"
+SPANS = "/api/v2/spans/events/search"
 MINUTE_MS = 60_000
 
 
@@ -283,6 +284,24 @@ def test_spans_of_both_windows_and_whole_traces_are_read(
     assert checkout.filter(pl.col("start") < ONSET)["duration_us"].max() < 300_000  # type: ignore[operator]
     assert spans.select("trace_id", "span_id").is_unique().all()
     assert {f"/api/v2/trace/{one}" for one in stand_in.TRACE_IDS} <= {a.path for a in told[1]}
+
+
+def test_a_span_that_ends_before_it_starts_is_left_out(
+    datadog: LocalServer, tmp_path: Path
+) -> None:
+    at = ONSET + timedelta(minutes=4)
+    wrong = stand_in.span(at, 1, bad=True)
+    wrong["attributes"] |= {"span_id": "wrong", "custom": {"duration": -1}}
+    right = stand_in.span(at, 2, bad=True)
+    datadog.on(SPANS, Reply({"data": [wrong, right], "meta": {"status": "done"}}))
+    whole = stand_in.trace(stand_in.TRACE_IDS[1], bad=True)
+    whole["data"]["attributes"]["spans"][1]["duration"] = -1
+    datadog.on(f"/api/v2/trace/{stand_in.TRACE_IDS[1]}", Reply(whole))
+    spans = collect(datadog, tmp_path, "checkout").tables["spans"]
+    assert conform(spans, "spans", "spans").height == spans.height
+    kept = spans.filter(trace_id=stand_in.TRACE_IDS[1])
+    assert "payments" not in kept["service"].to_list()
+    assert "wrong" not in kept["span_id"].to_list()
 
 
 def test_deployments_pipelines_and_events_are_changes(told: tuple[Collected, list[Asked]]) -> None:
@@ -666,11 +685,11 @@ def spoiled(value: Any, chance: random.Random) -> Any:
 def test_whatever_an_answer_holds_there_are_gaps_and_no_failure(
     datadog: LocalServer, tmp_path: Path, seed: int
 ) -> None:
-    chance = random.Random(seed)
-
     def spoiling(known: Any) -> Callable[[Asked], Reply]:
         def answer(asked: Asked) -> Reply:
             reply = known(asked) if callable(known) else known[0]
+            # By what was asked: requests come at the same time, in any order.
+            chance = random.Random(f"{seed} {asked.path} {asked.query} {asked.body!r}")
             return Reply(spoiled(reply.body, chance))
 
         return answer
