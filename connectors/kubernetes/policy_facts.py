@@ -2,7 +2,7 @@
 
 A pod that some policy selects takes only what one of those policies admits (kubernetes.io, "Network
 Policies"). Who calls whom is the service catalogue's to say; without it only a policy that admits
-nobody at all is told of.
+nobody at all is reported.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _of_service(
             rows = [_service_row(contents, service, "no_ready_endpoints", ours)]
         return rows
     owner = _owner(contents, service.metadata, selector)
-    if owner is None or _has_endpoints(service, slices):
+    if owner is None or slices is None or _has_endpoints(service, slices):
         return []
     pods = contents.pods_of(owner)
     if not pods:
@@ -113,10 +113,9 @@ def _labels_instead(selector: Mapping[str, str], pods: Iterable[Pod]) -> str:
     return listed(named or every)
 
 
-def _has_endpoints(service: KubernetesService, slices: Sequence[EndpointSlice] | None) -> bool:
-    """Whether pods that are not in scope are behind it. Where slices cannot be read, nobody knows
-    of any."""
-    return any(one.endpoints for one in _slices_of(service, slices or ()))
+def _has_endpoints(service: KubernetesService, slices: Sequence[EndpointSlice]) -> bool:
+    """Whether pods that are not in scope are behind it."""
+    return any(one.endpoints for one in _slices_of(service, slices))
 
 
 def _has_no_ready_endpoint(

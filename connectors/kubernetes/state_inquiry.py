@@ -171,11 +171,14 @@ class StateInquiry:
         *answers, namespaces = await asyncio.gather(*lists, spaces)
         by_name: dict[str, Any] = {}
         for one, answer in zip(STATE_LISTS, answers, strict=True):
-            by_name[one.resource] = answer[0] if answer else None
+            by_name[one.resource] = _whole(answer)
         rows = _facts(contents, by_name, scalers, pods)
         if namespaces is not None:
             rows += namespace_facts(contents, namespaces[0])
-        return self._with_queries(rows[:MOST_FACTS], space)
+        found = self._with_queries(rows, space)
+        for row in found[MOST_FACTS:]:
+            self._cut[row.query or ""] = f"only {MOST_FACTS:,} facts of a namespace are kept"
+        return found[:MOST_FACTS]
 
     async def _listed(self, one: StateList, space: str) -> tuple[list[Any], str | None] | None:
         path = one.path(space)
@@ -220,6 +223,13 @@ class StateInquiry:
         if nodes:
             self._counted[query] = len(found)
         return [row._replace(query=query) for row in found]
+
+
+def _whole(answer: tuple[list[Any], str | None] | None) -> list[Any] | None:
+    """A list that is complete. In the rest of another may be what would seem to be missing."""
+    if answer is None or answer[1] is not None:
+        return None
+    return answer[0]
 
 
 def _facts(

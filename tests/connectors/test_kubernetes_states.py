@@ -17,12 +17,12 @@ from analysis.case.tables import conform
 from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR
+from connectors.kubernetes import CONNECTOR, state_inquiry
 from connectors.kubernetes.state_inquiry import STATE_LISTS
 from tests.connectors import kubernetes_states as broken
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import SPACE, Object, listed, meta, refused
-from tests.connectors.local_http import LocalServer
+from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins.kubernetes import GROUPS, STATE_GROUPS, TOKEN
 
 CALLS = (("web", "checkout"), ("checkout", "payments"))
@@ -221,3 +221,60 @@ def test_every_list_is_one_of_the_published_api(shared: Path) -> None:
     for one in STATE_LISTS:
         if one.group in published:
             assert one.path("{namespace}") in paths
+
+
+ABSENT = {"services", "endpointslices", "networkpolicies", "persistentvolumeclaims"}
+"""Lists in which something that is not there would be a fact."""
+
+
+@pytest.mark.parametrize("resource", sorted(ABSENT))
+def test_what_a_cut_list_left_out_is_not_taken_for_missing(
+    resource: str, server: LocalServer, tmp_path: Path
+) -> None:
+    pod = broken.running("web", "node-1")
+    claims = {"name": "data", "persistentVolumeClaim": {"claimName": "web-data"}}
+    pod["spec"]["volumes"] = [claims]
+    well = {
+        "deployments": [broken.deployment("web"), broken.deployment("checkout")],
+        "pods": [pod, broken.running("checkout", "node-1")],
+        "services": [broken.service("web", "web"), broken.service("checkout", "checkout", "http")],
+        "endpointslices": [broken.slice_of("web", True), broken.slice_of("checkout", True)],
+        "ingresses": [broken.ingress("shop", ("web", 80))],
+        "networkpolicies": [
+            broken.policy("nobody", "checkout", "stranger"),
+            broken.policy("checkout-callers", "checkout", "web"),
+        ],
+        "persistentvolumeclaims": [broken.claim("web-data", "Bound")],
+    }
+    serve(server, well)
+    server.on("/api/v1/nodes", listed([broken.node("node-1")]))
+    path = f"{STATE_GROUPS[resource]}/namespaces/{SPACE}/{resource}"
+    # A page without the object that matters, and always more to come.
+    first = {"items": well[resource][:1] if resource == "networkpolicies" else []}
+    server.on(path, lambda _: Reply({**first, "metadata": {"continue": "bW9yZQ=="}}))
+    found = collect(server, tmp_path, ("web", "checkout"))
+    assert rows_of(found) == set()
+    (item,) = [one for one in found.items if one.kind == "states" and resource in one.query]
+    assert item.cut
+
+
+def test_without_the_right_to_read_endpoints_no_service_is_said_to_select_nothing(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    serve(server, broken.objects())
+    server.on("/api/v1/nodes", listed(broken.nodes()))
+    path = f"{STATE_GROUPS['endpointslices']}/namespaces/{SPACE}/endpointslices"
+    server.on(path, refused(403, "endpointslices is forbidden"))
+    found = collect(server, tmp_path, broken.SERVICES)
+    assert "selector_matches_nothing" not in {fact for _, _, fact, _ in rows_of(found)}
+    assert [one for one in found.missing if "endpointslices" in (one.query or "")]
+
+
+def test_facts_beyond_what_is_kept_are_said_to_be_left_out(
+    shop: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_inquiry, "MOST_FACTS", 3)
+    found = collect(shop, tmp_path, ("web", "checkout", "payments", "cart"))
+    in_namespace = states(found).filter(pl.col("kind") != "Node")
+    assert in_namespace.height == 3
+    assert [one for one in found.items if one.cut == "only 3 facts of a namespace are kept"]
