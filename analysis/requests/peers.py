@@ -5,11 +5,13 @@ They are known from the caller's client spans, whose attributes name the other s
 
 from __future__ import annotations
 
-import json
+import ipaddress
 import re
 from collections.abc import Collection
 
 import polars as pl
+
+from analysis.metrics.labels import labels_of
 
 PEER_ATTRIBUTES = (
     "peer.service",
@@ -26,8 +28,9 @@ CLIENT = r"\"span\.kind\":\s?\"(?i:client|producer|span_kind_client|span_kind_pr
 NOT_CALLING = frozenset(
     {"server", "consumer", "internal", "span_kind_server", "span_kind_consumer"}
 )
-_ADDRESS = re.compile(r"\[?[0-9a-f.:]*[:.][0-9a-f.:]*\]?", re.IGNORECASE)
 _PORT = re.compile(r":\d+$")
+LONGEST = 253
+"""Of a host name (RFC 1035)."""
 _LOCAL = frozenset({"localhost", "unknown", "unknown_service"})
 
 CALLS: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -61,23 +64,29 @@ def peer_calls(visits: pl.DataFrame) -> pl.DataFrame:
 def peer_named(attributes: str, services: Collection[str]) -> str | None:
     """Whom a client span calls; None for spans of other kinds, bare addresses and unreadable
     attributes."""
-    try:
-        known = json.loads(attributes)
-    except ValueError:
-        return None
-    if not isinstance(known, dict) or str(known.get("span.kind", "")).lower() in NOT_CALLING:
+    known = labels_of(attributes)
+    if known.get("span.kind", "").lower() in NOT_CALLING:
         return None
     for name in PEER_ATTRIBUTES:
-        value = known.get(name)
-        if isinstance(value, str) and value:
-            return peer_name(value, services)
+        if known.get(name):
+            return peer_name(known[name], services)
     return None
 
 
 def peer_name(address: str, services: Collection[str]) -> str | None:
     """A host or service name without its port; the known service where its first label is one."""
     name = _PORT.sub("", address.strip())
-    if not name or name.lower() in _LOCAL or _ADDRESS.fullmatch(name):
+    if not name or len(name) > LONGEST or not name.isprintable() or name.lower() in _LOCAL:
+        return None
+    if _is_address(name) or _is_address(address.strip()):
         return None
     first = name.split(".", 1)[0]
     return first if name not in services and first in services else name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

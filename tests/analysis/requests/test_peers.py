@@ -21,6 +21,10 @@ SERVICES = {"web", "payments"}
         ({"peer.service": "ledger", "server.address": "10.0.0.7"}, "ledger"),
         ({"server.address": "10.0.0.7"}, None),
         ({"server.address": "fe80::1"}, None),
+        ({"server.address": "[fe80::1]:443"}, None),
+        ({"server.address": "dead.beef"}, "dead.beef"),
+        ({"server.address": "x" * 254}, None),
+        ({"peer.service": "card\nprovider"}, None),
         ({"server.address": "localhost:9000"}, None),
         ({"server.address": "shop.example.com", "span.kind": "server"}, None),
         ({"http.route": "/orders"}, None),
@@ -31,8 +35,9 @@ def test_whom_a_client_span_names(attributes: Any, peer: str | None) -> None:
     assert peer_named(json.dumps(attributes), SERVICES) == peer
 
 
-def test_attributes_that_cannot_be_read_name_nobody() -> None:
-    assert peer_named('{"peer.service": ', SERVICES) is None
+@pytest.mark.parametrize("text", ['{"peer.service": ', '{"peer.service":' + "[" * 100_000])
+def test_attributes_that_cannot_be_read_name_nobody(text: str) -> None:
+    assert peer_named(text, SERVICES) is None
 
 
 def test_a_name_that_begins_like_a_service_is_its_own() -> None:
