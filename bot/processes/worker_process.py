@@ -52,7 +52,7 @@ class SpawnedWorker:
 
 
 class ForkedWorker:
-    """A fork of this process, which waits until it is told to work.
+    """A fork of this process, which waits for `begin`.
 
     What server and worker both need is loaded once, and lies in memory once. Made while this
     process has one thread, because a fork copies the locks of all threads and only one of them.
@@ -99,7 +99,7 @@ class ForkedWorker:
             self._signal(signal.SIGKILL)
 
     def abandon(self) -> None:
-        """End it if it was never told to work."""
+        """End it if it never began."""
         self._signal(signal.SIGKILL)
         self.wait()
 
@@ -119,10 +119,10 @@ def _was_ready(ready: int) -> bool:
 def _live(work: Callable[[int, int], None], parent: int, waiting: int, ready: int) -> None:
     """The fork's whole life: it never goes back to what the server was doing."""
     status = 1
-    call_yourself(WORKER_NAME)
-    # As in a program that has just begun: whoever works sets its own.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
+        call_yourself(WORKER_NAME)
+        # As in a program that has just begun: whoever works sets its own.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.read(waiting, 1) == b"1":
             work(parent, ready)
         status = 0
