@@ -8,6 +8,7 @@ import hmac
 import importlib
 import io
 import json
+import re
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -44,6 +45,8 @@ ALERTS_CHANNEL = "C0ALERTS"
 REFUSING_SETS = 2
 """Many at a time: an investigation for each one of them would take minutes."""
 ASKED_AGAIN = 2
+TOO_SLOW = ("time limit", "no answer within", "circuit open")
+NEXT_ATTEMPT = re.compile(r"next attempt in (\d+) s")
 Gaps = dict[str, str]
 """The first reason of each source that brought none of some kind."""
 
@@ -287,16 +290,18 @@ def _evidence(
     connected: Connected, alert: Callable[[Connected, str], str], name: str
 ) -> tuple[str, set[str], Gaps]:
     """The investigation, the sources that brought an item, and the gaps. Where a slow machine kept
-    a connector from answering in time, which is no property of its, another alert asks again."""
+    a connector from answering in time, which is no property of its, another alert asks again: at
+    once, or when a server that was given up may be asked again."""
     items: set[str] = set()
     for tried in range(ASKED_AGAIN + 1):
         investigation = alert(connected, f"{name}-{tried}")
         brought, gaps = connected.evidence(investigation)
         items |= brought
-        if not any(
-            "time limit" in reason or "no answer within" in reason for reason in gaps.values()
-        ):
+        slow = [one for one in gaps.values() if any(word in one for word in TOO_SLOW)]
+        if not slow:
             break
+        waits = [int(found[1]) for one in slow if (found := NEXT_ATTEMPT.search(one))]
+        time.sleep(max(waits, default=0))
     return investigation, items, gaps
 
 
