@@ -104,7 +104,7 @@ def paired(
 
 
 def _by_name(grades: Sequence[Grade]) -> dict[tuple[str, int], Grade]:
-    """Two folders may have a case of the same name; they are told apart by their order."""
+    """Two folders may have a case of the same name; their order tells which is which."""
     found: dict[tuple[str, int], Grade] = {}
     for grade in grades:
         number = 0

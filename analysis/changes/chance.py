@@ -27,7 +27,7 @@ half of all incidents a change did it (our choice; published post-mortems say 40
 
 @dataclass(frozen=True)
 class ChangeHistory:
-    """Changes per minute of each service, over a past of so many minutes."""
+    """How many changes each service had, in how many minutes before the onset."""
 
     minutes: float
     counts: Mapping[str, int]

@@ -1,7 +1,7 @@
 """The methods, each a function from a case to services, the likeliest first.
 
-None has weights. They are told less than the published ones, which are given the moment of the
-fault: theirs is the incident window of the alert, as it is for the analysis.
+None has weights. They know less than the published ones, which are given the moment of the fault:
+theirs is the incident window of the alert, as it is for the analysis.
 """
 
 from __future__ import annotations
