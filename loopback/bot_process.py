@@ -24,6 +24,7 @@ import httpx
 from analysis.errors import FaultlineError
 from bot.runtime.process_life import WORKER_NAME
 from bot.settings import ENV_PREFIX
+from loopback.preloaded import COMMAND_LINE, PreloadedProgram
 
 START_TIMEOUT_S = 300.0
 
@@ -56,7 +57,7 @@ class BotProcess:
     """`faultline serve` on a loopback port, with settings from `environ` and everything durable in
     `directory`.
 
-    With `log` its standard error is added to that file.
+    With `log` its standard error is added to that file; `preloaded` spares it its imports.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class BotProcess:
         port: int = 0,
         serve: tuple[str, ...] = (),
         log: Path | None = None,
+        preloaded: bool = False,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-m", "bot.cli.main", "serve", *serve]
+        self._arguments = ["serve", *serve]
+        self._preloaded = preloaded
         self._directory = directory
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
         self._environ = {
@@ -81,15 +84,11 @@ class BotProcess:
             **environ,
         }
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | PreloadedProgram | None = None
 
     def start(self) -> None:
         """Start it and wait until it takes webhooks."""
-        with contextlib.ExitStack() as opened:
-            log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
-            self._process = subprocess.Popen(
-                self._command, env=self._environ, cwd=self._directory, stderr=log
-            )
+        self._process = self._begun()
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -102,6 +101,16 @@ class BotProcess:
             except httpx.TransportError:
                 time.sleep(0.05)
         raise FaultlineError(f"the bot did not answer within {START_TIMEOUT_S:g} s")
+
+    def _begun(self) -> subprocess.Popen[bytes] | PreloadedProgram:
+        if self._preloaded:
+            return PreloadedProgram(
+                self._arguments, env=self._environ, cwd=self._directory, log=self._log
+            )
+        command = [sys.executable, "-m", COMMAND_LINE, *self._arguments]
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
+            return subprocess.Popen(command, env=self._environ, cwd=self._directory, stderr=log)
 
     @property
     def environ(self) -> Mapping[str, str]:

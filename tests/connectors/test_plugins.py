@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loopback.preloaded import run_preloaded
 from tests.connectors.local_http import LocalServer, Reply
 from tests.docs.test_extending import example
 
@@ -89,8 +90,8 @@ class Machine:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self.packages)
 
-    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """A Python command that sees Faultline and these packages."""
+    def environ(self, **environ: str) -> dict[str, str]:
+        """That of a program that sees Faultline and these packages."""
         given = {
             **os.environ,
             "PYTHONPATH": f"{self.packages}{os.pathsep}{ROOT}",
@@ -99,9 +100,13 @@ class Machine:
         }
         if self.settings.exists():
             given["FAULTLINE_CONFIG"] = str(self.settings)
+        return given
+
+    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """A Python command that sees them."""
         return subprocess.run(
             [sys.executable, *command],
-            env=given,
+            env=self.environ(**environ),
             cwd=self.packages.parent,
             capture_output=True,
             text=True,
@@ -111,7 +116,7 @@ class Machine:
 
     def check(self, **environ: str) -> subprocess.CompletedProcess[str]:
         """`faultline check`."""
-        return self.run("-m", "bot.cli.main", "check", **environ)
+        return run_preloaded(["check"], env=self.environ(**environ), cwd=self.packages.parent)
 
 
 @pytest.fixture

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from analysis.errors import SettingsError
 from evaluation.command import run_eval
+from loopback.preloaded import run_preloaded
 from tests.evaluation.test_running import labelled_case
 
 
 def eval_(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bot.cli.main", "eval", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return run_preloaded(["eval", *arguments])
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def bot_story(
         settings["FAULTLINE_STORE__DATABASE"] = database_url
     elif not from_nothing and not state.exists():
         make_tables(state)
-    bot = BotProcess(directory, settings, serve=serve, log=log)
+    bot = BotProcess(directory, settings, serve=serve, log=log, preloaded=True)
     bot.start()
     url = (
         database_url

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from bot.operating.restore import begin_again
 from bot.operating.story import story as story_of
 from bot.settings import load_settings
 from loopback.bot_process import BotProcess
+from loopback.preloaded import run_preloaded
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
@@ -48,10 +48,8 @@ def named(bot: BotProcess, about: str) -> str:
 
 def faultline(bot: BotProcess, directory: Path, *arguments: str) -> str:
     """A command beside the running bot."""
-    command = [sys.executable, "-m", "bot.cli.main", *arguments]
-    ran = subprocess.run(
-        command, env=environ(bot), cwd=directory, capture_output=True, text=True, check=True
-    )
+    ran = run_preloaded(arguments, env=environ(bot), cwd=directory)
+    ran.check_returncode()
     return ran.stdout
 
 

@@ -4,13 +4,12 @@ doubled."""
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from loopback.preloaded import PreloadedProgram
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
@@ -19,10 +18,9 @@ ENDS_WITHIN_S = 60
 
 
 @contextmanager
-def worker(story: Story, directory: Path, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(story: Story, directory: Path, **environ: str) -> Iterator[PreloadedProgram]:
     """One more worker of the story's bot; killed at the end where it still runs."""
-    command = [sys.executable, "-m", "bot.cli.main", "worker"]
-    process = subprocess.Popen(command, env={**story.bot.environ, **environ}, cwd=directory)
+    process = PreloadedProgram(["worker"], env={**story.bot.environ, **environ}, cwd=directory)
     try:
         yield process
     finally:
@@ -30,7 +28,7 @@ def worker(story: Story, directory: Path, **environ: str) -> Iterator[subprocess
         process.wait()
 
 
-def stop(process: subprocess.Popen[bytes]) -> int:
+def stop(process: PreloadedProgram) -> int:
     """Ask it to end, as an orchestrator does."""
     process.send_signal(signal.SIGTERM)
     return process.wait(ENDS_WITHIN_S)

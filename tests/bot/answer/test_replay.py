@@ -13,12 +13,12 @@ from analysis.vocabulary import Verdict
 from bot.answer.replay import as_json, replay
 from bot.cli.main import main
 from demo.run import CASE, recorded_cases
+from loopback.preloaded import run_preloaded
 from tests.scenarios.small_case import write_small_case
 
 
 def investigate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bot.cli.main", "investigate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_preloaded(["investigate", *arguments])
 
 
 def investigate_here(

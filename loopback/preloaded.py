@@ -1,0 +1,134 @@
+"""The command line in processes that begin as forks of one in which it is loaded already.
+
+A program spends seconds of processor time on imports; a test run starts it a hundred times.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+COMMAND_LINE = "bot.cli.main"
+LOADED = ("bot.processes.server", "bot.processes.worker", COMMAND_LINE)
+
+
+class PreloadedProgram:
+    """`faultline ARGUMENTS` as a process of its own, with the methods of `subprocess.Popen` that
+    whoever keeps a bot needs.
+
+    What it prints, and what it logs, is added to those files, or goes where that of this process
+    goes.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        out: Path | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._arguments = [COMMAND_LINE, *arguments]
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(LOADED))
+        life = _Life(self._arguments, dict(env), cwd, out, log)
+        self._process: ForkServerProcess = context.Process(target=life.live)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status once it has ended; below zero the signal that killed it."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """As `returncode`."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired(self._arguments, timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+
+
+def run_preloaded(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 120.0,
+) -> subprocess.CompletedProcess[str]:
+    """`faultline ARGUMENTS` in a process of its own, as `subprocess.run` with captured output.
+
+    Raises subprocess.TimeoutExpired after it was killed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, log = Path(folder) / "out", Path(folder) / "log"
+        program = PreloadedProgram(
+            arguments,
+            env=os.environ if env is None else env,
+            cwd=cwd or Path.cwd(),
+            out=out,
+            log=log,
+        )
+        try:
+            code = program.wait(timeout)
+        finally:
+            program.kill()
+        return subprocess.CompletedProcess(
+            [COMMAND_LINE, *arguments], code, out.read_text(), log.read_text()
+        )
+
+
+@dataclass(frozen=True)
+class _Life:
+    """What a fork needs to become a program."""
+
+    arguments: list[str]
+    environ: dict[str, str]
+    directory: Path
+    out: Path | None
+    log: Path | None
+
+    def live(self) -> None:
+        """The life of the fork, as of `python -m bot.cli.main ARGUMENTS`."""
+        os.environ.clear()
+        os.environ.update(self.environ)
+        os.chdir(self.directory)
+        paths = [one for one in self.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        sys.path[:0] = [one for one in paths if one not in sys.path]
+        for stream, path in ((sys.stdout, self.out), (sys.stderr, self.log)):
+            if path is not None:
+                file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                os.dup2(file, stream.fileno())
+                os.close(file)
+        sys.argv = self.arguments
+        # Run anew as the main module, as it is where it begins as a program.
+        sys.modules.pop(COMMAND_LINE, None)
+        runpy.run_module(COMMAND_LINE, run_name="__main__", alter_sys=True)
