@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.analyzers import analyzers, finding_kind
+from analysis.case.citations import citing_own_rows
 from analysis.case.folder import Case
 from analysis.case.observations import observed
 from analysis.changes.alternatives import no_change_reasons
@@ -55,6 +56,8 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
+    items = {item.id: item for item in case.evidence}
+    facts = [citing_own_rows(fact, items) for fact in facts]
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)
     suspects = rank_suspects(weigh_suspects(facts, seen.graph, alert, known), seen, facts)

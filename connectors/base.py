@@ -7,13 +7,14 @@ masking of secrets, and the one broad `except` that turns a failure into a recor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
+from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.secrets.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
@@ -59,6 +60,24 @@ class Item:
     source."""
     details: Mapping[str, str] = field(default_factory=dict)
     """What the vendor says beyond the tables, as text: an alert's body, past incidents. Hostile."""
+    services: tuple[str, ...] | None = None
+    """Whom its rows are about; None where that is not told."""
+    signals: tuple[str, ...] | None = None
+    """Which signals its rows hold; None where that is not told."""
+
+    def holding(self, rows: pl.DataFrame | Iterable[Sequence[Any]]) -> Item:
+        """The same item, which says whose rows and which signals it brought, so that a finding
+        cites the query of its own series. Rows are in the order of their table's columns."""
+        columns = list(SCHEMAS[self.kind].columns)
+        frame = rows if isinstance(rows, pl.DataFrame) else None
+        found: dict[str, tuple[str, ...]] = {}
+        for name in ("service", "signal"):
+            if name not in columns:
+                continue
+            place = columns.index(name)
+            values = frame[name].unique() if frame is not None else {row[place] for row in rows}
+            found[name] = tuple(sorted(value for value in values if value is not None))
+        return replace(self, services=found.get("service"), signals=found.get("signal"))
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,8 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Aw
     window = Window(start=spans[0].start, end=spans[-1].end)
     link = metrics_link(metric.place.region, metric.graph, window, period)
     query = f"GetMetricData {metric.place} {metric.text} every {period} s"
-    found.items.append(Item("metrics", query, window, link, rows=len(rows), cut=notes.get("")))
+    item = Item("metrics", query, window, link, rows=len(rows), cut=notes.get(""))
+    found.items.append(item.holding(rows))
     return found
 
 
@@ -154,7 +155,8 @@ async def _of_place(
             continue
         link = metrics_link(place.region, _graph(stats), window, period)
         cut = _first_note(notes, stats)
-        item = Item("metrics", text, window, link, rows=rows, cut=cut)
+        brought_rows = [row for of_signal in signals.values() for row in of_signal]
+        item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
         brought.append(_ResourceSignals(resource, signals, item))
     return found, brought
 

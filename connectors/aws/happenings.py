@@ -66,7 +66,8 @@ async def ecs_happenings(
     kept = [row for row in rows if within(row.time, window)]
     found.add("logs", kept)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "events")
-    found.items.append(Item("logs", f"{query} events", window, link, rows=len(kept)))
+    item = Item("logs", f"{query} events", window, link, rows=len(kept))
+    found.items.append(item.holding(kept))
     await _stopped_tasks(calls, resource, scope, found)
     definition = words(services[0].get("taskDefinition"), 1600)
     if definition:
@@ -107,7 +108,8 @@ async def _stopped_tasks(
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
     cut = cut_note(len(arns), more=page.more, what="stopped tasks")
     details = {"note": "ECS forgets a stopped task after an hour"}
-    found.items.append(Item("logs", query, window, link, rows=len(kept), cut=cut, details=details))
+    item = Item("logs", query, window, link, rows=len(kept), cut=cut, details=details)
+    found.items.append(item.holding(kept))
 
 
 async def _described_tasks(

@@ -136,7 +136,7 @@ async def _lines(
         which = "error lines" if words is None else "lines with these words"
         cut = f"the latest {len(answer.rows):,} of {answer.matched:,.0f} {which}"
     found.add("logs", rows)
-    item = _item(logs, query, window, answer, len(rows), cut)
+    item = _item(logs, query, window, answer, len(rows), cut).holding(rows)
     found.items.append(replace(item, details={"asked_by": words.by}) if words else item)
 
 
@@ -161,7 +161,8 @@ async def _counts(
         (at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)
     ]
     found.add("metrics", rows)
-    found.items.append(_item(logs, COUNTS, window, answer, len(rows), None, "metrics"))
+    item = _item(logs, COUNTS, window, answer, len(rows), None, "metrics")
+    found.items.append(item.holding(rows))
 
 
 async def _patterns(

@@ -270,16 +270,9 @@ class _AzureQuestion:
         else:
             table = await asyncio.to_thread(query.table, answer.rows, self.named)
         self.parts.setdefault(query.kind, []).append(table)
-        self.items.append(
-            Item(
-                query.kind,
-                said,
-                query.window,
-                link,
-                rows=table.height,
-                cut=_cut(query.kind, answer),
-            )
-        )
+        cut = _cut(query.kind, answer)
+        item = Item(query.kind, said, query.window, link, rows=table.height, cut=cut)
+        self.items.append(item.holding(table))
         if answer.partial:
             self.missing.append(Missing(query.kind, said, answer.partial))
 

@@ -148,7 +148,8 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
             cut = f"only the first {search.limit} lines of the window"
             gap = Missing("logs", f"the last lines of {search.query}", str(error))
             found.missing.append(gap)
-    count = found.add("logs", readable(_line(inquiry, entry) for entry in _each_once(entries)))
+    lines = readable(_line(inquiry, entry) for entry in _each_once(entries))
+    count = found.add("logs", lines)
     item = Item(
         "logs",
         search.query,
@@ -158,7 +159,7 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
         cut=cut,
         details={"asked_by": search.by} if search.by else {},
     )
-    found.items.append(item)
+    found.items.append(item.holding(lines))
     return found
 
 
@@ -239,10 +240,11 @@ async def _by_status(inquiry: DatadogInquiry, span: Window) -> DatadogEvidence:
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
     found = DatadogEvidence()
-    count = found.add("metrics", _count_rows(_counted(inquiry, answer, minutes)))
+    rows = _count_rows(_counted(inquiry, answer, minutes))
+    count = found.add("metrics", rows)
     link = inquiry.links.logs(inquiry.search, span)
     query = f"count by service, status of {inquiry.search}"
-    found.items.append(Item("metrics", query, span, link, rows=count))
+    found.items.append(Item("metrics", query, span, link, rows=count).holding(rows))
     return found
 
 
@@ -361,7 +363,7 @@ async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
         cut=f"{left_out} more left out" if left_out > 0 else None,
         details=details,
     )
-    found.items.append(item)
+    found.items.append(item.holding(lines))
     return found
 
 

@@ -167,7 +167,7 @@ async def monitored(
         cut=f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None,
         details={"asked_by": by} if by else {},
     )
-    found.items.append(item)
+    found.items.append(item.holding(rows))
     return found
 
 
@@ -222,7 +222,8 @@ async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEv
     page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
     link = page(monitor.search, inquiry.whole)
     count = found.add("metrics", rows)
-    found.items.append(Item("metrics", said, inquiry.whole, link, rows=count))
+    item = Item("metrics", said, inquiry.whole, link, rows=count)
+    found.items.append(item.holding(rows))
     return found
 
 
@@ -378,7 +379,8 @@ async def _together(
         if some:
             link = inquiry.links.metrics(one.query, window)
             count = found.add("metrics", some)
-            found.items.append(Item("metrics", one.query, window, link, rows=count))
+            item = Item("metrics", one.query, window, link, rows=count)
+            found.items.append(item.holding(some))
         elif not one.optional:
             found.missing.append(Missing("metrics", one.query, "no series in these windows"))
     return found

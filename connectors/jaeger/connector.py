@@ -256,9 +256,8 @@ class JaegerConnector:
         cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
         link = f"{self._page}/search?{urlencode(search.params)}"
         count = collection.add("spans", rows)
-        collection.items.append(
-            Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
-        )
+        item = Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
+        collection.items.append(item.holding(rows))
 
     async def _own(
         self, ask: _Ask, collection: CollectionBuilder, given: str, window: Window
@@ -271,9 +270,8 @@ class JaegerConnector:
         answer = await collection.fetch("spans", query, ask.trace(trace_id))
         if answer is not None:
             count = collection.add("spans", answer[0])
-            collection.items.append(
-                Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count)
-            )
+            item = Item("spans", query, window, f"{self._page}/trace/{trace_id}", rows=count)
+            collection.items.append(item.holding(answer[0]))
 
     async def _topology(self, ask: _Ask, collection: CollectionBuilder, window: Window) -> None:
         edges = await collection.fetch("topology", ask.edges_query(window), ask.edges(window))

@@ -234,9 +234,8 @@ class LokiConnector:
         if not levels:  # without levels nothing is said of errors
             rows = [row for row in rows if row[2] == LINES]
         link = self._link(query, window)
-        collection.items.append(
-            Item("metrics", query, window, link, rows=collection.add("metrics", rows))
-        )
+        count = collection.add("metrics", rows)
+        collection.items.append(Item("metrics", query, window, link, rows=count).holding(rows))
         return levels
 
     async def _lines(
@@ -275,9 +274,8 @@ class LokiConnector:
         count = collection.add("logs", rows)
         details = {"asked_by": by} if by else {}
         link = self._link(query, window)
-        collection.items.append(
-            Item("logs", query, window, link, rows=count, cut=said, details=details)
-        )
+        item = Item("logs", query, window, link, rows=count, cut=said, details=details)
+        collection.items.append(item.holding(rows))
 
     def _link(self, query: str, window: Window) -> str:
         otherwise = (

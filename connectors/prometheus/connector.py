@@ -368,15 +368,19 @@ class PrometheusConnector:
                 asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
 
     def _items(
-        self, asked: Sequence[PrometheusSelection], rows: Mapping[int, int], spans: Sequence[Window]
+        self,
+        asked: Sequence[PrometheusSelection],
+        rows: Mapping[int, pl.DataFrame],
+        spans: Sequence[Window],
     ) -> tuple[list[Item], list[Missing]]:
-        brought = {one.query.signal for order, one in enumerate(asked) if rows.get(order)}
+        brought = {one.query.signal for order, one in enumerate(asked) if order in rows}
         items, gaps = [], []
         for order, one in enumerate(asked):
             if one.failed:
                 gaps.append(Missing("metrics", one.query.promql, one.failed))
-            if rows.get(order):
-                items.append(self._item("metrics", one, rows[order], spans))
+            own = rows.get(order)
+            if own is not None:
+                items.append(self._item("metrics", one, own.height, spans).holding(own))
                 continue
             # Another query brought the signal, or the exporters lack it, as most lack some.
             is_expected = one.query.signal in brought or one.query.of is not None

@@ -50,8 +50,8 @@ class PrometheusSelection:
 
 def metrics_table(
     asked: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
-) -> tuple[pl.DataFrame, dict[int, int]]:
-    """The metrics table, and how many rows of it each query brought, by the query's place in
+) -> tuple[pl.DataFrame, dict[int, pl.DataFrame]]:
+    """The metrics table, and the rows of it that each query brought, by the query's place in
     `asked`.
 
     Of two queries for one signal of one service, the first that has any rows wins.
@@ -68,8 +68,10 @@ def metrics_table(
         of_others = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
         table = table.filter(of_others.not_().fill_null(True))
     table = table.filter(pl.col("order") == pl.col("order").min().over("service", "signal"))
-    counts = {int(order): int(rows) for order, rows in table.group_by("order").len().iter_rows()}
-    return table.select(list(METRICS.columns)), counts
+    brought = {}
+    for (order,), rows in table.group_by("order"):
+        brought[int(order)] = rows
+    return table.select(list(METRICS.columns)), brought
 
 
 def monitors_table(

@@ -150,4 +150,6 @@ def _item(evidence: Evidence, file: str | None, rows: int | None, size: int | No
         bytes=size,
         cut=evidence.cut,
         source=evidence.source,
+        services=evidence.services,
+        signals=evidence.signals,
     )

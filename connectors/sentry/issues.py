@@ -170,9 +170,8 @@ class Issues:
             shown = [("project", project), *between(self.span), ("query", query)]
             link = f"{self.place.pages}/issues/?{urlencode(shown)}"
             self.metrics.append(table)
-            self.items.append(
-                Item("metrics", asked(path, params), self.span, link, rows=table.height)
-            )
+            item = Item("metrics", asked(path, params), self.span, link, rows=table.height)
+            self.items.append(item.holding(table))
 
     async def _issue(self, one: ChosenIssue) -> None:
         path = f"{self.place.organization}/issues/{one.issue.id}/events/"
@@ -192,9 +191,9 @@ class Issues:
         details = answers.details_of(one.issue, one.event) | (
             counted if one.now or one.before else {}
         )
-        self.items.append(
-            Item("logs", f"GET {path}", self.span, link, rows=len(rows), cut=cut, details=details)
-        )
+        query = f"GET {path}"
+        item = Item("logs", query, self.span, link, rows=len(rows), cut=cut, details=details)
+        self.items.append(item.holding(rows))
 
     async def _events(self, path: str, window: Window) -> list[ListedEvent]:
         """All events of the window up to 100, else 100 of them at random."""

@@ -294,9 +294,8 @@ class TempoConnector:
         collection.missing += read.take_missing(1)
         if rows:
             link = self._link(trace_id, window)
-            collection.items.append(
-                Item("spans", trace_id, window, link, rows=collection.add("spans", rows))
-            )
+            count = collection.add("spans", rows)
+            collection.items.append(Item("spans", trace_id, window, link, rows=count).holding(rows))
 
     def _link(self, query: str, window: Window) -> str:
         params = urlencode([("q", query), ("limit", str(FOUND)), *between(window)])

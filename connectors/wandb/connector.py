@@ -266,7 +266,7 @@ class _WandbQuestion:
             self._tables["metrics"].append(table)
             link = self._link(self._run)
             item = Item("metrics", query, self._span, link, rows=table.height, cut=cut)
-            self._items.append(item)
+            self._items.append(item.holding(table))
         if rows:
             await self._write_history(query, rows, cut)
 
@@ -354,7 +354,7 @@ class _WandbQuestion:
         self._tables["metrics"].append(table)
         cut = f"wandb samples {EVENTS:,} moments of the whole run" if len(lines) >= EVENTS else None
         item = Item("metrics", query, self._span, self._link(run), rows=table.height, cut=cut)
-        self._items.append(item)
+        self._items.append(item.holding(table))
 
     async def changes(self) -> None:
         """What this run does otherwise than the last one before it that was not launched with

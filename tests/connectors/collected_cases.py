@@ -49,7 +49,15 @@ def diagnosed_request(folder: Path, request: Request, *connectors: Connector) ->
     write_evidence(
         folder,
         [
-            Evidence(id=f"E{n}", kind=i.kind, source=name, query=i.query)
+            Evidence(
+                id=f"E{n}",
+                kind=i.kind,
+                source=name,
+                query=i.query,
+                link=i.link,
+                services=i.services,
+                signals=i.signals,
+            )
             for n, (name, i) in enumerate(items)
         ],
         [

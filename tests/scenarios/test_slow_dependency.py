@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 
+from analysis.case.folder import Case, read_case
 from analysis.vocabulary import Alert, Diagnosis, Scope, Verdict, Window
 from connectors.base import Request
 from connectors.pagerduty.connector import PagerDutyConnector
@@ -96,10 +98,10 @@ def _add(
 
 
 @pytest.fixture(scope="module", params=[15, 60], ids=["15s", "60s"])
-def diagnosis(
+def answered(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Diagnosis]:
-    """What is made of what the real connectors bring."""
+) -> Iterator[tuple[Case, Diagnosis]]:
+    """The case that the real connectors bring, and what is made of it."""
     folder = tmp_path_factory.mktemp("slow-dependency")
     (folder / "prometheus").mkdir()
     (folder / "case").mkdir()
@@ -111,14 +113,20 @@ def diagnosis(
     url, stop = serve_in_thread(pagerduty.app)
     try:
         with running_prometheus(folder / "prometheus", samples(request.param)) as prometheus:
-            yield diagnosed_request(
+            diagnosis = diagnosed_request(
                 folder / "case",
                 _request(folder / "case", title),
                 PrometheusConnector(prometheus.url),
                 PagerDutyConnector("token", url),
             )
+            yield read_case(folder / "case"), diagnosis
     finally:
         stop()
+
+
+@pytest.fixture
+def diagnosis(answered: tuple[Case, Diagnosis]) -> Diagnosis:
+    return answered[1]
 
 
 def _request(folder: Path, title: str) -> Request:
@@ -159,3 +167,19 @@ def test_the_answer_tells_of_one_onset(diagnosis: Diagnosis) -> None:
     assert first.onset is not None
     assert since is not None
     assert abs((first.onset - since).total_seconds()) <= 120
+
+
+def test_each_finding_cites_the_query_of_its_own_series_and_links_its_graph(
+    answered: tuple[Case, Diagnosis],
+) -> None:
+    case, diagnosis = answered
+    evidence = {item.id: item for item in case.evidence}
+    of_metrics = [one for one in diagnosis.findings if one.series.get("table") == "metrics"]
+    assert {one.signal for one in of_metrics} >= {"latency_p99", "error_ratio"}
+    for finding in of_metrics:
+        assert finding.evidence
+        for item in (evidence[one] for one in finding.evidence):
+            assert finding.series["service"] in (item.services or ())
+            assert item.signals == (finding.series["signal"],)
+            [shown] = parse_qs(urlsplit(item.link or "").query)["g0.expr"]
+            assert shown == item.query
