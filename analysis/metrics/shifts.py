@@ -128,6 +128,10 @@ def _move(compared: SeriesComparison, row: int) -> _Move:
 
 
 def _has_recovered(compared: SeriesComparison, row: int) -> bool:
+    # The end's level is the middle of several points; where the last one of all is out, whatever
+    # began just now would seem to be over.
+    if not compared.ended[row]:
+        return False
     centre, scale = float(compared.centre[row]), float(compared.scale[row])
     move = abs(float(compared.level[row]) - centre)
     away = abs(float(compared.end_level[row]) - centre)

@@ -18,6 +18,7 @@ import msgspec
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds, split
 from connectors.grafana.links import Explore
@@ -59,6 +60,11 @@ LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 BAD_WORDS = "(?i)(error|exception|traceback|fatal|panic|critical)"
 """What an error line says where Loki knows no levels."""
+
+
+def _selector(label: str, named: Sequence[str], bound: str) -> str:
+    match = f'="{quoted(named[0])}"' if len(named) == 1 else f'=~"{one_of(named)}"'
+    return f"{{{label}{match},{bound}}}" if bound else f"{{{label}{match}}}"
 
 
 def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
@@ -120,7 +126,8 @@ class LokiConnector:
         services, more = in_scope(request, MOST_SERVICES)
         windows = _windows(request.scope)
         async with self._http.open() as session:
-            streams = await self._streams(session, services, full_window(request.scope))
+            place = place_of(request.alert)
+            streams = await self._streams(session, services, place, full_window(request.scope))
             await asyncio.gather(
                 *(self._of_service(session, collection, one, windows) for one in streams)
             )
@@ -173,23 +180,30 @@ class LokiConnector:
         )
 
     async def _streams(
-        self, session: HttpSession, services: Sequence[str], window: Window
+        self,
+        session: HttpSession,
+        services: Sequence[str],
+        place: Mapping[str, str],
+        window: Window,
     ) -> list[_Stream]:
-        """The services that some label names. Raises where nothing can be asked."""
+        """The services that some label names: in the alert's place, and those that have nothing
+        there wherever they are. Raises where nothing can be asked."""
         between = _between(window)
         there = (await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)).data or []
+        here = place_labels(place, there)
+        within = ",".join(f'{label}="{quoted(value)}"' for label, value in here.items())
         found: dict[str, _Stream] = {}
-        for label in (one for one in self._labels if one in there):
-            if len(found) == len(services):
-                break
-            answer = await session.get(
-                f"/loki/api/v1/label/{label}/values", between, type=LokiNamesAnswer
-            )
-            for service in services:
-                named = self._values(service, answer.data or [])
-                if named and service not in found:
-                    match = f'="{quoted(named[0])}"' if len(named) == 1 else f'=~"{one_of(named)}"'
-                    found[service] = _Stream(service, f"{{{label}{match}}}")
+        for bound in (within, "") if within else ("",):
+            for label in (one for one in self._labels if one in there):
+                if len(found) == len(services):
+                    break
+                params = [*between, ("query", f"{{{bound}}}")] if bound else between
+                path = f"/loki/api/v1/label/{label}/values"
+                answer = await session.get(path, params, type=LokiNamesAnswer)
+                for service in services:
+                    named = self._values(service, answer.data or [])
+                    if named and service not in found:
+                        found[service] = _Stream(service, _selector(label, named, bound))
         return list(found.values())
 
     def _values(self, service: str, known: Sequence[str]) -> list[str]:

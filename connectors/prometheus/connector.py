@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 import msgspec
@@ -17,6 +17,7 @@ import polars as pl
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.joined_windows import merged
@@ -53,6 +54,9 @@ MAX_POINTS = 11_000
 query_range)."""
 RANGE_SCRAPES = 4
 """Scrapes in the range of `rate()`, as many as Grafana's $__rate_interval has."""
+LONG_INTERVAL_S = 60.0
+FEWEST_SCRAPES = 3
+"""Where is scraped that seldom: one may be missing, and a longer range would blur when it began."""
 UNKNOWN_RANGE_S = 60.0
 """Its shortest range where nothing tells how often is scraped: four scrapes at the usual 15 s."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
@@ -84,6 +88,17 @@ class _TextsAnswer(msgspec.Struct):
 
 class _StatusAnswer(msgspec.Struct):
     status: str
+
+
+@dataclass(frozen=True)
+class _Available:
+    """A default query whose metric exists."""
+
+    template: PromTemplate
+    labels: Sequence[str]
+    """Those of its metric."""
+    every_s: float | None
+    """How often its metric is scraped, where that can be told."""
 
 
 class PrometheusConnector:
@@ -119,23 +134,25 @@ class PrometheusConnector:
         stand."""
         spans = merged((*request.scope.baseline, request.scope.incident))
         missing: list[Missing] = []
+        alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
         async with self._http.open() as session:
             names = await self._known_names(session, request.scope, spans, missing)
+            available = await self._available(session, names, spans)
+            place = place_of(request.alert)
             queries, gpus = await asyncio.gather(
-                self._chosen(session, names, request.scope, spans),
+                self._chosen(session, available, request.scope, place, spans),
                 self._gpus(session, names, request, spans),
             )
             missing += gpus.missing
             if not (queries or gpus.queries):
                 missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
             asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
-            alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
             every = [*asked, alerts] if "ALERTS" in names else asked
-            # GPUs have so many series that their points are counted window by window.
-            windows = (*request.scope.baseline, request.scope.incident)
-            await asyncio.gather(
-                *(self._ask(session, one, windows if one.query.points else spans) for one in every)
-            )
+            await self._ask_all(session, every, request.scope, spans)
+            # Whoever has nothing in the alert's place may run in another one.
+            elsewhere = self._elsewhere(available, asked, request.scope, place)
+            await self._ask_all(session, elsewhere, request.scope, spans)
+        asked += elsewhere
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
         items, gaps = self._items(asked, rows, spans)
         for service in _without(request.scope.services, metrics):
@@ -219,11 +236,10 @@ class PrometheusConnector:
         )
         return frozenset(answer.data)
 
-    async def _chosen(
-        self, session: HttpSession, names: frozenset[str], scope: Scope, spans: Sequence[Window]
-    ) -> list[PromQuery]:
-        """The configured queries and those default ones whose metric exists, in order of
-        preference."""
+    async def _available(
+        self, session: HttpSession, names: frozenset[str], spans: Sequence[Window]
+    ) -> list[_Available]:
+        """The default queries whose metric exists, with what is known of the metric."""
         templates = [
             one
             for one in promql.DEFAULTS
@@ -233,14 +249,23 @@ class PrometheusConnector:
         found = await asyncio.gather(*(self._labels(session, metric, spans) for metric in metrics))
         labels = dict(zip(metrics, found, strict=True))
         intervals = await self._intervals(session, labels, spans[-1])
+        return [_Available(one, labels[one.metric], intervals[one.metric]) for one in templates]
 
+    async def _chosen(
+        self,
+        session: HttpSession,
+        available: Iterable[_Available],
+        scope: Scope,
+        place: Mapping[str, str],
+        spans: Sequence[Window],
+    ) -> list[PromQuery]:
+        """The configured queries and the default ones, in order of preference."""
         # Each default query for all services, and for those in scope alone.
         wide: list[PromQuery] = []
         narrow: list[PromQuery] = []
-        for template in templates:
-            known, every_s = labels[template.metric], intervals[template.metric]
-            for_all = self._default(template, known, scope, (), every_s)
-            in_scope = self._default(template, known, scope, scope.services, every_s)
+        for one in available:
+            for_all = self._default(one, scope, (), place)
+            in_scope = self._default(one, scope, scope.services, place)
             if for_all is not None and in_scope is not None:
                 wide.append(for_all)
                 narrow.append(in_scope)
@@ -251,6 +276,25 @@ class PrometheusConnector:
         for for_all, in_scope in zip(wide, narrow, strict=True):
             chosen.append(for_all if in_scope.by[0] in few else in_scope)
         return [*self._customs(scope), *chosen]
+
+    def _elsewhere(
+        self,
+        available: Iterable[_Available],
+        asked: Sequence[PrometheusSelection],
+        scope: Scope,
+        place: Mapping[str, str],
+    ) -> list[PrometheusSelection]:
+        """The default queries once more, in all places, for services that brought nothing in that
+        of the alert; none where none of them was asked in that place alone."""
+        bounded = [one for one in available if place_labels(place, one.labels)]
+        if not bounded:
+            return []
+        metrics, _ = metrics_table(asked, scope.services, self.limits.max_rows)
+        left = sorted(set(scope.services) - set(metrics["service"].drop_nulls()))
+        if not left:
+            return []
+        queries = (self._default(one, scope, left, {}) for one in bounded)
+        return [PrometheusSelection(one) for one in queries if one is not None]
 
     def _customs(self, scope: Scope) -> list[PromQuery]:
         """The queries of the settings, then those that runbooks add."""
@@ -297,18 +341,22 @@ class PrometheusConnector:
         return promql.build_custom(signal, text, self._service_label, scope.services, scope.job)
 
     def _default(
-        self,
-        template: PromTemplate,
-        labels: Iterable[str],
-        scope: Scope,
-        services: Sequence[str],
-        every_s: float | None,
+        self, one: _Available, scope: Scope, services: Sequence[str], place: Mapping[str, str]
     ) -> PromQuery | None:
-        range_s = RANGE_SCRAPES * max(self._step_s, every_s or 0.0)
-        if every_s is None:
+        every_s = max(self._step_s, one.every_s or 0.0)
+        range_s = (FEWEST_SCRAPES if every_s >= LONG_INTERVAL_S else RANGE_SCRAPES) * every_s
+        if one.every_s is None:
             range_s = max(UNKNOWN_RANGE_S, range_s)
-        query = promql.build(template, labels, self._service_label, services, scope.job, range_s)
-        return replace(query, every_s=every_s) if query is not None else None
+        query = promql.build(
+            one.template,
+            one.labels,
+            self._service_label,
+            services,
+            scope.job,
+            range_s,
+            place_labels(place, one.labels),
+        )
+        return replace(query, every_s=one.every_s) if query is not None else None
 
     async def _intervals(
         self, session: HttpSession, labels: Mapping[str, Iterable[str]], span: Window
@@ -342,6 +390,19 @@ class PrometheusConnector:
         except FaultlineError:
             return [self._service_label]
         return answer.data
+
+    async def _ask_all(
+        self,
+        session: HttpSession,
+        asked: Iterable[PrometheusSelection],
+        scope: Scope,
+        spans: Sequence[Window],
+    ) -> None:
+        # GPUs have so many series that their points are counted window by window.
+        windows = (*scope.baseline, scope.incident)
+        await asyncio.gather(
+            *(self._ask(session, one, windows if one.query.points else spans) for one in asked)
+        )
 
     async def _ask(
         self, session: HttpSession, asked: PrometheusSelection, spans: Sequence[Window]

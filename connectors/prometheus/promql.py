@@ -161,15 +161,18 @@ def build(
     services: Sequence[str],
     job: str | None,
     range_s: float,
+    place: Mapping[str, str],
 ) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
-    the status."""
+    the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
+    added to it."""
     known = frozenset(labels)
     by = subject_labels(template.subject, known, service_label)
     status = next((label for label in STATUS_LABELS if label in known), None)
     if not by or ("{status}" in template.promql and status is None):
         return None
     matchers = _matchers(template.subject, known, by[0], services, job)
+    matchers += tuple(f'{label}="{quoted(value)}"' for label, value in place.items())
     text = template.promql.replace("{by}", ", ".join(by)).replace("{range}", duration(range_s))
     text = re.sub(
         r"\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}",

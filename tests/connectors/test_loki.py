@@ -25,7 +25,7 @@ from connectors.loki import CONNECTOR
 from connectors.loki.answers import Counted, LokiGrid, LokiStream, count_rows, line_rows
 from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
-from tests.connectors.conftest import ALERT_AT, ONSET
+from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import loki as stand_in
 
@@ -171,6 +171,34 @@ def test_a_service_is_found_by_alias_by_the_tail_of_a_job_and_in_any_case(
         query.partition("}")[0] + "}" for query in queries(server) if query.startswith("{")
     }
     assert selectors == {'{job="shop/Basket-API"}', '{job="shop/cart"}'}
+
+
+def test_only_the_alert_s_place_is_asked_and_elsewhere_who_has_nothing_there(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    loki = connector(server)
+    there = ["service_name", "cluster", "deployment_environment"]
+    server.on("/loki/api/v1/labels", Reply({"status": "success", "data": there}))
+
+    def names(asked: Asked) -> Reply:
+        bound = asked.query.get("query", [""])[0]
+        assert bound in ("", '{deployment_environment="prod",cluster="eu"}')
+        data = ["checkout"] if bound else ["checkout", "ledger"]
+        return Reply({"status": "success", "data": data})
+
+    server.on("/loki/api/v1/label/service_name/values", names)
+    alert = Alert(
+        source="test",
+        title="errors",
+        started_at=ALERT_AT,
+        service="checkout",
+        labels={"env": "prod", "cluster": "eu", "zone": "a"},
+    )
+    request = request_for(tmp_path, services=("checkout", "ledger"), alert=alert)
+    asyncio.run(loki.collect(request))
+    selectors = {query[query.index("{") : query.index("}") + 1] for query in queries(server)}
+    here = '{service_name="checkout",deployment_environment="prod",cluster="eu"}'
+    assert selectors == {here, '{service_name="ledger"}'}
 
 
 def test_a_hostile_label_value_stays_inside_its_quotes(server: LocalServer, tmp_path: Path) -> None:
