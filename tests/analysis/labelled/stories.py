@@ -7,10 +7,15 @@ constant after the other and names those that change none of these answers.
 
 from __future__ import annotations
 
-from tests.analysis.labelled import metric_stories, request_stories, service_stories
+from tests.analysis.labelled import (
+    metric_stories,
+    request_stories,
+    service_stories,
+    suspect_stories,
+)
 from tests.analysis.labelled.story_rows import STORIES
 
-TOLD_IN = (metric_stories, request_stories, service_stories)
+TOLD_IN = (metric_stories, request_stories, service_stories, suspect_stories)
 """Each function with `story` above it joins STORIES when its module is imported."""
 
 __all__ = ["STORIES", "TOLD_IN"]
