@@ -12,13 +12,15 @@ from tests.analysis.cases import write_case
 COMPARED = {"metrics", "logs", "spans"}
 
 
-def told(folder: Path, kinds: Sequence[str], compared: set[str]) -> list[str]:
+def told(
+    folder: Path, kinds: Sequence[str], compared: set[str], **alert: dict[str, str]
+) -> list[str]:
     """The kinds of the gaps that are told, in their order."""
     gaps: list[dict[str, Any]] = []
     for kind in kinds:
         gap = {"id": f"G{kind}", "kind": kind, "source": "grafana", "query": "q"}
         gaps.append({**gap, "reason": "no answer"})
-    case = write_case(folder, alert={"service": "web"}, evidence=gaps)
+    case = write_case(folder, alert={"service": "web", **alert}, evidence=gaps)
     said = missing_evidence(case, compared)
     return [entry.split()[0] for entry in said if "from grafana" in entry]
 
@@ -39,3 +41,8 @@ def test_what_is_equally_telling_keeps_its_order(tmp_path: Path) -> None:
         "monitors",
         "alert",
     ]
+
+
+def test_traces_of_a_job_are_missed_most(tmp_path: Path) -> None:
+    kinds, job = ["changes", "traces"], {"job_name": "pretrain"}
+    assert told(tmp_path, kinds, COMPARED, labels=job) == ["traces", "changes"]
