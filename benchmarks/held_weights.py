@@ -6,7 +6,7 @@ A constant is held when, with it halved or raised by half, a test of its room in
 fails, or one of the small labelled cases in `tests/analysis/labelled` has another answer: a
 verdict, a cause, its place or confidence, the strength of a finding. Tests of recorded cases, which
 are not in the repository, do not count. Only tests and cases that read the constant are run.
-Names what is not held, and prints how many constants are held by what.
+Prints what holds each constant, and at the end how many are held by what.
 """
 
 from __future__ import annotations
@@ -247,17 +247,23 @@ class RoomTests:
         with names_read(self.readers[item.nodeid]):
             return (yield)
 
-    def holds(self, constant: Constant, factor: float) -> bool:
-        """Whether a test of its room fails with the constant multiplied."""
+    def of_module(self, constant: Constant, factor: float) -> bool:
+        """Whether a test of its own module fails with the constant multiplied."""
+        return self._holds(constant, factor, own=True)
+
+    def of_room(self, constant: Constant, factor: float) -> bool:
+        """Whether another test of its room does."""
+        return self._holds(constant, factor, own=False)
+
+    def _holds(self, constant: Constant, factor: float, *, own: bool) -> bool:
         room = f"tests/analysis/{constant.room}/"
-        own = f"{room}test_{constant.module.rpartition('.')[2]}.py"
+        file = f"{room}test_{constant.module.rpartition('.')[2]}.py"
         chosen = []
         for test, names in self.readers.items():
-            if test.startswith(room) and reads(names, constant):
+            if test.startswith(room) and test.startswith(file) is own and reads(names, constant):
                 chosen.append(test)
         if not chosen:
             return False
-        chosen.sort(key=lambda test: not test.startswith(own))
         files = dict.fromkeys(HOME / test.partition("::")[0] for test in chosen)
         with multiplied({constant: factor}):
             return _run_pytest(list(files), OnlyTests(chosen)) == pytest.ExitCode.TESTS_FAILED
@@ -307,16 +313,16 @@ def main() -> None:
         for constant in weights:
             by = _held_by(constant, tests, cases)
             held[by] += 1
-            if by == NOTHING:
-                print(f"not held: {constant}", flush=True)
+            print(f"{constant} is held by {by}", flush=True)
     by_what = ", ".join(f"{held[by]} by {by}" for by in (TEST, CASE, NOTHING))
     print(f"{len(weights)} weights and thresholds, held {by_what}")
 
 
 def _held_by(constant: Constant, tests: RoomTests, cases: LabelledCases) -> str:
-    """The tests first, which are faster."""
-    for what, held in ((TEST, tests.holds), (CASE, cases.holds)):
-        if any(held(constant, factor) for factor in FACTORS):
+    """What is fastest to ask comes first: most tests of a room diagnose whole cases."""
+    asked = ((TEST, tests.of_module), (CASE, cases.holds), (TEST, tests.of_room))
+    for what, holds in asked:
+        if any(holds(constant, factor) for factor in FACTORS):
             return what
     return NOTHING
 
