@@ -2,7 +2,7 @@
 
 Each function of these modules fills one case folder. What the answer must be is in `labels.json`:
 the verdict, the causes and the strength of what was found. `benchmarks/held_weights.py` halves one
-constant after the other and names those that change none of these answers.
+constant after the other, and says which of them these answers hold.
 """
 
 from __future__ import annotations
