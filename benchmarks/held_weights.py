@@ -1,62 +1,99 @@
-"""Which weights and thresholds do no labelled case hold? Each one is halved, and raised by half.
+"""Which weights and thresholds does no test hold? Each one is halved, and raised by half.
 
 python benchmarks/held_weights.py [--rooms ranking,suspects,...] [--only FILE]
 
-A constant is held when at least one of the small labelled cases in `tests/analysis/labelled` has
-another answer with it halved or raised by half: a verdict, a cause, its place or confidence, or the
-strength of a finding. Prints how many are held, and names those that are not; `tests/analysis`
-holds some of these by tests of their own.
+A constant is held when, with it halved or raised by half, a test of its room in `tests/analysis`
+fails, or one of the small labelled cases in `tests/analysis/labelled` has another answer: a
+verdict, a cause, its place or confidence, the strength of a finding. Tests of recorded cases, which
+are not in the repository, do not count. Only tests and cases that read the constant are run.
+Prints what holds each constant, and at the end how many are held by what.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import inspect
+import io
 import pkgutil
-import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
+from typing import NamedTuple
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.case.folder import Case, read_case
 from analysis.diagnosis import diagnose
 from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, FaultKind
+from benchmarks.exempt_constants import is_exempt
 from tests.analysis.labelled.answers import CASES, in_short
 
-ROOMS = ("ranking", "suspects", "changes", "metrics", "logs", "requests")
-BOUNDS = re.compile(
-    r"^(MAX_|LARGEST|MANY$|NAMED$|TWO_LINES|SUSPECTS|MOST$|MOST_(ROWS|ROUNDS|RANKS|DAYS)|LONGEST_"
-    r"|CHUNK|BLOCK|TITLE_LENGTH|SHORT_HASH|SHORTEST_NAME|LINE_TEXT|STEP_TEXT|DAY_NS|.*_LIMIT$"
-    r"|HARMFUL_EVENTS|THERMAL_EVENTS|POWER_BRAKE|BLANK|PINO_ERROR)"
+HOME = Path(__file__).resolve().parents[1]
+TESTS = HOME / "tests" / "analysis"
+ROOMS = (
+    "ranking",
+    "suspects",
+    "changes",
+    "requests",
+    "states",
+    "metrics",
+    "logs",
+    "gpus",
+    "kinds",
+    "alert_signal",
+    "case",
+    "training",
 )
-"""Bounds on work and on how much is said, and vendors' codes; no weights."""
 FACTORS = (0.5, 1.5)
+TEST, CASE, NOTHING = "a test of its room", "a labelled case", "nothing"
 FAULTS = "fault_kinds"
 """Stands for the module of the weights in the table of faults."""
-UNTOUCHED = frozenset({"MAX_CAUSES", "MAX_SUPPORT", "MAX_EFFECTS", "MAX_AGAINST"})
-"""How much is shown, not how it is weighed."""
-Factors = dict[tuple[str, str, str], float]
+Factors = dict["Constant", float]
+Readers = dict[str, set[tuple[str, str]]]
+"""By case or test: the modules whose code it ran, each with the names that code reads."""
 
 
-def constants(modules: Sequence[str]) -> list[tuple[str, str, str]]:
-    """(module, name, key): every weight; the key is empty for a plain number."""
+class Constant(NamedTuple):
+    """A weight or threshold; the key is empty for a plain number."""
+
+    module: str
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}" + (f"[{self.key}]" if self.key else "")
+
+    @property
+    def room(self) -> str:
+        """The room whose tests are asked first."""
+        return "kinds" if self.module == FAULTS else self.module.partition(".")[0]
+
+
+def constants(modules: Sequence[str]) -> list[Constant]:
+    """Every weight and threshold of these modules, and those of the table of faults."""
     found = []
-    for name in modules:
-        module = importlib.import_module(f"analysis.{name}")
-        for constant, value in vars(module).items():
-            if not constant.isupper() or constant in UNTOUCHED or _is_elsewhere(module, constant):
+    for module_name in modules:
+        module = importlib.import_module(f"analysis.{module_name}")
+        for name, value in vars(module).items():
+            if not name.isupper() or _is_elsewhere(module, name):
+                continue
+            if is_exempt(module_name, name, value):
                 continue
             if _is_number(value):
-                found.append((name, constant, ""))
-            elif isinstance(value, dict) and value and all(_is_number(v) for v in value.values()):
-                found += [(name, constant, str(key)) for key in value]
-    found += [(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
+                found.append(Constant(module_name, name, ""))
+            elif isinstance(value, dict) and value and all(map(_is_number, value.values())):
+                found += [Constant(module_name, name, str(key)) for key in value]
+    if any(module.startswith("kinds.") for module in modules):
+        found += [Constant(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
     return found
 
 
@@ -74,18 +111,21 @@ def multiplied(factors: Factors) -> Iterator[None]:
         source = importlib.import_module(f"analysis.{module}")
         value = getattr(source, name)
         if key:
-            undo.append(lambda table=value, key=key, old=value[key]: table.__setitem__(key, old))
-            value[key] = _times(value[key], factor)
+            known = next(each for each in value if str(each) == key)
+            undo.append(lambda table=value, key=known, old=value[known]: table.update({key: old}))
+            value[known] = _times(value[known], factor)
             continue
         for holder in [m for n, m in list(sys.modules.items()) if n.startswith("analysis.")]:
             if getattr(holder, name, None) is value:
                 undo.append(lambda holder=holder, name=name, old=value: setattr(holder, name, old))
                 setattr(holder, name, _times(value, factor))
+    _forget_what_is_cached()
     try:
         yield
     finally:
         for step in reversed(undo):
             step()
+        _forget_what_is_cached()
 
 
 def _set_weight(fault: FaultKind, weight: float) -> None:
@@ -93,8 +133,18 @@ def _set_weight(fault: FaultKind, weight: float) -> None:
     object.__setattr__(fault, "weight", weight)
 
 
+def _forget_what_is_cached() -> None:
+    """No answer of one value is kept for another."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("analysis."):
+            continue
+        for function in vars(module).values():
+            if hasattr(function, "cache_clear"):
+                function.cache_clear()
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float, timedelta)) and not isinstance(value, bool)
 
 
 def _is_elsewhere(module: ModuleType, constant: str) -> bool:
@@ -108,11 +158,13 @@ def _is_elsewhere(module: ModuleType, constant: str) -> bool:
 
 
 def _times(value: float, factor: float) -> float:
+    if isinstance(value, timedelta):
+        return value * factor
     new = min(value * factor, 1.0) if 0 <= value <= 1 else value * factor
     return max(1, round(new)) if isinstance(value, int) else new
 
 
-def modules_of(rooms: tuple[str, ...]) -> list[str]:
+def modules_of(rooms: Sequence[str]) -> list[str]:
     """Modules of these rooms by their names below `analysis`."""
     found = []
     for room in rooms:
@@ -123,42 +175,123 @@ def modules_of(rooms: tuple[str, ...]) -> list[str]:
     return found
 
 
-def written_cases(folder: Path) -> dict[str, Path]:
-    """Every labelled case, written once."""
-    for name, story in CASES.items():
-        story(folder / name)
-    return {name: folder / name for name in CASES}
+@contextmanager
+def names_read(into: set[tuple[str, str]]) -> Iterator[None]:
+    """Adds (module, name) for every name in the code of the analysis that runs meanwhile."""
+    seen = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code not in seen:
+            seen.add(frame.f_code)
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("analysis."):
+                into.update((module, name) for name in frame.f_code.co_names)
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
 
 
-def answers(cases: dict[str, Path]) -> Iterator[tuple[str, object]]:
-    """The answer to each case as the constants are now."""
-    for name, path in cases.items():
-        case: Case = read_case(path)
+class LabelledCases:
+    """The labelled cases: their usual answers, and what each of them reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = {}
+        self.readers: Readers = defaultdict(set)
+        self.usual = {}
+        for name, story in CASES.items():
+            self.paths[name] = folder / name
+            story(folder / name)
+            with names_read(self.readers[name]):
+                self.usual[name] = self.answer(name)
+
+    def answer(self, name: str) -> object:
+        """The answer to a case as the constants are now."""
+        case: Case = read_case(self.paths[name])
         try:
-            yield name, in_short(diagnose(case))
+            return in_short(diagnose(case))
         except ValueError as error:
-            yield name, str(error)
+            return str(error)
+
+    def holds(self, constant: Constant, factor: float) -> bool:
+        """Whether a case has another answer with the constant multiplied."""
+        with multiplied({constant: factor}):
+            for name in [name for name in self.paths if reads(self.readers[name], constant)]:
+                if self.answer(name) != self.usual[name]:
+                    # The next constant is likely held by the same case, which is tried first.
+                    self.paths = {name: self.paths[name], **self.paths}
+                    return True
+        return False
 
 
-def held_by(cases: dict[str, Path], usual: dict[str, object], factors: Factors) -> str:
-    """The first case whose answer these factors change; empty where none does."""
-    changed = ""
-    with multiplied(factors):
-        for name, answer in answers(cases):
-            if answer != usual[name]:
-                changed = name
-                break
-    if changed:
-        # The next constant is likely held by the same case, so that one is tried first.
-        first = {changed: cases.pop(changed)}
-        first.update(cases)
-        cases.clear()
-        cases.update(first)
-    return changed
+class RoomTests:
+    """The tests of these rooms: what each of them reads."""
+
+    def __init__(self, rooms: Iterable[str]) -> None:
+        self.readers: Readers = defaultdict(set)
+        files: list[Path] = []
+        for room in sorted(set(rooms)):
+            files += sorted((TESTS / room).glob("test_*.py"))
+        if files:
+            _run_pytest(files, self)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Recorded cases are not in the repository."""
+        items[:] = [item for item in items if "shared" not in getattr(item, "fixturenames", ())]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        """Notes what the test reads."""
+        with names_read(self.readers[item.nodeid]):
+            return (yield)
+
+    def of_module(self, constant: Constant, factor: float) -> bool:
+        """Whether a test of its own module fails with the constant multiplied."""
+        return self._holds(constant, factor, own=True)
+
+    def of_room(self, constant: Constant, factor: float) -> bool:
+        """Whether another test of its room does."""
+        return self._holds(constant, factor, own=False)
+
+    def _holds(self, constant: Constant, factor: float, *, own: bool) -> bool:
+        room = f"tests/analysis/{constant.room}/"
+        file = f"{room}test_{constant.module.rpartition('.')[2]}.py"
+        chosen = []
+        for test, names in self.readers.items():
+            if test.startswith(room) and test.startswith(file) is own and reads(names, constant):
+                chosen.append(test)
+        if not chosen:
+            return False
+        files = dict.fromkeys(HOME / test.partition("::")[0] for test in chosen)
+        with multiplied({constant: factor}):
+            return _run_pytest(list(files), OnlyTests(chosen)) == pytest.ExitCode.TESTS_FAILED
 
 
-def _named(module: str, name: str, key: str) -> str:
-    return f"{module}.{name}" + (f"[{key}]" if key else "")
+class OnlyTests:
+    """These tests in this order, and no others."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.places = {test: place for place, test in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the tests that were chosen."""
+        chosen = [item for item in items if item.nodeid in self.places]
+        items[:] = sorted(chosen, key=lambda item: self.places[item.nodeid])
+
+
+def reads(names: set[tuple[str, str]], constant: Constant) -> bool:
+    """Whether code that ran reads the constant, wherever it was imported."""
+    if constant.module == FAULTS:
+        return bool(names)
+    return any(name == constant.name for _, name in names)
+
+
+def _run_pytest(files: Sequence[Path], plugin: object) -> int | pytest.ExitCode:
+    options = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={HOME}"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return pytest.main([*options, *map(str, files)], plugins=[plugin])
 
 
 def main() -> None:
@@ -169,25 +302,29 @@ def main() -> None:
     parser.add_argument("--rooms", default=",".join(ROOMS))
     parser.add_argument("--only", type=Path, help="a file with names of constants, one a line")
     options = parser.parse_args()
-    rooms = tuple(room.strip() for room in options.rooms.split(","))
-    only = set(options.only.read_text().split()) if options.only else None
-    weights = []
-    for module, name, key in constants(modules_of(rooms)):
-        # A table by whole numbers holds codes, and no weights.
-        if not BOUNDS.match(name) and not name.startswith("_") and not key.isdigit():
-            if only is not None and _named(module, name, key) not in only:
-                continue
-            weights.append((module, name, key))
-    missed = []
+    weights = constants(modules_of([room.strip() for room in options.rooms.split(",")]))
+    if options.only:
+        only = set(options.only.read_text().split())
+        weights = [constant for constant in weights if str(constant) in only]
     with tempfile.TemporaryDirectory() as folder:
-        cases = written_cases(Path(folder))
-        usual = dict(answers(cases))
-        for module, name, key in weights:
-            if not any(held_by(cases, usual, {(module, name, key): f}) for f in FACTORS):
-                missed.append(_named(module, name, key))
-    print(f"{len(weights)} weights and thresholds, {len(weights) - len(missed)} held by a case")
-    for name in missed:
-        print(f"  not held: {name}")
+        tests = RoomTests(constant.room for constant in weights)
+        cases = LabelledCases(Path(folder))
+        held: Counter[str] = Counter()
+        for constant in weights:
+            by = _held_by(constant, tests, cases)
+            held[by] += 1
+            print(f"{constant} is held by {by}", flush=True)
+    by_what = ", ".join(f"{held[by]} by {by}" for by in (TEST, CASE, NOTHING))
+    print(f"{len(weights)} weights and thresholds, held {by_what}")
+
+
+def _held_by(constant: Constant, tests: RoomTests, cases: LabelledCases) -> str:
+    """What is fastest to ask comes first: most tests of a room diagnose whole cases."""
+    asked = ((TEST, tests.of_module), (CASE, cases.holds), (TEST, tests.of_room))
+    for what, holds in asked:
+        if any(holds(constant, factor) for factor in FACTORS):
+            return what
+    return NOTHING
 
 
 if __name__ == "__main__":

@@ -2,9 +2,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 
-from analysis.logs.departures import NEW, SURGE, VANISHED, overdispersion, stands_out
+from analysis.logs.departures import (
+    NEW,
+    SURGE,
+    VANISHED,
+    new_lines_expected,
+    overdispersion,
+    stands_out,
+)
 
 HOUR, HALF = 3600.0, 1800.0
 
@@ -60,3 +68,24 @@ def test_counts_that_vary_as_chance_does_are_not_overdispersed() -> None:
     assert overdispersion([10, 9, 12, 9], [10.0] * 4) == 0.0
     assert overdispersion([0, 0, 40, 0], [10.0] * 4) > 1.0
     assert overdispersion([], []) == 0.0
+
+
+@pytest.mark.parametrize(("less", "more", "is_same"), [(3, 4, False), (4, 9, True)])
+def test_what_a_service_newly_says_is_foretold_up_to_four_times_its_past(
+    less: int, more: int, *, is_same: bool
+) -> None:
+    def expected(times: int) -> float:
+        templates = pl.DataFrame(
+            {
+                "service": ["web"] * 4,
+                "is_error": [False] * 4,
+                "n": [5] * 4,
+                "n_before": [10] * 4,
+                "pieces": [[5, 5], [5, 5], [0, 10], [0, 10]],
+                "service_n": [100 * times] * 4,
+                "service_before": [100] * 4,
+            }
+        )
+        return float(new_lines_expected(templates)["expected"][0])
+
+    assert (expected(less) == expected(more)) is is_same

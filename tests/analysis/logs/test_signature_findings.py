@@ -194,3 +194,11 @@ def test_a_failure_that_the_alert_names_is_a_finding_unless_the_logs_tell_it(
 
 def test_a_case_without_logs_has_no_findings_of_logs(tmp_path: Path) -> None:
     assert logged_findings(write_case(tmp_path)) == []
+
+
+def test_a_failure_that_only_the_alert_names_counts_less(tmp_path: Path) -> None:
+    lost = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus."
+    alert = {"service": "node-3", "title": lost}
+    (told,) = failures(tmp_path / "alert", [], alert=alert)
+    (logged,) = failures(tmp_path / "logs", QUIET + logs("node-3", lost, range(1, 29)))
+    assert 0.5 * logged.strength < told.strength < 0.75 * logged.strength

@@ -145,3 +145,69 @@ def test_every_fault_of_a_service_predicts_what_its_spans_show() -> None:
         f.name for f in FAULTS_OF_SERVICES if f is not OTHER and "spans" not in f.as_cause.predicts
     ]
     assert silent == []
+
+
+def gap(kind: str) -> dict[str, Any]:
+    return {"id": "G1", "kind": kind, "source": "loki", "query": "q", "reason": "no answer"}
+
+
+def with_gap(folder: Path, kind: str) -> Case:
+    """Everything is there, and of this kind more could be had."""
+    case = everything(folder, obtainable=[kind])
+    tables = {name: getattr(case, name).to_dicts() for name in ("metrics", "logs", "spans")}
+    for rows in tables.values():
+        for row in rows:
+            row.update({k: v.isoformat() for k, v in row.items() if hasattr(v, "isoformat")})
+    return write_case(folder, scope={"obtainable": [kind]}, evidence=[gap(kind)], **tables)
+
+
+def kinds_asked(case: Case, first: str, second: str) -> str | None:
+    found = asked(case, cause(1, "web", first, 0.5), cause(2, "api", second, 0.45))
+    return found.kind if found else None
+
+
+def test_more_lines_are_asked_for_only_where_the_causes_differ_in_them(tmp_path: Path) -> None:
+    case = with_gap(tmp_path, "logs")
+    assert kinds_asked(case, "latency", "latency") is None
+    assert kinds_asked(case, "latency", "network") == "logs"
+
+
+def test_more_metrics_are_worth_a_question_even_then(tmp_path: Path) -> None:
+    assert kinds_asked(with_gap(tmp_path, "metrics"), "latency", "slow_code") == "metrics"
+
+
+def known(folder: Path, **has: list[str]) -> Case:
+    """Services with rows of a kind in the baseline alone."""
+    tables: dict[str, list[dict[str, Any]]] = {"metrics": [], "logs": []}
+    for service in has.get("metrics", []):
+        for signal in ("latency_ms", "cpu_percent"):
+            tables["metrics"] += series(service, signal, 100, 100)[:50]
+    for service in has.get("logs", []):
+        tables["logs"] += logs(service, "ok", range(-50, -5))
+    kinds = ["metrics", "logs", *has.get("others", [])]
+    return write_case(folder, scope={"obtainable": kinds}, **tables)
+
+
+def test_what_is_not_there_at_all_is_asked_for_before_what_half_is(tmp_path: Path) -> None:
+    case = known(tmp_path / "service", metrics=["web"], logs=["web", "api"])
+    found = asked(case, cause(1, "web", "latency", 0.5), cause(2, "api", "restarts", 0.45))
+    assert found is not None
+    assert (found.kind, found.service) == ("metrics", "api")
+    half = known(tmp_path / "kind", metrics=["web", "api"])
+    assert kinds_asked(half, "latency", "slow_code") == "logs"
+
+
+def test_lines_that_differ_come_before_metrics_that_would_be_alike(tmp_path: Path) -> None:
+    case = known(tmp_path, logs=["web", "api"])
+    assert kinds_asked(case, "latency", "latency") == "metrics"
+    assert kinds_asked(known(tmp_path / "none"), "code_error", "code_path") == "logs"
+
+
+def test_changes_come_after_metrics_of_one_side_and_before_a_gap_in_them(tmp_path: Path) -> None:
+    half = known(tmp_path / "half", metrics=["web", "api"], logs=["web", "api"], others=["changes"])
+    assert kinds_asked(half, "latency", "slow_code") == "metrics"
+    folder = tmp_path / "gap"
+    case = with_gap(folder, "metrics")
+    changes = write_case(folder, scope={"obtainable": ["metrics", "changes"]})
+    assert case.metrics.height
+    assert kinds_asked(changes, "latency", "slow_code") == "changes"

@@ -307,3 +307,22 @@ def test_empty_cases_have_no_impact(tmp_path: Path) -> None:
     assert (
         impact_of(write_case(tmp_path)).sentence == "No effect on a user-facing signal was found."
     )
+
+
+@pytest.mark.parametrize(("strength", "stands_still"), [(0.2, False), (0.3, True)])
+def test_a_faint_sign_of_a_hang_is_no_loss(
+    tmp_path: Path, strength: float, *, stands_still: bool
+) -> None:
+    case = write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}})
+    found = training_impact(case, [hang().model_copy(update={"strength": strength})])
+    assert (found is not None) is stands_still
+
+
+@pytest.mark.parametrize(("wait_ms", "is_told"), [(1.5, False), (2.5, True)])
+def test_a_loss_of_a_fiftieth_of_the_speed_is_told(
+    tmp_path: Path, wait_ms: float, *, is_told: bool
+) -> None:
+    numbers = {"wait_ms_per_step": wait_ms, "step_ms": 100.0}
+    straggler = hang(**numbers).model_copy(update={"kind": "straggler"})
+    case = write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}})
+    assert (training_impact(case, [straggler]) is not None) is is_told

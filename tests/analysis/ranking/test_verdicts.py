@@ -8,7 +8,7 @@ import pytest
 from analysis.case.folder import Case
 from analysis.metrics.alert_history import FLAPPING, STOPPED, USUAL, alert_history
 from analysis.metrics.recovery import KIND as RECOVERED
-from analysis.metrics.recovery import alert_state
+from analysis.metrics.recovery import AlertState, alert_state
 from analysis.metrics.shifts import metric_shifts
 from analysis.metrics.usual_moves import usual_moves
 from analysis.ranking.alert_gate import AlertGate, GateState
@@ -247,3 +247,56 @@ def test_an_alert_that_names_nothing_needs_a_surer_cause(
     assert found.verdict is verdict
     names_it = any("names no service" in entry for entry in found.missing)
     assert names_it is (verdict is Verdict.INSUFFICIENT_EVIDENCE)
+
+
+STAYED = AlertState(known=True, findings=(), persisting=(), recovered_symptoms=())
+
+
+def below_is_slow(folder: Path, slow: int, of: int, strength: float = 0.7) -> Verdict:
+    """The verdict where so many of web's points are a little slow, and its callee is clearly."""
+    rows = series("web", "latency_ms", 100, 100, noise=0, step=30 / of)
+    now = [row for row in rows if row["time"] >= at(0)]
+    for row in now[:slow]:
+        row["value"] = 103
+    case = write_case(folder, alert=ALERT, metrics=rows, topology=CALLS)
+    finding = moved(subject="api", strength=strength)
+    return conclude(case, (CAUSE,), [finding], STAYED, 0.1).verdict
+
+
+@pytest.mark.parametrize(
+    ("slow", "of", "verdict"),
+    [
+        (3, 30, Verdict.NO_ACTIVE_INCIDENT),
+        (4, 30, Verdict.CAUSE_FOUND),
+        (1, 3, Verdict.NO_ACTIVE_INCIDENT),
+        (2, 3, Verdict.CAUSE_FOUND),
+    ],
+)
+def test_a_small_move_is_real_from_more_slow_points_than_chance_has(
+    tmp_path: Path, slow: int, of: int, verdict: Verdict
+) -> None:
+    assert below_is_slow(tmp_path, slow, of) is verdict
+
+
+@pytest.mark.parametrize(
+    ("strength", "verdict"), [(0.25, Verdict.NO_ACTIVE_INCIDENT), (0.35, Verdict.CAUSE_FOUND)]
+)
+def test_a_small_move_is_real_where_the_callee_s_is_clear(
+    tmp_path: Path, strength: float, verdict: Verdict
+) -> None:
+    assert below_is_slow(tmp_path, 8, 30, strength) is verdict
+
+
+@pytest.mark.parametrize(
+    ("strength", "verdict"), [(0.55, Verdict.NO_ACTIVE_INCIDENT), (0.65, Verdict.RECOVERED)]
+)
+def test_a_flapping_monitor_is_no_incident_unless_something_is_clearly_wrong(
+    tmp_path: Path, strength: float, verdict: Verdict
+) -> None:
+    rows = series("web", "latency_ms", 100, 100)
+    case = write_case(tmp_path, alert=ALERT, metrics=rows, monitors=flapping())
+    flaps = [finding for finding in findings_of(case) if finding.kind == FLAPPING]
+    said = {"class": "latency", "direction": "up", "bad": True, "recovered": True}
+    back = AlertState(True, (moved(details=said),), (), ())
+    wrong = moved(id="F9", subject="api", strength=strength)
+    assert conclude(case, (CAUSE,), [*flaps, wrong], back, 0.6).verdict is verdict

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.requests.span_shifts import span_shifts
 from analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
@@ -80,3 +82,13 @@ def test_client_spans_that_lost_their_server_spans_accuse_the_callee(tmp_path: P
 
 def test_the_same_calls_give_nothing(tmp_path: Path) -> None:
     assert patterns(tmp_path, requests(-30, 20, 2), requests(5, 20, 2)) == []
+
+
+@pytest.mark.parametrize(("lost_before", "is_found"), [(1, True), (6, False)])
+def test_only_calls_that_nearly_always_arrived_can_be_lost(
+    tmp_path: Path, lost_before: int, *, is_found: bool
+) -> None:
+    before = requests(-30, 20 - lost_before, 1) + requests(-20, lost_before, 1, reached=False)
+    now = requests(5, 15, 1, reached=False) + requests(6, 5, 1)
+    found = patterns(tmp_path, before, now)
+    assert [f.kind for f in found] == (["callee_missing"] if is_found else [])

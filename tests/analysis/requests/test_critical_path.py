@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.requests.span_shifts import span_shifts
 from analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
@@ -85,3 +87,13 @@ def test_a_slowdown_that_nobody_carries_alone_gives_nothing(tmp_path: Path) -> N
 
 def test_requests_as_fast_as_before_give_nothing(tmp_path: Path) -> None:
     assert carried(tmp_path, page(10, 2, 5), page(11, 2, 5)) == []
+
+
+@pytest.mark.parametrize(("ms", "is_found"), [(1.8, False), (2.3, True)])
+def test_less_than_a_millisecond_is_no_slowness(
+    tmp_path: Path, ms: float, *, is_found: bool
+) -> None:
+    def quick(cart_ms: float) -> list[Part]:
+        return [("a", None, "web", 0, cart_ms + 1), ("b", "a", "cart", 0.5, cart_ms)]
+
+    assert bool(carried(tmp_path, quick(1.0), quick(ms))) is is_found

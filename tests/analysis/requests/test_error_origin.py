@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.requests.span_shifts import span_shifts
 from analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, write_case
@@ -107,3 +109,33 @@ def test_a_failed_call_that_left_no_span_in_a_known_callee_accuses_the_callee(
 def test_at_most_three_places_are_told(tmp_path: Path) -> None:
     groups = [requests(5 + i, 20, [("a", None, f"s{i}", 5, "error")]) for i in range(6)]
     assert len(origins(tmp_path, requests(-30, 80, WELL), *groups)) == 3
+
+
+@pytest.mark.parametrize(("call_ms", "blamed"), [(400, "web"), (600, "api")])
+def test_a_span_waits_for_the_call_that_takes_most_of_its_time(
+    tmp_path: Path, call_ms: float, blamed: str
+) -> None:
+    late: list[Part] = [("a", None, "web", 1000, "error timed out"), ("b", "a", "api", 0, "ok")]
+    late[1] = ("b", "a", "api", call_ms, "ok")
+    (found,) = origins(tmp_path, requests(-30, 40, WELL), requests(5, 40, late))
+    assert found.subject == blamed
+
+
+@pytest.mark.parametrize(("failing", "is_found"), [(15, False), (25, True)])
+def test_two_requests_more_of_a_hundred_are_a_rise(
+    tmp_path: Path, failing: int, *, is_found: bool
+) -> None:
+    well: list[Part] = [("a", None, "web", 5, "ok")]
+    failed: list[Part] = [("a", None, "web", 5, "error")]
+    rows = requests(5, 1000 - failing, well) + requests(25, failing, failed)
+    assert bool(origins(tmp_path, requests(-30, 1000, well), rows)) is is_found
+
+
+@pytest.mark.parametrize(("failing", "told"), [(4, {"api"}), (7, {"api", "db"})])
+def test_where_less_than_a_tenth_fails_first_is_not_told(
+    tmp_path: Path, failing: int, told: set[str]
+) -> None:
+    most = requests(5, 50, [("a", None, "api", 5, "error")])
+    few = requests(15, failing, [("a", None, "db", 5, "error")])
+    well: list[Part] = [("a", None, "api", 5, "ok")]
+    assert {f.subject for f in origins(tmp_path, requests(-30, 400, well), most, few)} == told

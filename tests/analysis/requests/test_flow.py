@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.requests.flow import flow_breaks
 from analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
@@ -229,3 +231,76 @@ def test_every_number_in_a_sentence_is_given(tmp_path: Path) -> None:
         '35 % of the api requests through create that reach "line TraceID: * SpanID: * received '
         'order"' in found.sentence
     )
+
+
+def api(*steps: Any, caller: str = "web") -> Tree:
+    return (caller, "view", [("api", "create", list(steps))])
+
+
+@pytest.mark.parametrize(("usual", "is_break"), [(19, True), (16, False)])
+def test_a_step_that_came_nearly_always_is_missed(
+    tmp_path: Path, usual: int, *, is_break: bool
+) -> None:
+    said = Recorded()
+    said.requests(BASELINE, usual, api("asked", "stored", "answered"))
+    said.requests(BASELINE + 1, 20 - usual, api("asked", "answered"))
+    said.requests(INCIDENT, 20, api("asked", "answered"))
+    assert bool(said.breaks(tmp_path)) is is_break
+
+
+def test_a_step_of_fewer_than_half_the_visits_is_not_looked_at(tmp_path: Path) -> None:
+    said = Recorded()
+    said.requests(BASELINE, 60, api("asked", "cached", "answered"))
+    said.requests(BASELINE + 2, 40, api("asked", "stored", "answered", caller="app"))
+    said.requests(INCIDENT, 20, api("asked", "answered", caller="app"))
+    assert said.breaks(tmp_path) == []
+
+
+@pytest.mark.parametrize(("requests", "is_break"), [(3, False), (5, True)])
+def test_three_requests_without_a_step_say_nothing_and_five_do(
+    tmp_path: Path, requests: int, *, is_break: bool
+) -> None:
+    said = Recorded()
+    said.requests(BASELINE, 100, order(stored=True))
+    said.requests(INCIDENT, requests, order(stored=False))
+    assert bool(said.breaks(tmp_path)) is is_break
+
+
+@pytest.mark.parametrize(("of_each", "is_break"), [(7, False), (9, True)])
+def test_a_caller_with_few_requests_is_taken_to_be_more_like_the_others(
+    tmp_path: Path, of_each: int, *, is_break: bool
+) -> None:
+    said = Recorded()
+    said.requests(BASELINE, of_each, api("asked", "cached", "answered"))
+    said.requests(BASELINE + 1, of_each, api("asked", "stored", "answered", caller="app"))
+    said.requests(INCIDENT, 20, api("asked", "answered", caller="app"))
+    assert bool(said.breaks(tmp_path)) is is_break
+
+
+@pytest.mark.parametrize(("with_error", "is_break"), [(16, False), (24, True)])
+def test_an_error_that_most_visits_meet_is_their_usual_path(
+    tmp_path: Path, with_error: int, *, is_break: bool
+) -> None:
+    missed = "ERROR the cache holds nothing"
+    said = Recorded()
+    for minute in (BASELINE, INCIDENT):
+        said.requests(minute, 40 - with_error, api("asked", "filled", "answered"))
+    said.requests(BASELINE + 1, with_error, api("asked", missed, "filled", "answered"))
+    said.requests(INCIDENT + 1, with_error, api("asked", missed, "answered"))
+    assert bool(said.breaks(tmp_path)) is is_break
+
+
+@pytest.mark.parametrize(("below", "subjects"), [(16, {"web", "api"}), (24, {"api"})])
+def test_a_break_that_callees_explain_for_most_requests_is_theirs(
+    tmp_path: Path, below: int, subjects: set[str]
+) -> None:
+    def page(*, answered: bool, stored: bool) -> Tree:
+        steps: list[Any] = ["received", "stored"] if stored else ["received"]
+        inner = ("api", "create", steps)
+        return ("web", "POST /", ["asked", inner, *(["answered"] if answered else [])])
+
+    said = Recorded()
+    said.requests(BASELINE, 40, page(answered=True, stored=True))
+    said.requests(INCIDENT, below, page(answered=False, stored=False))
+    said.requests(INCIDENT + 1, 40 - below, page(answered=False, stored=True))
+    assert {f.subject for f in said.breaks(tmp_path)} == subjects

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from analysis.requests.span_gaps import accountable
 
@@ -39,3 +40,11 @@ def test_an_edge_that_was_hardly_measured_speaks_for_nobody() -> None:
     rare = pl.DataFrame({"caller": ["web"], "callee": ["api"], "window": ["incident"]})
     delayed = {("web", "cart"): 0.9, ("api", "cart"): 0.9}
     assert set(accountable(delayed, pl.concat([measured(*delayed), rare]), 3).values()) == {"cart"}
+
+
+@pytest.mark.parametrize(("elsewhere", "blamed"), [(0.3, "api"), (0.5, "web")])
+def test_a_caller_answers_once_its_other_calls_are_delayed_clearly(
+    elsewhere: float, blamed: str
+) -> None:
+    delayed = {("web", "api"): 0.9, ("web", "cart"): elsewhere}
+    assert accountable(delayed, measured(*delayed), 3)["web", "api"] == blamed

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.requests.span_shifts import span_shifts
 from analysis.vocabulary import Finding
 from tests.analysis.cases import START, spans, write_case
@@ -75,3 +77,21 @@ def test_a_small_delay_beside_a_large_one_counts_for_little(tmp_path: Path) -> N
     assert (gap.kind, own.kind) == ("call_gap", "span_own_time")
     assert gap.strength > 0.9
     assert own.strength < 0.1
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(2, False), (3, True)])
+def test_two_spans_say_nothing_of_a_latency_and_three_do(
+    tmp_path: Path, count: int, *, is_found: bool
+) -> None:
+    rows = spans(-30, 40, caller_ms=302, callee_ms=10, tag="b")
+    rows += spans(5, count, caller_ms=602, callee_ms=310, tag="i")
+    assert bool(latencies(tmp_path, rows)) is is_found
+
+
+@pytest.mark.parametrize(("callee_ms", "is_found"), [(1.8, False), (2.3, True)])
+def test_less_than_a_millisecond_more_is_no_delay(
+    tmp_path: Path, callee_ms: float, *, is_found: bool
+) -> None:
+    rows = spans(-30, 40, caller_ms=12, callee_ms=1, tag="b")
+    rows += spans(5, 40, caller_ms=11 + callee_ms, callee_ms=callee_ms, tag="i")
+    assert bool(latencies(tmp_path, rows)) is is_found

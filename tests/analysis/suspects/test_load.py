@@ -82,3 +82,37 @@ def test_the_load_of_what_counts_no_requests_is_what_its_callees_have_in_common(
     loads = Loads({"cart": changed(3), "search": changed(3)}, GRAPH)
     assert loads.of("web") == pytest.approx(math.log(3))
     assert Loads({"db": changed(3)}, GRAPH).of("cart") is None
+
+
+@pytest.mark.parametrize(("times", "counts"), [(1.25, False), (1.4, True)])
+def test_after_a_short_past_a_third_more_is_taken_for_usual(times: float, *, counts: bool) -> None:
+    assert (change([100.0] * 60 + [100.0 * times] * 30) != 0) is counts
+
+
+@pytest.mark.parametrize(("times", "counts"), [(1.08, False), (1.13, True)])
+def test_however_steady_requests_were_a_tenth_more_is_usual(times: float, *, counts: bool) -> None:
+    assert (change([100.0] * 600 + [100.0 * times] * 30) != 0) is counts
+
+
+@pytest.mark.parametrize(("stretches", "counts"), [(6, True), (7, False)])
+def test_three_changes_tell_what_is_usual_and_two_do_not(stretches: int, *, counts: bool) -> None:
+    past = [level for n in range(stretches) for level in [(100.0, 300.0)[n % 2]] * 30]
+    assert (change([*past, *[300.0] * 30]) != 0) is counts
+
+
+@pytest.mark.parametrize(("jumps", "counts"), [((12,), True), ((9, 18, 27, 36), False)])
+def test_what_one_stretch_in_twenty_did_is_unusual_and_what_one_in_ten_did_is_not(
+    jumps: tuple[int, ...], *, counts: bool
+) -> None:
+    past = [level for n in range(44) for level in [300.0 if n in jumps else 100.0] * 30]
+    assert (change([*past, *[200.0] * 30]) != 0) is counts
+
+
+def test_the_past_of_an_incident_of_one_point_is_read_by_three() -> None:
+    assert change([100.0, 100.0, 300.0] * 30 + [200.0], searched=1) == pytest.approx(math.log(2))
+
+
+def test_requests_that_stop_fell_to_a_hundredth() -> None:
+    assert changed(0).log == pytest.approx(changed(0.01).log)
+    assert changed(0).log > changed(0.009).log - 1e-9
+    assert changed(0.011).log > changed(0).log

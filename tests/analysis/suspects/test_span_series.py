@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from analysis.diagnosis import diagnose
 from analysis.requests.topology import read_topology
 from analysis.suspects.span_series import call_deviations
@@ -67,3 +70,25 @@ def test_its_failures_are_a_series_with_noise_of_its_own(tmp_path: Path) -> None
 def test_too_few_calls_have_no_course(tmp_path: Path) -> None:
     case = write_case(tmp_path, alert=ALERT, spans=calls(-10, 1, "OK", 5) + calls(5, 2, "OK", 5))
     assert call_deviations(case) == []
+
+
+@pytest.mark.parametrize(("calls_a_minute", "step_s"), [(10, 30), (6, 60)])
+def test_a_step_is_long_enough_for_four_calls(
+    tmp_path: Path, calls_a_minute: int, step_s: int
+) -> None:
+    rows = []
+    for number in range(90 * calls_a_minute):
+        rows += calls(-60 + number / calls_a_minute, number, "OK", 20)
+    first, *_ = call_deviations(write_case(tmp_path, alert=ALERT, spans=rows))
+    assert float(np.median(np.diff(first.times))) / 1e9 == step_s
+
+
+@pytest.mark.parametrize(("until", "has_course"), [(0.5, False), (1.0, True)])
+def test_one_step_of_an_incident_is_no_course_and_two_are(
+    tmp_path: Path, until: float, *, has_course: bool
+) -> None:
+    rows = []
+    for number in range(int(10 * (60 + until))):
+        rows += calls(-60 + number / 10, number, "OK", 20)
+    found = call_deviations(write_case(tmp_path, alert=ALERT, spans=rows))
+    assert bool(found) is has_course

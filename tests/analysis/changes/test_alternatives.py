@@ -1,0 +1,65 @@
+"""What explains an incident that no change did, at the borders of what counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.changes.alternatives import no_change_reasons
+from analysis.changes.evidence import failing_lines
+from analysis.vocabulary import Finding
+from tests.analysis.cases import logs, series, write_case
+
+EXPIRED = "tls: x509: certificate has expired"
+
+
+@pytest.mark.parametrize(
+    ("telling", "others", "is_told"),
+    [(2, 0, False), (3, 0, True), (7, 13, False), (9, 11, True)],
+)
+def test_an_expiry_is_told_from_three_lines_and_two_fifths_of_those_that_fail(
+    tmp_path: Path, telling: int, others: int, *, is_told: bool
+) -> None:
+    rows = logs("api", EXPIRED, range(1, telling + 1), level="error")
+    rows += logs("api", "order was not saved", range(1, others + 1), level="error")
+    found = no_change_reasons(write_case(tmp_path, logs=rows))
+    assert bool(found) is is_told
+
+
+@pytest.mark.parametrize(("before", "is_told"), [(7, True), (9, False)])
+def test_a_line_that_came_a_third_as_often_before_is_no_symptom(
+    tmp_path: Path, before: int, *, is_told: bool
+) -> None:
+    rows = logs("api", EXPIRED, range(1, 13), level="error")
+    rows += logs("api", EXPIRED, [-5 * n - 1 for n in range(before)], level="error")
+    assert bool(failing_lines(write_case(tmp_path, logs=rows))) is is_told
+
+
+def demand(folder: Path, times: float, onset: float = 0) -> list[Finding]:
+    rows = series("web", "requests_per_second", 50, 50 * times, noise=0.002, onset=onset)
+    rows += series("web", "latency_ms", 60, 260)
+    found = no_change_reasons(write_case(folder, metrics=rows))
+    return [finding for finding in found if finding.kind == "demand"]
+
+
+@pytest.mark.parametrize(("times", "is_surge"), [(1.7, False), (1.9, True)])
+def test_nearly_twice_the_requests_are_a_surge(
+    tmp_path: Path, times: float, *, is_surge: bool
+) -> None:
+    assert bool(demand(tmp_path, times)) is is_surge
+
+
+def test_from_three_times_the_requests_on_a_surge_explains_all(tmp_path: Path) -> None:
+    strengths = []
+    for times in (2.6, 3.2, 5):
+        (found,) = demand(tmp_path / str(times), times)
+        strengths.append(found.strength)
+    assert strengths[0] < strengths[1] == strengths[2]
+
+
+@pytest.mark.parametrize(("onset", "is_surge"), [(1, True), (2, False)])
+def test_requests_that_rise_after_the_strain_did_not_bring_it(
+    tmp_path: Path, onset: float, *, is_surge: bool
+) -> None:
+    assert bool(demand(tmp_path, 3, onset)) is is_surge

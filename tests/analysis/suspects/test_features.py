@@ -1,0 +1,88 @@
+"""The numbers of a suspect at the borders that they are read with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from analysis.kinds.signals import SignalClass
+from analysis.requests.topology import topology_of
+from analysis.suspects.accounting import Moves
+from analysis.suspects.deviations import Deviation
+from analysis.suspects.explanations import Suspect
+from analysis.suspects.features import Features, Observed, SuspectFeatures
+from analysis.suspects.load import LoadChange
+from analysis.suspects.ranked import findings_shares, rank_suspects
+from analysis.vocabulary import Finding
+
+Shown = tuple[str, SignalClass, float]
+LATENCY, QUEUE = SignalClass.LATENCY, SignalClass.QUEUE
+
+
+def deviation(service: str, signal_class: SignalClass) -> Deviation:
+    none, times = np.zeros(3), np.arange(3, dtype=np.int64)
+    signal = signal_class.value
+    return Deviation(service, signal, signal_class, {}, times, none, none, 1, 0.0, 2.0, 9)
+
+
+def observed(shown: Sequence[Shown], requests: Mapping[str, LoadChange] | None = None) -> Observed:
+    """web, which alerts, calls api; each shows series with these weights."""
+    return Observed(
+        alerting="web",
+        alert=None,
+        curve=None,
+        graph=topology_of([("web", "api")]),
+        own=[(deviation(service, kind), weight) for service, kind, weight in shown],
+        calls=[],
+        lines=[],
+        places=[],
+        moves=Moves(requests=dict(requests or {})),
+        services=frozenset({"web", "api"}),
+    )
+
+
+def features(seen: Observed, subject: str = "api") -> Features:
+    return SuspectFeatures(seen, [], {}).of(subject)
+
+
+def test_a_faint_alert_makes_no_clear_path_of_faint_trouble() -> None:
+    faint = observed([("web", LATENCY, 0.05), ("api", LATENCY, 0.12)])
+    assert 0.7 < features(faint).path < 0.9
+    clear = observed([("web", LATENCY, 0.5), ("api", LATENCY, 0.5)])
+    assert features(clear).path == 1.0
+
+
+@pytest.mark.parametrize(("handled", "is_stuck"), [(97.0, False), (94.0, True)])
+def test_a_worker_is_stuck_once_it_handles_clearly_less(handled: float, *, is_stuck: bool) -> None:
+    shown = [("web", QUEUE, 0.8), ("api", LATENCY, 0.1)]
+    seen = observed(shown, {"api": LoadChange(100.0, handled, 0.01)})
+    assert (features(seen).stuck > 0) is is_stuck
+
+
+def told_of(subject: str, kind: str, **details: object) -> Suspect:
+    """A suspect of whom findings say as much as of any other."""
+    finding = Finding(
+        id="", kind=kind, subject=subject, strength=1.0, sentence="", details=dict(details)
+    )
+    return Suspect(subject, score=0.5, findings=[finding])
+
+
+def test_a_fresh_fact_makes_its_object_ten_times_as_likely() -> None:
+    fact = {"fact": "node_not_ready", "objects": ["node-7"], "bad": True}
+    node = told_of("node-7", "node_state", **fact)
+    other = told_of("db", "metric_shift", **{"class": "other", "bad": True})
+    found = {s.subject: s for s in rank_suspects([node, other], observed([]), [])}
+    assert 8 < found["node-7"].probability / found["db"].probability < 14
+
+
+@pytest.mark.parametrize(("score", "leads"), [(0.2, False), (0.3, True)])
+def test_a_rank_that_clearly_delays_the_others_is_said_twice_as_much_of(
+    score: float, *, leads: bool
+) -> None:
+    rank = Suspect("rank 2", score=0.5, raw_scores={"straggler": score})
+    shares = findings_shares([rank, Suspect("pretrain", score=0.5)])
+    assert rank.is_root is leads
+    assert shares["rank 2"] == pytest.approx(2.0 if leads else 1.0)
+    assert shares["pretrain"] == 1.0
