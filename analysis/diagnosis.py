@@ -78,7 +78,7 @@ def diagnose(case: Case) -> Diagnosis:
     causes = rank_causes(suspects, findings, topology, case.gaps, facts.alert.service)
     impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
-    top = suspects[0].score if suspects else 0.0
+    top = max((suspect.score for suspect in suspects), default=0.0)
     conclusion = conclude(case, causes, findings, state, top, alert_gate(seen))
 
     told = memory_findings(case, findings, conclusion.confidence)
